@@ -1,0 +1,1 @@
+"""The terminal app; talks to the engine through its worker and never imports MLX."""

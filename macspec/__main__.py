@@ -1,0 +1,7 @@
+"""``python -m macspec`` is the command ``macspec``."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

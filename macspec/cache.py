@@ -1,0 +1,254 @@
+"""Commit and rollback over mlx-lm's caches.
+
+A pass appends its rows to every layer's cache; `ModelCache.rollback` takes back those that were
+not accepted. A later pass then sees what it would have seen had they never been there.
+"""
+
+import copy
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import mlx.core as mx
+from mlx.nn.layers.base import Module
+from mlx.utils import tree_flatten
+from mlx_lm.models.cache import (
+    ArraysCache,
+    CacheList,
+    ChunkedKVCache,
+    ConcatenateKVCache,
+    KVCache,
+    QuantizedKVCache,
+    RotatingKVCache,
+    make_prompt_cache,
+)
+
+from .errors import BadOptionError
+from .windowed import SLACK, ChunkedWindowKVCache, WindowedKVCache
+
+__all__ = ["KV_BITS", "SLACK", "ModelCache"]
+
+KV_BITS = (2, 4, 8)
+"""Bits of a quantized cache: those that pack whole into 32, as mlx-lm's storage assumes."""
+
+_LINEAR = (KVCache, QuantizedKVCache)
+_WINDOWED = (WindowedKVCache, ChunkedWindowKVCache)
+
+
+class ModelCache:
+    """The cache of one model: mlx-lm's layer caches, moved forward by passes, back by rollback.
+
+    Around a pass: `mark`, ``module(tokens, cache=cache.layers)``, `advance`, and, once the verdict
+    is known, `rollback`. A stateful layer is one that a pass changes beyond appending to it.
+
+    Args:
+        module: the model, as mlx-lm loads it.
+        slack: positions that windowed and chunked layers keep beyond their window; no single run
+            of passes may be rolled back further once such a window is full.
+        kv_bits: store keys and values with so many bits, one of `KV_BITS`, from token 0.
+
+    Raises:
+        BadOptionError: ``kv_bits`` is not possible with this model.
+    """
+
+    layers: list[Any]
+    """What the model takes as its cache; the same objects for the life of the `ModelCache`."""
+    reason: str | None
+    """Why a part of a pass cannot be taken back, in a sentence for the user; None if it can."""
+
+    def __init__(self, module: Module, *, slack: int = SLACK, kv_bits: int | None = None) -> None:
+        if kv_bits is None:
+            self.layers = [_replaced(layer, slack) for layer in make_prompt_cache(module)]
+        else:
+            self.layers = _quantized(module, kv_bits)
+        self._leaves = list(_leaves(self.layers))
+        self._linear = [c for c in self._leaves if type(c) in _LINEAR]
+        self._windowed = [c for c in self._leaves if type(c) in _WINDOWED]
+        self._counting = self._linear + self._windowed
+        self._stateful = [c for c in self._leaves if type(c) not in (*_LINEAR, *_WINDOWED)]
+        self._empty = _snapshot(self._leaves)
+        self._rows = 0
+        self._marked: tuple[int, list[dict[str, Any]]] | None = None
+        self._open = False
+        self.reason = _reason(self._stateful)
+
+    @property
+    def length(self) -> int:
+        """Positions held; where `torn`, no more than a hint."""
+        if self._stateful or not self._counting:
+            return self._rows
+        return int(self._counting[0].offset)
+
+    @property
+    def torn(self) -> bool:
+        """Whether a pass was left half built by an exception; `rollback` or `reset` mends it."""
+        return self._open or len({cache.offset for cache in self._counting}) > 1
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """Every array held, to be given to `mx.eval` after a prefill chunk."""
+        held: Any = tree_flatten([vars(leaf) for leaf in self._leaves])
+        return [value for _, value in held if isinstance(value, mx.array)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, spare room included."""
+        return sum(array.nbytes for array in self.arrays)
+
+    def mark(self) -> None:
+        """Say that a pass begins, and remember this length so that `rollback` can return to it.
+
+        Where `reason` is set, this is the only length to which it can. Only the newest mark counts;
+        it holds references and copies no data.
+        """
+        self._open = True
+        if self._stateful:
+            self._marked = self._rows, _snapshot(self._stateful)
+
+    def advance(self, rows: int) -> None:
+        """Say that the pass is built, and had ``rows`` rows."""
+        self._open = False
+        self._rows += rows
+
+    def can_rollback(self, length: int) -> bool:
+        """Whether `rollback` to ``length`` positions is possible."""
+        if length <= 0:
+            return length == 0
+        for cache in self._linear:
+            if cache.offset < length:
+                return False
+        for cache in self._windowed:
+            if not cache.holds(length):
+                return False
+        if self._stateful and not self._returns(length):
+            return False
+        return not self._open or _whole(self._counting)
+
+    def rollback(self, length: int) -> None:
+        """Bring every layer to ``length`` positions, each from where it stands.
+
+        Raises:
+            ValueError: it is not possible; then `reset` and feed the tokens again.
+        """
+        if not self.can_rollback(length):
+            raise ValueError(f"a cache of {self.length} positions cannot go back to {length}")
+        if length == 0:
+            self.reset()
+            return
+        for cache in self._counting:
+            surplus = cache.offset - length
+            if surplus:
+                cache.trim(surplus)
+        if self._marked is not None and self._marked[0] == length:
+            _restore(self._stateful, self._marked[1])
+        self._rows = length
+        self._open = False
+
+    def reset(self) -> None:
+        """Empty every layer and let go of its memory."""
+        _restore(self._leaves, self._empty)
+        self._marked = None
+        self._rows = 0
+        self._open = False
+
+    def _returns(self, length: int) -> bool:
+        """Whether layers with a running state can be brought to ``length``."""
+        if self._marked is not None and self._marked[0] == length:
+            return True
+        return length == self._rows and not self._open
+
+
+def _replaced(layer: Any, slack: int) -> Any:
+    """The cache to use for mlx-lm's ``layer``: itself, or one that can be rolled back."""
+    kind = type(layer)
+    if kind is RotatingKVCache and layer.keep == 0:
+        return WindowedKVCache(layer.max_size, slack)
+    if kind is ChunkedKVCache:
+        return ChunkedWindowKVCache(layer.chunk_size, slack)
+    if kind is ConcatenateKVCache:
+        # Its trim moves only the offset, which the next update then reads off the longer arrays.
+        plain: type[Any] = KVCache
+        return plain()
+    if kind is CacheList:
+        return kind(*(_replaced(child, slack) for child in layer.caches))
+    return layer
+
+
+def _leaves(layers: Iterable[Any]) -> Iterator[Any]:
+    for layer in layers:
+        if type(layer) is CacheList:
+            yield from _leaves(layer.caches)
+        else:
+            yield layer
+
+
+def _reason(stateful: list[Any]) -> str | None:
+    names = ", ".join(sorted({type(cache).__name__ for cache in stateful}))
+    if not names:
+        return None
+    if all(type(cache) is ArraysCache for cache in stateful):
+        return (
+            "this model runs plain, without speculation: its recurrent layers keep one running "
+            "state, and a rejected token cannot be taken out of it"
+        )
+    return (
+        "this model runs plain, without speculation: a rejected token cannot be taken out of "
+        f"its kind of cache ({names})"
+    )
+
+
+def _snapshot(caches: list[Any]) -> list[dict[str, Any]]:
+    """The caches' attributes. The deep copy of an array shares its data, but not later writes."""
+    return [copy.deepcopy(vars(cache)) for cache in caches]
+
+
+def _restore(caches: list[Any], snapshot: list[dict[str, Any]]) -> None:
+    for cache, attributes in zip(caches, snapshot, strict=True):
+        vars(cache).clear()
+        vars(cache).update(copy.deepcopy(attributes))
+
+
+def _whole(caches: list[Any]) -> bool:
+    """Whether an interrupt found no cache between two of its own steps.
+
+    Keys and values grow one after the other, and chunked layers share one mask, so one start.
+    """
+    for cache in caches:
+        held: Any = tree_flatten([cache.keys, cache.values])
+        if len({None if array is None else array.shape[2] for _, array in held}) > 1:
+            return False
+    starts = {cache.start_position for cache in caches if type(cache) is ChunkedWindowKVCache}
+    return len(starts) <= 1
+
+
+def _quantized(module: Module, bits: int) -> list[Any]:
+    """Quantized caches for every layer of ``module``, tried on passes that are never evaluated."""
+    if bits not in KV_BITS:
+        raise BadOptionError(f"kv-bits must be 2, 4 or 8, not {bits}")
+    plain = make_prompt_cache(module)
+    others = sorted({type(layer).__name__ for layer in plain if type(layer) is not KVCache})
+    if others:
+        raise BadOptionError(
+            "kv-bits works only where every layer has a plain key-value cache, and this model "
+            f"has {', '.join(others)}; leave kv-bits out"
+        )
+    module(mx.zeros((1, 1), mx.int32), cache=plain)
+    groups = [_group_size(layer.keys.shape[-1], layer.values.shape[-1]) for layer in plain]
+    for rows in (1, 2):
+        trial = [QuantizedKVCache(group_size=group, bits=bits) for group in groups]
+        try:
+            module(mx.zeros((1, rows), mx.int32), cache=trial)
+        except Exception as error:
+            raise BadOptionError(
+                "this model's attention cannot read a quantized cache; leave kv-bits out"
+            ) from error
+    return [QuantizedKVCache(group_size=group, bits=bits) for group in groups]
+
+
+def _group_size(*widths: int) -> int:
+    for group in (64, 32):
+        if not any(width % group for width in widths):
+            return group
+    sizes = " and ".join(str(width) for width in sorted(set(widths)))
+    raise BadOptionError(
+        f"kv-bits needs a head size that 32 divides, and this model's is {sizes}; leave kv-bits out"
+    )

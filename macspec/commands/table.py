@@ -1,0 +1,36 @@
+"""The statistics of a reply as a small table."""
+
+from __future__ import annotations
+
+from ..events import Finished
+
+DASH = "-"
+
+
+def statistics_table(finished: Finished) -> str:
+    """Aligned lines of label and value; a dash where there is nothing to count."""
+    stats = finished.stats
+    share = f"{stats.accepted} of {stats.drafted} drafted" if stats.drafted else ""
+    cached = f"{stats.cached_tokens} of {stats.prompt_tokens} prompt tokens were cached"
+    rows = [
+        ("acceptance", _number(stats.acceptance, "{:.3f}"), share),
+        ("  by position", " ".join(f"{a:.2f}" for a in stats.acceptance_by_position) or DASH, ""),
+        ("tokens per pass", _number(stats.tokens_per_pass, "{:.2f}"), f"{stats.passes} passes"),
+        ("time to first token", _number(stats.ttft_s, "{:.3f} s"), ""),
+        ("inter-token latency", _number(stats.itl_ms_median, "{:.1f} ms"), "median"),
+        ("", _number(stats.itl_ms_p95, "{:.1f} ms"), "95th percentile"),
+        ("decode", _number(stats.decode_tokens_per_s, "{:.1f} tok/s"), ""),
+        ("prefill", _number(stats.prefill_tokens_per_s, "{:.1f} tok/s"), cached),
+        ("tokens", str(stats.tokens), f"ended by {finished.reason}"),
+        ("seconds", f"{stats.seconds.wall:.3f}", f"device idle {stats.seconds.device_idle:.3f}"),
+        ("acceptance rule", finished.accept_rule, ""),
+        ("method", finished.method, f"depth {finished.depth}"),
+        ("seed", str(finished.seed), ""),
+    ]
+    width = max(len(value) for _, value, _ in rows)
+    lines = (f"{label:<21}{value:<{width}}  {note}" for label, value, note in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _number(value: float | None, form: str) -> str:
+    return DASH if value is None else form.format(value)

@@ -1,0 +1,69 @@
+"""Fitting a conversation into the context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from .errors import BadOptionError, ContextOverflowError
+
+Message = Mapping[str, str]
+
+ROLES = ("system", "user", "assistant")
+
+
+def checked_messages(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """A copy of the messages.
+
+    Raises:
+        BadOptionError: no messages, an unknown role, no text, or an empty last turn.
+    """
+    for message in messages:
+        if message.get("role") not in ROLES:
+            raise BadOptionError(
+                f"a message has the role {message.get('role')!r}; "
+                f"it must be one of {', '.join(ROLES)}"
+            )
+        if not isinstance(message.get("content"), str):
+            raise BadOptionError("a message has no text; its content must be a string")
+    if not messages or not messages[-1]["content"].strip():
+        raise BadOptionError("the prompt is empty; say something")
+    return [dict(message) for message in messages]
+
+
+def fit(
+    messages: Sequence[Message],
+    render: Callable[[Sequence[Message]], list[int]],
+    context: int,
+    reserve: int,
+) -> tuple[list[int], int]:
+    """Drop the oldest whole turns until the prompt leaves ``reserve`` positions of the context.
+
+    A turn is a user's message with everything up to the next one. The system prompt and the newest
+    turn always stay; the newest turn alone may use the reserve too.
+
+    Returns:
+        The prompt's tokens and how many turns were dropped.
+
+    Raises:
+        ContextOverflowError: even the newest turn alone is too long.
+    """
+    system = [message for message in messages if message["role"] == "system"]
+    spoken = [message for message in messages if message["role"] != "system"]
+    starts = [i for i, message in enumerate(spoken) if i == 0 or message["role"] == "user"]
+    for dropped, start in enumerate(starts):
+        tokens = render([*system, *spoken[start:]])
+        if len(tokens) <= context - reserve:
+            return tokens, dropped
+    if not starts:
+        tokens, dropped = render(system), 0
+    if len(tokens) < context:
+        return tokens, dropped
+    raise overflow(len(tokens), context)
+
+
+def overflow(prompt: int, context: int) -> ContextOverflowError:
+    """The error for a prompt that leaves no room for a reply."""
+    return ContextOverflowError(
+        f"the prompt has {prompt} tokens and the context holds {context}, which must include the "
+        "reply; shorten the prompt or use a model with a longer context"
+    )

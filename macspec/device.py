@@ -1,0 +1,51 @@
+"""The device under MLX: what it is, and whether its compiler works."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import mlx.core as mx
+
+
+def on_metal() -> bool:
+    """True where arrays are computed by Metal, False on MLX's CPU backend."""
+    return bool(mx.default_device() == mx.Device(mx.gpu))
+
+
+@cache
+def prepare() -> str | None:
+    """Make MLX fit for use on this machine; call before models are loaded.
+
+    MLX's CPU backend writes the kernels of ``mx.compile`` as C++ into the temporary folder and
+    builds them there. Where that fails, every compiled function would raise in mid-reply, so
+    one kernel is tried first and ``mx.compile`` switched off if it fails; results stay the same.
+
+    Returns:
+        Why ``mx.compile`` is off, in one line, or None where it works.
+    """
+    if on_metal():
+        return None
+    reason = _compile_failure()
+    if reason is not None:
+        mx.disable_compile()
+    return reason
+
+
+def _compile_failure() -> str | None:
+    # Gated MLPs need this very kernel, so for most models the probe costs nothing extra.
+    probe = mx.compile(lambda gate, x: gate * mx.sigmoid(gate) * x, shapeless=True)
+    row = mx.zeros((1, 2), dtype=mx.bfloat16)
+    try:
+        mx.eval(probe(row, row))
+    except RuntimeError as error:
+        return " ".join(str(error).split())[:200]
+    # A kernel someone else built earlier loads even where new ones cannot be written.
+    names = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
+    folder = next((os.environ[name] for name in names if name in os.environ), "/tmp")
+    kernels = Path(folder) / "mlx" / version("mlx") / "cpu"
+    if kernels.exists() and not os.access(kernels, os.W_OK | os.X_OK):
+        return f"{kernels} is not writable"
+    return None

@@ -1,0 +1,54 @@
+"""What a drafter is given and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import mlx.core as mx
+
+from ..sampling import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Everything a proposal may depend on."""
+
+    tokens: Sequence[int]
+    """The committed tokens, the prompt's included."""
+    sampling: Sampling
+    noise: mx.array | None
+    """Gumbel rows [rows, V] to draw with, one per drafted token; None: take the best token."""
+    keeps_q: bool
+    """Whether the rule needs the distributions that tokens are drawn from."""
+    dispatch: Callable[..., None]
+    """Starts the evaluation of arrays without waiting for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A chain of guesses for the next tokens; lazy where a model makes them."""
+
+    tokens: mx.array
+    """[K] uint32."""
+    log_q: mx.array | None = None
+    """[K, V]: what the tokens were drawn from; None where they are point masses."""
+
+
+class Drafter(Protocol):
+    """Proposes tokens. Sees every committed token at the latest when it is asked next."""
+
+    name: str
+
+    def room(self, length: int) -> int:
+        """The deepest proposal it can make after ``length`` tokens."""
+        ...
+
+    def propose(self, context: Context, depth: int) -> Proposal | None:
+        """Up to ``depth`` tokens, dispatched but not awaited; None if there is nothing to say."""
+        ...
+
+    def rollback(self, length: int) -> None:
+        """Only the first ``length`` tokens of what was seen or drafted still stand."""
+        ...

@@ -1,0 +1,85 @@
+"""What a reply emits, in the order it happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .stats import ReplyStats
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """One token of the reply and where it came from."""
+
+    id: int
+    drafter: str | None
+    """The drafter whose guess was accepted; None for the target's own token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilling:
+    """A chunk of a long prompt has been read."""
+
+    done: int
+    """Prompt tokens in the target's cache."""
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """The prompt has been read and the first token is there."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    """Prompt tokens that were still in the target's cache."""
+    seconds: float
+    """From the call of ``reply`` to the first token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """New text. ``delta`` may be empty while a character or a stop string is incomplete."""
+
+    delta: str
+    tokens: tuple[Emitted, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One verify pass: what was drafted, what of it stands, and what it took."""
+
+    tokens: tuple[int, ...]
+    drafter: str | None
+    depth: int
+    """Depth the round was planned with; ``drafted`` is what the drafter had to offer."""
+    drafted: int
+    accepted: int
+    seconds: float
+    """Wall time since the previous round's tokens were known."""
+    idle_seconds: float
+    """How long the device had nothing to do between that moment and the next dispatch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the user should know once, in one line."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The reply is over. ``seed`` repeats it with the keyed rule."""
+
+    reason: str
+    """end, stop, length, context or interrupted."""
+    text: str
+    token_ids: tuple[int, ...]
+    seed: int
+    accept_rule: str
+    method: str
+    depth: int | str
+    stats: ReplyStats
+
+
+Event = Prefilling | Prefilled | Text | Round | Notice | Finished

@@ -1,0 +1,207 @@
+"""From what the user typed to a folder on this machine: a path or a Hugging Face id."""
+
+from __future__ import annotations
+
+import errno
+import os
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import getproxies
+
+from huggingface_hub import constants, list_repo_files, snapshot_download
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    IncompleteSnapshotError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+from ..errors import BadOptionError, MacspecError, ModelBrokenError, ModelNotFoundError, brief
+from .weights import check_weights, without_weights
+
+PATTERNS = [
+    "*.json",
+    "model*.safetensors",
+    "tokenizer.model",
+    "tiktoken.model",
+    "*.tiktoken",
+    "*.txt",
+    "*.jsonl",
+    "*.jinja",
+]
+"""What is downloaded: the files that mlx-lm reads, without code."""
+
+CODE = ["*.py"]
+
+NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+LOGIN = "log in with 'hf auth login' or set HF_TOKEN"
+
+
+def locate(name: str, *, trust_remote_code: bool = False) -> Path:
+    """The folder of a model.
+
+    A folder on this machine is taken as it is. Anything else is an id on the Hugging Face hub,
+    with ``@revision`` to pin one. What the hub's cache holds whole is used without asking the
+    network, so an update on the hub never changes a conversation; ``hf download ID`` fetches it.
+
+    Args:
+        name: the path or id.
+        trust_remote_code: fetch a repository's Python files too.
+
+    Raises:
+        BadOptionError: the name is empty, or pins the revision of a folder.
+        ModelNotFoundError: there is no such model, or it could not be fetched.
+        ModelBrokenError: it has no weights that macspec loads.
+    """
+    path = Path(os.path.expanduser(name))
+    repository, _, revision = name.partition("@")
+    if not name.strip():
+        raise BadOptionError("the model's name is empty: give a folder or a Hugging Face id")
+    if os.path.isdir(path):
+        return path
+    if name.lower().endswith(".gguf"):
+        raise ModelBrokenError(without_weights(name, [name]))
+    if os.path.isfile(path):
+        raise ModelNotFoundError(f"{name} is a file: give the folder that it is in")
+    if revision and os.path.isdir(os.path.expanduser(repository)):
+        raise BadOptionError(
+            f"{repository} is a folder, which has no revisions: leave out @{revision}"
+        )
+    return _fetch(repository, revision or None, PATTERNS + CODE * trust_remote_code)
+
+
+def _fetch(repository: str, revision: str | None, patterns: list[str]) -> Path:
+    try:
+        folder = Path(
+            snapshot_download(
+                repository, revision=revision, allow_patterns=patterns, local_files_only=True
+            )
+        )
+        if _whole(folder):
+            return folder
+    except Exception as error:
+        if not isinstance(error, LocalEntryNotFoundError):
+            raise explain(error, repository, revision) from error
+    try:
+        folder = Path(snapshot_download(repository, revision=revision, allow_patterns=patterns))
+    except Exception as error:
+        raise explain(error, repository, revision) from error
+    if not any(folder.glob("model*.safetensors")):
+        raise ModelBrokenError(without_weights(repository, _listing(repository, revision, folder)))
+    return folder
+
+
+def _whole(folder: Path) -> bool:
+    """False for what an interrupted download left."""
+    try:
+        check_weights(folder.name, folder)
+    except ModelBrokenError:
+        return False
+    return (folder / "config.json").exists() and any(folder.glob("*token*"))
+
+
+def _listing(repository: str, revision: str | None, folder: Path) -> list[str]:
+    """The names of a repository's files, those that were not downloaded too if the hub answers."""
+    try:
+        return list_repo_files(repository, revision=revision)
+    except Exception:
+        return [file.name for file in folder.iterdir()]
+
+
+def explain(error: Exception, repository: str, revision: str | None = None) -> MacspecError:
+    """The one line for an error of ``snapshot_download``: what is wrong and what to do."""
+    return ModelNotFoundError(_explanation(error, repository, revision))
+
+
+def _explanation(error: Exception, repository: str, revision: str | None) -> str:
+    causes = list(_causes(error))
+    texts = " ".join(str(cause) for cause in causes)
+    status = next(
+        (cause.response.status_code for cause in causes if isinstance(cause, HfHubHTTPError)), None
+    )
+    failures = [cause for cause in causes if isinstance(cause, OSError)]
+
+    if isinstance(error, HFValidationError):
+        return (
+            f"{repository}: no such folder: check the path, or give a Hugging Face id like "
+            "owner/name"
+        )
+    if isinstance(error, GatedRepoError):
+        return (
+            f"{repository} is gated: accept its licence at https://hf.co/{repository}, then {LOGIN}"
+        )
+    if isinstance(error, RepositoryNotFoundError):
+        return (
+            f"{repository}: no such folder here, and no such model on the Hugging Face hub: "
+            f"check the spelling; if it is private, {LOGIN}"
+        )
+    if isinstance(error, RevisionNotFoundError):
+        return f"{repository} has no revision {revision}: check the branch, tag or commit after @"
+    full = any(failure.errno in (errno.ENOSPC, errno.EDQUOT) for failure in failures)
+    if full or "No space left" in texts:
+        return (
+            f"the disk is full while downloading {repository}: free some space, or set HF_HOME to "
+            "a folder on another disk, and run the same command again"
+        )
+    if any(failure.errno in NOT_WRITABLE and failure.filename for failure in failures):
+        return (
+            f"{repository} cannot be stored in {constants.HF_HUB_CACHE} ({brief(error)}): "
+            "set HF_HOME to a folder that can be written"
+        )
+    if any(isinstance(cause, OfflineModeIsEnabled) for cause in causes):
+        pinned = f" --revision {revision}" if revision else ""
+        return (
+            f"{repository} is not whole in the hub's cache {constants.HF_HUB_CACHE} and "
+            f"HF_HUB_OFFLINE is set: unset it, or run 'hf download {repository}{pinned}' where "
+            "there is a network"
+        )
+    if any(isinstance(cause, ssl.SSLError) for cause in causes) or "SSL" in texts:
+        return (
+            f"{repository} cannot be fetched: the hub's TLS certificate is not trusted here: "
+            "behind a company proxy set SSL_CERT_FILE to its certificate, and check the clock"
+        )
+    unreachable = isinstance(error, LocalEntryNotFoundError | ConnectionError | TimeoutError)
+    refused = any(type(cause).__name__ == "ProxyError" for cause in causes)
+    if refused or (unreachable and "https" in getproxies() and status is None):
+        return (
+            f"{repository} cannot be fetched through the proxy ({brief(causes[-1])}): check "
+            "HTTPS_PROXY, or set NO_PROXY=huggingface.co"
+        )
+    if status == 401:
+        return f"the hub refuses the login for {repository} (401): {LOGIN} with a valid token"
+    if status == 403:
+        return (
+            f"this login may not read {repository} (403): ask for access at "
+            f"https://hf.co/{repository}, or {LOGIN} with a token that may"
+        )
+    if status == 429:
+        return f"the hub limits requests (429): wait a few minutes, or {LOGIN}, and try again"
+    if status is not None:
+        return f"the hub answers {status} for {repository}: try again later ({brief(error)})"
+    if isinstance(error, IncompleteSnapshotError):
+        return (
+            f"{repository} was downloaded only in part and the hub cannot be reached: connect and "
+            "run the same command again"
+        )
+    if unreachable:
+        return (
+            f"{repository}: no such folder here, and the Hugging Face hub cannot be reached: "
+            "connect to the network, or give a folder"
+        )
+    return f"{repository} cannot be downloaded ({brief(error)}): run the same command again"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and what led to it, each once."""
+    seen: set[int] = set()
+    following: BaseException | None = error
+    while following is not None and id(following) not in seen:
+        seen.add(id(following))
+        yield following
+        following = following.__cause__ or following.__context__

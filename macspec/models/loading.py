@@ -1,0 +1,237 @@
+"""From a folder to a model: configuration, tokenizer, and weights that are read last."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm import utils
+from mlx_lm.tokenizer_utils import TokenizerWrapper
+from transformers.utils import logging as transformers_logging
+
+from ..errors import ModelBrokenError, OutOfMemoryError, brief
+from .memory import Footprint, gigabytes, measure
+from .model import Model
+from .weights import AGAIN, check_weights, without_weights
+
+# mlx-lm has no annotations.
+mlx_lm: Any = utils
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "*.tiktoken", "tiktoken.model", "vocab.*")
+
+CONTEXT_KEYS = (
+    "max_position_embeddings",
+    "max_sequence_length",
+    "max_seq_len",
+    "seq_length",
+    "n_positions",
+    "n_ctx",
+)
+"""What architectures call the positions they were made for, the usual name first."""
+
+UNKNOWN_CONTEXT = 4096
+"""Positions of a model that does not say how many it was made for."""
+
+ENDLESS = 10**9
+"""A tokenizer's limit from here on means that it has none."""
+
+
+def open_model(
+    name: str, folder: Path, *, trust_remote_code: bool = False
+) -> tuple[Model, Footprint]:
+    """Load everything of a model but the numbers of its weights, which stay on disk.
+
+    Args:
+        name: what the user calls the model.
+        folder: a model folder as mlx-lm loads it.
+        trust_remote_code: run Python code that the folder brings.
+
+    Returns:
+        The model, ready for :func:`read_weights`, and what it costs in memory.
+
+    Raises:
+        ModelBrokenError: a file is missing, damaged, or of a kind that cannot be loaded.
+    """
+    with _quiet():
+        config = read_config(name, folder)
+        if config.get("model_file") is not None and not trust_remote_code:
+            raise ModelBrokenError(
+                f"{name} runs its own code ({config['model_file']}): read it, and if you trust it "
+                "add --trust-remote-code"
+            )
+        check_weights(name, folder)
+        with _fitting_together(name, config):
+            module, config = mlx_lm.load_model(
+                folder,
+                lazy=True,
+                get_model_classes=lambda config: _architecture(name, config),
+                trust_remote_code=trust_remote_code,
+            )
+        tokenizer = load_tokenizer(name, folder, config, trust_remote_code)
+        context = context_length(config, tokenizer)
+        with _fitting_together(name, config):
+            footprint = measure(module, context)
+            parameters = int(mlx_lm.get_total_parameters(module))
+    # Else the tokenizer warns about long texts; the session knows the context.
+    tokenizer.model_max_length = ENDLESS
+    model = Model(
+        name=name,
+        path=folder,
+        module=module,
+        config=config,
+        tokenizer=tokenizer,
+        parameters=parameters,
+        weight_bytes=footprint.weights,
+        context=context,
+        width=footprint.width,
+    )
+    return model, footprint
+
+
+def read_weights(model: Model) -> None:
+    """Read a model's weights into memory.
+
+    Raises:
+        OutOfMemoryError: the device refused the memory.
+        ModelBrokenError: the files changed or cannot be read.
+    """
+    module: Any = model.module
+    try:
+        mx.eval(module.parameters())
+    except MemoryError as error:
+        raise _full(model, error) from error
+    except Exception as error:
+        if "alloc" in str(error) or "memory" in str(error).lower():
+            raise _full(model, error) from error
+        raise ModelBrokenError(
+            f"{model.name}: its weights cannot be read ({brief(error)}): {AGAIN}"
+        ) from error
+
+
+def _full(model: Model, error: BaseException) -> OutOfMemoryError:
+    return OutOfMemoryError(
+        f"no memory for the {gigabytes(model.weight_bytes)} of weights of {model.name} "
+        f"({brief(error)}): close other programs, or choose a smaller or more quantized model"
+    )
+
+
+def read_config(name: str, folder: Path) -> dict[str, Any]:
+    """A folder's ``config.json``, with the end tokens of ``generation_config.json``.
+
+    Raises:
+        ModelBrokenError: it is missing, or not what mlx-lm can read.
+    """
+    path = folder / "config.json"
+    if not path.is_file():
+        try:
+            files = [file.name for file in folder.iterdir()]
+        except OSError as error:
+            raise ModelBrokenError(
+                f"{name}: {folder} cannot be read ({brief(error)}): check its permissions"
+            ) from error
+        if any(file.endswith((".gguf", ".bin", ".pt", ".pth", ".ckpt")) for file in files):
+            raise ModelBrokenError(without_weights(name, files))
+        raise ModelBrokenError(
+            f"{name}: {folder} has no config.json: give the folder that a model was saved in"
+        )
+    try:
+        config = mlx_lm.load_config(folder)
+        if not isinstance(config, dict):
+            raise ValueError("it holds no object")
+    except Exception as error:
+        raise ModelBrokenError(
+            f"{name}: config.json cannot be read ({brief(error)}): {AGAIN}"
+        ) from error
+    return config
+
+
+def load_tokenizer(
+    name: str, folder: Path, config: dict[str, Any], trust_remote_code: bool = False
+) -> TokenizerWrapper:
+    """A folder's tokenizer; the end tokens of ``config`` are among its own.
+
+    Raises:
+        ModelBrokenError: it is missing or damaged.
+    """
+    brings_code = trust_remote_code and any(folder.glob("*.py"))
+    if not brings_code and not any(any(folder.glob(pattern)) for pattern in TOKENIZER_FILES):
+        raise ModelBrokenError(
+            f"{name} has no tokenizer (tokenizer.json or tokenizer.model): copy it from the model "
+            "that this one was made from"
+        )
+    try:
+        tokenizer: TokenizerWrapper = mlx_lm.load_tokenizer(
+            folder,
+            {"trust_remote_code": trust_remote_code, "local_files_only": True},
+            eos_token_ids=config.get("eos_token_id"),
+        )
+        return tokenizer
+    except Exception as error:
+        if "trust_remote_code" in str(error):
+            raise ModelBrokenError(
+                f"the tokenizer of {name} runs its own code: read it, and if you trust it add "
+                "--trust-remote-code"
+            ) from error
+        raise ModelBrokenError(
+            f"the tokenizer of {name} cannot be loaded ({brief(error)}): {AGAIN}"
+        ) from error
+
+
+def context_length(config: dict[str, Any], tokenizer: TokenizerWrapper) -> int:
+    """Positions a model was made for.
+
+    From the configuration or its ``text_config``, else the tokenizer's limit, else
+    ``UNKNOWN_CONTEXT``.
+    """
+    nested = config.get("text_config")
+    for settings in (config, nested if isinstance(nested, dict) else {}):
+        for key in CONTEXT_KEYS:
+            value = settings.get(key)
+            if isinstance(value, int | float) and 0 < value < ENDLESS:
+                return int(value)
+    limit = tokenizer.model_max_length
+    return int(limit) if 0 < limit < ENDLESS else UNKNOWN_CONTEXT
+
+
+def _architecture(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
+    """mlx-lm's model and argument classes for a configuration."""
+    try:
+        model_class, arguments_class = mlx_lm._get_classes(config)
+        return model_class, arguments_class
+    except Exception as error:
+        raise ModelBrokenError(
+            f"{name}: mlx-lm has no architecture {config.get('model_type')!r}: "
+            "update mlx-lm, or choose another model"
+        ) from error
+
+
+@contextmanager
+def _fitting_together(name: str, config: dict[str, Any]) -> Iterator[None]:
+    try:
+        yield
+    except ModelBrokenError:
+        raise
+    except Exception as error:
+        raise ModelBrokenError(
+            f"{name}: its weights and config.json do not make a {config.get('model_type')} model "
+            f"that mlx-lm can run ({brief(error)}): choose an MLX version of it"
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Standard output belongs to the model's text, and advice for trainers to nobody."""
+    level = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity(logging.ERROR)
+    try:
+        with redirect_stdout(sys.stderr), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        transformers_logging.set_verbosity(level)

@@ -1,0 +1,263 @@
+"""The memory plan: what a pair needs at a context, against what the device gives."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+from mlx_lm.models.cache import ChunkedKVCache, KVCache, RotatingKVCache, make_prompt_cache
+
+from ..errors import OutOfMemoryError
+
+ROWS = 33
+"""Most rows of a verify pass: depth 32 and one."""
+
+STEP = 256
+"""Positions by which mlx-lm's caches grow."""
+
+SLACK = 40 + STEP
+"""Positions that a windowed cache keeps beyond its window, so that rounds can be rolled back."""
+
+CHUNK = 512
+"""Rows of a prefill pass."""
+
+LIVE = 4
+"""Arrays of a pass's widest activation that are counted as alive at once."""
+
+LEAST = 2048
+"""Shortest context that is chosen unasked to make a pair fit."""
+
+
+@dataclass(frozen=True)
+class LayerFootprint:
+    """What one layer's cache costs: bytes of state, and bytes for each position held."""
+
+    state: int = 0
+    values: int = 0
+    """Numbers kept for a position, keys and values of all heads together."""
+    itemsize: int = 0
+    window: int | None = None
+    """Most positions that are kept, None for all."""
+    group: int | None = None
+    """Group size that quantizes this cache, None where it stays as it is."""
+
+    def bytes(self, context: int, kv_bits: int | None) -> int:
+        """Bytes at a context, rounded up as the cache grows."""
+        held = context if self.window is None else min(context, self.window + SLACK)
+        held = -(-held // STEP) * STEP
+        each = self.values * self.itemsize
+        if kv_bits is not None and self.group is not None:
+            # A scale and a bias for every group.
+            each = self.values * kv_bits // 8 + 2 * self.itemsize * self.values // self.group
+        return self.state + held * each
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What one model costs, known without reading its weights."""
+
+    weights: int
+    width: int
+    """Logits of one row."""
+    widest: int
+    """Numbers in a row of the widest activation between the layers."""
+    context: int
+    """Positions the model was made for; its cache holds no more."""
+    layers: tuple[LayerFootprint, ...]
+
+    def cache(self, context: int, kv_bits: int | None = None) -> int:
+        """Bytes of the model's cache at a context."""
+        held = min(context, self.context)
+        return sum(layer.bytes(held, kv_bits) for layer in self.layers)
+
+    @property
+    def buffers(self) -> int:
+        """Bytes of logits and probabilities of a verify pass, and of the widest activations.
+
+        The activations are an estimate: ``LIVE`` arrays of a prefill chunk in float32.
+        """
+        return 4 * (2 * ROWS * self.width + LIVE * CHUNK * self.widest)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a pair needs at a context, in bytes, and the limit it must stay under."""
+
+    context: int
+    weights: int
+    caches: int
+    buffers: int
+    limit: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.caches + self.buffers
+
+    @property
+    def fits(self) -> bool:
+        return self.total <= self.limit
+
+    def __str__(self) -> str:
+        return (
+            f"{gigabytes(self.total)} (weights {gigabytes(self.weights)}, caches for "
+            f"{self.context} positions {gigabytes(self.caches)}, buffers "
+            f"{gigabytes(self.buffers)}) of the {gigabytes(self.limit)} this machine gives"
+        )
+
+
+def measure(module: Any, context: int) -> Footprint:
+    """What a model costs.
+
+    One token is sent through the model and never evaluated: shapes and types of the caches and
+    of the logits follow without computing anything or reading a weight, for every architecture
+    alike.
+
+    Args:
+        module: a model of mlx-lm whose weights may still be on disk (``load_model(lazy=True)``).
+        context: positions the model was made for.
+    """
+    cache = make_prompt_cache(module)
+    width = int(module(mx.array([[0]]), cache=cache).shape[-1])
+    parameters = _arrays(module.parameters())
+    rows = [array.shape[-2] for array in parameters if array.ndim >= 2]
+    return Footprint(
+        weights=sum(array.nbytes for array in parameters),
+        width=width,
+        # The embedding and the head are as tall as the vocabulary, and no activation is.
+        widest=max((height for height in rows if height < width), default=0),
+        context=context,
+        layers=tuple(
+            _layer(layer) for whole in cache for layer in getattr(whole, "caches", [whole])
+        ),
+    )
+
+
+def _layer(cache: Any) -> LayerFootprint:
+    keys, values = getattr(cache, "keys", None), getattr(cache, "values", None)
+    if isinstance(cache, KVCache | RotatingKVCache | ChunkedKVCache):
+        if keys is None or values is None:
+            return LayerFootprint()
+        heads, head_size, value_size = keys.shape[1], keys.shape[3], values.shape[3]
+        return LayerFootprint(
+            values=heads * (head_size + value_size),
+            itemsize=keys.dtype.size,
+            window=getattr(cache, "max_size", None) or getattr(cache, "chunk_size", None),
+            group=_group(head_size, value_size) if type(cache) is KVCache else None,
+        )
+    # Recurrent layers keep a state of fixed size.
+    return LayerFootprint(state=sum(array.nbytes for array in _arrays(cache.state)))
+
+
+def _arrays(tree: Any) -> list[mx.array]:
+    leaves: list[Any] = list(dict(tree_flatten(tree)).values())
+    return [leaf for leaf in leaves if isinstance(leaf, mx.array)]
+
+
+def _group(*sizes: int) -> int | None:
+    """The group size that quantizes heads of these sizes."""
+    return next((group for group in (64, 32) if not any(size % group for size in sizes)), None)
+
+
+def fit(
+    target: Footprint,
+    draft: Footprint | None = None,
+    *,
+    context: int | None = None,
+    kv_bits: int | None = None,
+) -> tuple[Plan, Plan | None]:
+    """Choose the context, and whether the draft model is used, so that the device can hold both.
+
+    An asked context is kept: if the pair does not fit, the target alone is planned. Without one
+    the target's whole context is shortened, as long as at least ``LEAST`` positions remain.
+
+    Args:
+        context: positions asked for, None for as many as fit.
+        kv_bits: bits of the target's quantized cache; the draft's is never quantized.
+
+    Returns:
+        The plan, and the plan that did not fit if the draft model had to be left out.
+
+    Raises:
+        OutOfMemoryError: the target does not fit even alone.
+    """
+    limit = device_limit()
+    wanted = context or target.context
+    refused = None
+    for used in [draft, None] if draft is not None else [None]:
+        whole = plan(target, used, wanted, kv_bits, limit)
+        if whole.fits:
+            return whole, refused
+        longest = _longest(target, used, wanted, kv_bits, limit)
+        if context is None and longest >= min(LEAST, wanted):
+            return plan(target, used, longest, kv_bits, limit), refused
+        refused = whole
+    shorter = f"ask for a shorter context (--context {longest} fits), or " if longest else ""
+    raise OutOfMemoryError(
+        f"the target needs {whole}: {shorter}choose a smaller or more quantized model"
+    )
+
+
+def plan(
+    target: Footprint, draft: Footprint | None, context: int, kv_bits: int | None, limit: int
+) -> Plan:
+    """What a target and its draft need at a context."""
+    pair = [target] if draft is None else [target, draft]
+    return Plan(
+        context=context,
+        weights=sum(model.weights for model in pair),
+        caches=target.cache(context, kv_bits) + (draft.cache(context) if draft else 0),
+        buffers=sum(model.buffers for model in pair),
+        limit=limit,
+    )
+
+
+def _longest(
+    target: Footprint, draft: Footprint | None, below: int, kv_bits: int | None, limit: int
+) -> int:
+    """The most positions below a number that fit, in whole steps of the caches; 0 for none."""
+    steps = range(1, -(-below // STEP))
+    low, high = 0, len(steps)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if plan(target, draft, middle * STEP, kv_bits, limit).fits:
+            low = middle
+        else:
+            high = middle - 1
+    return low * STEP
+
+
+def device_limit() -> int:
+    """Bytes that a program should use: Metal's recommendation, else the machine's memory."""
+    recommended = mx.device_info().get("max_recommended_working_set_size")
+    if recommended:
+        return int(recommended)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def gigabytes(count: int) -> str:
+    """Bytes for people, in units of 2**30 as macOS counts memory."""
+    size = count / 2**30
+    return f"{size:.1f} GB" if size >= 0.1 else f"{size:.3f} GB"
+
+
+@contextmanager
+def wired() -> Iterator[None]:
+    """Keep the models' memory wired as far as Metal recommends, and restore the limit after.
+
+    mlx-lm's ``wired_limit`` does the same and prints its advice to standard output.
+    """
+    recommended = mx.device_info().get("max_recommended_working_set_size")
+    if not recommended:
+        yield
+        return
+    before = mx.set_wired_limit(int(recommended))
+    try:
+        yield
+    finally:
+        mx.synchronize()
+        mx.set_wired_limit(before)

@@ -1,0 +1,168 @@
+"""A target and its draft model, loaded and through the gates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from ..errors import BadOptionError, PairMismatchError
+from . import gates, memory
+from .hub import locate
+from .loading import open_model, read_weights
+from .memory import Footprint
+from .model import Model
+
+__all__ = ["Model", "Pair", "load_pair"]
+
+BUILT_IN_NOTICE = (
+    "using the small pair that is built in; for a real one: "
+    "macspec run --target <folder or Hugging Face id> --draft <folder or Hugging Face id>"
+)
+
+KV_BITS = (2, 3, 4, 5, 6, 8)
+"""Sizes that MLX can quantize to."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """What a session decodes with."""
+
+    target: Model
+    draft: Model | None
+    """None without a draft model, or where a gate turned it off."""
+    vocabulary: int
+    """Ids 0 to vocabulary - 1 can be emitted; wider logits are padding."""
+    context: int
+    """Positions that a session may use."""
+    draft_off: str | None
+    """Why the draft model is off, in one sentence; None if it is on or was not asked for."""
+    notices: tuple[str, ...]
+    """Lines to tell the user once."""
+    stop_ids: frozenset[int]
+    """Ids that end the model's turn."""
+
+
+def load_pair(
+    target: str | None = None,
+    draft: str | None = None,
+    *,
+    context: int | None = None,
+    kv_bits: int | None = None,
+    trust_remote_code: bool = False,
+    require_draft: bool = False,
+) -> Pair:
+    """Load a target and its draft model, and pass them through the gates.
+
+    The gates and the memory plan come before the weights are read. A draft model that does not
+    fit its target is left out, and ``Pair.draft_off`` says why.
+
+    Args:
+        target: a folder or a Hugging Face id, ``id@revision`` pins one; None for the built-in
+            pair.
+        draft: a smaller model with the target's vocabulary, None for none (or the built-in one).
+        context: positions to plan for, at most the target's own; None for the target's own, or
+            as many of them as fit into memory.
+        kv_bits: bits of the target's quantized cache, for the memory plan; None: not quantized.
+        trust_remote_code: run Python code that a model brings.
+        require_draft: a draft model that cannot be used is an error.
+
+    Raises:
+        BadOptionError: a value out of range, or no draft model where one is required.
+        ModelNotFoundError: a model is not here and could not be fetched.
+        ModelBrokenError: a model is incomplete, damaged or of an unknown kind.
+        PairMismatchError: ``require_draft`` and a gate turned the draft model off.
+        OutOfMemoryError: the target does not fit into memory at this context.
+    """
+    if kv_bits is not None and kv_bits not in KV_BITS:
+        raise BadOptionError(f"--kv-bits {kv_bits}: choose one of {', '.join(map(str, KV_BITS))}")
+    if context is not None and context < 1:
+        raise BadOptionError(f"--context {context}: give at least 1")
+    if require_draft and target is not None and draft is None:
+        raise BadOptionError("--method draft needs a draft model: add --draft")
+
+    names = {"target": target, "draft": draft}
+    found: dict[str, tuple[str, Path]] = {}
+    for role, name in names.items():
+        if name is not None:
+            found[role] = (name, locate(name, trust_remote_code=trust_remote_code))
+        elif target is None:
+            found[role] = (f"built-in {role}", _built_in(role))
+    opened = {
+        role: open_model(name, path, trust_remote_code=trust_remote_code)
+        for role, (name, path) in found.items()
+    }
+    return _join(
+        opened["target"],
+        opened.get("draft"),
+        notices=[BUILT_IN_NOTICE] if target is None else [],
+        context=context,
+        kv_bits=kv_bits,
+        require_draft=require_draft,
+    )
+
+
+def _built_in(role: str) -> Path:
+    return Path(str(files("macspec.assets"))) / "pocket" / role
+
+
+def _join(
+    target: tuple[Model, Footprint],
+    draft: tuple[Model, Footprint] | None,
+    *,
+    notices: list[str],
+    context: int | None,
+    kv_bits: int | None,
+    require_draft: bool,
+) -> Pair:
+    model, footprint = target
+    if context is not None and context > model.context:
+        raise BadOptionError(
+            f"--context {context}: {model.name} was made for {model.context} positions, give at "
+            "most that"
+        )
+    vocabulary = min(model.width, gates.size(model.tokenizer))
+    off = gates.why_not(model, draft[0], vocabulary) if draft else None
+    advice = "choose a draft model of the target's family"
+    fitting = draft[1] if draft and off is None else None
+    plan, refused = memory.fit(footprint, fitting, context=context, kv_bits=kv_bits)
+    if refused is not None:
+        off = f"target and draft need {refused}"
+        advice = "choose a smaller draft model, or a shorter --context"
+    if draft is not None and off is not None:
+        off = f"the draft model {draft[0].name} is off: {off}"
+        if require_draft:
+            raise PairMismatchError(f"{off}; {advice}, or another --method")
+    drafter = draft[0] if draft is not None and off is None else None
+    stop_ids = frozenset(
+        token
+        for token in model.tokenizer.eos_token_ids
+        if isinstance(token, int) and 0 <= token < vocabulary
+    )
+
+    if context is None and plan.context < model.context:
+        notices.append(
+            f"the context is {plan.context} of the model's {model.context} positions, which is "
+            f"what fits into {memory.gigabytes(plan.limit)}"
+        )
+    if drafter is not None:
+        said = gates.size_notice(model, drafter), gates.context_notice(drafter, plan.context)
+        notices += [notice for notice in said if notice is not None]
+    if not stop_ids:
+        notices.append(
+            f"{model.name} names no token that ends its turn: replies run to --max-tokens, a "
+            "--stop text or the end of the context"
+        )
+    with memory.wired():
+        for loaded in (model, drafter):
+            if loaded is not None:
+                read_weights(loaded)
+    return Pair(
+        target=model,
+        draft=drafter,
+        vocabulary=vocabulary,
+        context=plan.context,
+        draft_off=off,
+        notices=tuple(notices),
+        stop_ids=stop_ids,
+    )

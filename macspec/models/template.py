@@ -1,0 +1,156 @@
+"""The target's chat template: from messages to the one token list that both models read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import BadOptionError, brief
+from .pair import Pair
+
+MARK = "macspec-probe"
+"""A text that no template holds by itself."""
+
+SWITCHES = ("enable_thinking", "thinking")
+"""Names under which templates know the switch for reasoning."""
+
+Messages = Sequence[Mapping[str, str]]
+
+
+class Template:
+    """Turns messages into the token list that the target was trained to answer.
+
+    What the template does with a system turn and with the switch for reasoning is found by
+    rendering a probe. A system turn that the template refuses is left out.
+
+    Args:
+        pair: whose target's template is used; the draft model's own is never.
+        think: reasoning on or off, where the template has a switch; None for its default.
+    """
+
+    def __init__(self, pair: Pair, think: bool | None = None) -> None:
+        self._name = pair.target.name
+        self._tokenizer: Any = pair.target.tokenizer
+        self._rows = pair.target.width
+        self._settings: dict[str, Any] = {}
+        self._drops_system = False
+        self.system_notice: str | None = None
+        """Set where a system turn has no effect."""
+        self.think_notice: str | None = None
+        """Set where ``think`` has no effect."""
+        if self._tokenizer.has_chat_template:
+            self._probe_system()
+            if think is not None:
+                self._probe_switch(think)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Everything that the template does not do."""
+        both = (self.think_notice, self.system_notice)
+        return tuple(notice for notice in both if notice is not None)
+
+    def notices_for(self, messages: Messages) -> tuple[str, ...]:
+        """The notices that concern these messages: without a system turn, not that one."""
+        system = any(message["role"] == "system" for message in messages)
+        return tuple(it for it in self.notices if system or it is not self.system_notice)
+
+    def tokens(self, messages: Messages) -> list[int]:
+        """The ids of a conversation, up to where the assistant's next turn begins.
+
+        Old reasoning is stripped where the template does so.
+
+        Args:
+            messages: turns with ``role`` and ``content``.
+
+        Raises:
+            BadOptionError: there is no template, or it refuses these messages.
+        """
+        if not self._tokenizer.has_chat_template:
+            raise BadOptionError(
+                f"{self._name} has no chat template: add --raw to continue the prompt as it is, "
+                "or choose a model that was made for chat"
+            )
+        if self._drops_system:
+            messages = [message for message in messages if message["role"] != "system"]
+        for message in messages:
+            _check_text(message["content"])
+        try:
+            tokens = self._render(messages, tokenize=True, **self._settings)
+        except Exception as error:
+            raise BadOptionError(
+                f"the chat template of {self._name} refuses this conversation ({brief(error)}): "
+                "change its turns, or add --raw"
+            ) from error
+        return self._known(tokens)
+
+    def raw(self, text: str) -> list[int]:
+        """The ids of a text as it is, with the special tokens that the tokenizer itself adds.
+
+        Raises:
+            BadOptionError: it is not text.
+        """
+        _check_text(text)
+        return self._known(self._tokenizer.encode(text))
+
+    def _render(self, messages: Messages, *, tokenize: bool = False, **settings: Any) -> Any:
+        turns = [dict(message) for message in messages]
+        return self._tokenizer.apply_chat_template(
+            turns, tokenize=tokenize, add_generation_prompt=True, **settings
+        )
+
+    def _known(self, tokens: Sequence[int]) -> list[int]:
+        strange = next((token for token in tokens if token >= self._rows), None)
+        if strange is not None:
+            raise BadOptionError(
+                f"the prompt holds {self._tokenizer.convert_ids_to_tokens(strange)!r}, a token "
+                f"that {self._name} has no embedding for: leave that text out"
+            )
+        return list(tokens)
+
+    def _probe_system(self) -> None:
+        user = {"role": "user", "content": "Hello"}
+        try:
+            self._render([user])
+        except Exception:
+            # It wants something else than a system turn; tokens() tells what.
+            return
+        try:
+            text = self._render([{"role": "system", "content": MARK}, user])
+        except Exception:
+            self._drops_system = True
+            self.system_notice = (
+                f"the chat template of {self._name} refuses system turns: the system text is "
+                "left out"
+            )
+            return
+        if MARK not in text:
+            self.system_notice = (
+                f"the chat template of {self._name} ignores system turns: the system text has "
+                "no effect"
+            )
+
+    def _probe_switch(self, think: bool) -> None:
+        for switch in SWITCHES:
+            try:
+                on, off = (
+                    self._render([{"role": "user", "content": "Hello"}], **{switch: value})
+                    for value in (True, False)
+                )
+            except Exception:
+                continue
+            if on != off:
+                self._settings = {switch: think}
+                return
+        self.think_notice = (
+            f"the chat template of {self._name} has no switch for reasoning: --think has no effect"
+        )
+
+
+def _check_text(text: str) -> None:
+    """Half of a surrogate pair, which is what undecodable bytes become, is in no vocabulary."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadOptionError(
+            f"the prompt is not valid Unicode at character {error.start}: give it as UTF-8 text"
+        ) from error

@@ -1,0 +1,115 @@
+"""Counter-based noise: every random number of a reply is a hash of where it is used.
+
+The bits are defined here once, so that any drafter and any kernel can compute the same numbers.
+Arithmetic is modulo 2^32, ``>>`` the logical shift.
+
+    mix(x):   x ^= x >> 16;  x *= 0x7feb352d;  x ^= x >> 15;  x *= 0x846ca68b;  x ^= x >> 16
+    fold(h, w) = mix((h ^ w) + 0x9e3779b9)
+    h        = fold of the words  seed mod 2^32, seed >> 32, stream, position, draw,  from h = 0
+    k0, k1   = mix(h + 0x85ebca6b),  mix(h + 0xc2b2ae35)
+    bits(id) = mix(mix(id * 0x9e3779b9 + k0) ^ k1)
+
+``mix`` is the *lowbias32* finaliser of Chris Wellons' hash-prospector. For a fixed row ``bits`` is
+a bijection of the token id. A uniform is ``u = min((bits + 0.5) * 2^-32, 1 - 2^-24)`` in float32
+and a Gumbel variate ``-log(-log1p(-u))``: the large values, which decide a draw, come from small
+``u``, where float32 is finest.
+
+``position`` is the index in the token sequence of the token that is drawn. The target's stream
+depends on seed and position alone, whatever was drafted; the other streams carry ``draw``, the
+number of the pass within the reply, so that a position that is drafted twice gets fresh numbers.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+MAX_SEED = 2**64 - 1
+
+TARGET = 0
+"""Draws of the target's own tokens; shared with the drafter under the keyed rule."""
+DRAFT = 1
+"""Draws of a draft model that samples on its own."""
+ACCEPT = 2
+"""Uniforms of the block rule."""
+RESIDUAL = 3
+"""The block rule's correction or bonus token."""
+
+_MASK = 0xFFFFFFFF
+_GOLDEN = 0x9E3779B9
+
+
+def _mix(x: int) -> int:
+    x ^= x >> 16
+    x = (x * 0x7FEB352D) & _MASK
+    x ^= x >> 15
+    x = (x * 0x846CA68B) & _MASK
+    return x ^ (x >> 16)
+
+
+def row_key(seed: int, stream: int, position: int, draw: int = 0) -> tuple[int, int]:
+    """The two 32-bit words that key the noise of one row."""
+    h = 0
+    for word in (seed & _MASK, (seed >> 32) & _MASK, stream, position, draw):
+        h = _mix(((h ^ word) + _GOLDEN) & _MASK)
+    return _mix((h + 0x85EBCA6B) & _MASK), _mix((h + 0xC2B2AE35) & _MASK)
+
+
+def _mix_array(x: mx.array) -> mx.array:
+    x = (x ^ (x >> 16)) * mx.array(0x7FEB352D, mx.uint32)
+    x = (x ^ (x >> 15)) * mx.array(0x846CA68B, mx.uint32)
+    return x ^ (x >> 16)
+
+
+def bits(keys: mx.array, ids: mx.array) -> mx.array:
+    """Hash bits [rows, n] uint32 for row keys [rows, 2] uint32 and token ids [n] uint32."""
+    spread = ids * mx.array(_GOLDEN, mx.uint32)
+    return _mix_array(_mix_array(spread[None] + keys[:, :1]) ^ keys[:, 1:])
+
+
+def to_uniform(raw: mx.array) -> mx.array:
+    """Uniforms in (0, 1) float32 from hash bits uint32, any shape."""
+    return mx.minimum((raw.astype(mx.float32) + 0.5) * 2.0**-32, 1 - 2.0**-24)
+
+
+def to_gumbel(raw: mx.array) -> mx.array:
+    """Standard Gumbel variates float32 from hash bits uint32, any shape."""
+    return -mx.log(-mx.log1p(-to_uniform(raw)))
+
+
+class Noise:
+    """The random numbers of one pass.
+
+    Args:
+        seed: 0 to 2**64 - 1.
+        draw: number of the pass within the reply.
+        position: index in the token sequence of the first token this pass can emit.
+        rows: rows of the pass; row i belongs to the token at ``position + i``.
+        width: size of the vocabulary.
+    """
+
+    def __init__(self, seed: int, draw: int, position: int, rows: int, width: int) -> None:
+        self.seed = seed
+        self.draw = draw
+        self.position = position
+        self.rows = rows
+        self.width = width
+        self._gumbel: dict[int, mx.array] = {}
+
+    def _bits(self, stream: int, rows: int, width: int) -> mx.array:
+        draw = 0 if stream == TARGET else self.draw
+        keys = [row_key(self.seed, stream, self.position + row, draw) for row in range(rows)]
+        return bits(mx.array(keys, mx.uint32), mx.arange(width, dtype=mx.uint32))
+
+    def gumbel(self, stream: int) -> mx.array:
+        """Gumbel noise [rows, width]; the same array for every user of the stream."""
+        if stream not in self._gumbel:
+            self._gumbel[stream] = to_gumbel(self._bits(stream, self.rows, self.width))
+        return self._gumbel[stream]
+
+    def gumbel_row(self, stream: int) -> mx.array:
+        """Gumbel noise [width] of the pass's first row."""
+        return to_gumbel(self._bits(stream, 1, self.width))[0]
+
+    def uniform(self, stream: int) -> mx.array:
+        """Uniforms [rows] in (0, 1)."""
+        return to_uniform(self._bits(stream, self.rows, 1))[:, 0]

@@ -1,0 +1,52 @@
+"""The state of one reply, from its prompt to its last token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .stats import Counters
+from .text import TextStream
+
+
+@dataclass(slots=True)
+class Reply:
+    """What was emitted so far, and whether it is over."""
+
+    stream: TextStream
+    stop_ids: frozenset[int]
+    limit: int
+    """Most tokens that may be emitted."""
+    limit_reason: str
+    """What it means to reach it: length or context."""
+    seed: int
+    counters: Counters
+    passes: int = 0
+    """Passes launched, landed or not; makes the noise of each one its own."""
+    ids: list[int] = field(default_factory=list)
+    reason: str | None = None
+    """Why the reply is over; None while it is not."""
+
+    def take(self, tokens: Sequence[int]) -> tuple[list[int], str]:
+        """Take the tokens of a round up to where the reply ends, wherever in the block that is.
+
+        Returns:
+            The tokens that count, and the text that they settle.
+        """
+        kept: list[int] = []
+        delta = ""
+        for token in tokens:
+            kept.append(token)
+            if token in self.stop_ids:
+                self.reason = "end"
+            else:
+                delta += self.stream.push(token)
+                if self.stream.stopped:
+                    self.reason = "stop"
+                elif len(self.ids) + len(kept) >= self.limit:
+                    self.reason = self.limit_reason
+            if self.reason is not None:
+                delta += self.stream.finish()
+                break
+        self.ids += kept
+        return kept, delta

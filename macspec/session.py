@@ -1,0 +1,252 @@
+"""A conversation over a pair."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
+
+import mlx.core as mx
+
+from .conversation import Message, checked_messages, fit, overflow
+from .decoding import Decoder
+from .drafters import DraftModel, NGram
+from .errors import BadOptionError
+from .events import Event, Finished, Notice
+from .models.memory import wired
+from .models.pair import Pair
+from .models.template import Template
+from .reply import Reply
+from .sampling import Sampling
+from .stats import Counters, SessionStats
+from .text import TextStream
+
+BUFFER_CACHE = 512 * 2**20
+"""Bytes of freed buffers that MLX may keep for reuse."""
+
+
+class Session:
+    """A conversation over a pair.
+
+    ``method``, ``depth``, ``rule`` and ``sampling`` can be set at any time and hold from the next
+    round on. All calls must come from one thread.
+
+    Args:
+        pair: from ``load_pair``.
+        method: auto, draft, ngram or off.
+        depth: auto, or the number of tokens drafted in a round, 0 to 32.
+        rule: block, keyed or match.
+        kv_bits: quantize the target's keys and values to this many bits, from the first token on.
+        ngram: the n-gram drafter, if its window and copy length matter.
+        clock: seconds, for the statistics.
+
+    Raises:
+        BadOptionError: a value is outside its range, or the pair cannot do it.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        *,
+        method: str = "auto",
+        depth: int | str = "auto",
+        rule: str = "block",
+        kv_bits: int | None = None,
+        ngram: NGram | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.pair = pair
+        self.stats = SessionStats()
+        self.finished: Finished | None = None
+        """How the last reply ended, also if it was interrupted."""
+        self._clock = clock
+        self._decoder = Decoder(pair, kv_bits, ngram or NGram(), clock)
+        self._template: dict[bool | None, Template] = {}
+        self._said: set[str] = set()
+        self._open: weakref.ref[Generator[Event, None, None]] | None = None
+        self.method, self.depth, self.rule = method, depth, rule
+        mx.set_cache_limit(BUFFER_CACHE)
+
+    @property
+    def method(self) -> str:
+        """How tokens are drafted: auto, draft, ngram or off."""
+        return self._decoder.settings.method
+
+    @method.setter
+    def method(self, method: str) -> None:
+        if method == DraftModel.name and method not in self._decoder.drafters:
+            why = self.pair.draft_off or "this pair has no draft model"
+            raise BadOptionError(f"method draft is not possible: {why}")
+        self._decoder.settings = replace(self._decoder.settings, method=method)
+
+    @property
+    def depth(self) -> int | str:
+        """Tokens drafted in a round, or auto."""
+        return self._decoder.settings.depth
+
+    @depth.setter
+    def depth(self, depth: int | str) -> None:
+        self._decoder.settings = replace(self._decoder.settings, depth=depth)
+
+    @property
+    def rule(self) -> str:
+        """The acceptance rule: block, keyed or match."""
+        return self._decoder.settings.accept
+
+    @rule.setter
+    def rule(self, rule: str) -> None:
+        self._decoder.settings = replace(self._decoder.settings, accept=rule)
+
+    @property
+    def sampling(self) -> Sampling:
+        """How tokens are drawn. A seed holds from the next reply on."""
+        return self._decoder.settings.sampling
+
+    @sampling.setter
+    def sampling(self, sampling: Sampling) -> None:
+        self._decoder.settings = replace(self._decoder.settings, sampling=sampling)
+
+    def reply(
+        self,
+        messages: str | Sequence[Message],
+        sampling: Sampling | None = None,
+        *,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        raw: bool = False,
+        think: bool | None = None,
+        on_overflow: str = "drop",
+    ) -> Generator[Event, None, None]:
+        """Answer a conversation.
+
+        What is cached of an earlier reply is used again as far as the tokens agree. Closing the
+        iterator at any event ends the reply there and leaves the session ready for the next one;
+        an unfinished earlier reply is closed.
+
+        Args:
+            messages: the whole conversation, each with role and content; or one user's text.
+            sampling: sets ``self.sampling``.
+            max_tokens: end after this many tokens; None: when the context is full.
+            stop: end before any of these strings.
+            raw: continue the text as it is, without a chat template.
+            think: the template's switch for reasoning; None: its default.
+            on_overflow: a history beyond the context drops its oldest turns, or "refuse" raises.
+
+        Yields:
+            Notice, Prefilling and Prefilled, then Text and Round for each round, then Finished.
+
+        Raises:
+            BadOptionError, ContextOverflowError: at once, before the first event.
+        """
+        self.close()
+        if sampling is not None:
+            self.sampling = sampling
+        if max_tokens is not None and max_tokens < 1:
+            raise BadOptionError(f"max-tokens is {max_tokens}; it must be at least 1")
+        if any(not text for text in stop):
+            raise BadOptionError("a stop string is empty; leave it out")
+        start = self._clock()
+        tokens, notices = self._prompt(messages, max_tokens, raw, think, on_overflow)
+        room = self.pair.context - len(tokens)
+        limit = room if max_tokens is None else min(max_tokens, room)
+        seed = self.sampling.seed
+        reply = Reply(
+            stream=TextStream(self.pair.target.tokenizer, stop),
+            stop_ids=self.pair.stop_ids,
+            limit=limit,
+            limit_reason="length" if limit == max_tokens else "context",
+            seed=secrets.randbits(32) if seed is None else seed,
+            counters=Counters(start, prompt_tokens=len(tokens)),
+        )
+        events = self._run(reply, tokens, notices)
+        self._open = weakref.ref(events)
+        return events
+
+    def close(self) -> None:
+        """End a reply that is still open, as if its iterator had been closed."""
+        events = self._open() if self._open is not None else None
+        if events is not None:
+            events.close()
+
+    def _run(
+        self, reply: Reply, prompt: list[int], notices: Sequence[str]
+    ) -> Generator[Event, None, None]:
+        decoder = self._decoder
+        with wired():
+            try:
+                yield from self._once(notices)
+                yield from decoder.prefill(reply, prompt)
+                yield from decoder.decode(reply)
+            finally:
+                # Drain what was dispatched, then forget what was not committed.
+                mx.synchronize()
+                decoder.rollback(len(decoder.tokens))
+                self.finished = self._finish(reply)
+                self.stats.add(self.finished.stats)
+        yield self.finished
+
+    def _prompt(
+        self,
+        messages: str | Sequence[Message],
+        max_tokens: int | None,
+        raw: bool,
+        think: bool | None,
+        on_overflow: str,
+    ) -> tuple[list[int], list[str]]:
+        """The prompt's tokens, and what there is to say about them."""
+        context = self.pair.context
+        if think not in self._template:
+            self._template[think] = Template(self.pair, think)
+        template = self._template[think]
+        if raw:
+            if not isinstance(messages, str):
+                raise BadOptionError("raw takes one text, not a list of messages")
+            tokens = template.raw(messages)
+            if not tokens:
+                raise BadOptionError("the prompt is empty; say something")
+            if len(tokens) >= context:
+                raise overflow(len(tokens), context)
+            return tokens, self._limits()
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        turns = checked_messages(messages)
+        reserve = min(context // 4, context if max_tokens is None else max_tokens)
+        if on_overflow == "refuse":
+            tokens, dropped = template.tokens(turns), 0
+            if len(tokens) >= context:
+                raise overflow(len(tokens), context)
+        else:
+            tokens, dropped = fit(turns, template.tokens, context, reserve)
+        notices = [*self._limits(), *template.notices_for(turns)]
+        if dropped:
+            turn = "turn was" if dropped == 1 else f"{dropped} turns were"
+            notices.append(
+                f"the conversation is longer than the context: the oldest {turn} left out"
+            )
+        return tokens, notices
+
+    def _limits(self) -> list[str]:
+        """What this pair cannot do, apart from what loading it has told."""
+        reason = self._decoder.target.cache.reason
+        return [] if reason is None else [reason]
+
+    def _once(self, notices: Sequence[str]) -> Iterator[Event]:
+        """Say each thing once a session."""
+        for text in notices:
+            if text not in self._said:
+                self._said.add(text)
+                yield Notice(text)
+
+    def _finish(self, reply: Reply) -> Finished:
+        return Finished(
+            reason=reply.reason or "interrupted",
+            text=reply.stream.text,
+            token_ids=tuple(reply.ids),
+            seed=reply.seed,
+            accept_rule=self.rule,
+            method=self.method,
+            depth=self.depth,
+            stats=reply.counters.stats(),
+        )

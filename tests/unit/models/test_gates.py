@@ -1,0 +1,161 @@
+"""What turns a draft model off: each gate alone, on tokenizers that differ in one thing."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from conftest import edited, shared_model
+
+from macspec.models import gates
+from macspec.models.loading import load_tokenizer, open_model
+
+BYTES = {
+    "type": "ByteLevel",
+    "add_prefix_space": False,
+    "trim_offsets": True,
+    "use_regex": True,
+}
+
+
+def tokenizer(folder):
+    return load_tokenizer("model", folder, {})
+
+
+@pytest.fixture
+def original(copy):
+    return tokenizer(copy("draft", "original"))
+
+
+def test_equal_tokenizers_pass(copy, original):
+    assert gates.same_table(original, tokenizer(copy())) is None
+    assert gates.same_splitting(original, tokenizer(copy("target", "other"))) is None
+
+
+def test_one_renamed_token_is_found(copy, original):
+    folder = copy()
+    with edited(folder / "tokenizer.json") as content:
+        vocabulary = content["model"]["vocab"]
+        name = next(text for text, index in vocabulary.items() if index == 1999)
+        content["model"]["merges"] = []
+        vocabulary["renamed"] = vocabulary.pop(name)
+    reason = gates.same_table(original, tokenizer(folder))
+    assert reason is not None
+    assert f"token 1999 is {name!r} in the target and 'renamed' in the draft" in reason
+
+
+def test_one_more_special_token_is_found(copy, original):
+    folder = copy()
+    with edited(folder / "tokenizer.json") as content:
+        content["added_tokens"].append({**content["added_tokens"][0], "id": 2048, "content": "<x>"})
+    other = tokenizer(folder)
+    assert gates.size(other) == 2049
+    for pair, sides in (
+        ((original, other), "missing in the target and '<x>' in the draft"),
+        ((other, original), "'<x>' in the target and missing in the draft"),
+    ):
+        reason = gates.same_table(*pair)
+        assert reason is not None
+        assert f"token 2048 is {sides}" in reason
+
+
+def test_swapped_special_tokens_are_found_though_the_size_is_the_same(copy, original):
+    folder = copy()
+    with edited(folder / "tokenizer.json") as content:
+        user, assistant = content["added_tokens"][1:3]
+        vocabulary = content["model"]["vocab"]
+        user["content"], assistant["content"] = assistant["content"], user["content"]
+        vocabulary["<|user|>"], vocabulary["<|assistant|>"] = 2, 1
+    reason = gates.same_table(original, tokenizer(folder))
+    assert reason is not None
+    assert "token 1 is '<|user|>' in the target and '<|assistant|>' in the draft" in reason
+
+
+def test_ids_with_holes_count_to_the_last(copy):
+    folder = copy()
+    with edited(folder / "tokenizer.json") as content:
+        content["model"]["vocab"]["far"] = 3000
+    assert gates.size(tokenizer(folder)) == 3001
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"normalizer": {"type": "NFKC"}},
+        {"normalizer": {"type": "NFC"}},
+        {"normalizer": {"type": "Lowercase"}},
+        {"normalizer": {"type": "Strip", "strip_left": True, "strip_right": True}},
+        {"normalizer": {"type": "StripAccents"}},
+        {"pre_tokenizer": {**BYTES, "add_prefix_space": True}},
+        {
+            "pre_tokenizer": {
+                "type": "Sequence",
+                "pretokenizers": [
+                    {"type": "Digits", "individual_digits": True},
+                    BYTES,
+                ],
+            }
+        },
+    ],
+)
+def test_the_same_table_with_other_splitting_is_found(copy, original, change):
+    folder = copy()
+    with edited(folder / "tokenizer.json") as content:
+        content.update(change)
+    other = tokenizer(folder)
+    assert gates.same_table(original, other) is None
+    reason = gates.same_splitting(original, other)
+    assert reason is not None
+    assert "its tokenizer splits text differently: " in reason
+
+
+@pytest.mark.parametrize("flag", ["lstrip", "rstrip", "single_word"])
+def test_special_tokens_that_match_differently_are_found(copy, original, flag):
+    folder = copy()
+    with edited(folder / "tokenizer.json") as content:
+        content["added_tokens"][3][flag] = True
+    other = tokenizer(folder)
+    assert gates.same_table(original, other) is None
+    assert gates.same_splitting(original, other) is not None
+
+
+def test_another_family_is_found(copy, original):
+    other = tokenizer(Path(shared_model("stories260K")))
+    reason = gates.same_table(original, other)
+    assert reason is not None
+    assert "token 0 is '<|bos|>' in the target and '<unk>' in the draft (2048 and 512" in reason
+
+
+@pytest.fixture
+def pair(copy):
+    return open_model("t", copy("target", "t"))[0], open_model("d", copy("draft", "d"))[0]
+
+
+def test_why_not_passes_the_pair_that_ships(pair):
+    target, draft = pair
+    assert gates.why_not(target, draft, 2048) is None
+
+
+def test_a_draft_without_rows_for_every_id_is_refused(pair):
+    target, draft = pair
+    reason = gates.why_not(target, dataclasses.replace(draft, width=2047), 2048)
+    assert reason == "it knows 2047 token ids and the target can emit 2048"
+    # Padding beyond the tokenizer makes no difference.
+    assert gates.why_not(target, dataclasses.replace(draft, width=2304), 2048) is None
+
+
+def test_size_notice(pair):
+    target, draft = pair
+    assert gates.size_notice(target, draft) is None
+    third = dataclasses.replace(draft, parameters=target.parameters // 3)
+    assert gates.size_notice(target, third) is None
+    larger = dataclasses.replace(draft, parameters=target.parameters // 3 + 1)
+    assert "the draft model has 33% of the target's parameters" in gates.size_notice(target, larger)
+    assert "100%" in gates.size_notice(target, target)
+
+
+def test_context_notice(pair):
+    draft = pair[1]
+    assert gates.context_notice(draft, 512) is None
+    assert "beyond 512 tokens the draft model stops" in gates.context_notice(draft, 513)

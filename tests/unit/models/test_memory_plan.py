@@ -1,0 +1,253 @@
+"""The memory plan counts what the caches really allocate, and chooses by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from mlx.utils import tree_flatten
+from mlx_lm.models import deepseek_v3, gpt_oss, llama, llama4, mamba
+from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
+
+from macspec.errors import OutOfMemoryError
+from macspec.models import memory
+from macspec.models.memory import SLACK, STEP, Footprint, LayerFootprint, fit, measure
+
+COMMON: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "vocab_size": 300,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "max_position_embeddings": 4096,
+}
+
+
+def make(module: Any, **settings: Any) -> Any:
+    return module.Model(module.ModelArgs.from_dict({"model_type": "", **COMMON, **settings}))
+
+
+def allocated(model: Any, tokens: int) -> int:
+    cache = make_prompt_cache(model)
+    model(mx.zeros((1, tokens), dtype=mx.int32), cache=cache)
+    return sum(layer.nbytes for layer in cache)
+
+
+@pytest.mark.parametrize("tokens", [1, 256, 257, 1000])
+@pytest.mark.parametrize(
+    ("module", "settings"),
+    [
+        (llama, {}),
+        (deepseek_v3, {"kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 16}),
+    ],
+)
+def test_the_plan_counts_what_a_cache_allocates(module, settings, tokens):
+    settings = {**settings, "v_head_dim": 32, "qk_nope_head_dim": 16, "n_routed_experts": None}
+    model = make(module, **settings)
+    assert measure(model, 4096).cache(tokens) == allocated(model, tokens)
+
+
+def test_measuring_computes_nothing():
+    model = make(llama)
+    mx.eval(model.parameters())
+    mx.reset_peak_memory()
+    before = mx.get_active_memory()
+    footprint = measure(model, 4096)
+    assert mx.get_peak_memory() - before < 10_000
+    assert footprint.weights == sum(array.nbytes for _, array in tree_flatten(model.parameters()))
+    assert (footprint.width, footprint.widest) == (300, 128)
+
+
+def test_half_precision_halves_the_cache():
+    model = make(llama)
+    full = measure(model, 4096).cache(1000)
+    model.set_dtype(mx.bfloat16)
+    assert measure(model, 4096).cache(1000) * 2 == full
+
+
+def test_a_padded_vocabulary_is_the_width():
+    assert measure(make(llama, vocab_size=320), 4096).width == 320
+
+
+def test_windows_bound_their_layers():
+    model = make(gpt_oss, num_local_experts=4, num_experts_per_tok=2, sliding_window=100)
+    layers = measure(model, 10**6).layers
+    expected = [
+        100 if isinstance(cache, RotatingKVCache) else None for cache in make_prompt_cache(model)
+    ]
+    assert [layer.window for layer in layers] == expected
+    assert expected.count(100) == 2
+    position = 2 * 2 * 32 * 4
+    assert layers[0].bytes(10**6, None) == -(-(100 + SLACK) // STEP) * STEP * position
+    assert layers[1].bytes(512, None) == 512 * position
+
+
+def test_chunks_bound_their_layers():
+    text = {
+        **COMMON,
+        "model_type": "llama4_text",
+        "attention_chunk_size": 64,
+        "attention_bias": False,
+        "interleave_moe_layer_step": 1,
+        "intermediate_size_mlp": 96,
+        "no_rope_layers": [1, 1, 1, 0],
+        "num_experts_per_tok": 1,
+        "num_local_experts": 2,
+        "rope_scaling": None,
+        "use_qk_norm": True,
+    }
+    layers = measure(make(llama4, text_config=text), 4096).layers
+    assert [layer.window for layer in layers] == [64, 64, 64, None]
+
+
+def test_recurrent_layers_keep_their_size():
+    model = make(
+        mamba,
+        state_size=8,
+        conv_kernel=4,
+        use_bias=False,
+        use_conv_bias=True,
+        time_step_rank=8,
+    )
+    footprint = measure(model, 4096)
+    assert footprint.cache(1) == footprint.cache(4096) == allocated(model, 3)
+
+
+@pytest.mark.parametrize(("head", "group"), [(64, 64), (96, 32), (80, None)])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_quantized_caches_are_counted_as_quantized(head, group, bits):
+    model = make(llama, head_dim=head)
+    footprint = measure(model, 4096)
+    cache = make_prompt_cache(model)
+    model(mx.zeros((1, 300), dtype=mx.int32), cache=cache)
+    real = 0
+    for layer in cache:
+        assert isinstance(layer, KVCache)
+        if group is not None:
+            layer = layer.to_quantized(group_size=group, bits=bits)
+        real += sum(array.nbytes for _, array in tree_flatten([layer.keys, layer.values]))
+    assert footprint.cache(300, bits) == real
+
+
+def footprint(**changes: Any) -> Footprint:
+    """A model whose cache costs 1,000 bytes a position and whose buffers cost nothing."""
+    layer = LayerFootprint(values=500, itemsize=2)
+    settings = {"weights": 10**6, "width": 0, "widest": 0, "context": 8192, "layers": (layer,)}
+    return Footprint(**{**settings, **changes})
+
+
+@pytest.fixture
+def limited(monkeypatch):
+    def install(limit: int) -> None:
+        monkeypatch.setattr(memory, "device_limit", lambda: limit)
+
+    return install
+
+
+FULL = 10**6 + 8192 * 1000
+
+
+def test_what_fits_is_kept_whole(limited):
+    limited(2 * FULL)
+    plan, refused = fit(footprint(), footprint())
+    assert (plan.context, plan.total, refused) == (8192, 2 * FULL, None)
+
+
+def test_unasked_the_context_is_shortened_and_the_draft_kept(limited):
+    limited(2 * FULL - 1)
+    plan, refused = fit(footprint(), footprint())
+    assert (plan.context, refused) == (8192 - STEP, None)
+    limited(2 * (10**6 + 2048 * 1000))
+    assert fit(footprint(), footprint())[0].context == 2048
+
+
+def test_unasked_the_draft_goes_before_the_context_gets_tiny(limited):
+    limited(2 * (10**6 + 2048 * 1000) - 1)
+    plan, refused = fit(footprint(), footprint())
+    assert plan.context == 4864
+    assert refused is not None
+    assert refused.total == 2 * FULL
+
+
+def test_an_asked_context_is_kept_and_the_draft_left_out(limited):
+    limited(FULL)
+    plan, refused = fit(footprint(), footprint(), context=8192)
+    assert (plan.context, plan.total) == (8192, FULL)
+    assert refused is not None
+    assert "caches for 8192 positions" in str(refused)
+
+
+def test_an_asked_context_that_does_not_fit_is_refused_with_one_that_does(limited):
+    limited(FULL - 1)
+    with pytest.raises(
+        OutOfMemoryError, match=r"ask for a shorter context \(--context 7936 fits\)"
+    ):
+        fit(footprint(), context=8192)
+
+
+def test_a_short_model_may_be_shorter_than_the_least(limited):
+    limited(10**6 + 512 * 1000)
+    assert fit(footprint(context=512))[0].context == 512
+    limited(10**6 + 512 * 1000 - 1)
+    with pytest.raises(OutOfMemoryError, match="--context 256 fits"):
+        fit(footprint(context=512))
+
+
+def test_weights_alone_too_large(limited):
+    limited(10**6)
+    with pytest.raises(OutOfMemoryError) as caught:
+        fit(footprint())
+    assert str(caught.value) == (
+        "the target needs 0.009 GB (weights 0.001 GB, caches for 8192 positions 0.008 GB, buffers "
+        "0.000 GB) of the 0.001 GB this machine gives: choose a smaller or more quantized model"
+    )
+
+
+def test_only_the_targets_cache_is_quantized(limited):
+    limited(10**9)
+    layer = LayerFootprint(values=512, itemsize=2, group=64)
+    model = footprint(layers=(layer,))
+    plan, _ = fit(model, model, context=1024, kv_bits=4)
+    assert plan.caches == 1024 * 512 * 2 + 1024 * (256 + 4 * 8)
+
+
+def test_a_draft_holds_no_more_than_its_own_context(limited):
+    limited(10**9)
+    plan, _ = fit(footprint(), footprint(context=1024))
+    assert plan.caches == (8192 + 1024) * 1000
+
+
+def test_verify_buffers_are_counted(limited):
+    limited(10**9)
+    plan, _ = fit(footprint(width=1000, widest=10), footprint(width=500))
+    assert plan.buffers == 33 * 4 * 2 * (1000 + 500) + 4 * 512 * 10 * 4
+
+
+def test_the_limit_is_metals_recommendation_where_there_is_one(monkeypatch):
+    assert memory.device_limit() > 2**28
+    monkeypatch.setattr(
+        memory.mx, "device_info", lambda: {"max_recommended_working_set_size": 11 * 2**30}
+    )
+    assert memory.device_limit() == 11 * 2**30
+
+
+def test_the_wired_limit_is_set_and_restored(monkeypatch):
+    limits = []
+
+    def set_wired_limit(limit: int) -> int:
+        limits.append(limit)
+        return 7
+
+    monkeypatch.setattr(memory.mx, "set_wired_limit", set_wired_limit)
+    with memory.wired():
+        pass
+    assert limits == []
+    monkeypatch.setattr(memory.mx, "device_info", lambda: {"max_recommended_working_set_size": 99})
+    with memory.wired():
+        assert limits == [99]
+    assert limits == [99, 7]

@@ -1,0 +1,180 @@
+"""The chat template: one token list, what it does with system turns and reasoning, refusals."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import edited
+
+from macspec.errors import BadOptionError
+from macspec.models import Template, load_pair
+
+USER = {"role": "user", "content": "Hello there"}
+SYSTEM = {"role": "system", "content": "Answer in French."}
+ANSWER = {"role": "assistant", "content": "Bonjour"}
+
+TURNS = "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}<|end|>{% endfor %}"
+OPENING = "{% if add_generation_prompt %}[assistant]{% endif %}"
+HONOURS = TURNS + OPENING
+REFUSES = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+ALTERNATES = (
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Roles must alternate') }}{% endif %}{% endfor %}"
+)
+SWITCH = "{% if enable_thinking is defined and enable_thinking is false %}<no>{% endif %}"
+OTHER_SWITCH = "{% if thinking %}<yes>{% endif %}"
+STRIPS = (
+    "{% for m in messages %}[{{ m['role'] }}]{{ m['content'].split('</think>')[-1] }}{% endfor %}"
+)
+
+
+@pytest.fixture(scope="module")
+def built_in():
+    return load_pair()
+
+
+@pytest.fixture
+def with_template(copy):
+    """A pair whose target has a template of the test's own, or none."""
+
+    def make(template: str | None):
+        folder = copy("draft")
+        with edited(folder / "tokenizer_config.json") as config:
+            del config["chat_template"]
+            if template is not None:
+                config["chat_template"] = template
+        return load_pair(str(folder))
+
+    return make
+
+
+def text(template: Template, messages) -> str:
+    return template._tokenizer.decode(template.tokens(messages))
+
+
+def test_one_token_list_with_the_opening_of_the_answer(built_in):
+    template = Template(built_in)
+    tokens = template.tokens([USER, ANSWER, USER])
+    assert all(type(token) is int for token in tokens)
+    assert text(template, [USER, ANSWER, USER]) == (
+        "<|bos|><|user|>Hello there<|end|><|assistant|>Bonjour<|end|><|user|>Hello there<|end|>"
+        "<|assistant|>"
+    )
+    assert tokens[: len(tokens) // 2] == template.tokens([USER, ANSWER, USER])[: len(tokens) // 2]
+
+
+def test_a_longer_history_begins_with_the_shorter_one(built_in):
+    template = Template(built_in)
+    first, second = template.tokens([USER]), template.tokens([USER, ANSWER, USER])
+    assert second[: len(first)] == first
+
+
+def test_a_template_that_ignores_system_turns_is_named(built_in):
+    template = Template(built_in)
+    assert template.tokens([SYSTEM, USER]) == template.tokens([USER])
+    assert "ignores system turns" in template.system_notice
+    assert template.notices == template.notices_for([SYSTEM, USER]) == (template.system_notice,)
+    assert template.notices_for([USER]) == ()
+
+
+def test_a_template_that_honours_system_turns_is_not(with_template):
+    template = Template(with_template(HONOURS))
+    assert template.notices == ()
+    assert text(template, [SYSTEM, USER]).startswith("[system]Answer in French.")
+
+
+def test_a_refused_system_turn_is_left_out(with_template):
+    template = Template(with_template(REFUSES + HONOURS))
+    assert template.tokens([SYSTEM, USER]) == template.tokens([USER])
+    assert "refuses system turns" in template.system_notice
+    assert template.notices_for([USER]) == ()
+
+
+def test_a_conversation_that_the_template_refuses(with_template):
+    template = Template(with_template(ALTERNATES + HONOURS))
+    template.tokens([USER, ANSWER, USER])
+    with pytest.raises(BadOptionError, match=r"refuses this conversation \(Roles must alternate\)"):
+        template.tokens([USER, USER])
+
+
+@pytest.mark.parametrize("broken", ["{% if %}", "{{ nothing.at.all }}", "{{ 1 / 0 }}"])
+def test_a_broken_template_is_one_line(with_template, broken):
+    template = Template(with_template(broken), think=True)
+    with pytest.raises(BadOptionError, match="refuses this conversation") as caught:
+        template.tokens([USER])
+    assert "\n" not in str(caught.value)
+
+
+def test_without_a_template_raw_is_the_way(with_template):
+    template = Template(with_template(None), think=True)
+    with pytest.raises(BadOptionError, match="has no chat template: add --raw"):
+        template.tokens([USER])
+    assert template.raw("Hello there")
+
+
+@pytest.mark.parametrize("switch", [SWITCH, OTHER_SWITCH])
+def test_the_switch_for_reasoning(with_template, switch):
+    pair = with_template(HONOURS + switch)
+    on, off = Template(pair, think=True), Template(pair, think=False)
+    assert on.notices == off.notices == ()
+    assert on.tokens([USER]) != off.tokens([USER])
+    assert ("<no>" in text(off, [USER])) == (switch is SWITCH)
+    assert ("<yes>" in text(on, [USER])) == (switch is OTHER_SWITCH)
+
+
+def test_a_switch_that_is_not_there_is_named(built_in):
+    for think in (True, False):
+        template = Template(built_in, think=think)
+        assert "no switch for reasoning" in template.think_notice
+        assert template.notices_for([USER]) == (template.think_notice,)
+        assert template.tokens([USER]) == Template(built_in).tokens([USER])
+
+
+def test_by_default_mlx_lms_choice_stands(with_template):
+    pair = with_template(HONOURS + SWITCH)
+    expected = pair.target.tokenizer.apply_chat_template([USER], add_generation_prompt=True)
+    assert Template(pair).tokens([USER]) == expected
+
+
+def test_old_reasoning_is_stripped_as_the_template_does_it(with_template):
+    template = Template(with_template(STRIPS))
+    answer = {"role": "assistant", "content": "<think>hmm</think>Bonjour"}
+    assert text(template, [USER, answer, USER]) == "[user]Hello there[assistant]Bonjour" + (
+        "[user]Hello there"
+    )
+
+
+def test_raw_adds_what_the_tokenizer_adds(built_in, copy):
+    template = Template(built_in)
+    assert template.raw("Hello <|end|>") == built_in.target.tokenizer.encode("Hello <|end|>")
+    folder = copy("draft")
+    with edited(folder / "tokenizer.json") as content:
+        content["post_processor"] = {
+            "type": "TemplateProcessing",
+            "single": [
+                {"SpecialToken": {"id": "<|bos|>", "type_id": 0}},
+                {"Sequence": {"id": "A", "type_id": 0}},
+            ],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}],
+            "special_tokens": {"<|bos|>": {"id": "<|bos|>", "ids": [0], "tokens": ["<|bos|>"]}},
+        }
+    begun = Template(load_pair(str(folder))).raw("Hello")
+    assert begun == [0, *template.raw("Hello")]
+
+
+@pytest.mark.parametrize("bad", ["\udcff", "fine so far \ud83d and no more"])
+def test_half_a_character_is_refused(built_in, bad):
+    template = Template(built_in)
+    with pytest.raises(BadOptionError, match="not valid Unicode"):
+        template.raw(bad)
+    with pytest.raises(BadOptionError, match="not valid Unicode"):
+        template.tokens([{"role": "user", "content": bad}])
+
+
+def test_a_token_without_an_embedding_is_refused(copy):
+    folder = copy("draft")
+    with edited(folder / "tokenizer.json") as content:
+        content["added_tokens"].append({**content["added_tokens"][0], "id": 2048, "content": "<x>"})
+    template = Template(load_pair(str(folder)))
+    assert template.raw("an x")
+    with pytest.raises(BadOptionError, match=r"holds '<x>', a token that .* has no embedding for"):
+        template.raw("an <x>")

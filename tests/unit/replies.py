@@ -1,0 +1,76 @@
+"""Helpers to run replies and to look at what they leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.generate import generate_step
+
+from macspec import Finished, Session
+from macspec.drafters import DraftModel
+from macspec.models import Pair
+from macspec.models.cached import CachedModel
+
+
+def finish(session: Session, messages: Any, sampling: Any = None, **options: Any) -> Finished:
+    """Run a reply to its end."""
+    *_, last = session.reply(messages, sampling, **options)
+    assert isinstance(last, Finished)
+    return last
+
+
+def prompt_tokens(pair: Pair, messages: Any) -> list[int]:
+    """What mlx-lm makes of the messages."""
+    tokenizer: Any = pair.target.tokenizer
+    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True))
+
+
+def plain_greedy(pair: Pair, prompt: Sequence[int], max_tokens: int) -> tuple[int, ...]:
+    """The same reply by mlx-lm's own loop, up to the end of turn."""
+    tokens: list[int] = []
+    steps = generate_step(mx.array(list(prompt)), pair.target.module, max_tokens=max_tokens)
+    for token, _ in steps:
+        tokens.append(int(token))
+        if token in pair.stop_ids:
+            break
+    return tuple(tokens)
+
+
+def caches(session: Session) -> dict[str, CachedModel]:
+    """Every model of a session with what it has read."""
+    decoder = session._decoder
+    found = {"target": decoder.target}
+    draft = decoder.drafters.get("draft")
+    if isinstance(draft, DraftModel):
+        found["draft"] = draft.model
+    return found
+
+
+def assert_like_fresh(session: Session) -> None:
+    """Every cache holds a prefix of the committed tokens, as a fresh prefill would have left it."""
+    committed = session._decoder.tokens
+    for name, model in caches(session).items():
+        assert model.length <= len(committed), name
+        if model.length == 0:
+            continue
+        bits = getattr(model.cache.layers[0], "bits", None)
+        fresh = CachedModel(model.module, model.vocabulary, kv_bits=bits)
+        fresh.read(committed[: model.length])
+        for mine, theirs in zip(model.cache.layers, fresh.cache.layers, strict=True):
+            assert mine.offset == theirs.offset == model.length, name
+            for a, b in zip(live(mine), live(theirs), strict=True):
+                assert a.shape == b.shape, name
+                assert mx.allclose(a, b, rtol=1e-3, atol=1e-3).item(), name
+
+
+def live(layer: Any) -> list[mx.array]:
+    """Keys and values that a later pass can see, in temporal order."""
+    keys, values = layer.keys_and_values()
+    if isinstance(keys, tuple):
+        return [part.astype(mx.float32) for part in (*keys[1:], *values[1:])]
+    window = getattr(layer, "max_size", None)
+    if window is not None:
+        keys, values = keys[..., -(window - 1) :, :], values[..., -(window - 1) :, :]
+    return [keys, values]

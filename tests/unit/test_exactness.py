@@ -1,0 +1,111 @@
+"""With speculation on, the text is what the target alone would have written."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+from macspec.assets import prompts
+from replies import assert_like_fresh, finish, plain_greedy, prompt_tokens
+
+from macspec import Sampling, Session
+from macspec.models import Pair
+
+TOKENS = 32
+CHATS = prompts()[:40]
+FEW = CHATS[::5]
+GREEDY = Sampling(temperature=0)
+SETTINGS = [(rule, method, depth)
+            for rule, method in product(("block", "keyed", "match"), ("draft", "ngram"))
+            for depth in range(1, 9)]  # fmt: skip
+
+
+def plain(pair: Pair, chat: Any, sampling: Sampling) -> tuple[int, ...]:
+    return finish(Session(pair, method="off"), chat, sampling, max_tokens=TOKENS).token_ids
+
+
+def reproducible() -> Iterator[Sampling]:
+    """The ways of drawing under which the keyed rule promises equal tokens."""
+    yield GREEDY
+    yield Sampling(temperature=0.7, seed=11)
+    yield Sampling(temperature=1.0, top_p=0.95, seed=12)
+
+
+def check(pair: Pair, chat: Any, settings: list[tuple[str, str, int]]) -> None:
+    """All settings give the tokens of plain decoding, wherever equality is promised."""
+    assert plain(pair, chat, GREEDY) == plain_greedy(pair, prompt_tokens(pair, chat), TOKENS)
+    for sampling in reproducible():
+        expected = plain(pair, chat, sampling)
+        session = Session(pair)
+        for rule, method, depth in settings:
+            if not (sampling.greedy or rule == "keyed"):
+                continue  # match repeats its text too; block is equal in distribution
+            session.rule, session.method, session.depth = rule, method, depth
+            got = finish(session, chat, sampling, max_tokens=TOKENS)
+            assert got.token_ids == expected, (rule, method, depth, sampling)
+
+
+@pytest.mark.parametrize("number", range(len(FEW)))
+def test_tokens_equal_plain_decoding(pocket: Pair, number: int) -> None:
+    check(pocket, FEW[number], SETTINGS[number % 5 :: 5])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(CHATS)))
+def test_tokens_equal_plain_decoding_everywhere(pocket: Pair, number: int) -> None:
+    check(pocket, CHATS[number], SETTINGS)
+
+
+def change_at_random(session: Session, rng: random.Random) -> None:
+    session.method = rng.choice(["draft", "draft", "ngram", "off", "auto"])
+    session.depth = rng.choice(["auto", 0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 32])
+
+
+@pytest.mark.parametrize("number", range(len(FEW)))
+def test_drafter_and_depth_may_change_between_any_two_rounds(pocket: Pair, number: int) -> None:
+    rng = random.Random(number)
+    for sampling in reproducible():
+        expected = plain(pocket, FEW[number], sampling)
+        session = Session(pocket, rule="keyed")
+        ids: tuple[int, ...] = ()
+        for event in session.reply(FEW[number], sampling, max_tokens=TOKENS):
+            ids = getattr(event, "token_ids", ids)
+            if rng.random() < 0.5:
+                change_at_random(session, rng)
+        assert ids == expected
+        assert_like_fresh(session)
+
+
+def test_penalties_see_the_drafted_prefix(pocket: Pair) -> None:
+    sampling = Sampling(
+        temperature=0.9, seed=5, repetition_penalty=1.3, presence_penalty=0.4,
+        frequency_penalty=0.3, penalty_context=12, logit_bias=((40, 1.5),), top_k=50, min_p=0.01,
+    )  # fmt: skip
+    for chat in FEW[:4]:
+        expected = plain(pocket, chat, sampling)
+        for rule, method in (("keyed", "draft"), ("match", "draft"), ("match", "ngram")):
+            session = Session(pocket, rule=rule, method=method, depth=5)
+            assert finish(session, chat, sampling, max_tokens=TOKENS).token_ids == expected
+
+
+def test_the_seed_repeats_a_reply_under_every_rule(pocket: Pair) -> None:
+    for rule in ("block", "keyed", "match"):
+        first = finish(Session(pocket, rule=rule), FEW[0], Sampling(temperature=1.0), max_tokens=24)
+        again = Sampling(temperature=1.0, seed=first.seed)
+        assert (
+            finish(Session(pocket, rule=rule), FEW[0], again, max_tokens=24).token_ids
+            == first.token_ids
+        )
+
+
+@pytest.mark.parametrize("method", ["draft", "ngram"])
+def test_match_emits_what_keyed_emits(pocket: Pair, method: str) -> None:
+    sampling = Sampling(temperature=0.8, seed=21)
+    for chat in FEW[:4]:
+        expected = plain(pocket, chat, sampling)
+        for depth in (1, 4, 8):
+            session = Session(pocket, rule="match", method=method, depth=depth)
+            assert finish(session, chat, sampling, max_tokens=TOKENS).token_ids == expected

@@ -1,0 +1,392 @@
+"""A conversation: what is reused, where it ends, and what an interrupt leaves behind."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from replies import assert_like_fresh, caches, finish, prompt_tokens
+
+from macspec import Notice, Prefilled, Round, Sampling, Session, Text
+from macspec.errors import BadOptionError, ContextOverflowError
+from macspec.events import Emitted, Prefilling
+from macspec.models import Pair
+from macspec.models.cached import PREFILL_CHUNK
+
+GREEDY = Sampling(temperature=0)
+HELLO = [{"role": "user", "content": "I need a hotel in London for three nights."}]
+
+
+class Counting:
+    """A model that counts the rows it is given."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.rows: list[int] = []
+
+    def __call__(self, tokens: mx.array, cache: Any) -> Any:
+        self.rows.append(tokens.shape[1])
+        return self.module(tokens, cache=cache)
+
+
+def counted(session: Session) -> dict[str, Counting]:
+    counters = {}
+    for name, model in caches(session).items():
+        model.module = counters[name] = Counting(model.module)
+    return counters
+
+
+def say(session: Session, messages: list[dict[str, str]], text: str, **options: Any) -> None:
+    """One more turn of a conversation, in place."""
+    messages.append({"role": "user", "content": text})
+    reply = finish(session, messages, GREEDY, **options)
+    messages.append({"role": "assistant", "content": reply.text})
+
+
+def test_a_later_turn_prefills_only_what_is_new(pocket: Pair) -> None:
+    session = Session(pocket, method="draft", depth=3)
+    counters = counted(session)
+    messages: list[dict[str, str]] = []
+    turns = ["Hello, how are you?", "I need a hotel.", "In London.", "Three nights.", "Thanks."]
+    for text in turns:
+        before = len(session._decoder.tokens)
+        for counter in counters.values():
+            counter.rows.clear()
+        say(session, messages, text, max_tokens=24)
+        prompt = prompt_tokens(pocket, messages[:-1])
+        finished = session.finished
+        assert finished is not None
+        new = len(prompt) - finished.stats.cached_tokens
+        # The end-of-turn token and what the template puts between turns are all there is to add.
+        assert finished.stats.cached_tokens >= before - 1
+        passes = finished.stats.passes
+        drafted_rows = finished.stats.drafted
+        emitted = finished.stats.tokens
+        assert sum(counters["target"].rows) <= new + 4 * passes
+        assert sum(counters["draft"].rows) <= new + emitted + drafted_rows + passes
+    assert session.stats.replies == len(turns)
+
+
+def test_an_edited_message_keeps_the_common_prefix(pocket: Pair) -> None:
+    session = Session(pocket, method="draft", depth=4)
+    messages: list[dict[str, str]] = []
+    for text in ("I need a hotel in London.", "Three nights.", "Yes, book it."):
+        say(session, messages, text, max_tokens=16)
+    edited = [*messages[:2], {"role": "user", "content": "Only two nights, please."}]
+    prompt = prompt_tokens(pocket, edited)
+    shared = len(prompt_tokens(pocket, messages[:2])) - 1
+    got = finish(session, edited, GREEDY, max_tokens=16)
+    assert shared <= got.stats.cached_tokens < len(prompt)
+    assert got.token_ids == finish(Session(pocket), edited, GREEDY, max_tokens=16).token_ids
+    assert_like_fresh(session)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 4, 8])
+def test_the_end_token_can_fall_anywhere_in_a_block(pocket: Pair, depth: int) -> None:
+    whole = finish(Session(pocket, method="off"), HELLO, GREEDY, max_tokens=16).token_ids
+    for end in whole[:10]:
+        pair = replace(pocket, stop_ids=frozenset({end}))
+        session = Session(pair, method="draft", depth=depth)
+        events = list(session.reply(HELLO, GREEDY, max_tokens=16))
+        first = whole.index(end)
+        finished = session.finished
+        assert finished is not None
+        assert finished.reason == "end"
+        assert finished.token_ids == whole[: first + 1]
+        told = [token.id for event in events if isinstance(event, Text) for token in event.tokens]
+        assert tuple(told) == finished.token_ids
+        assert finished.stats.tokens == first + 1
+        assert session._decoder.tokens[-first - 1 :] == list(whole[: first + 1])
+        assert_like_fresh(session)
+
+
+@pytest.mark.parametrize("depth", [0, 4])
+def test_stop_strings_end_a_reply_before_them(pocket: Pair, depth: int) -> None:
+    text = finish(Session(pocket, method="off"), HELLO, GREEDY, max_tokens=24).text
+    for start in range(1, len(text) - 4, 7):
+        stop = text[start : start + 4]
+        session = Session(pocket, method="draft", depth=depth)
+        pieces = []
+        for event in session.reply(HELLO, GREEDY, max_tokens=24, stop=[stop]):
+            if isinstance(event, Text):
+                pieces.append(event.delta)
+        assert session.finished is not None
+        assert session.finished.reason == "stop"
+        assert "".join(pieces) == session.finished.text == text[: text.index(stop)]
+        assert_like_fresh(session)
+
+
+@pytest.mark.parametrize("depth", [0, 4, 8])
+def test_max_tokens_is_exact(pocket: Pair, depth: int) -> None:
+    pair = replace(pocket, stop_ids=frozenset())
+    whole = finish(Session(pair, method="off"), HELLO, GREEDY, max_tokens=12).token_ids
+    session = Session(pair, method="draft", depth=depth)
+    for limit in range(1, 13):
+        got = finish(session, HELLO, GREEDY, max_tokens=limit)
+        assert (got.token_ids, got.reason) == (whole[:limit], "length")
+
+
+@pytest.mark.parametrize("method", ["off", "draft"])
+def test_the_context_fills_to_the_last_position(pocket: Pair, method: str) -> None:
+    prompt = len(prompt_tokens(pocket, HELLO))
+    pair = replace(pocket, stop_ids=frozenset(), context=prompt + 19)
+    session = Session(pair, method=method, depth=5)
+    got = finish(session, HELLO, GREEDY, on_overflow="refuse")
+    assert (got.reason, len(got.token_ids)) == ("context", 19)
+    assert len(session._decoder.tokens) == pair.context
+
+
+def test_a_draft_with_a_shorter_context_stops_at_its_limit(pocket: Pair) -> None:
+    assert pocket.draft is not None
+    prompt = len(prompt_tokens(pocket, HELLO))
+    pair = replace(pocket, stop_ids=frozenset(), draft=replace(pocket.draft, context=prompt + 10))
+    for method, then in (("draft", None), ("auto", "ngram")):
+        session = Session(pair, method=method, depth=4)
+        rounds = [e for e in session.reply(HELLO, GREEDY, max_tokens=40) if isinstance(e, Round)]
+        assert rounds[0].drafter == "draft"
+        assert rounds[-2].drafter == then
+        assert caches(session)["draft"].length <= prompt + 10
+        whole = finish(Session(pair, method="off"), HELLO, GREEDY, max_tokens=40).token_ids
+        assert session.finished is not None
+        assert session.finished.token_ids == whole
+
+
+def test_a_history_beyond_the_context_drops_its_oldest_turns(pocket: Pair) -> None:
+    session = Session(pocket)
+    messages = []
+    for number in range(40):
+        messages += [
+            {"role": "user", "content": f"I need a table for {number} people, please."},
+            {"role": "assistant", "content": "Sure. Which city do you want to eat in?"},
+        ]
+    messages.append({"role": "user", "content": "In London."})
+    events = list(session.reply(messages, GREEDY, max_tokens=16))
+    notices = [event.message for event in events if isinstance(event, Notice)]
+    assert any("oldest" in notice and "left out" in notice for notice in notices)
+    finished = session.finished
+    assert finished is not None
+    assert finished.stats.prompt_tokens + 16 <= pocket.context
+    kept = session._decoder.tokens[: finished.stats.prompt_tokens]
+    newest = prompt_tokens(pocket, messages[-1:])[1:]
+    assert kept[-len(newest) :] == newest
+    with pytest.raises(ContextOverflowError, match=rf"\d+ tokens.*{pocket.context}"):
+        session.reply(messages, GREEDY, on_overflow="refuse")
+
+
+def test_one_turn_longer_than_the_context_is_refused(pocket: Pair) -> None:
+    with pytest.raises(ContextOverflowError, match=str(pocket.context)):
+        Session(pocket).reply("hotel " * 600)
+
+
+def test_a_long_prompt_is_prefilled_in_chunks(pocket: Pair) -> None:
+    assert pocket.draft is not None
+    context = 4 * PREFILL_CHUNK
+    pair = replace(pocket, context=context, draft=replace(pocket.draft, context=context))
+    session = Session(pair, method="draft", depth=2)
+    counters = counted(session)
+    text = "a hotel in London and " * 120
+    events = list(session.reply(text, GREEDY, raw=True, max_tokens=8))
+    progress = [event for event in events if isinstance(event, Prefilling)]
+    assert [event.done for event in progress] == sorted({event.done for event in progress})
+    assert len(progress) > 1
+    assert max(counters["target"].rows) <= PREFILL_CHUNK
+    assert max(counters["draft"].rows) <= PREFILL_CHUNK
+    assert isinstance(events[len(progress)], Prefilled)
+    assert_like_fresh(session)
+
+
+@pytest.mark.parametrize("method", ["off", "draft", "ngram"])
+def test_closing_at_any_event_leaves_the_session_usable(pocket: Pair, method: str) -> None:
+    whole = finish(Session(pocket, method="off"), HELLO, GREEDY, max_tokens=12)
+    count = len(list(Session(pocket, method=method, depth=3).reply(HELLO, GREEDY, max_tokens=12)))
+    session = Session(pocket, method=method, depth=3)
+    for stop_at in range(count):
+        shown = ""
+        events = session.reply(HELLO, GREEDY, max_tokens=12)
+        for number, event in enumerate(events):
+            shown += event.delta if isinstance(event, Text) else ""
+            if number == stop_at:
+                break
+        events.close()
+        assert session.finished is not None
+        assert session.finished.text.startswith(shown)
+        assert whole.token_ids[: len(session.finished.token_ids)] == session.finished.token_ids
+        assert session.finished.reason in ("interrupted", whole.reason)
+        assert_like_fresh(session)
+    assert finish(session, HELLO, GREEDY, max_tokens=12).token_ids == whole.token_ids
+
+
+def test_an_abandoned_reply_is_closed(pocket: Pair) -> None:
+    session = Session(pocket)
+    for event in session.reply(HELLO, GREEDY):
+        if isinstance(event, Round):
+            break
+    del event
+    gc.collect()
+    assert session.finished is not None
+    assert session.finished.reason == "interrupted"
+    open_one = session.reply(HELLO, GREEDY)
+    next(open_one)
+    finish(session, HELLO, GREEDY, max_tokens=4)
+    assert list(open_one) == []
+
+
+class BrokenPassError(Exception):
+    """Stands for anything that can go wrong inside a model."""
+
+
+@pytest.mark.parametrize("which", ["target", "draft"])
+def test_an_error_in_the_middle_of_a_pass_costs_nothing(pocket: Pair, which: str) -> None:
+    whole = finish(Session(pocket, method="off"), HELLO, GREEDY, max_tokens=12)
+    for at_call in range(1, 5):
+        session = Session(pocket, method="draft", depth=3)
+        model = caches(session)[which]
+        module, calls = model.module, 0
+
+        def breaking(tokens: mx.array, cache: Any, module: Any = module, at: int = at_call) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                # One layer has taken the rows in, the others have not.
+                heads = cache[0].keys.shape[1] if cache[0].keys is not None else 2
+                width = module.layers[0].self_attn.rope.dims
+                rows = mx.zeros((1, heads, tokens.shape[1], width))
+                cache[0].update_and_fetch(rows, rows)
+                raise BrokenPassError
+            return module(tokens, cache=cache)
+
+        model.module = breaking
+        with pytest.raises(BrokenPassError):
+            finish(session, HELLO, GREEDY, max_tokens=12)
+        model.module = module
+        assert_like_fresh(session)
+        assert finish(session, HELLO, GREEDY, max_tokens=12).token_ids == whole.token_ids
+
+
+def test_changes_take_effect_at_the_next_round(pocket: Pair) -> None:
+    session = Session(pocket, method="draft", depth=2)
+    pair_rounds: list[tuple[int, int]] = []
+    asked = 2
+    rng = random.Random(3)
+    for event in session.reply(HELLO, GREEDY, max_tokens=48):
+        if isinstance(event, Round):
+            pair_rounds.append((asked, event.depth))
+            asked = rng.choice([0, 1, 2, 3, 5])
+            session.depth = asked
+    assert len(pair_rounds) > 5
+    assert all(depth == wanted for wanted, depth in pair_rounds[:-3])
+
+
+def test_who_wrote_each_token(pocket: Pair) -> None:
+    session = Session(pocket, method="draft", depth=4)
+    rounds, tokens = [], []
+    for event in session.reply(HELLO, GREEDY, max_tokens=32):
+        if isinstance(event, Round):
+            rounds.append(event)
+        elif isinstance(event, Text):
+            tokens.append(event.tokens)
+    assert len(rounds) == len(tokens)
+    for told, emitted in zip(rounds, tokens, strict=True):
+        drafted = [token for token in emitted if token.drafter == "draft"]
+        assert len(drafted) == told.accepted
+        assert [token.id for token in emitted] == list(told.tokens)
+        assert all(isinstance(token, Emitted) for token in emitted)
+    stats = session.finished.stats if session.finished else None
+    assert stats is not None
+    assert stats.accepted == sum(told.accepted for told in rounds)
+    assert stats.drafted == sum(told.drafted for told in rounds)
+    assert stats.passes == len(rounds)
+
+
+@contextmanager
+def synchronisations() -> Iterator[list[str]]:
+    """Every call that waits for the device, by name."""
+    calls: list[str] = []
+    kept: list[tuple[Any, str, Any]] = []
+
+    def watch(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            calls.append(name)
+            return original(*args, **kwargs)
+
+        kept.append((owner, name, original))
+        setattr(owner, name, counting)
+
+    for name in ("tolist", "item", "__bool__", "__int__", "__float__", "__array__", "__index__"):
+        if hasattr(mx.array, name):
+            watch(mx.array, name)
+    for name in ("eval", "synchronize"):
+        watch(mx, name)
+    try:
+        yield calls
+    finally:
+        for owner, name, original in kept:
+            setattr(owner, name, original)
+
+
+@pytest.mark.parametrize("method", ["off", "draft", "ngram"])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("rule", ["block", "keyed", "match"])
+def test_a_round_waits_for_the_device_once(
+    pocket: Pair, method: str, temperature: float, rule: str
+) -> None:
+    session = Session(pocket, method=method, depth=3, rule=rule)
+    sampling = Sampling(temperature=temperature, seed=1, top_p=0.95, top_k=100)
+    finish(session, HELLO, sampling, max_tokens=2)
+    with synchronisations() as calls:
+        between = []
+        for event in session.reply(HELLO, sampling, max_tokens=24):
+            if isinstance(event, Round):
+                between.append(list(calls))
+                calls.clear()
+    assert len(between) > 1
+    assert all(waits == ["tolist"] for waits in between)
+
+
+def test_what_is_refused(pocket: Pair) -> None:
+    session = Session(pocket)
+    no_draft = replace(pocket, draft=None, draft_off="the draft model is off: too big")
+    with pytest.raises(BadOptionError, match="too big"):
+        Session(no_draft, method="draft")
+    for name, value in (("depth", -1), ("depth", 33), ("depth", "deep"), ("method", "magic")):
+        with pytest.raises(BadOptionError, match=name):
+            setattr(session, name, value)
+    with pytest.raises(BadOptionError, match="accept"):
+        session.rule = "typical"
+    for messages in ([], "", "  \n", [{"role": "robot", "content": "x"}], [{"role": "user"}]):
+        with pytest.raises(BadOptionError):
+            session.reply(messages)  # type: ignore[arg-type]
+    with pytest.raises(BadOptionError, match="max-tokens"):
+        session.reply("hi", max_tokens=0)
+    with pytest.raises(BadOptionError, match="stop"):
+        session.reply("hi", stop=["x", ""])
+    with pytest.raises(BadOptionError, match="empty"):
+        session.reply("", raw=True)
+
+
+def test_nothing_grows_with_the_number_of_turns(pocket: Pair) -> None:
+    session = Session(pocket, method="draft", depth=2)
+
+    def turn(number: int) -> None:
+        finish(session, f"Say {number % 7}", Sampling(seed=number), max_tokens=3)
+
+    def sizes() -> tuple[int, int]:
+        gc.collect()
+        return mx.get_active_memory(), len(gc.get_objects())
+
+    for number in range(20):
+        turn(number)
+    memory, objects = sizes()
+    for number in range(200):
+        turn(number)
+    memory_after, objects_after = sizes()
+    assert memory_after <= memory + 4096
+    assert objects_after <= objects + 50
