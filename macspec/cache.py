@@ -81,7 +81,7 @@ class ModelCache:
     @property
     def torn(self) -> bool:
         """Whether a pass was left half built by an exception; `rollback` or `reset` mends it."""
-        return self._open or len({cache.offset for cache in self._counting}) > 1
+        return self._open
 
     @property
     def arrays(self) -> list[mx.array]:
@@ -119,7 +119,7 @@ class ModelCache:
         for cache in self._windowed:
             if not cache.holds(length):
                 return False
-        if self._stateful and not self._returns(length):
+        if self._stateful and length not in (self._rows, self._marked and self._marked[0]):
             return False
         return not self._open or _whole(self._counting)
 
@@ -149,12 +149,6 @@ class ModelCache:
         self._marked = None
         self._rows = 0
         self._open = False
-
-    def _returns(self, length: int) -> bool:
-        """Whether layers with a running state can be brought to ``length``."""
-        if self._marked is not None and self._marked[0] == length:
-            return True
-        return length == self._rows and not self._open
 
 
 def _replaced(layer: Any, slack: int) -> Any:

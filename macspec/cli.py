@@ -1,4 +1,4 @@
-"""The command line: what can be asked, and how errors and interrupts end a command.
+"""The command line: which command runs, and how errors and interrupts end it.
 
 Nothing here imports MLX: help and version answer at once. A command's module is imported when
 it runs.
@@ -7,315 +7,21 @@ it runs.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any
 
+from .arguments import build_parser, complain
 from .commands.interrupt import INTERRUPTED, leave_on_interrupt
-from .errors import MacspecError
-from .plaintext import one_line
+from .errors import BadOptionError, MacspecError
 
 BROKEN_PIPE = 141
+"""Exit status where the reader of the output went away, as a shell reports SIGPIPE."""
 
-DESCRIPTION = """\
-Exact speculative decoding for chat: a small draft model guesses, the target
-model checks several guesses in one pass, and the text is the target's own.
-"""
-
-RUN_EXAMPLE = """\
-example:
-  macspec run "Book a table for two at seven." --stats
-  git diff | macspec run "Describe this change in one line." --temperature 0
-"""
-
-CHECK_DESCRIPTION = """\
-Show the machine and the pair, then prove on this very pair that speculation
-changes nothing: greedy and keyed replies with and without it must be the same
-tokens. Exit status 0: they are, or part only where two tokens nearly tie;
-1: they are not; 2: an error.
-"""
-
-CHECK_EXAMPLE = """\
-example:
-  macspec check --target ./my-model --draft ./my-small-model
-"""
-
-EXAMPLE = """\
-example:
-  macspec run "Hello, how are you?" --stats
-"""
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose every complaint is one line with exit status 2."""
-
-    def __init__(self, **settings: Any) -> None:
-        settings.setdefault("formatter_class", Formatter)
-        super().__init__(allow_abbrev=False, **settings)
-
-    def error(self, message: str) -> NoReturn:
-        complain(f"{message.removeprefix('argument ')} (see {self.prog} --help)")
-        self.exit(2)
-
-
-class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Examples as they are written, options in a column that fits 80 characters."""
-
-    def __init__(self, prog: str, **settings: Any) -> None:
-        super().__init__(prog, **{**settings, "max_help_position": 30})
-
-
-class Version(argparse.Action):
-    """Looks the version up only when it is asked for."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib.metadata import version
-
-        print(f"macspec {version('macspec')}")
-        parser.exit()
-
-
-def whole(lowest: int, highest: int | None = None) -> Callable[[str], int]:
-    """An argument type: a whole number in a range."""
-
-    def parse(text: str) -> int:
-        limits = f"from {lowest} to {highest}" if highest is not None else f"of at least {lowest}"
-        try:
-            number = int(text)
-        except ValueError:
-            number = None
-        if number is None or number < lowest or (highest is not None and number > highest):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {limits}")
-        return number
-
-    return parse
-
-
-def depth(text: str) -> int | str:
-    """An argument type: how many tokens to draft in a round."""
-    if text == "auto":
-        return text
-    try:
-        return whole(0, 32)(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is neither auto nor a whole number from 0 to 32"
-        ) from None
-
-
-def add_models(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("models")
-    group.add_argument(
-        "--target",
-        metavar="MODEL",
-        help="whose text you want: a folder, or a Hugging Face id (id@revision pins one); "
-        "default: the built-in pair",
-    )
-    group.add_argument(
-        "--draft",
-        metavar="MODEL",
-        help="a smaller model with the same vocabulary, as a folder or an id; "
-        "default: none, or the built-in pair's",
-    )
-    group.add_argument(
-        "--context",
-        metavar="N",
-        type=whole(1),
-        help="positions to plan for; default: what the target allows",
-    )
-    group.add_argument(
-        "--kv-bits",
-        metavar="{2,4,8}",
-        type=int,
-        choices=(2, 4, 8),
-        help="quantize the target's cache; default: the model's own precision",
-    )
-    group.add_argument(
-        "--trust-remote-code",
-        action="store_true",
-        help="let a model's folder bring Python code that runs on this machine",
-    )
-
-
-def add_speculation(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("speculation")
-    group.add_argument(
-        "--method",
-        choices=("auto", "draft", "ngram", "off"),
-        default="auto",
-        help="who drafts: the draft model, repeated text, or nobody; "
-        "auto: the draft model where there is one, else ngram",
-    )
-    group.add_argument(
-        "--depth",
-        metavar="N",
-        type=depth,
-        default="auto",
-        help="tokens to draft in a round, 0 to 32, or auto",
-    )
-    group.add_argument(
-        "--accept",
-        choices=("block", "keyed", "match"),
-        default="block",
-        help="the acceptance rule: block is the fastest, keyed repeats its text for a --seed, "
-        "match is the classic; all are exact (default: block)",
-    )
-
-
-def add_sampling(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("sampling")
-
-    def number(flag: str, default: float, text: str) -> None:
-        group.add_argument(
-            flag, metavar="X", type=float, default=default, help=f"{text} (default: {default:g})"
-        )
-
-    number("--temperature", 0.7, "0 takes the best token")
-    number("--top-p", 1.0, "keep the likeliest tokens up to this share")
-    group.add_argument(
-        "--top-k",
-        metavar="N",
-        type=whole(0),
-        default=0,
-        help="keep the N likeliest tokens; 0 keeps all (default: 0)",
-    )
-    number("--min-p", 0.0, "drop tokens below this share of the likeliest")
-    number("--repetition-penalty", 1.0, "above 1: recent tokens become less likely")
-    number("--presence-penalty", 0.0, "taken off the score of each recent token")
-    number("--frequency-penalty", 0.0, "taken off it for every recent use")
-    group.add_argument(
-        "--seed",
-        metavar="N",
-        type=whole(0, 2**64 - 1),
-        help="start of the random numbers; default: a new one for every reply",
-    )
-
-
-def add_reply(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("prompt and reply")
-    group.add_argument("--system", metavar="TEXT", help="a system turn before the prompt")
-    group.add_argument(
-        "--raw", action="store_true", help="continue the prompt as it is, without a chat template"
-    )
-    group.add_argument(
-        "--think",
-        choices=("on", "off"),
-        help="reasoning before the answer, where the model's template has a switch for it",
-    )
-    group.add_argument(
-        "--max-tokens",
-        metavar="N",
-        type=whole(1),
-        help="longest reply; default: until the model ends it or the context is full",
-    )
-    group.add_argument(
-        "--stop",
-        metavar="TEXT",
-        action="append",
-        default=[],
-        help="end the reply before this text; may be given several times",
-    )
-
-
-def add_output(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--stats", action="store_true", help="a table of what it took, on standard error"
-    )
-    group.add_argument(
-        "--json", action="store_true", help="one JSON event a line; the last has the statistics"
-    )
-
-
-def run(options: argparse.Namespace) -> int:
-    from .commands.prompt import read_prompt
-
-    options.prompt = read_prompt(options.prompt, also=[*options.stop, options.system or ""])
-    from .commands.run import run
-
-    return run(options)
-
-
-def check(options: argparse.Namespace) -> int:
-    from .commands.check import check
-
-    return check(options)
-
-
-def build_parser() -> Parser:
-    parser = Parser(
-        prog="macspec",
-        usage="macspec [--version] [--help] COMMAND ...",
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-    )
-    parser.add_argument("--version", action=Version, nargs=0, help="show the version and leave")
-    parser.set_defaults(command=None)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="macspec")
-
-    it = commands.add_parser(
-        "run",
-        usage="macspec run [PROMPT] [options]",
-        help="answer one prompt",
-        description="Answer one prompt. Only the reply's text goes to standard output.",
-        epilog=RUN_EXAMPLE,
-    )
-    it.add_argument(
-        "prompt",
-        metavar="PROMPT",
-        nargs="?",
-        help="the prompt; text piped to standard input is the prompt too, or follows this one "
-        "after an empty line",
-    )
-    add_models(it)
-    add_speculation(it)
-    add_sampling(it)
-    add_reply(it)
-    add_output(it)
-    it.set_defaults(command=run)
-
-    it = commands.add_parser(
-        "check",
-        usage="macspec check [options]",
-        help="what this machine and this pair can do, and whether speculation is lossless here",
-        description=CHECK_DESCRIPTION,
-        epilog=CHECK_EXAMPLE,
-    )
-    add_models(it)
-    group = it.add_argument_group("self-test")
-    group.add_argument(
-        "--prompts", metavar="N", type=whole(1), default=4, help="how many prompts (default: 4)"
-    )
-    group.add_argument(
-        "--max-tokens",
-        metavar="N",
-        type=whole(1),
-        default=48,
-        help="longest reply to each (default: 48)",
-    )
-    it.set_defaults(command=check)
-    return parser
-
-
-def complain(message: str) -> None:
-    """One line on standard error."""
-    if sys.stderr is not None:
-        print(f"macspec: error: {one_line(message)}", file=sys.stderr)
-
-
-def _silence(stream: Any) -> None:
-    """Point a stream at nowhere, so that the flush at exit meets no broken pipe."""
-    if stream is not None:
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -329,19 +35,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         141 the reader of the output went away.
     """
     leave_on_interrupt()
+    _open_descriptors()
     try:
         status = _run(argv)
-        _flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
         return status
-    except BrokenPipeError:
-        _silence(sys.stdout)
-        _silence(sys.stderr)
-        return BROKEN_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        _silence(sys.stdout, sys.stderr)
+        return BROKEN_PIPE
     except Exception as error:
         if _debugging():
             raise
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            _silence(sys.stdout)
         complain(_explain(error))
         return 2
 
@@ -349,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _explain(error: Exception) -> str:
     if isinstance(error, MacspecError):
         return str(error)
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
+        return f"cannot write the output: {error.strerror}"
     return (
         f"unexpected {type(error).__name__}: {error} (a bug in macspec: please report it with "
         "what MACSPEC_DEBUG=1 shows and the output of macspec check)"
@@ -368,4 +80,43 @@ def _run(argv: Sequence[str] | None) -> int:
     if options.command is None:
         parser.print_help()
         return 0
-    return int(options.command(options))
+    return COMMANDS[options.command](options)
+
+
+def run(options: argparse.Namespace) -> int:
+    from .commands.prompt import decoded, read_prompt
+
+    if options.raw and (options.system or options.think):
+        raise BadOptionError("--raw uses no chat template: leave --system and --think out")
+    options.prompt = read_prompt(options.prompt)
+    options.system = decoded(options.system or "")
+    options.stop = [decoded(text) for text in options.stop]
+    from .commands.run import run
+
+    return run(options)
+
+
+def check(options: argparse.Namespace) -> int:
+    from .commands.check import check
+
+    return check(options)
+
+
+COMMANDS = {"run": run, "check": check}
+
+
+def _silence(*streams: Any) -> None:
+    """Point streams at nowhere, so that the flush at exit does not fail once more."""
+    for stream in streams:
+        if stream is not None:
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _open_descriptors() -> None:
+    """Let no file of a model become descriptor 0, which MLX takes for a failure to open it."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)

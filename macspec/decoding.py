@@ -70,15 +70,14 @@ class Decoder:
             landing = flight.land()  # the one host synchronisation
             idle, landed_at = max(flight.began - landed_at, 0), self.clock()
             tokens, text = reply.take(landing.tokens)
-            accepted = min(landing.accepted, len(tokens))
             if behind is None:
-                self.rollback(len(self.tokens) + accepted)
+                self.rollback(len(self.tokens) + min(landing.accepted, len(tokens)))
             self.tokens += tokens
 
             done, settings = flight, self.settings
             if reply.reason is None:
                 flight = behind or self.launch(reply, self.plan(reply))
-            yield from _told(reply, done, Landing(accepted, tokens), text, landed_at, idle)
+            yield from _told(reply, done, landing, tokens, text, landed_at, idle)
             if reply.reason is not None:
                 return
             if self.settings is not settings:
@@ -145,18 +144,25 @@ class Decoder:
 
 
 def _told(
-    reply: Reply, flight: Flight, landing: Landing, text: str, landed_at: float, idle: float
+    reply: Reply,
+    flight: Flight,
+    landing: Landing,
+    tokens: list[int],
+    text: str,
+    landed_at: float,
+    idle: float,
 ) -> Iterator[Event]:
-    """Count a round and tell of it."""
+    """Count a round, up to where the reply may have ended inside it, and tell of it."""
     counters, name = reply.counters, flight.plan.drafter
-    tokens, accepted = landing.tokens, landing.accepted
-    judged = min(flight.depth, len(tokens))
-    seconds = counters.count(landed_at, len(tokens), judged, accepted, idle)
+    accepted, drafted = landing.accepted, flight.depth
+    if len(tokens) <= accepted:
+        accepted = drafted = len(tokens)
+    seconds = counters.count(landed_at, len(tokens), drafted, accepted, idle)
     if counters.passes == 1:
         yield Prefilled(counters.prompt_tokens, counters.cached_tokens, seconds)
     origins = (name if i < accepted else None for i in range(len(tokens)))
     yield Text(text, tuple(map(Emitted, tokens, origins)))
-    yield Round(tuple(tokens), name, flight.plan.depth, judged, accepted, seconds, idle)
+    yield Round(tuple(tokens), name, flight.plan.depth, drafted, accepted, seconds, idle)
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:

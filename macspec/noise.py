@@ -4,9 +4,9 @@ The bits are defined here once, so that any drafter and any kernel can compute t
 Arithmetic is modulo 2^32, ``>>`` the logical shift.
 
     mix(x):   x ^= x >> 16;  x *= 0x7feb352d;  x ^= x >> 15;  x *= 0x846ca68b;  x ^= x >> 16
-    fold(h, w) = mix((h ^ w) + 0x9e3779b9)
-    h        = fold of the words  seed mod 2^32, seed >> 32, stream, position, draw,  from h = 0
-    k0, k1   = mix(h + 0x85ebca6b),  mix(h + 0xc2b2ae35)
+    key(c)   = h = 0;  for w in  seed mod 2^32, seed >> 32, stream, position, draw:
+                   h = mix((h ^ w) + c)
+    k0, k1   = key(0x9e3779b9),  key(0x85ebca6b)
     bits(id) = mix(mix(id * 0x9e3779b9 + k0) ^ k1)
 
 ``mix`` is the *lowbias32* finaliser of Chris Wellons' hash-prospector. For a fixed row ``bits`` is
@@ -36,6 +36,7 @@ RESIDUAL = 3
 
 _MASK = 0xFFFFFFFF
 _GOLDEN = 0x9E3779B9
+_SECOND = 0x85EBCA6B
 
 
 def _mix(x: int) -> int:
@@ -47,11 +48,15 @@ def _mix(x: int) -> int:
 
 
 def row_key(seed: int, stream: int, position: int, draw: int = 0) -> tuple[int, int]:
-    """The two 32-bit words that key the noise of one row."""
-    h = 0
-    for word in (seed & _MASK, (seed >> 32) & _MASK, stream, position, draw):
-        h = _mix(((h ^ word) + _GOLDEN) & _MASK)
-    return _mix((h + 0x85EBCA6B) & _MASK), _mix((h + 0xC2B2AE35) & _MASK)
+    """The two 32-bit words that key the noise of one row.
+
+    Two chains, since rows of one chain of 32 bits would meet by chance within a long reply.
+    """
+    k0 = k1 = 0
+    for word in (seed & _MASK, seed >> 32, stream, position, draw):
+        k0 = _mix(((k0 ^ word) + _GOLDEN) & _MASK)
+        k1 = _mix(((k1 ^ word) + _SECOND) & _MASK)
+    return k0, k1
 
 
 def _mix_array(x: mx.array) -> mx.array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
 
@@ -46,26 +47,31 @@ class Sampling:
     """None draws a seed for each reply."""
 
     def __post_init__(self) -> None:
-        def check(name: str, value: float, good: bool, allowed: str) -> None:
-            if not (isinstance(value, int | float) and math.isfinite(value) and good):
+        def check(
+            name: str, value: Any, low: float, high: float, allowed: str, whole: bool = False
+        ) -> None:
+            number = isinstance(value, int if whole else int | float)
+            if not number or isinstance(value, bool) or not low <= value <= high:
                 raise BadOptionError(f"{name} is {value}; it must be {allowed}")
 
-        t, n = self.temperature, self.penalty_context
-        check("temperature", t, 0 <= t <= 100, "between 0 and 100")
-        check("top-k", self.top_k, self.top_k >= 0, "0 (off) or a positive count")
-        check("top-p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
-        check("min-p", self.min_p, 0 <= self.min_p <= 1, "between 0 and 1")
+        big, any_size, anything = 1e9, "between -1e9 and 1e9", math.inf
+        if self.temperature != 0:
+            # Colder than this, float32 cannot tell it from 0.
+            check("temperature", self.temperature, 1e-6, 100, "0, or between 1e-6 and 100")
+        check("top-k", self.top_k, 0, anything, "0 (off) or a positive count", whole=True)
+        check("top-p", self.top_p, math.ulp(0), 1, "above 0 and at most 1")
+        check("min-p", self.min_p, 0, 1, "between 0 and 1")
         r = self.repetition_penalty
-        check("repetition-penalty", r, r > 0, "above 0 (1 is off)")
-        check("presence-penalty", self.presence_penalty, True, "a finite number")
-        check("frequency-penalty", self.frequency_penalty, True, "a finite number")
-        check("penalty-context", n, n >= 1, "at least 1")
+        check("repetition-penalty", r, 0.01, 100, "between 0.01 and 100 (1 is off)")
+        check("presence-penalty", self.presence_penalty, -big, big, any_size)
+        check("frequency-penalty", self.frequency_penalty, -big, big, any_size)
+        n = self.penalty_context
+        check("penalty-context", n, 1, anything, "a count of at least 1", whole=True)
         for token, value in self.logit_bias:
-            check(
-                f"logit-bias for token {token}", value, token >= 0, "finite, for an id of 0 or more"
-            )
+            check("logit-bias token", token, 0, anything, "an id of 0 or more", whole=True)
+            check(f"logit-bias for token {token}", value, -big, big, any_size)
         if self.seed is not None:
-            check("seed", self.seed, 0 <= self.seed <= MAX_SEED, "between 0 and 2^64 - 1")
+            check("seed", self.seed, 0, MAX_SEED, "between 0 and 2^64 - 1", whole=True)
 
     @property
     def greedy(self) -> bool:
@@ -142,11 +148,13 @@ class Sampling:
             rows: the last row comes after all of these ids, each earlier one after one id less.
 
         Returns:
-            [rows, penalty_context] int32, -1 where there is none; None if nothing is penalised.
+            [rows, n] int32 with n <= ``penalty_context``, -1 where there is none; None if nothing
+            is penalised.
         """
         if not self.penalised:
             return None
-        n = self.penalty_context
+        known = len(tokens) + (0 if following is None else following.shape[0])
+        n = max(min(self.penalty_context, known), 1)
         tail = list(tokens[-n:])
         history = mx.array([-1] * (n - len(tail)) + tail, mx.int32)
         if following is not None:
@@ -161,6 +169,8 @@ def _normalised(log_p: mx.array) -> mx.array:
 
 def keep_top_p(log_p: mx.array, top_p: float) -> mx.array:
     """Nucleus truncation of [rows, V]: v stays if the mass ranked above it is < top_p of all."""
+    # In float32 a smaller share would be 0, and not even the most likely token below it.
+    top_p = max(top_p, 1e-30)
     ranked = mx.sort(log_p, axis=-1)
     mass = mx.exp(ranked)
     above = mx.cumsum(mass, axis=-1, reverse=True, inclusive=False)

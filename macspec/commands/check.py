@@ -10,8 +10,9 @@ from importlib.metadata import version
 import mlx.core as mx
 
 from ..assets import prompts
+from ..cache import ModelCache
 from ..device import on_metal, prepare
-from ..models import Model, Pair, load_pair
+from ..models import Model, Pair, load_pair, memory
 from ..plaintext import one_line
 from .interrupt import interruptible
 from .output import Output
@@ -29,9 +30,10 @@ def check(options: argparse.Namespace) -> int:
         kv_bits=options.kv_bits,
         trust_remote_code=options.trust_remote_code,
     )
-    report.pair(pair)
-    conversations = prompts()[: options.prompts]
-    report.heading(
+    report.pair(pair, options.kv_bits)
+    every = prompts()
+    conversations = every[:: max(len(every) // options.prompts, 1)][: options.prompts]
+    report.line(
         f"self-test: {len(conversations)} prompts, up to {options.max_tokens} tokens, "
         f"depth {DEPTH}; greedy, and keyed at temperature 0.8"
     )
@@ -52,16 +54,16 @@ class _Report:
     def __init__(self) -> None:
         self._output = Output()
 
-    def heading(self, text: str) -> None:
-        self._output.text(f"{one_line(text)}\n")
+    def line(self, text: str) -> None:
+        self._output.text(f"{text}\n")
 
-    def row(self, label: str, value: str) -> None:
-        self._output.text(f"  {label:<12}{one_line(value)}\n")
+    def row(self, label: str, *values: str) -> None:
+        self._output.text("  ".join([f"  {label:<10}", *map(one_line, values)]) + "\n")
 
     def machine(self, compile_off: str | None) -> None:
         """Print what computes; ``compile_off`` is why mx.compile is switched off."""
         info = mx.device_info()
-        self.heading(f"macspec {version('macspec')}")
+        self.line(f"macspec {version('macspec')}")
         self.row("chip", str(info.get("device_name") or platform.machine()))
         self.row("memory", _size(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
         self.row("system", f"{platform.platform()}, Python {platform.python_version()}")
@@ -69,27 +71,26 @@ class _Report:
         self.row("backend", "Metal" if on_metal() else "CPU")
         self.row("mx.compile", "works" if compile_off is None else f"off: {compile_off}")
 
-    def pair(self, pair: Pair) -> None:
-        """Print the models, the gates that spoke, and the memory in use."""
-        self.heading("pair")
+    def pair(self, pair: Pair, kv_bits: int | None) -> None:
+        """Print the models, the gates that spoke, and the memory plan."""
+        self.line("pair")
         self.row("target", _described(pair.target))
         self.row("draft", "none" if pair.draft is None else _described(pair.draft))
         if pair.draft_off is not None:
             self.row("draft off", pair.draft_off)
         self.row("vocabulary", f"{pair.vocabulary} ids")
         self.row("context", f"{pair.context} positions")
-        self.row("memory", f"{_size(mx.get_active_memory())} with both models loaded")
-        for notice in pair.notices:
-            self.row("notice", notice)
+        self.row("memory", str(_memory_plan(pair, kv_bits)))
+        for notice in (*pair.notices, ModelCache(pair.target.module).reason):
+            if notice is not None:
+                self.row("notice", notice)
 
     def trial(self, trial: Trial) -> None:
         """Print one line of the self-test."""
-        ratio = "" if trial.acceptance is None else f"acceptance {trial.acceptance:.2f}, "
-        self.row(
-            f"prompt {trial.prompt}",
-            f"{trial.drawing:<6}  {trial.drafter:<5}  {trial.tokens} tokens, {ratio}"
-            + ("equal" if trial.fork is None else _explained(trial.fork)),
-        )
+        ratio = "" if trial.acceptance is None else f"acceptance {trial.acceptance:.2f}"
+        outcome = "equal" if trial.fork is None else _explained(trial.fork)
+        cells = f"{trial.tokens:>4} tokens  {ratio:<15}  {outcome}"
+        self.line(f"  prompt {trial.prompt:<3}  {trial.drawing:<6}  {trial.drafter:<5}  {cells}")
 
     def verdict(self, trials: list[Trial]) -> None:
         """Print the outcome in a line."""
@@ -101,7 +102,16 @@ class _Report:
         if equal + ties < len(trials):
             parts.append(f"{len(trials) - equal - ties} DIFFER")
         passed = equal + ties == len(trials)
-        self.heading(f"{'passed' if passed else 'FAILED'}: {', '.join(parts)}")
+        self.line(f"{'passed' if passed else 'FAILED'}: {', '.join(parts)}")
+
+
+def _memory_plan(pair: Pair, kv_bits: int | None) -> memory.Plan:
+    target, draft = (
+        None if model is None else memory.measure(model.module, model.context)
+        for model in (pair.target, pair.draft)
+    )
+    assert target is not None
+    return memory.plan(target, draft, pair.context, kv_bits, memory.device_limit())
 
 
 def _described(model: Model) -> str:

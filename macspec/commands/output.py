@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -12,16 +11,12 @@ from ..errors import MacspecError
 from ..plaintext import neutral, one_line, utf8
 
 
-class OutputError(MacspecError):
-    """Standard output cannot be written to."""
-
-
 class Output:
     """Standard output in UTF-8: neutral text on a terminal, exact bytes everywhere else."""
 
     def __init__(self) -> None:
         if sys.stdout is None:
-            raise OutputError("standard output is closed")
+            raise MacspecError("standard output is closed")
         self.stream = sys.stdout.buffer
         self.terminal = sys.stdout.isatty()
         self._column = 0
@@ -44,15 +39,8 @@ class Output:
         self._write(line.encode() + b"\n")
 
     def _write(self, data: bytes) -> None:
-        try:
-            self.stream.write(data)
-            self.stream.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            # The interpreter would try again when it leaves.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise OutputError(f"cannot write to standard output: {error.strerror}") from None
+        self.stream.write(data)
+        self.stream.flush()
 
 
 def say(message: str) -> None:

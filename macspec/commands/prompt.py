@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
-from collections.abc import Iterable
 
 from ..errors import BadOptionError
 from .output import say
@@ -13,22 +13,16 @@ PATIENCE = 2.0
 """Seconds of silence on standard input before the user is told what is being waited for."""
 
 
-def read_prompt(argument: str | None, also: Iterable[str] = ()) -> str:
+def read_prompt(argument: str | None) -> str:
     """The whole prompt: the argument, an empty line, then what was piped in.
 
     One newline at the end of standard input is not part of the prompt.
 
-    Args:
-        argument: from the command line.
-        also: other texts of the command line, which must be UTF-8 too.
-
     Raises:
-        BadOptionError: the prompt is empty, or a text is not UTF-8.
+        BadOptionError: the prompt is empty, or not UTF-8.
     """
-    for text in (argument or "", *also):
-        _refuse_bytes(text)
-    parts = [part for part in (argument, _piped(waiting=argument is not None)) if part]
-    prompt = "\n\n".join(parts)
+    parts = [decoded(argument or ""), _piped(waiting=argument is not None)]
+    prompt = "\n\n".join(part for part in parts if part)
     if not prompt.strip():
         raise BadOptionError(
             "the prompt is empty; give one as an argument or through standard input"
@@ -36,13 +30,20 @@ def read_prompt(argument: str | None, also: Iterable[str] = ()) -> str:
     return prompt
 
 
-def _refuse_bytes(text: str) -> None:
+def decoded(argument: str) -> str:
+    """A text of the command line, as UTF-8 also where the locale is another.
+
+    Raises:
+        BadOptionError: it is not UTF-8.
+    """
     try:
-        text.encode()
+        argument.encode()
     except UnicodeEncodeError:
-        raise BadOptionError(
-            "the command line is not UTF-8; pipe the text in as UTF-8, or set a UTF-8 locale"
-        ) from None
+        try:
+            return os.fsencode(argument).decode()
+        except UnicodeError:
+            raise BadOptionError("the text on the command line is not UTF-8") from None
+    return argument
 
 
 def _piped(waiting: bool) -> str:

@@ -6,7 +6,6 @@ import argparse
 from dataclasses import asdict
 
 from ..device import prepare
-from ..errors import BadOptionError
 from ..events import Event, Finished, Notice, Text
 from ..models import load_pair
 from ..sampling import Sampling
@@ -37,8 +36,9 @@ def run(options: argparse.Namespace) -> int:
         kv_bits=options.kv_bits,
     )
     show_event = _JsonLines(output) if options.json else _Plain(output)
-    for notice in pair.notices:
-        show_event(Notice(notice))
+    for notice in (*pair.notices, pair.draft_off):
+        if notice is not None:
+            show_event(Notice(notice))
 
     status = 0
     try:
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         raise
     output.end()
     if options.stats and session.finished is not None:
-        show(statistics_table(session.finished))
+        show("\n" + statistics_table(session.finished))
     return status
 
 
@@ -84,8 +84,6 @@ def sampling_of(options: argparse.Namespace) -> Sampling:
 def messages_of(options: argparse.Namespace) -> str | list[dict[str, str]]:
     """The conversation of a command line; a raw prompt stays text."""
     if options.raw:
-        if options.system or options.think:
-            raise BadOptionError("--raw uses no chat template: leave --system and --think out")
         return str(options.prompt)
     system = [{"role": "system", "content": options.system}] if options.system else []
     return [*system, {"role": "user", "content": options.prompt}]

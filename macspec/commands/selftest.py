@@ -25,6 +25,9 @@ pass has more rows. In 16 bits that is two steps of a logit around 16 to 32, or 
 
 Message = dict[str, str]
 
+Question = list[Message] | str
+"""A conversation, or raw text where the target has no chat template."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fork:
@@ -76,13 +79,19 @@ def self_test(
     """
     session = Session(pair, kv_bits=kv_bits)
     drafters = ("draft", "ngram") if pair.draft is not None else ("ngram",)
+    template = Template(pair)
     for number, messages in enumerate(conversations, 1):
-        prompt = Template(pair).tokens(messages)
+        question: Question = messages
+        if pair.target.tokenizer.has_chat_template:
+            prompt = template.tokens(messages)
+        else:
+            question = messages[-1]["content"]
+            prompt = template.raw(question)
         for drawing, sampling in (("greedy", GREEDY), ("keyed", KEYED)):
             session.rule = "keyed"
-            plain, _ = _reply(session, messages, sampling, "off", max_tokens)
+            plain, _ = _reply(session, question, sampling, "off", max_tokens)
             for drafter in drafters:
-                ids, acceptance = _reply(session, messages, sampling, drafter, max_tokens)
+                ids, acceptance = _reply(session, question, sampling, drafter, max_tokens)
                 position = first_difference(plain, ids)
                 fork = None
                 if position is not None:
@@ -117,11 +126,12 @@ def explain(
 
 
 def _reply(
-    session: Session, messages: list[Message], sampling: Sampling, method: str, max_tokens: int
+    session: Session, question: Question, sampling: Sampling, method: str, max_tokens: int
 ) -> tuple[tuple[int, ...], float | None]:
     session.method = method
     session.depth = 0 if method == "off" else DEPTH
-    for _ in session.reply(messages, sampling, max_tokens=max_tokens):
+    raw = isinstance(question, str)
+    for _ in session.reply(question, sampling, max_tokens=max_tokens, raw=raw):
         pass
     if session.finished is None:
         raise RuntimeError("the reply did not finish")

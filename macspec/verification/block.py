@@ -51,7 +51,7 @@ def judge(p: Any, q: Any, drafted: Any, xp: Any = mx) -> tuple[Any, Any]:
     weights = xp.concatenate([residual, p[-1:]])
     r = xp.sum(residual[1:], axis=-1)
     # b = 1 and r = 0 means p = q from here: the next token is kept for certain.
-    rest = r + 1 - b[:-1]
+    rest = r + (1 - b[:-1])
     h = xp.where(rest > 0, r / xp.where(rest > 0, rest, 1), 1)
     return xp.concatenate([h, b[-1:]]), weights
 

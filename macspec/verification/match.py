@@ -13,7 +13,7 @@ from .rule import Verdict
 
 
 def first_mismatch(drawn: mx.array, drafted: mx.array) -> Verdict:
-    """Keep drafted tokens [K] while they equal the drawn ones [K + 1]; emit the first that differs."""
+    """Keep the drafted tokens [K] that equal the drawn [K + 1], and emit the next drawn one."""
     agree = (drawn[:-1] == drafted).astype(mx.int32)
     accepted = mx.sum(mx.cumprod(agree)).astype(mx.int32)
     return Verdict(accepted, mx.take(drawn, accepted))

@@ -14,6 +14,21 @@ from macspec.models import Pair
 from macspec.models.cached import CachedModel
 
 
+class Rows:
+    """A model that remembers how many rows each pass had."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.seen: list[int] = []
+
+    def __call__(self, tokens: mx.array, cache: Any) -> Any:
+        self.seen.append(tokens.shape[1])
+        return self.module(tokens, cache=cache)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.module, name)
+
+
 def finish(session: Session, messages: Any, sampling: Any = None, **options: Any) -> Finished:
     """Run a reply to its end."""
     *_, last = session.reply(messages, sampling, **options)

@@ -309,6 +309,17 @@ def test_recurrent_layers_go_back_to_the_mark_and_nowhere_else(name: str) -> Non
     assert not cache.can_rollback(24)
 
 
+def test_a_reset_forgets_the_mark() -> None:
+    model = tiny("mamba")
+    cache = ModelCache(model)
+    feed(model, cache, TOKENS[:20])
+    feed(model, cache, TOKENS[20:22])
+    cache.reset()
+    model(mx.array([TOKENS[:30]]), cache=cache.layers)
+    cache.advance(30)
+    assert not cache.can_rollback(20)
+
+
 def test_a_mark_holds_against_writes_into_the_same_array() -> None:
     module = Kinds(lambda: [ArraysCache(size=1)])
     cache = ModelCache(module)

@@ -82,6 +82,7 @@ def test_rows_see_what_they_see_in_mlx_lms_ring(asked: int | None) -> None:
 
 def test_the_mask_is_an_array_only_where_it_must_be() -> None:
     cache = WindowedKVCache(WINDOW)
+    assert cache.make_mask(1, window_size=5) is None
     assert cache.make_mask(1, window_size=WINDOW) is None
     assert cache.make_mask(WINDOW, window_size=WINDOW) == "causal"
     assert isinstance(cache.make_mask(WINDOW + 1, window_size=WINDOW), mx.array)
@@ -132,15 +133,22 @@ def test_any_passes_and_rollbacks(step: int, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("cache", [WindowedKVCache(WINDOW), ChunkedWindowKVCache(WINDOW)])
 def test_a_position_is_held_or_refused(cache: Any) -> None:
-    for _ in range(700):
+    for _ in range(210):
         if isinstance(cache, ChunkedWindowKVCache):
             cache.maybe_trim_front()
-        push(cache)
-    held = [length for length in range(703) if cache.holds(length)]
-    assert held == list(range(held[0], 701))
-    assert 700 - SLACK in held
-    first = 700 - cache.keys.shape[2]
-    assert held[0] > first
+        push(cache, 3)
+    held = [length for length in range(640) if cache.holds(length)]
+    assert held == list(range(held[0], 631))
+    assert held[0] <= 630 - SLACK
+    cache.trim(630 - held[0])
+    shown = push(cache)
+    # The oldest length held is the first whose row finds its whole window, or chunk.
+    if isinstance(cache, ChunkedWindowKVCache):
+        assert shown[0] % WINDOW
+        assert held[0] == -(-shown[0] // WINDOW) * WINDOW
+    else:
+        assert shown == list(range(held[0] - WINDOW + 1, held[0] + 1))
+        assert cache.keys[0, 0, 0].item() == shown[0]
 
 
 @pytest.mark.parametrize("kind", [WindowedKVCache, ChunkedWindowKVCache])

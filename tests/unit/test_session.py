@@ -11,7 +11,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from replies import assert_like_fresh, caches, finish, prompt_tokens
+from replies import Rows, assert_like_fresh, caches, finish, prompt_tokens
 
 from macspec import Notice, Prefilled, Round, Sampling, Session, Text
 from macspec.errors import BadOptionError, ContextOverflowError
@@ -23,22 +23,10 @@ GREEDY = Sampling(temperature=0)
 HELLO = [{"role": "user", "content": "I need a hotel in London for three nights."}]
 
 
-class Counting:
-    """A model that counts the rows it is given."""
-
-    def __init__(self, module: Any) -> None:
-        self.module = module
-        self.rows: list[int] = []
-
-    def __call__(self, tokens: mx.array, cache: Any) -> Any:
-        self.rows.append(tokens.shape[1])
-        return self.module(tokens, cache=cache)
-
-
-def counted(session: Session) -> dict[str, Counting]:
+def counted(session: Session) -> dict[str, Rows]:
     counters = {}
     for name, model in caches(session).items():
-        model.module = counters[name] = Counting(model.module)
+        model.module = counters[name] = Rows(model.module)
     return counters
 
 
@@ -57,7 +45,7 @@ def test_a_later_turn_prefills_only_what_is_new(pocket: Pair) -> None:
     for text in turns:
         before = len(session._decoder.tokens)
         for counter in counters.values():
-            counter.rows.clear()
+            counter.seen.clear()
         say(session, messages, text, max_tokens=24)
         prompt = prompt_tokens(pocket, messages[:-1])
         finished = session.finished
@@ -68,8 +56,8 @@ def test_a_later_turn_prefills_only_what_is_new(pocket: Pair) -> None:
         passes = finished.stats.passes
         drafted_rows = finished.stats.drafted
         emitted = finished.stats.tokens
-        assert sum(counters["target"].rows) <= new + 4 * passes
-        assert sum(counters["draft"].rows) <= new + emitted + drafted_rows + passes
+        assert sum(counters["target"].seen) <= new + 4 * passes
+        assert sum(counters["draft"].seen) <= new + emitted + drafted_rows + passes
     assert session.stats.replies == len(turns)
 
 
@@ -195,8 +183,8 @@ def test_a_long_prompt_is_prefilled_in_chunks(pocket: Pair) -> None:
     progress = [event for event in events if isinstance(event, Prefilling)]
     assert [event.done for event in progress] == sorted({event.done for event in progress})
     assert len(progress) > 1
-    assert max(counters["target"].rows) <= PREFILL_CHUNK
-    assert max(counters["draft"].rows) <= PREFILL_CHUNK
+    assert max(counters["target"].seen) <= PREFILL_CHUNK
+    assert max(counters["draft"].seen) <= PREFILL_CHUNK
     assert isinstance(events[len(progress)], Prefilled)
     assert_like_fresh(session)
 

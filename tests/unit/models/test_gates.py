@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from conftest import edited, shared_model
+from modelfolders import edited, shared_model
 
 from macspec.models import gates
 from macspec.models.loading import load_tokenizer, open_model

@@ -9,8 +9,8 @@ from pathlib import Path
 import mlx.core as mx
 import mlx.nn as nn
 import pytest
-from conftest import edited
 from mlx.utils import tree_flatten
+from modelfolders import edited
 from transformers import AutoTokenizer
 from transformers.utils import logging as transformers_logging
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import edited
+from modelfolders import edited
 
 from macspec.errors import BadOptionError
 from macspec.models import Template, load_pair
@@ -59,7 +59,6 @@ def test_one_token_list_with_the_opening_of_the_answer(built_in):
         "<|bos|><|user|>Hello there<|end|><|assistant|>Bonjour<|end|><|user|>Hello there<|end|>"
         "<|assistant|>"
     )
-    assert tokens[: len(tokens) // 2] == template.tokens([USER, ANSWER, USER])[: len(tokens) // 2]
 
 
 def test_a_longer_history_begins_with_the_shorter_one(built_in):

@@ -1,0 +1,159 @@
+"""Every rule gives the target's distribution to 1e-12, whatever the draft is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import product
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from exact import Array, Chain, Emission, Family, Outcome, emitted, judged, token_rejection
+from families import KINDS, SIZE, family
+
+from macspec.verification import block
+from macspec.verification.match import first_mismatch
+
+EXACT = 1e-12
+DEPTHS = (1, 2, 3)
+Policy = Callable[[Array, Chain], int]
+
+
+@cache
+def verdict(drawn: Chain, drafted: Chain) -> tuple[int, int]:
+    """The product's verdict: how many stand, and the token after them."""
+    verdict = first_mismatch(mx.array(drawn, mx.uint32), mx.array(drafted, mx.uint32))
+    return int(verdict.accepted.item()), int(verdict.token.item())
+
+
+def match(p: Array, q: Array, chain: Chain) -> Iterator[Outcome]:
+    """The product's match, over all draws of the target's rows."""
+    for drawn in product(range(p.shape[1]), repeat=len(p)):
+        kept, token = verdict(drawn, chain)
+        chance = np.prod(p[np.arange(len(p)), drawn])
+        yield Outcome(chance, kept, np.eye(p.shape[1])[token])
+
+
+def families(kind: str, depth: int, count: int) -> Iterator[Family]:
+    rng = np.random.default_rng([depth, *kind.encode()])
+    return (family(kind, depth, rng) for _ in range(count))
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_block_and_token_rejection_are_exact(kind: str, depth: int) -> None:
+    for models in families(kind, depth, 40):
+        block_rule = emitted(models, judged(block.judge))
+        reference = emitted(models, token_rejection)
+        assert block_rule.error < EXACT
+        assert reference.error < EXACT
+        assert block_rule.tokens_per_pass > reference.tokens_per_pass - EXACT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_block_is_exact_for_many_more(kind: str, depth: int) -> None:
+    rng = np.random.default_rng([depth, 1, *kind.encode()])
+    for _ in range(1000):
+        assert emitted(family(kind, depth, rng), judged(block.judge)).error < EXACT
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_match_is_exact(kind: str, depth: int) -> None:
+    for models in families(kind, depth, 12 if depth < 3 else 2):
+        assert emitted(models, match).error < EXACT
+
+
+def draw(distribution: Array, omega: int, points: int) -> int:
+    """Inverse CDF of a distribution in multiples of 1 / points."""
+    return int(np.searchsorted(np.cumsum(np.rint(distribution * points)), omega, side="right"))
+
+
+def coarse(table: Array, points: int, rng: np.random.Generator) -> Array:
+    """The table's rows rounded at random to multiples of 1 / points."""
+    flat = table.reshape(-1, table.shape[-1])
+    return (rng.multinomial(points, flat) / points).reshape(table.shape)
+
+
+def plain(models: Family, omega: Chain, points: int) -> Chain:
+    """What the target alone writes with this noise."""
+    chain: Chain = ()
+    for table, o in zip(models.p, omega, strict=True):
+        chain += (draw(table[chain], o, points),)
+    return chain
+
+
+def keyed(models: Family, omega: Chain, points: int) -> tuple[Chain, int]:
+    """A pass whose draft and target draw from the same noise: tokens that stand, next token."""
+    chain: Chain = ()
+    for table, o in zip(models.q, omega, strict=False):
+        chain += (draw(table[chain], o, points),)
+    p, _ = models.rows(chain)
+    drawn = tuple(draw(row, o, points) for row, o in zip(p, omega, strict=True))
+    kept, token = verdict(drawn, chain)
+    return chain[:kept], token
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_keyed_is_exact_and_writes_what_plain_decoding_writes(kind: str, depth: int) -> None:
+    points = 5 if depth == 3 else 8
+    rng = np.random.default_rng([depth, *kind.encode()])
+    for models in families(kind, depth, 1 if depth == 3 else 3):
+        p, q = ([coarse(table, points, rng) for table in tables] for tables in (models.p, models.q))
+        models = Family(p, q)
+        emission = Emission(models)
+        for omega in product(range(points), repeat=depth + 1):
+            head, token = keyed(models, omega, points)
+            assert (*head, token) == plain(models, omega, points)[: len(head) + 1]
+            emission.add(points ** -(depth + 1), head, np.eye(SIZE)[token])
+        assert emission.error < EXACT
+
+
+def cut(policy: Policy, rule: Callable[..., Iterator[Outcome]]) -> Callable[..., Iterator[Outcome]]:
+    """The rule on as much of the chain as the policy wants verified."""
+
+    def shorter(p: Array, q: Array, chain: Chain) -> Iterator[Outcome]:
+        depth = policy(q, chain)
+        if depth == 0:
+            return iter([Outcome(1.0, 0, p[0])])
+        return rule(p[: depth + 1], q[:depth], chain[:depth])
+
+    return shorter
+
+
+def unsure(q: Array, chain: Chain) -> int:
+    """How many tokens come before the first that its own draft finds unlikely."""
+    likely = [q[i, x] >= 0.4 for i, x in enumerate(chain)]
+    return likely.index(False) if False in likely else len(chain)
+
+
+def after_unsure(q: Array, chain: Chain) -> int:
+    return min(unsure(q, chain) + 1, len(chain))
+
+
+def uncertain_row(q: Array, chain: Chain) -> int:
+    """Drafting ends at a row whose best token is unlikely, before anything is drawn from it."""
+    sure = q.max(axis=1) >= 0.5
+    return len(chain) if sure.all() else int(np.argmin(sure))
+
+
+@pytest.mark.parametrize("policy", [after_unsure, uncertain_row])
+@pytest.mark.parametrize("rule", [judged(block.judge), token_rejection, match])
+def test_a_chain_may_end_early_for_reasons_older_than_its_last_token(
+    policy: Policy, rule: Callable[..., Iterator[Outcome]]
+) -> None:
+    depths = set()
+    for models in families("near", 2, 12):
+        emission = emitted(models, cut(policy, rule))
+        depths |= {policy(models.rows(c)[1], c) for c in product(range(SIZE), repeat=2)}
+        assert emission.error < EXACT
+    assert len(depths) > 1
+
+
+def test_match_may_drop_a_token_for_what_it_is() -> None:
+    for models in families("near", 2, 12):
+        assert emitted(models, cut(unsure, match)).error < EXACT
