@@ -36,7 +36,7 @@ def fit(
     context: int,
     reserve: int,
 ) -> tuple[list[int], int]:
-    """Drop the oldest whole turns until the prompt leaves ``reserve`` positions of the context.
+    """Drop the oldest whole turns until the prompt leaves ``reserve >= 1`` positions of the context.
 
     A turn is a user's message with everything up to the next one. The system prompt and the newest
     turn always stay; the newest turn alone may use the reserve too.

@@ -42,9 +42,17 @@ class Decoder:
         self.tokens: list[int] = []
         self.target = CachedModel(pair.target.module, pair.vocabulary, kv_bits=kv_bits)
         self.drafters: dict[str, Drafter] = {ngram.name: ngram}
+        self.draft_off = pair.draft_off
+        """Why there is no draft model, if one was asked for."""
         if pair.draft is not None:
             model = CachedModel(pair.draft.module, pair.vocabulary)
-            self.drafters[DraftModel.name] = DraftModel(model, pair.draft.context)
+            if model.cache.reason is None:
+                self.drafters[DraftModel.name] = DraftModel(model, pair.draft.context)
+            else:
+                self.draft_off = (
+                    f"the draft model {pair.draft.name} is off: its layers keep a running state, "
+                    "and a rejected token cannot be taken out of it"
+                )
 
     def prefill(self, reply: Reply, prompt: list[int]) -> Iterator[Event]:
         """Read the prompt except its tail, which the first round's pass takes in."""

@@ -77,7 +77,7 @@ class Session:
     @method.setter
     def method(self, method: str) -> None:
         if method == DraftModel.name and method not in self._decoder.drafters:
-            why = self.pair.draft_off or "this pair has no draft model"
+            why = self._decoder.draft_off or "this pair has no draft model"
             raise BadOptionError(f"method draft is not possible: {why}")
         self._decoder.settings = replace(self._decoder.settings, method=method)
 
@@ -229,8 +229,9 @@ class Session:
 
     def _limits(self) -> list[str]:
         """What this pair cannot do, apart from what loading it has told."""
-        reason = self._decoder.target.cache.reason
-        return [] if reason is None else [reason]
+        decoder = self._decoder
+        reasons = (decoder.target.cache.reason, decoder.draft_off)
+        return [reason for reason in reasons if reason is not None]
 
     def _once(self, notices: Sequence[str]) -> Iterator[Event]:
         """Say each thing once a session."""

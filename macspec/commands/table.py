@@ -6,6 +6,14 @@ from ..events import Finished
 
 DASH = "-"
 
+ENDS = {
+    "end": "the model",
+    "stop": "a stop text",
+    "length": "--max-tokens",
+    "context": "the end of the context",
+    "interrupted": "an interrupt",
+}
+
 
 def statistics_table(finished: Finished) -> str:
     """Aligned lines of label and value; a dash where there is nothing to count."""
@@ -21,7 +29,7 @@ def statistics_table(finished: Finished) -> str:
         ("", _number(stats.itl_ms_p95, "{:.1f} ms"), "95th percentile"),
         ("decode", _number(stats.decode_tokens_per_s, "{:.1f} tok/s"), ""),
         ("prefill", _number(stats.prefill_tokens_per_s, "{:.1f} tok/s"), cached),
-        ("tokens", str(stats.tokens), f"ended by {finished.reason}"),
+        ("tokens", str(stats.tokens), f"ended by {ENDS.get(finished.reason, finished.reason)}"),
         ("seconds", f"{stats.seconds.wall:.3f}", f"device idle {stats.seconds.device_idle:.3f}"),
         ("acceptance rule", finished.accept_rule, ""),
         ("method", finished.method, f"depth {finished.depth}"),

@@ -72,11 +72,17 @@ class Terminal(io.TextIOWrapper):
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Standard output is a terminal."""
-    stream = Terminal()
-    monkeypatch.setattr(sys, "stdout", stream)
-    return stream
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Runs a command that succeeds and returns what a terminal was sent."""
+
+    def run(*arguments: str) -> str:
+        with monkeypatch.context() as patch:
+            stream = Terminal()
+            patch.setattr(sys, "stdout", stream)
+            assert main(arguments) == 0
+        return stream.shown
+
+    return run
 
 
 class Script:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+
+README = Path(__file__).parents[2] / "README.md"
 
 HEAVY = ("mlx", "mlx_lm", "textual", "transformers", "numpy", "huggingface_hub")
 
@@ -63,7 +64,7 @@ def test_every_option_says_what_it_does(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("arguments", COMMANDS)
 def test_the_readme_shows_this_help(arguments: list[str]) -> None:
-    readme = Path(ROOT, "README.md").read_text(encoding="utf-8")
+    readme = README.read_text(encoding="utf-8")
     shown = f"$ macspec {' '.join(arguments)}\n{run(*arguments)}"
     assert shown in readme
 

@@ -16,8 +16,9 @@ from mlx.utils import tree_map
 from replies import Rows, assert_like_fresh, caches, finish
 from tinymodels import VOCABULARY, tiny
 
-from macspec import Round, Sampling, Session
+from macspec import Notice, Round, Sampling, Session
 from macspec.drafters import NGram
+from macspec.errors import BadOptionError
 from macspec.models import Pair
 from macspec.models.cached import PASS_TAIL, PREFILL_CHUNK
 
@@ -280,3 +281,15 @@ def test_the_lookup_window_and_copy_length_are_options(pocket: Pair) -> None:
     ]
     assert rounds[0].drafted == 3
     assert max(event.drafted for event in rounds) == 3
+
+
+def test_a_recurrent_draft_model_is_off_and_says_why(pocket: Pair) -> None:
+    session = session_of(pocket, "llama", "mamba", depth=4)
+    text = " ".join(map(str, PROMPT))
+    events = list(session.reply(text, GREEDY, raw=True, max_tokens=24))
+    assert session.finished is not None
+    assert session.finished.token_ids == stock_greedy("llama", PROMPT, 24)
+    assert [e.message for e in events if isinstance(e, Notice) and "draft model" in e.message]
+    assert {e.drafter for e in events if isinstance(e, Round)} <= {"ngram", None}
+    with pytest.raises(BadOptionError, match="running state"):
+        session.method = "draft"

@@ -31,7 +31,6 @@ def mutated(function: Callable[..., Any], line: str, other: str) -> Callable[...
 
 
 JUDGES = {
-    "ratios are not capped": ("walk - xp.maximum(xp.max(so_far, axis=1), 0)", "walk"),
     "only the product is capped": (
         "walk - xp.maximum(xp.max(so_far, axis=1), 0)",
         "xp.minimum(walk, 0)",
@@ -99,10 +98,9 @@ def worst(rule: Rule, depth: int = 3) -> float:
     return max(emitted(family("near", depth, rng), rule).error for _ in range(12))
 
 
-@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 @pytest.mark.parametrize("name", RULES)
 def test_the_enumeration_rejects_this_block_rule(name: str) -> None:
-    assert not worst(RULES[name]) < BIASED
+    assert worst(RULES[name]) > BIASED
 
 
 def test_the_enumeration_passes_the_product_through_the_same_door() -> None:
@@ -111,7 +109,6 @@ def test_the_enumeration_passes_the_product_through_the_same_door() -> None:
 
 MATCHES = {
     "a late agreement counts": ("mx.cumprod(agree)", "agree"),
-    "one token too many": ("mx.sum(mx.cumprod(agree))", "mx.max(agree) * mx.sum(agree)"),
     "bonus in place of the correction": ("mx.take(drawn, accepted)", "drawn[-1]"),
     "disagreement kept": ("drawn[:-1] == drafted", "drawn[:-1] != drafted"),
 }

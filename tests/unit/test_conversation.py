@@ -1,0 +1,80 @@
+"""Which turns stay when a conversation does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macspec.conversation import Message, checked_messages, fit
+from macspec.errors import BadOptionError, ContextOverflowError
+
+SYSTEM = {"role": "system", "content": "ss"}
+
+
+def render(messages: Sequence[Message]) -> list[int]:
+    """One token for each message and one for each letter of it."""
+    return [0] * sum(1 + len(message["content"]) for message in messages)
+
+
+def turn(user: int, assistant: int) -> list[dict[str, str]]:
+    return [
+        {"role": "user", "content": "u" * user},
+        {"role": "assistant", "content": "a" * assistant},
+    ]
+
+
+def test_all_of_it_if_it_fits() -> None:
+    messages = [SYSTEM, *turn(3, 3), *turn(3, 3)]
+    assert fit(messages, render, 40, 10) == (render(messages), 0)
+
+
+def test_the_oldest_whole_turns_go_and_the_system_prompt_stays() -> None:
+    messages = [SYSTEM, *turn(9, 9), *turn(9, 9), *turn(1, 1), {"role": "user", "content": "x"}]
+    tokens, dropped = fit(messages, render, 20, 4)
+    assert dropped == 2
+    assert tokens == render([SYSTEM, *messages[5:]])
+
+
+def test_the_newest_turn_may_use_the_reserve() -> None:
+    messages = [*turn(9, 9), {"role": "user", "content": "u" * 17}]
+    assert fit(messages, render, 20, 10) == ([0] * 18, 1)
+    with pytest.raises(ContextOverflowError, match="20 tokens"):
+        fit([{"role": "user", "content": "u" * 19}], render, 20, 10)
+
+
+def test_a_system_prompt_alone_can_be_too_long() -> None:
+    with pytest.raises(ContextOverflowError):
+        fit([{"role": "system", "content": "s" * 30}], render, 20, 10)
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=8),
+    last=st.integers(1, 12),
+    context=st.integers(20, 80),
+    reserve=st.integers(1, 19),
+)
+def test_nothing_is_dropped_without_need(
+    sizes: list[tuple[int, int]], last: int, context: int, reserve: int
+) -> None:
+    turns = [turn(*size) for size in sizes] + [[{"role": "user", "content": "u" * last}]]
+    tokens, dropped = fit([SYSTEM, *chain(*turns)], render, context, reserve)
+    assert tokens == render([SYSTEM, *chain(*turns[dropped:])])
+    assert len(tokens) < context
+    if dropped:
+        longer = render([SYSTEM, *chain(*turns[dropped - 1 :])])
+        assert len(longer) > context - reserve
+    assert len(tokens) <= context - reserve or dropped == len(turns) - 1
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [[], [{"role": "user"}], [{"content": "x"}], [{"role": "tool", "content": "x"}],
+     [{"role": "user", "content": " \n"}]],
+)  # fmt: skip
+def test_messages_are_checked(messages: list[dict[str, str]]) -> None:
+    with pytest.raises(BadOptionError):
+        checked_messages(messages)
