@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 
 from .errors import BadOptionError, ContextOverflowError
@@ -36,10 +37,12 @@ def fit(
     context: int,
     reserve: int,
 ) -> tuple[list[int], int]:
-    """Drop the oldest whole turns until the prompt leaves ``reserve >= 1`` positions of the context.
+    """Drop the oldest whole turns until the prompt leaves ``reserve >= 1`` positions.
 
     A turn is a user's message with everything up to the next one. The system prompt and the newest
-    turn always stay; the newest turn alone may use the reserve too.
+    turn always stay; the newest turn alone may use the reserve too. What goes is rounded up to
+    an eighth of the context, so that the cut stays where it is for some turns and the cache remains
+    of use.
 
     Returns:
         The prompt's tokens and how many turns were dropped.
@@ -49,16 +52,23 @@ def fit(
     """
     system = [message for message in messages if message["role"] == "system"]
     spoken = [message for message in messages if message["role"] != "system"]
-    starts = [i for i, message in enumerate(spoken) if i == 0 or message["role"] == "user"]
-    for dropped, start in enumerate(starts):
-        tokens = render([*system, *spoken[start:]])
-        if len(tokens) <= context - reserve:
-            return tokens, dropped
-    if not starts:
-        tokens, dropped = render(system), 0
-    if len(tokens) < context:
-        return tokens, dropped
-    raise overflow(len(tokens), context)
+    starts = [i for i, message in enumerate(spoken) if i == 0 or message["role"] == "user"] or [0]
+    whole = render(messages)
+    surplus = len(whole) - (context - reserve)
+    if surplus <= 0:
+        return whole, 0
+    stride = max(context // 8, 1)
+    drop = -(-surplus // stride) * stride
+
+    def kept(turn: int) -> list[int]:
+        return render([*system, *spoken[starts[turn] :]])
+
+    newest = len(starts) - 1
+    cut = bisect_left(range(newest), True, key=lambda turn: len(whole) - len(kept(turn)) >= drop)
+    tokens = kept(cut)
+    if len(tokens) >= context:
+        raise overflow(len(tokens), context)
+    return tokens, cut
 
 
 def overflow(prompt: int, context: int) -> ContextOverflowError:

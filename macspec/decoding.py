@@ -72,7 +72,7 @@ class Decoder:
         once the one before is committed, and in any case before its events are told.
         """
         flight = self.launch(reply, self.plan(reply))
-        landed_at = reply.counters.start
+        landed_at = flight.began
         while True:
             behind = self.launch_behind(reply, flight)
             landing = flight.land()  # the one host synchronisation

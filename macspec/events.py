@@ -55,7 +55,7 @@ class Round:
     drafted: int
     accepted: int
     seconds: float
-    """Wall time since the previous round's tokens were known."""
+    """Wall time since the previous round's tokens were known; for the first, since the call."""
     idle_seconds: float
     """How long the device had nothing to do between that moment and the next dispatch."""
 

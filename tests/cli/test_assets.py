@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from macspec import load_pair
 from macspec.assets import pocket, prompts
+
+from macspec import load_pair
 from macspec.models import Template
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-
 README = Path(__file__).parents[2] / "README.md"
 
 HEAVY = ("mlx", "mlx_lm", "textual", "transformers", "numpy", "huggingface_hub")

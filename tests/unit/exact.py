@@ -1,9 +1,9 @@
 """Exact sums over everything that can happen in a round, in float64, and the rules' references.
 
-A ``Family`` is a pair of prefix-dependent models over a tiny vocabulary. A rule is a function of the
-rows p [K + 1, V], q [K, V] and of the drafted chain; it lists its ``Outcome``s with their chances.
-``emitted`` sums over all drafts and outcomes and goes on with the target's own conditionals, so an
-exact rule gives the target's joint distribution of K + 1 tokens.
+A ``Family`` is a pair of prefix-dependent models over a tiny vocabulary. A rule is a function of
+the rows p [K + 1, V], q [K, V] and of the drafted chain; it lists its ``Outcome``s with their
+chances. ``emitted`` sums over all drafts and outcomes and goes on with the target's own
+conditionals, so an exact rule gives the target's joint distribution of K + 1 tokens.
 """
 
 from __future__ import annotations
@@ -54,12 +54,11 @@ class Family:
         )
 
     def tails(self) -> list[Array]:
-        """For each i the chance of tokens i + 1.. after a prefix that ends with token i."""
+        """For each i the chance of all tokens after the i-th, [V] * (K + 1)."""
         tails = [np.ones([self.size] * (self.depth + 1))]
         for table in reversed(self.p[1:]):
             tail = tails[0] * table.reshape(table.shape + (1,) * (tails[0].ndim - table.ndim))
             tails.insert(0, tail)
-        # Every entry still has K + 1 axes: it is the product over the later tokens.
         return tails
 
     def joint(self) -> Array:
@@ -146,16 +145,17 @@ def block_reference(p: Array, q: Array, chain: Sequence[int]) -> tuple[Array, Ar
     return h, weights
 
 
-def excess(counts: Any, expected: Any) -> float:
+def excess(counts: Any, expected: Any, freedom: int | None = None) -> float:
     """Pearson's chi-square of counts against expected ones, as standard deviations of a normal.
 
-    Wilson and Hilferty's cube root; cells that cannot occur must be empty.
+    Wilson and Hilferty's cube root. ``freedom`` is the number of possible cells less one, unless
+    more sums are fixed. Cells that cannot occur must be empty.
     """
     counts, expected = np.ravel(counts).astype(float), np.ravel(expected).astype(float)
     possible = expected > 0
     assert not counts[~possible].any(), "a token without probability was drawn"
     counts, expected = counts[possible], expected[possible]
     assert expected.min() >= 5, "too few draws for this test"
-    k = len(expected) - 1
+    k = len(expected) - 1 if freedom is None else freedom
     statistic = float(np.sum((counts - expected) ** 2 / expected))
     return ((statistic / k) ** (1 / 3) - (1 - 2 / (9 * k))) / math.sqrt(2 / (9 * k))

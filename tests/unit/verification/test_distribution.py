@@ -1,0 +1,215 @@
+"""What the loop writes with two tiny models has the target's distribution: chi-square, fixed seeds.
+
+The models' next token depends on the last two, so the text is a Markov chain whose law is known.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from exact import Array, excess
+from mlx import nn
+
+from macspec.decoding import Decoder
+from macspec.drafters import Context, Drafter, DraftModel, NGram, Proposal
+from macspec.events import Round
+from macspec.reply import Reply
+from macspec.sampling import Sampling
+from macspec.settings import Settings
+from macspec.stats import Counters
+from macspec.verification import RULES
+
+SIZE = 3
+PROMPT = [0, 1]
+LENGTH = 1500
+USUAL = 4.0
+"""Standard deviations that a right rule stays within on the seeds below."""
+WARM = Sampling(temperature=1.0)
+CUT = Sampling(temperature=0.7, top_k=2)
+Between = Callable[[Decoder], None]
+
+
+class TableModel(nn.Module):
+    """Logits from a table [SIZE, SIZE, SIZE] by the last two tokens, which lie in a real cache."""
+
+    def __init__(self, distributions: Array) -> None:
+        super().__init__()
+        self.table = mx.array(np.log(distributions), mx.float32)
+        self.layers = [None]
+
+    def __call__(self, tokens: mx.array, cache: Any) -> mx.array:
+        rows = tokens.shape[1]
+        ids = tokens.astype(mx.float32)[:, None, :, None]
+        seen, _ = cache[0].update_and_fetch(ids, ids)
+        seen = mx.concatenate([mx.zeros(1), seen[0, 0, :, 0]])[-rows - 1 :].astype(mx.int32)
+        return self.table[seen[:-1], seen[1:]][None]
+
+
+class Unheard:
+    """A text stream for a reply that nobody reads."""
+
+    stopped = False
+
+    def push(self, token: int) -> str:
+        return ""
+
+    def finish(self) -> str:
+        return ""
+
+
+class Tables:
+    """The target's and the draft's tables [SIZE, SIZE, SIZE], and a loop over models of them."""
+
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.p = 0.7 * rng.dirichlet(np.full(SIZE, 0.7), (SIZE, SIZE)) + 0.3 / SIZE
+        self.q = 0.5 * self.p + 0.5 * rng.dirichlet(np.full(SIZE, 0.7), (SIZE, SIZE))
+
+    def decoder(self, settings: Settings) -> Decoder:
+        target, draft = (
+            SimpleNamespace(name="", module=TableModel(table), context=10**6)
+            for table in (self.p, self.q)
+        )
+        pair = SimpleNamespace(
+            target=target, draft=draft, vocabulary=SIZE, context=10**6, draft_off=None
+        )
+        decoder = Decoder(cast(Any, pair), None, NGram(), time.perf_counter)
+        decoder.settings = settings
+        return decoder
+
+    def law(self, sampling: Sampling) -> Array:
+        """What a reply's tokens are drawn from, [SIZE, SIZE, SIZE]."""
+        ranks = self.p.argsort(axis=-1).argsort(axis=-1)
+        kept = np.where(ranks >= SIZE - (sampling.top_k or SIZE), self.p, 0)
+        law = kept ** (1 / sampling.temperature)
+        return cast(Array, law / law.sum(axis=-1, keepdims=True))
+
+
+def write(decoder: Decoder, seed: int, length: int, between: Between | None = None) -> list[int]:
+    """One reply; ``between`` is called after each round."""
+    counters = Counters(0.0, prompt_tokens=len(PROMPT))
+    reply = Reply(cast(Any, Unheard()), frozenset(), length, "length", seed, counters)
+    list(decoder.prefill(reply, list(PROMPT)))
+    for event in decoder.decode(reply):
+        if between is not None and isinstance(event, Round):
+            between(decoder)
+    assert len(reply.ids) == length
+    return reply.ids
+
+
+def surprise(text: list[int], law: Array) -> float:
+    """Chi-square of each next token given the two before it, in standard deviations."""
+    a = np.array([*PROMPT, *text])
+    counts = np.zeros((SIZE, SIZE, SIZE))
+    np.add.at(counts, (a[:-2], a[1:-1], a[2:]), 1)
+    expected = counts.sum(axis=-1, keepdims=True) * law
+    return excess(counts, expected, freedom=int((law > 0).sum()) - SIZE * SIZE)
+
+
+SETTINGS = [
+    Settings(method, depth, rule, sampling)
+    for rule, method, depth, sampling in (
+        ("block", "draft", 3, WARM),
+        ("block", "draft", 2, CUT),
+        ("block", "ngram", 3, WARM),
+        ("keyed", "draft", 3, CUT),
+        ("match", "draft", 3, WARM),
+        ("block", "off", 0, WARM),
+    )
+]
+names = pytest.mark.parametrize(
+    "settings", SETTINGS, ids=lambda s: f"{s.accept}-{s.method}-{s.depth}-{s.sampling.temperature}"
+)
+
+
+@names
+def test_every_next_token_has_the_targets_distribution(settings: Settings) -> None:
+    tables = Tables(1)
+    text = write(tables.decoder(settings), seed=1, length=LENGTH)
+    assert surprise(text, tables.law(settings.sampling)) < USUAL
+
+
+@pytest.mark.slow
+@names
+def test_every_next_token_has_the_targets_distribution_in_a_long_text(settings: Settings) -> None:
+    for seed in range(4):
+        tables = Tables(seed)
+        text = write(tables.decoder(settings), seed, length=25_000)
+        assert surprise(text, tables.law(settings.sampling)) < USUAL
+
+
+def anyhow(seed: int) -> Between:
+    """Changes everything at random, though never for what was drafted."""
+    rng = random.Random(seed)
+
+    def change(decoder: Decoder) -> None:
+        if rng.random() < 0.3:
+            decoder.settings = replace(
+                decoder.settings,
+                accept=rng.choice(sorted(RULES)),
+                method=rng.choice(["draft", "draft", "ngram", "off"]),
+                depth=rng.randint(0, 6),
+            )
+
+    return change
+
+
+def test_settings_may_change_between_any_two_rounds() -> None:
+    tables = Tables(2)
+    text = write(tables.decoder(SETTINGS[0]), 2, length=LENGTH, between=anyhow(2))
+    assert surprise(text, tables.law(WARM)) < USUAL
+
+
+def joint(tables: Tables, settings: Settings, length: int, replies: int) -> float:
+    """Chi-square of whole short replies, one for each seed, in standard deviations."""
+    decoder, law = tables.decoder(settings), tables.law(settings.sampling)
+    counts = np.zeros([SIZE] * length)
+    for seed in range(replies):
+        counts[tuple(write(decoder, seed, length))] += 1
+    words = [*PROMPT, *np.indices(counts.shape)]
+    steps = (law[words[i], words[i + 1], words[i + 2]] for i in range(length))
+    return excess(counts, replies * np.prod(list(steps), axis=0))
+
+
+def test_short_replies_have_the_targets_joint_distribution() -> None:
+    assert joint(Tables(3), SETTINGS[0], length=2, replies=600) < USUAL
+
+
+@pytest.mark.slow
+@names
+def test_replies_have_the_targets_joint_distribution(settings: Settings) -> None:
+    assert joint(Tables(3), settings, length=3, replies=8000) < USUAL
+
+
+class Anticipating:
+    """Drops drafted tokens for their own q: what a rule for sampled chains must not allow."""
+
+    name = DraftModel.name
+
+    def __init__(self, drafter: Drafter) -> None:
+        self.room, self.rollback, self._drafter = drafter.room, drafter.rollback, drafter
+
+    def propose(self, context: Context, depth: int) -> Proposal | None:
+        proposal = self._drafter.propose(context, depth)
+        assert proposal is not None
+        assert proposal.log_q is not None
+        chances = mx.take_along_axis(mx.exp(proposal.log_q), proposal.tokens[:, None], axis=1)
+        keep = [*(chances[:, 0] < 0.4).tolist(), True].index(True)
+        if keep == 0:
+            return None
+        return Proposal(proposal.tokens[:keep], proposal.log_q[:keep])
+
+
+def test_the_chi_square_rejects_an_anticipating_drafter() -> None:
+    tables = Tables(1)
+    decoder = tables.decoder(SETTINGS[0])
+    decoder.drafters["draft"] = Anticipating(decoder.drafters["draft"])
+    assert surprise(write(decoder, 1, length=LENGTH), tables.law(WARM)) > 2 * USUAL
