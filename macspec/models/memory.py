@@ -12,19 +12,16 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ChunkedKVCache, KVCache, RotatingKVCache, make_prompt_cache
 
+from ..depth import MAX_DEPTH
 from ..errors import OutOfMemoryError
+from ..windowed import SLACK
+from .cached import PREFILL_CHUNK
 
-ROWS = 33
-"""Most rows of a verify pass: depth 32 and one."""
+ROWS = MAX_DEPTH + 1
+"""Most rows of a verify pass."""
 
 STEP = 256
 """Positions by which mlx-lm's caches grow."""
-
-SLACK = 40 + STEP
-"""Positions that a windowed cache keeps beyond its window, so that rounds can be rolled back."""
-
-CHUNK = 512
-"""Rows of a prefill pass."""
 
 LIVE = 4
 """Arrays of a pass's widest activation that are counted as alive at once."""
@@ -48,7 +45,7 @@ class LayerFootprint:
 
     def bytes(self, context: int, kv_bits: int | None) -> int:
         """Bytes at a context, rounded up as the cache grows."""
-        held = context if self.window is None else min(context, self.window + SLACK)
+        held = context if self.window is None else min(context, self.window + SLACK + PREFILL_CHUNK)
         held = -(-held // STEP) * STEP
         each = self.values * self.itemsize
         if kv_bits is not None and self.group is not None:
@@ -81,7 +78,7 @@ class Footprint:
 
         The activations are an estimate: ``LIVE`` arrays of a prefill chunk in float32.
         """
-        return 4 * (2 * ROWS * self.width + LIVE * CHUNK * self.widest)
+        return 4 * (2 * ROWS * self.width + LIVE * PREFILL_CHUNK * self.widest)
 
 
 @dataclass(frozen=True)

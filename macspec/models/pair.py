@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from ..cache import KV_BITS
+from ..device import prepare
 from ..errors import BadOptionError, PairMismatchError
 from . import gates, memory
 from .hub import locate
@@ -19,9 +21,6 @@ BUILT_IN_NOTICE = (
     "using the small pair that is built in; for a real one: "
     "macspec run --target <folder or Hugging Face id> --draft <folder or Hugging Face id>"
 )
-
-KV_BITS = (2, 3, 4, 5, 6, 8)
-"""Sizes that MLX can quantize to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +77,7 @@ def load_pair(
         raise BadOptionError(f"--kv-bits {kv_bits}: choose one of {', '.join(map(str, KV_BITS))}")
     if context is not None and context < 1:
         raise BadOptionError(f"--context {context}: give at least 1")
+    prepare()
     if require_draft and target is not None and draft is None:
         raise BadOptionError("--method draft needs a draft model: add --draft")
 

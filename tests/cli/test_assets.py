@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from macspec.assets import pocket, prompts
-
 from macspec import load_pair
+from macspec.assets import pocket, prompts
 from macspec.models import Template
 
 

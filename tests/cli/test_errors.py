@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from macspec.assets import pocket
 
+from macspec.assets import pocket
 from macspec.errors import MacspecError
 
 WRONG = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from macspec.cli import BROKEN_PIPE
+from macspec.commands import prompt
 from macspec.commands.interrupt import INTERRUPTED
 
 STATISTICS = [
@@ -172,7 +174,7 @@ def test_a_reader_that_went_away_is_no_error(
 
 
 @pytest.mark.parametrize(
-    ("argument", "data", "prompt"),
+    ("argument", "data", "expected"),
     [
         ("asked", b"", "asked"),
         (None, b"piped\n", "piped"),
@@ -188,12 +190,12 @@ def test_the_prompt_is_argument_and_standard_input(
     monkeypatch: pytest.MonkeyPatch,
     argument: str | None,
     data: bytes,
-    prompt: str,
+    expected: str,
 ) -> None:
     session = script("x")
     piped(monkeypatch, data)
     macspec("run", *([] if argument is None else [argument]))
-    assert session.asked["messages"] == [{"role": "user", "content": prompt}]
+    assert session.asked["messages"] == [{"role": "user", "content": expected}]
 
 
 def test_options_reach_the_session(macspec: Callable[..., Any], script: Callable[..., Any]) -> None:
@@ -224,3 +226,18 @@ def test_a_seed_repeats_its_text_with_any_drafter(macspec: Callable[..., Any]) -
     }
     assert len(texts) == 1
     assert texts != {b""}
+
+
+def test_silence_on_standard_input_is_explained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader, writer = os.pipe()
+    with open(reader) as silent, open(writer, "w") as other_end:
+        monkeypatch.setattr(sys, "stdin", silent)
+        monkeypatch.setattr(prompt, "PATIENCE", 0)
+        prompt._say_if_silent()
+        assert "reading standard input" in capsys.readouterr().err
+        other_end.write("x")
+        other_end.flush()
+        prompt._say_if_silent()
+        assert capsys.readouterr().err == ""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from macspec.assets import prompts
 from replies import finish, prompt_tokens
 
 from macspec import Sampling, Session, load_pair
+from macspec.assets import prompts
 from macspec.commands.selftest import first_difference
 from macspec.models import Pair
 from macspec.models.cached import CachedModel

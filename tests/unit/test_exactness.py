@@ -8,10 +8,10 @@ from itertools import product
 from typing import Any
 
 import pytest
-from macspec.assets import prompts
 from replies import assert_like_fresh, finish, plain_greedy, prompt_tokens
 
 from macspec import Sampling, Session
+from macspec.assets import prompts
 from macspec.models import Pair
 
 TOKENS = 32

@@ -13,12 +13,12 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from macspec.assets import prompts
 from mlx_lm import stream_generate
 from mlx_lm.sample_utils import make_sampler
 from replies import finish, prompt_tokens
 
 from macspec import Sampling, Session
+from macspec.assets import prompts
 from macspec.models import Pair
 
 DEPTH = 4

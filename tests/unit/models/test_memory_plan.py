@@ -12,7 +12,9 @@ from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
 
 from macspec.errors import OutOfMemoryError
 from macspec.models import memory
-from macspec.models.memory import SLACK, STEP, Footprint, LayerFootprint, fit, measure
+from macspec.models.cached import PREFILL_CHUNK
+from macspec.models.memory import STEP, Footprint, LayerFootprint, fit, measure
+from macspec.windowed import SLACK
 
 COMMON: dict[str, Any] = {
     "hidden_size": 64,
@@ -83,7 +85,8 @@ def test_windows_bound_their_layers():
     assert [layer.window for layer in layers] == expected
     assert expected.count(100) == 2
     position = 2 * 2 * 32 * 4
-    assert layers[0].bytes(10**6, None) == -(-(100 + SLACK) // STEP) * STEP * position
+    held = -(-(100 + SLACK + PREFILL_CHUNK) // STEP) * STEP
+    assert layers[0].bytes(10**6, None) == held * position
     assert layers[1].bytes(512, None) == 512 * position
 
 
