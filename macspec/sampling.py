@@ -95,12 +95,10 @@ class Sampling:
             recent: [rows, n] ids before each row, -1 where there is none; needed if ``penalised``.
 
         Returns:
-            [rows, V] in the logits' precision or float32, whichever is higher. Greedy: the logits
-            after bias and penalties. Otherwise normalised log-probabilities, -inf where cut off.
+            [rows, V] float32. Greedy: the logits after bias and penalties. Otherwise normalised
+            log-probabilities, -inf where cut off.
         """
-        if logits.dtype != mx.float64:
-            logits = logits.astype(mx.float32)
-        logits = self._adjusted(logits, recent)
+        logits = self._adjusted(logits.astype(mx.float32), recent)
         if self.greedy:
             return logits
         log_p = _normalised(logits)
@@ -119,14 +117,14 @@ class Sampling:
         bias = [(token, value) for token, value in self.logit_bias if token < logits.shape[-1]]
         if bias:
             ids, values = zip(*bias, strict=True)
-            logits = logits.at[:, mx.array(ids)].add(mx.array(values, logits.dtype))
+            logits = logits.at[:, mx.array(ids)].add(mx.array(values, mx.float32))
         if not self.penalised or recent is None or recent.shape[-1] == 0:
             return logits
         rows, width = logits.shape
         # One spare column takes the -1 padding.
         slots = mx.where(recent < 0, width, recent)
         row_ids = mx.arange(rows)[:, None]
-        counts = mx.zeros((rows, width + 1), logits.dtype).at[row_ids, slots].add(1)[:, :width]
+        counts = mx.zeros((rows, width + 1)).at[row_ids, slots].add(1)[:, :width]
         seen = counts > 0
         if self.repetition_penalty != 1:
             r = self.repetition_penalty

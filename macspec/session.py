@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import mlx.core as mx
 
@@ -117,7 +118,7 @@ class Session:
         stop: Sequence[str] = (),
         raw: bool = False,
         think: bool | None = None,
-        on_overflow: str = "drop",
+        on_overflow: Literal["drop", "refuse"] = "drop",
     ) -> Generator[Event, None, None]:
         """Answer a conversation.
 
@@ -132,7 +133,8 @@ class Session:
             stop: end before any of these strings.
             raw: continue the text as it is, without a chat template.
             think: the template's switch for reasoning; None: its default.
-            on_overflow: a history beyond the context drops its oldest turns, or "refuse" raises.
+            on_overflow: what becomes of a history beyond the context: its oldest turns are
+                dropped, or it is refused.
 
         Yields:
             Notice, Prefilling and Prefilled, then Text and Round for each round, then Finished.
@@ -193,7 +195,7 @@ class Session:
         max_tokens: int | None,
         raw: bool,
         think: bool | None,
-        on_overflow: str,
+        on_overflow: Literal["drop", "refuse"],
     ) -> tuple[list[int], list[str]]:
         """The prompt's tokens, and what there is to say about them."""
         context = self.pair.context
@@ -228,7 +230,7 @@ class Session:
         return tokens, notices
 
     def _limits(self) -> list[str]:
-        """What this pair cannot do, apart from what loading it has told."""
+        """What this pair cannot do."""
         decoder = self._decoder
         reasons = (decoder.target.cache.reason, decoder.draft_off)
         return [reason for reason in reasons if reason is not None]

@@ -11,10 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
 
+import mlx.core as mx
 import numpy as np
+
+from macspec.verification.match import first_mismatch
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Chain = tuple[int, ...]
@@ -29,6 +33,9 @@ class Outcome(NamedTuple):
 
 
 Rule = Callable[[Array, Array, Chain], Iterator[Outcome]]
+
+Policy = Callable[[Array, Chain], int]
+"""From q [K, V] and the chain to how many of its tokens are verified."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,44 @@ def judged(judge: Callable[..., tuple[Array, Array]]) -> Rule:
         yield Outcome(later, 0, normalised(weights[0], p[0]))
 
     return rule
+
+
+@cache
+def verdict(drawn: Chain, drafted: Chain) -> tuple[int, int]:
+    """The product's verdict: how many stand, and the token after them."""
+    verdict = first_mismatch(mx.array(drawn, mx.uint32), mx.array(drafted, mx.uint32))
+    return int(verdict.accepted.item()), int(verdict.token.item())
+
+
+def match(p: Array, q: Array, chain: Chain) -> Iterator[Outcome]:
+    """The product's match, over all draws of the target's rows."""
+    for drawn in product(range(p.shape[1]), repeat=len(p)):
+        kept, token = verdict(drawn, chain)
+        chance = np.prod(p[np.arange(len(p)), drawn])
+        yield Outcome(chance, kept, np.eye(p.shape[1])[token])
+
+
+def draw(distribution: Array, omega: int, points: int) -> int:
+    """Inverse CDF of a distribution in multiples of 1 / points."""
+    return int(np.searchsorted(np.cumsum(np.rint(distribution * points)), omega, side="right"))
+
+
+def cut(policy: Policy, rule: Rule) -> Rule:
+    """The rule on as much of the chain as the policy wants verified."""
+
+    def shorter(p: Array, q: Array, chain: Chain) -> Iterator[Outcome]:
+        depth = policy(q, chain)
+        if depth == 0:
+            return iter([Outcome(1.0, 0, p[0])])
+        return rule(p[: depth + 1], q[:depth], chain[:depth])
+
+    return shorter
+
+
+def unsure(q: Array, chain: Chain) -> int:
+    """How many tokens come before the first that its own draft finds unlikely."""
+    likely = [q[i, x] >= 0.4 for i, x in enumerate(chain)]
+    return likely.index(False) if False in likely else len(chain)
 
 
 def block_reference(p: Array, q: Array, chain: Sequence[int]) -> tuple[Array, Array]:

@@ -135,7 +135,7 @@ def test_extreme_bits_give_numbers_inside_their_range() -> None:
     raw = [0, 1, 2, 127, 128, 2**31 - 1, 2**31, 2**32 - 257, 2**32 - 256, 2**32 - 2, 2**32 - 1]
     uniform = np.array(to_uniform(mx.array(raw, mx.uint32)))
     assert uniform.dtype == np.float32
-    assert 0 < uniform.min()
+    assert uniform.min() > 0
     assert uniform.max() < 1
     gumbel = np.array(to_gumbel(mx.array(raw, mx.uint32)))
     assert np.isfinite(gumbel).all()
@@ -151,7 +151,7 @@ def test_floats_follow_their_formulas_closely() -> None:
     # Above 0 the numbers decide draws and are as fine as float32; far below they cannot win.
     error = np.abs(gumbel + np.log(-np.log1p(-u)))
     assert error[gumbel > -1].max() < 2e-6
-    assert error.max() < 2e-2
+    assert error.max() < 1e-4
 
 
 def uniforms(raw: Any) -> Array:

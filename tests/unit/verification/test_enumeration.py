@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from itertools import product
 
-import mlx.core as mx
 import numpy as np
 import pytest
-from exact import Array, Chain, Emission, Family, Outcome, emitted, judged, token_rejection
+from exact import (
+    Array,
+    Chain,
+    Emission,
+    Family,
+    Policy,
+    Rule,
+    cut,
+    draw,
+    emitted,
+    judged,
+    match,
+    token_rejection,
+    unsure,
+    verdict,
+)
 from families import KINDS, SIZE, family
 
 from macspec.verification import block
-from macspec.verification.match import first_mismatch
 
 EXACT = 1e-12
 DEPTHS = (1, 2, 3)
-Policy = Callable[[Array, Chain], int]
-
-
-@cache
-def verdict(drawn: Chain, drafted: Chain) -> tuple[int, int]:
-    """The product's verdict: how many stand, and the token after them."""
-    verdict = first_mismatch(mx.array(drawn, mx.uint32), mx.array(drafted, mx.uint32))
-    return int(verdict.accepted.item()), int(verdict.token.item())
-
-
-def match(p: Array, q: Array, chain: Chain) -> Iterator[Outcome]:
-    """The product's match, over all draws of the target's rows."""
-    for drawn in product(range(p.shape[1]), repeat=len(p)):
-        kept, token = verdict(drawn, chain)
-        chance = np.prod(p[np.arange(len(p)), drawn])
-        yield Outcome(chance, kept, np.eye(p.shape[1])[token])
 
 
 def families(kind: str, depth: int, count: int) -> Iterator[Family]:
@@ -65,11 +61,6 @@ def test_block_is_exact_for_many_more(kind: str, depth: int) -> None:
 def test_match_is_exact(kind: str, depth: int) -> None:
     for models in families(kind, depth, 12 if depth < 3 else 2):
         assert emitted(models, match).error < EXACT
-
-
-def draw(distribution: Array, omega: int, points: int) -> int:
-    """Inverse CDF of a distribution in multiples of 1 / points."""
-    return int(np.searchsorted(np.cumsum(np.rint(distribution * points)), omega, side="right"))
 
 
 def coarse(table: Array, points: int, rng: np.random.Generator) -> Array:
@@ -113,24 +104,6 @@ def test_keyed_is_exact_and_writes_what_plain_decoding_writes(kind: str, depth: 
         assert emission.error < EXACT
 
 
-def cut(policy: Policy, rule: Callable[..., Iterator[Outcome]]) -> Callable[..., Iterator[Outcome]]:
-    """The rule on as much of the chain as the policy wants verified."""
-
-    def shorter(p: Array, q: Array, chain: Chain) -> Iterator[Outcome]:
-        depth = policy(q, chain)
-        if depth == 0:
-            return iter([Outcome(1.0, 0, p[0])])
-        return rule(p[: depth + 1], q[:depth], chain[:depth])
-
-    return shorter
-
-
-def unsure(q: Array, chain: Chain) -> int:
-    """How many tokens come before the first that its own draft finds unlikely."""
-    likely = [q[i, x] >= 0.4 for i, x in enumerate(chain)]
-    return likely.index(False) if False in likely else len(chain)
-
-
 def after_unsure(q: Array, chain: Chain) -> int:
     return min(unsure(q, chain) + 1, len(chain))
 
@@ -144,7 +117,7 @@ def uncertain_row(q: Array, chain: Chain) -> int:
 @pytest.mark.parametrize("policy", [after_unsure, uncertain_row])
 @pytest.mark.parametrize("rule", [judged(block.judge), token_rejection, match])
 def test_a_chain_may_end_early_for_reasons_older_than_its_last_token(
-    policy: Policy, rule: Callable[..., Iterator[Outcome]]
+    policy: Policy, rule: Rule
 ) -> None:
     depths = set()
     for models in families("near", 2, 12):

@@ -10,9 +10,21 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
-from exact import Array, Chain, Emission, Outcome, Rule, emitted, judged, normalised
+from exact import (
+    Array,
+    Chain,
+    Emission,
+    Outcome,
+    Rule,
+    cut,
+    draw,
+    emitted,
+    judged,
+    match,
+    normalised,
+    unsure,
+)
 from families import SIZE, Family, family
-from test_enumeration import cut, draw, match, unsure
 
 from macspec.verification import block
 from macspec.verification import match as match_file

@@ -1,0 +1,117 @@
+"""The draft model's chain: every token drawn from the row of q that is handed over with it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from macspec.drafters import Context, DraftModel
+from macspec.noise import DRAFT, Noise
+from macspec.sampling import Sampling
+
+WIDTH = 12
+TOKENS = [3, 1, 4, 1, 5]
+PIPELINES = (
+    Sampling(temperature=1.0),
+    Sampling(temperature=0.6, top_p=0.8, top_k=7),
+    Sampling(temperature=0.9, repetition_penalty=1.5, frequency_penalty=0.5, penalty_context=4),
+)
+
+
+class LastToken:
+    """Stands for a cached model whose logits depend on the last token; keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.table = mx.array(np.random.default_rng(1).normal(size=(WIDTH, WIDTH)), mx.float32)
+        self.read: list[int] = []
+        self.passes: list[int] = []
+
+    def unread(self, tokens: list[int]) -> mx.array:
+        return mx.array(tokens[len(self.read) :], mx.uint32)
+
+    def logits(self, tokens: mx.array, rows: int) -> mx.array:
+        ids: list[int] = tokens.tolist()
+        self.read += ids
+        self.passes.append(len(ids))
+        return self.table[tokens[-rows:]]
+
+    def rollback(self, length: int) -> None:
+        del self.read[length:]
+
+
+def drafter() -> tuple[DraftModel, LastToken]:
+    model = LastToken()
+    return DraftModel(cast(Any, model), context=20), model
+
+
+def context(sampling: Sampling, noise: mx.array | None, keeps_q: bool = True) -> Context:
+    return Context(TOKENS, sampling, noise, keeps_q, dispatch=mx.async_eval)
+
+
+def rows_of(model: LastToken, sampling: Sampling, drafted: list[int]) -> list[mx.array]:
+    """What each drafted token must have been drawn from, one single step after another."""
+    rows = []
+    for i in range(len(drafted)):
+        before = TOKENS + drafted[:i]
+        recent = sampling.recent(before, None, 1)
+        rows.append(sampling.scores(model.table[mx.array([before[-1]])], recent)[0])
+    return rows
+
+
+@pytest.mark.parametrize("sampling", PIPELINES)
+def test_tokens_are_drawn_from_the_rows_that_are_handed_over(sampling: Sampling) -> None:
+    chain, model = drafter()
+    noise = Noise(2, draw=0, position=len(TOKENS), rows=5, width=WIDTH).gumbel(DRAFT)
+    proposal = chain.propose(context(sampling, noise), 4)
+    assert proposal is not None
+    assert proposal.log_q is not None
+    drafted: list[int] = proposal.tokens.tolist()
+    assert len(set(drafted)) > 1
+    for step, row in enumerate(rows_of(model, sampling, drafted)):
+        assert mx.allclose(mx.exp(proposal.log_q[step]), mx.exp(row), atol=1e-6)
+        assert drafted[step] == mx.argmax(row + noise[step]).item()
+
+
+@pytest.mark.parametrize("sampling", PIPELINES)
+def test_without_noise_it_takes_its_best_tokens_and_claims_no_distribution(
+    sampling: Sampling,
+) -> None:
+    chain, model = drafter()
+    proposal = chain.propose(context(sampling, None), 4)
+    assert proposal is not None
+    assert proposal.log_q is None
+    drafted: list[int] = proposal.tokens.tolist()
+    best = [mx.argmax(row).item() for row in rows_of(model, sampling, drafted)]
+    assert drafted == best
+
+
+def test_rows_are_kept_only_for_a_rule_that_needs_them() -> None:
+    noise = Noise(2, 0, len(TOKENS), 3, WIDTH).gumbel(DRAFT)
+    drawn = [
+        drafter()[0].propose(context(PIPELINES[0], noise, keeps_q), 2) for keeps_q in (True, False)
+    ]
+    kept, dropped = drawn
+    assert kept is not None
+    assert dropped is not None
+    assert kept.log_q is not None
+    assert dropped.log_q is None
+    assert mx.array_equal(kept.tokens, dropped.tokens)
+
+
+def test_the_last_drafted_token_is_not_read() -> None:
+    chain, model = drafter()
+    proposal = chain.propose(context(PIPELINES[0], None), 4)
+    assert proposal is not None
+    drafted: list[int] = proposal.tokens.tolist()
+    assert model.read == TOKENS + drafted[:3]
+    assert model.passes == [len(TOKENS), 1, 1, 1]
+    chain.rollback(len(TOKENS) + 1)
+    assert model.read == [*TOKENS, drafted[0]]
+
+
+def test_room_ends_with_the_draft_models_context() -> None:
+    chain, _ = drafter()
+    assert [chain.room(length) for length in (1, 19, 20, 21, 30)] == [20, 2, 1, 0, 0]
