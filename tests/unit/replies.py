@@ -85,7 +85,9 @@ def live(layer: Any) -> list[mx.array]:
     keys, values = layer.keys_and_values()
     if isinstance(keys, tuple):
         return [part.astype(mx.float32) for part in (*keys[1:], *values[1:])]
-    window = getattr(layer, "max_size", None)
-    if window is not None:
-        keys, values = keys[..., -(window - 1) :, :], values[..., -(window - 1) :, :]
-    return [keys, values]
+    seen = layer.offset
+    if hasattr(layer, "max_size"):
+        seen = min(seen, layer.max_size - 1)
+    elif hasattr(layer, "chunk_size"):
+        seen %= layer.chunk_size
+    return [part[..., part.shape[2] - seen :, :] for part in (keys, values)]
