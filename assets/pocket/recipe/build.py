@@ -1,0 +1,126 @@
+"""Every step in a row: from texts to a pair in OUT/target and OUT/draft."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from convert import convert
+from distil import distil
+from net import load
+from prepare import prepare
+from pretrain import SHAPES, pretrain
+from sample import sample
+from train import device
+
+
+def short(work: Path, out: Path, on: str, seed: int = 1) -> None:
+    """A pair of tiny models from our own conversations alone, in well under a minute."""
+    prepare(work, None, ours=1500, size=640, seed=seed)
+    for name, steps in (("target", 60), ("draft", 40)):
+        shape = replace(SHAPES[f"short-{name}"], pieces=640, context=512)
+        pretrain(
+            work,
+            name,
+            shape,
+            minutes=None,
+            steps=steps,
+            tokens=2048,
+            muon=0.02,
+            adam=0.005,
+            seed=seed,
+            on=on,
+        )
+    sample(work, minutes=1, count=64, rows=32, longest=48, seed=seed, on=on)
+    distil(
+        work, minutes=None, steps=20, tokens=2048, muon=0.02, adam=0.005, mix=0.5, seed=seed, on=on
+    )
+    finish(work, out)
+
+
+def full(work: Path, out: Path, texts: Path, scale: float, on: str) -> None:
+    """The shipped pair: about an hour on two processor cores at ``scale`` 1."""
+    if not (work / "train.npz").exists():
+        prepare(work, texts, ours=54_000, size=4096, seed=1)
+    if not (work / "target.pt").exists():
+        pretrain(
+            work,
+            "target",
+            SHAPES["target"],
+            minutes=42.5 * scale,
+            steps=None,
+            tokens=6144,
+            muon=0.02,
+            adam=0.003,
+            seed=1,
+            on=on,
+        )
+    if not (work / "draft.pt").exists():
+        pretrain(
+            work,
+            "draft",
+            SHAPES["draft"],
+            minutes=3 * scale,
+            steps=None,
+            tokens=6144,
+            muon=0.02,
+            adam=0.004,
+            seed=1,
+            on=on,
+        )
+    if not (work / "replies.npz").exists():
+        sample(
+            work, minutes=6 * scale, count=int(24_000 * scale), rows=64, longest=160, seed=2, on=on
+        )
+    if not (work / "distilled.pt").exists():
+        distil(
+            work,
+            minutes=12 * scale,
+            steps=None,
+            tokens=8192,
+            muon=0.01,
+            adam=0.002,
+            mix=0.5,
+            seed=3,
+            on=on,
+        )
+    finish(work, out)
+
+
+def finish(work: Path, out: Path) -> None:
+    pieces = (work / "pieces.model").read_bytes()
+    convert(load(str(work / "target.pt")), pieces, out / "target")
+    convert(load(str(work / "distilled.pt")), pieces, out / "draft")
+    print(f"wrote {out}/target and {out}/draft")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--work", type=Path, required=True, help="folder for everything made on the way"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for the two models")
+    parser.add_argument("--texts", type=Path, help="folder with the public texts")
+    parser.add_argument(
+        "--short", action="store_true", help="tiny models from our own conversations"
+    )
+    parser.add_argument("--scale", type=float, default=1.0, help="times the usual training time")
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps")
+    args = parser.parse_args()
+    # Threads that wait for each other cost more than such small models gain from them.
+    threads = args.threads or (1 if args.short else 0)
+    if threads:
+        torch.set_num_threads(threads)
+    if args.short:
+        short(args.work, args.out, device(args.device))
+    elif args.texts is None:
+        parser.error("give --texts, the folder with the public texts, or --short")
+    else:
+        full(args.work, args.out, args.texts, args.scale, device(args.device))
+
+
+if __name__ == "__main__":
+    main()

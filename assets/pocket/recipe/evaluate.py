@@ -1,0 +1,223 @@
+"""Step 5: what the pair is worth. Needs macspec, and PyTorch not at all.
+
+Measures on held-out chats: tokens per pass at a fixed depth with the draft model and with n-gram
+drafting alone, the target's loss, decode speed beside mlx-lm's plain loop, and how long loading
+and the first token take; and writes what the target answers to fifty openings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import mlx.core as mx
+from corpus import Chat, load
+from mlx_lm import stream_generate
+from mlx_lm.sample_utils import make_sampler
+
+from macspec import Finished, Sampling, Session, load_pair
+
+MIX = {
+    "ours": 26,
+    "schema-guided-dialogue": 22,
+    "taskmaster-4": 4,
+    "topical-chat": 4,
+    "gsm8k-train": 2,
+    "chatterbot-english": 2,
+}
+"""Held-out chats by source, near their shares of the training tokens."""
+
+HERE = Path(__file__).resolve().parent
+
+
+def prompts(held: dict[str, list[Chat]], seed: int) -> list[tuple[str, Chat]]:
+    """Held-out chats, each up to one of its assistant's turns."""
+    rng = Random(seed)
+    picked = []
+    for source, count in MIX.items():
+        rows = held.get(source, [])
+        for chat in rng.sample(rows, min(count, len(rows))):
+            turns = [n for n, turn in enumerate(chat) if turn["role"] == "assistant" and n]
+            if turns:
+                picked.append((source, chat[: rng.choice(turns)]))
+    return picked
+
+
+def reply(session: Session, messages: Any, sampling: Sampling, longest: int) -> Finished:
+    *_, last = session.reply(messages, sampling, max_tokens=longest)
+    assert isinstance(last, Finished)
+    return last
+
+
+def acceptance(
+    pair: Any, chats: list[tuple[str, Chat]], depth: int, longest: int
+) -> dict[str, Any]:
+    """Tokens per pass by drafter, temperature and source; all tokens over all passes."""
+    out: dict[str, Any] = {}
+    for method in ("draft", "ngram"):
+        for temperature in (0.0, 0.7, 1.0):
+            session = Session(pair, method=method, depth=depth, rule="block")
+            sums: dict[str, list[int]] = {}
+            for n, (source, chat) in enumerate(chats):
+                sampling = Sampling(temperature=temperature, seed=1000 * n + 7)
+                stats = reply(session, chat, sampling, longest).stats
+                for key in (source, "all"):
+                    row = sums.setdefault(key, [0, 0])
+                    row[0] += stats.tokens
+                    row[1] += stats.passes
+            got = {key: round(tokens / passes, 3) for key, (tokens, passes) in sums.items()}
+            out[f"{method} {temperature}"] = got
+            print(f"{method} T={temperature} depth {depth}: {got}", flush=True)
+    return out
+
+
+def loss(pair: Any, held: dict[str, list[Chat]], chats: int = 40) -> dict[str, float]:
+    """Nats per token of what assistants say, each chat read from its beginning."""
+    tokenizer = pair.target.tokenizer
+    roles = {"<|assistant|>": True, "<|user|>": False, "<|system|>": False}
+    marks = {tokenizer.convert_tokens_to_ids(mark): said for mark, said in roles.items()}
+    out: dict[str, float] = {}
+    for source, rows in held.items():
+        total, count = 0.0, 0
+        for chat in rows[:chats]:
+            ids = list(tokenizer.apply_chat_template(chat))[: pair.context]
+            saying, picks = False, []
+            for n, token in enumerate(ids):
+                if token in marks:
+                    saying = marks[token]
+                elif saying:
+                    picks.append(n)
+            if not picks:
+                continue
+            logits = pair.target.module(mx.array([ids[:-1]]))[0].astype(mx.float32)
+            logits = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+            before, wanted = mx.array([n - 1 for n in picks]), mx.array([ids[n] for n in picks])
+            total -= sum(logits[before, wanted].tolist())
+            count += len(picks)
+        out[source] = round(total / count, 4)
+    out["mean"] = round(sum(out.values()) / len(out), 4)
+    return out
+
+
+def speed(pair: Any, chats: list[tuple[str, Chat]], longest: int) -> dict[str, float]:
+    """Decode tokens per second, ours by depth over mlx-lm's plain loop, chat by chat in turn."""
+    tokenizer = pair.target.tokenizer
+    out: dict[str, float] = {}
+    for temperature in (0.0, 0.7):
+        spent: dict[str, list[float]] = {}
+        for n, (_, chat) in enumerate(chats):
+            ids = list(tokenizer.apply_chat_template(chat, add_generation_prompt=True))
+            mx.random.seed(n)
+            first = None
+            for response in stream_generate(
+                pair.target.module,
+                tokenizer,
+                ids,
+                max_tokens=longest,
+                sampler=make_sampler(temp=temperature),
+            ):
+                first = first or time.perf_counter()
+                made = response.generation_tokens
+            row = spent.setdefault("plain", [0.0, 0.0])
+            row[0] += made - 1
+            row[1] += time.perf_counter() - (first or 0.0)
+            for depth in (1, 2, 3, 4):
+                session = Session(pair, method="draft", depth=depth)
+                stats = reply(
+                    session, chat, Sampling(temperature=temperature, seed=n), longest
+                ).stats
+                row = spent.setdefault(f"depth {depth}", [0.0, 0.0])
+                if stats.decode_tokens_per_s:
+                    row[0] += stats.tokens - 1
+                    row[1] += (stats.tokens - 1) / stats.decode_tokens_per_s
+        rates = {key: tokens / seconds for key, (tokens, seconds) in spent.items() if seconds}
+        for key, rate in rates.items():
+            out[f"T={temperature} {key}"] = round(
+                rate / (1 if key == "plain" else rates["plain"]), 2
+            )
+        print({k: v for k, v in out.items() if k.startswith(f"T={temperature}")}, flush=True)
+    return out
+
+
+def loading(target: Path, draft: Path | None) -> dict[str, float]:
+    """Seconds to load the pair here, and of a whole process up to its first token."""
+    begin = time.perf_counter()
+    load_pair(str(target), str(draft) if draft else None)
+    loaded = time.perf_counter() - begin
+    command = [sys.executable, "-m", "macspec", "run", "--target", str(target), "hello"]
+    command += ["--max-tokens", "1", *(("--draft", str(draft)) if draft else ())]
+    begin = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return {"load_s": round(loaded, 2), "cold_start_s": round(time.perf_counter() - begin, 2)}
+
+
+def quoted(text: str) -> str:
+    """A reply as a quotation in Markdown, line by line."""
+    return "\n".join(f"   > {line}".rstrip() + "  " for line in text.split("\n"))
+
+
+def transcript(pair: Any, path: Path, longest: int) -> Iterator[str]:
+    """The fifty openings and what the target says at temperature 0.7."""
+    openings: list[list[str]] = json.loads((HERE / "openings.json").read_text(encoding="utf-8"))
+    lines = []
+    session = Session(pair, method="draft" if pair.draft else "off", depth=3)
+    for n, turns in enumerate(openings, 1):
+        messages: Chat = []
+        for turn in turns:
+            messages.append({"role": "user", "content": turn})
+            last = reply(session, messages, Sampling(temperature=0.7, seed=n), longest)
+            messages.append({"role": "assistant", "content": last.text})
+            ended = "" if last.reason == "end" else f" [{last.reason}]"
+            lines.append(f"{n}. **{turn}**\n{quoted(last.text + ended)}\n")
+            yield last.reason
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--target", type=Path, required=True)
+    parser.add_argument("--draft", type=Path, help="without it, only what the target is worth")
+    parser.add_argument("--texts", type=Path, help="folder with the public texts")
+    parser.add_argument("--depth", type=int, default=4)
+    parser.add_argument("--longest", type=int, default=96, help="longest reply, in tokens")
+    parser.add_argument("--every", type=int, default=1, help="only one held-out chat in this many")
+    parser.add_argument("--transcript", type=Path, help="file for the replies to the openings")
+    parser.add_argument("--speed", action="store_true", help="measure speed too")
+    parser.add_argument("--out", type=Path, help="file for all numbers, as JSON")
+    args = parser.parse_args()
+    _, held = load(args.texts, 8000)
+    chats = prompts(held, 5)[:: args.every]
+    pair = load_pair(str(args.target), str(args.draft) if args.draft else None)
+    numbers: dict[str, Any] = {
+        "parameters": {m.name: m.parameters for m in (pair.target, pair.draft) if m},
+        "bytes": {
+            str(f): f.stat().st_size
+            for d in filter(None, (args.target, args.draft))
+            for f in sorted(d.iterdir())
+        },
+        **loading(args.target, args.draft),
+    }
+    print(numbers, flush=True)
+    numbers["held_out_loss"] = loss(pair, held)
+    print(numbers["held_out_loss"], flush=True)
+    if pair.draft:
+        numbers["tokens_per_pass"] = acceptance(pair, chats, args.depth, args.longest)
+    if args.transcript:
+        reasons = list(transcript(pair, args.transcript, 200))
+        numbers["ended"] = f"{reasons.count('end')} of {len(reasons)}"
+        print("replies that ended by themselves:", numbers["ended"])
+    if args.speed and pair.draft:
+        numbers["speed"] = speed(pair, chats[::3], args.longest)
+    if args.out:
+        args.out.write_text(json.dumps(numbers, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
