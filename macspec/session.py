@@ -15,7 +15,7 @@ from .conversation import Message, checked_messages, fit, overflow
 from .decoding import Decoder
 from .drafters import DraftModel, NGram
 from .errors import BadOptionError
-from .events import Event, Finished, Notice
+from .events import Event, Finished, Notice, Round
 from .models.memory import wired
 from .models.pair import Pair
 from .models.template import Template
@@ -180,7 +180,10 @@ class Session:
             try:
                 yield from self._once(notices)
                 yield from decoder.prefill(reply, prompt)
-                yield from decoder.decode(reply)
+                for event in decoder.decode(reply):
+                    yield event
+                    if isinstance(event, Round):
+                        yield from self._once(self._spent())
             finally:
                 # Drain what was dispatched, then forget what was not committed.
                 mx.synchronize()
@@ -234,6 +237,15 @@ class Session:
         decoder = self._decoder
         reasons = (decoder.target.cache.reason, decoder.draft_off)
         return [reason for reason in reasons if reason is not None]
+
+    def _spent(self) -> list[str]:
+        """Whether the draft model has come to the end of its context, and would still be used."""
+        draft = self._decoder.drafters.get(DraftModel.name)
+        if self.method not in ("auto", DraftModel.name) or not isinstance(draft, DraftModel):
+            return []
+        if draft.room(len(self._decoder.tokens)) > 0:
+            return []
+        return [f"the draft model's context of {draft.context} tokens is full: it drafts no more"]
 
     def _once(self, notices: Sequence[str]) -> Iterator[Event]:
         """Say each thing once a session."""

@@ -136,7 +136,11 @@ def test_a_draft_with_a_shorter_context_stops_at_its_limit(pocket: Pair) -> None
     pair = replace(pocket, stop_ids=frozenset(), draft=replace(pocket.draft, context=prompt + 10))
     for method, then in (("draft", None), ("auto", "ngram")):
         session = Session(pair, method=method, depth=4)
-        rounds = [e for e in session.reply(HELLO, GREEDY, max_tokens=40) if isinstance(e, Round)]
+        events = list(session.reply(HELLO, GREEDY, max_tokens=40))
+        rounds = [event for event in events if isinstance(event, Round)]
+        said = [event.message for event in events if isinstance(event, Notice)]
+        assert len(said) == 1
+        assert f"context of {prompt + 10} tokens is full" in said[0]
         assert rounds[0].drafter == "draft"
         assert rounds[-2].drafter == then
         assert caches(session)["draft"].length <= prompt + 10
