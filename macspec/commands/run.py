@@ -36,9 +36,8 @@ def run(options: argparse.Namespace) -> int:
         kv_bits=options.kv_bits,
     )
     show_event = _JsonLines(output) if options.json else _Plain(output)
-    for notice in (*pair.notices, pair.draft_off):
-        if notice is not None:
-            show_event(Notice(notice))
+    for notice in pair.notices:
+        show_event(Notice(notice))
 
     status = 0
     try:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
+from ..assets import pocket
 from ..cache import KV_BITS
 from ..device import prepare
 from ..errors import BadOptionError, PairMismatchError
@@ -82,12 +82,13 @@ def load_pair(
         raise BadOptionError("--method draft needs a draft model: add --draft")
 
     names = {"target": target, "draft": draft}
+    built_in = dict(zip(names, pocket(), strict=True))
     found: dict[str, tuple[str, Path]] = {}
     for role, name in names.items():
         if name is not None:
             found[role] = (name, locate(name, trust_remote_code=trust_remote_code))
         elif target is None:
-            found[role] = (f"built-in {role}", _built_in(role))
+            found[role] = (f"built-in {role}", built_in[role])
     opened = {
         role: open_model(name, path, trust_remote_code=trust_remote_code)
         for role, (name, path) in found.items()
@@ -100,10 +101,6 @@ def load_pair(
         kv_bits=kv_bits,
         require_draft=require_draft,
     )
-
-
-def _built_in(role: str) -> Path:
-    return Path(str(files("macspec.assets"))) / "pocket" / role
 
 
 def _join(

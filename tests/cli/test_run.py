@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from macspec.assets import pocket
 from macspec.cli import BROKEN_PIPE
 from macspec.commands import prompt
 from macspec.commands.interrupt import INTERRUPTED
@@ -241,3 +244,17 @@ def test_silence_on_standard_input_is_explained(
         other_end.flush()
         prompt._say_if_silent()
         assert capsys.readouterr().err == ""
+
+
+def test_why_the_draft_model_is_off_is_told_once(
+    macspec: Callable[..., Any], tmp_path: Path
+) -> None:
+    target, draft = pocket()
+    other = shutil.copytree(draft, tmp_path / "other")
+    tokenizer = (other / "tokenizer.json").read_text(encoding="utf-8")
+    (other / "tokenizer.json").write_text(tokenizer.replace("<|bos|>", "<|begin|>"), "utf-8")
+    config = (other / "tokenizer_config.json").read_text(encoding="utf-8")
+    (other / "tokenizer_config.json").write_text(config.replace("<|bos|>", "<|begin|>"), "utf-8")
+    done = macspec("run", "Hi", "--target", str(target), "--draft", str(other), "--max-tokens", "2")
+    assert done.status == 0
+    assert done.err.count("is off") == 1

@@ -314,3 +314,12 @@ def test_nothing_grows_with_the_number_of_turns(pocket: Pair) -> None:
     memory_after, objects_after = sizes()
     assert memory_after <= memory + 4096
     assert objects_after <= objects + 50
+
+
+def test_why_the_draft_model_is_off_is_said_once(pocket: Pair) -> None:
+    session = Session(replace(pocket, draft=None, draft_off="the draft model is off: too big"))
+    said = []
+    for _ in range(2):
+        events = session.reply(HELLO, GREEDY, max_tokens=2)
+        said += [event.message for event in events if isinstance(event, Notice)]
+    assert said == ["the draft model is off: too big"]
