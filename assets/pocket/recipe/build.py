@@ -10,7 +10,7 @@ import torch
 from convert import convert
 from distil import distil
 from net import load
-from prepare import prepare
+from prepare import OURS, prepare
 from pretrain import SHAPES, pretrain
 from sample import sample
 from train import device
@@ -19,73 +19,32 @@ from train import device
 def short(work: Path, out: Path, on: str, seed: int = 1) -> None:
     """A pair of tiny models from our own conversations alone, in well under a minute."""
     prepare(work, None, ours=1500, size=640, seed=seed)
+    plain = {"minutes": None, "tokens": 2048, "muon": 0.02, "adam": 0.005, "on": on, "fuse": False}
     for name, steps in (("target", 60), ("draft", 40)):
         shape = replace(SHAPES[f"short-{name}"], pieces=640, context=512)
-        pretrain(
-            work,
-            name,
-            shape,
-            minutes=None,
-            steps=steps,
-            tokens=2048,
-            muon=0.02,
-            adam=0.005,
-            seed=seed,
-            on=on,
-        )
-    sample(work, minutes=1, count=64, rows=32, longest=48, seed=seed, on=on)
-    distil(
-        work, minutes=None, steps=20, tokens=2048, muon=0.02, adam=0.005, mix=0.5, seed=seed, on=on
-    )
+        pretrain(work, name, shape, steps=steps, seed=seed, **plain)
+    sample(work, count=64, rows=32, longest=48, seed=seed, on=on)
+    distil(work, steps=20, mix=0.5, seed=seed, **plain)
     finish(work, out)
 
 
-def full(work: Path, out: Path, texts: Path, scale: float, on: str) -> None:
-    """The shipped pair: about an hour on two processor cores at ``scale`` 1."""
+def full(work: Path, out: Path, texts: Path, scale: float, on: str, fuse: bool) -> None:
+    """The shipped pair, at ``scale`` 1; what ``work`` holds already is not made again."""
+
+    def steps(count: int) -> int:
+        return max(1, round(scale * count))
+
+    plain = {"minutes": None, "tokens": 12288, "muon": 0.02, "on": on, "fuse": fuse}
     if not (work / "train.npz").exists():
-        prepare(work, texts, ours=54_000, size=4096, seed=1)
-    if not (work / "target.pt").exists():
-        pretrain(
-            work,
-            "target",
-            SHAPES["target"],
-            minutes=42.5 * scale,
-            steps=None,
-            tokens=6144,
-            muon=0.02,
-            adam=0.003,
-            seed=1,
-            on=on,
-        )
-    if not (work / "draft.pt").exists():
-        pretrain(
-            work,
-            "draft",
-            SHAPES["draft"],
-            minutes=3 * scale,
-            steps=None,
-            tokens=6144,
-            muon=0.02,
-            adam=0.004,
-            seed=1,
-            on=on,
-        )
+        prepare(work, texts, ours=OURS, size=4096, seed=1)
+    for name, count, adam in (("target", 2000, 0.003), ("draft", 250, 0.004)):
+        if not (work / f"{name}.pt").exists():
+            pretrain(work, name, SHAPES[name], steps=steps(count), adam=adam, seed=1, **plain)
     if not (work / "replies.npz").exists():
-        sample(
-            work, minutes=6 * scale, count=int(24_000 * scale), rows=64, longest=160, seed=2, on=on
-        )
+        sample(work, count=steps(24_000), rows=64, longest=160, seed=2, on=on)
     if not (work / "distilled.pt").exists():
-        distil(
-            work,
-            minutes=12 * scale,
-            steps=None,
-            tokens=8192,
-            muon=0.01,
-            adam=0.002,
-            mix=0.5,
-            seed=3,
-            on=on,
-        )
+        plain |= {"muon": 0.01, "adam": 0.002}
+        distil(work, steps=steps(600), mix=0.5, seed=3, **plain)
     finish(work, out)
 
 
@@ -106,9 +65,10 @@ def main() -> None:
     parser.add_argument(
         "--short", action="store_true", help="tiny models from our own conversations"
     )
-    parser.add_argument("--scale", type=float, default=1.0, help="times the usual training time")
+    parser.add_argument("--scale", type=float, default=1.0, help="times the usual steps")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps")
+    parser.add_argument("--no-fuse", action="store_true", help="do not compile the models")
     args = parser.parse_args()
     # Threads that wait for each other cost more than such small models gain from them.
     threads = args.threads or (1 if args.short else 0)
@@ -119,7 +79,7 @@ def main() -> None:
     elif args.texts is None:
         parser.error("give --texts, the folder with the public texts, or --short")
     else:
-        full(args.work, args.out, args.texts, args.scale, device(args.device))
+        full(args.work, args.out, args.texts, args.scale, device(args.device), not args.no_fuse)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,14 @@ from random import Random
 
 import about
 import bookings
+import copying
+import drills
 import smalltalk
 import stories
 import sums
 import tasks
 from phrasebook import phrases
+from rewording import reworded
 from words import CAPITALS, NAMES, OPPOSITES
 
 PHRASES = phrases("conversations")
@@ -25,7 +28,8 @@ Message = dict[str, str]
 
 PARTS: list[tuple[Callable[[Random], Turns], float]] = [
     (about.question, 12),
-    (sums.plain, 16),
+    (sums.plain, 8),
+    (drills.drill, 14),
     (sums.story, 5),
     (sums.compare, 3),
     (stories.story, 11),
@@ -33,8 +37,10 @@ PARTS: list[tuple[Callable[[Random], Turns], float]] = [
     (stories.joke, 3),
     (stories.riddle, 1.5),
     (smalltalk.hello, 5),
-    (smalltalk.named, 4),
-    (smalltalk.mood, 1),
+    (smalltalk.named, 9),
+    (copying.copying, 5),
+    (smalltalk.mood, 4),
+    (smalltalk.meeting, 3),
     (smalltalk.easy, 10),
     (smalltalk.opening, 10),
     (smalltalk.favourite, 1.5),
@@ -57,6 +63,8 @@ def part(rng: Random) -> Turns:
 def sloppy(rng: Random, text: str) -> str:
     """A user's text as people type it."""
     style = rng.random()
+    if ": " in text:
+        return text if style < 0.5 else text[0].upper() + text[1:]
     if style < 0.45:
         text = text[0].upper() + text[1:]
         if text[-1].isalnum() and rng.random() < 0.5:
@@ -183,6 +191,8 @@ def under_system(rng: Random) -> list[Message]:
 def messages(rng: Random, turns: Turns) -> list[Message]:
     out: list[Message] = []
     for asked, answer in turns:
+        if rng.random() < 0.45:
+            asked = reworded(rng, asked)
         out.append({"role": "user", "content": sloppy(rng, asked)})
         out.append({"role": "assistant", "content": answer})
     return out

@@ -17,6 +17,7 @@ HELD_OUT = 50
 """One dialogue in this many of each public source is held out."""
 
 OURS_HELD_OUT = 400
+OPENINGS = Path(__file__).resolve().parent / "openings.json"
 SHARES = {
     "ours": 1.0,
     "schema-guided-dialogue": 1.0,
@@ -65,6 +66,20 @@ def read(path: Path) -> Iterator[Chat]:
                 yield chat
 
 
+def key(text: str) -> str:
+    """What is left of a text when case, spacing and punctuation do not count."""
+    return "".join(filter(str.isalnum, text.casefold()))
+
+
+def apart(train: list[Chat], held: list[Chat]) -> tuple[list[Chat], list[Chat]]:
+    """Both without what they share, and the training chats without the held-out openings."""
+    openings = {key(turn) for turns in json.loads(OPENINGS.read_text()) for turn in turns}
+    train = [chat for chat in train if not any(key(turn["content"]) in openings for turn in chat)]
+    seen = {key("".join(turn["content"] for turn in chat)) for chat in train}
+    new = [c for c in held if key("".join(turn["content"] for turn in c)) not in seen]
+    return train, new
+
+
 def load(texts: Path | None, ours: int) -> tuple[dict[str, list[Chat]], dict[str, list[Chat]]]:
     """Training and held-out chats by source.
 
@@ -80,6 +95,8 @@ def load(texts: Path | None, ours: int) -> tuple[dict[str, list[Chat]], dict[str
             chats = list(read(path))
             train[source] = [chat for n, chat in enumerate(chats) if n % HELD_OUT]
             held[source] = [chat for n, chat in enumerate(chats) if n % HELD_OUT == 0]
+    for source in train:
+        train[source], held[source] = apart(train[source], held[source])
     return train, held
 
 

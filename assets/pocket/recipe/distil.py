@@ -11,13 +11,16 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-from net import load, save
+from net import Net, half, load, save
+from pretrain import SAID
 from torch import Tensor
-from train import Bar, Schedule, autocast, device, held_out, keep, optimizers, set_rate, windows
+from torch.nn import functional
+from train import Bar, Schedule, Trainer, device, held_out, keep, learned, windows
 
 OWN = 0.7
 """Share of the rows that end with what the target wrote."""
@@ -26,19 +29,24 @@ COLDEST = 0.3
 """Temperature at which greedy replies are compared: argmax alone has no gradient."""
 
 
-def divergence(draft: Tensor, target: Tensor, heat: Tensor, mix: float) -> tuple[Tensor, Tensor]:
-    """The loss and the mean overlap of two rows of logits, at each row's temperature.
+def divergence(
+    draft: Net, target: Net, ids: Tensor, places: Tensor, heat: Tensor, mix: float
+) -> Tensor:
+    """The loss at these places of ``ids`` (rows, length), at each place's temperature.
 
     Args:
-        draft, target: (rows, vocabulary).
-        heat: (rows,) temperatures that the total variation is taken at; the KL is at 1.
+        heat: temperatures that the total variation is taken at; the KL is at 1.
         mix: share of the total variation in the loss.
     """
-    said, wanted = draft.log_softmax(-1), target.log_softmax(-1)
-    forward = (wanted.exp() * (wanted - said)).sum(-1).mean()
+    with torch.no_grad():
+        wanted = target.logits(target(ids).flatten(0, 1)[places]).float()
+    said = draft.logits(draft(ids).flatten(0, 1)[places]).float()
+    forward = functional.kl_div(
+        said.log_softmax(-1), wanted.log_softmax(-1), reduction="batchmean", log_target=True
+    )
     cold = heat.clamp(min=COLDEST)[:, None]
-    overlap = torch.minimum((draft / cold).softmax(-1), (target / cold).softmax(-1)).sum(-1).mean()
-    return (1 - mix) * forward + mix * (1 - overlap), overlap
+    apart = ((said / cold).softmax(-1) - (wanted / cold).softmax(-1)).abs().sum(-1).mean() / 2
+    return (1 - mix) * forward + mix * apart
 
 
 def packed(stored: dict[str, np.ndarray], rng: np.random.Generator) -> tuple[np.ndarray, ...]:
@@ -60,65 +68,51 @@ def distil(
     mix: float,
     seed: int,
     on: str,
+    fuse: bool,
 ) -> dict[str, object]:
     """Train ``draft.pt`` against ``target.pt``; leaves ``distilled.pt`` and its numbers."""
-    target = load(str(work / "target.pt"), on).eval()
+    target = half(load(str(work / "target.pt"), on)).requires_grad_(False)
     path = work / "distilled.checkpoint"
     net = load(str(work / "draft.pt"), on)
-    made = optimizers(net, muon, adam)
+    trainer = Trainer(net, muon, adam)
+    loss = torch.compile(divergence, dynamic=False) if fuse else divergence
     step, used, seen = 0, 0.0, 0
     if path.exists():
         state = torch.load(path, map_location=on, weights_only=False)
-        net.load_state_dict(state["weights"])
-        for optimizer, its in zip(made, state["optimizers"], strict=True):
-            optimizer.load_state_dict(its)
+        trainer.restore(state)
         step, used, seen = state["step"], state["used"], state["seen"]
     chats, replies = dict(np.load(work / "train.npz")), dict(np.load(work / "replies.npz"))
-    rng = np.random.default_rng(seed + step)
-    written = packed(replies, rng)
+    written = packed(replies, np.random.default_rng(seed))
     length = min(512, net.shape.context, len(written[0]) - 1)
     rows = max(1, round(OWN * tokens / length))
     others = max(1, tokens // length - rows)
-    at, chat_at = 0, int(rng.integers(len(chats["ids"])))
     schedule, bar, kept = Schedule(minutes, steps, used), Bar("distil"), time.time()
-    shares: list[float] = []
     while (progress := schedule.progress(step)) < 1:
-        if at + rows * length >= len(written[0]):
-            written, at = packed(replies, rng), 0
+        at, chat_at = step * rows * length, step * others * length
         ours, kind = windows(written[0], written[1], at, rows, length)
         _, heat = windows(written[0], written[2], at, rows, length)
         theirs, other = windows(chats["ids"], chats["kinds"], chat_at, others, length)
-        at, chat_at = at + rows * length, (chat_at + others * length) % len(chats["ids"])
-        batch = torch.cat((ours, theirs)).to(on)
-        said = (torch.cat((kind, other))[:, 1:] == 2).to(on)
-        warm = torch.cat((heat.float() / 10, torch.ones(theirs.shape)))[:, 1:].to(on)[said]
-        set_rate(made, schedule.rate(progress, step))
-        with autocast(on):
-            with torch.no_grad():
-                wanted = target.logits(target(batch[:, :-1])[said])
-            logits = net.logits(net(batch[:, :-1])[said])
-        loss, overlap = divergence(logits.float(), wanted.float(), warm, mix)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        for optimizer in made:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        batch = torch.cat((ours, theirs))
+        rng = torch.Generator().manual_seed(1000 * step + seed)
+        places = learned(torch.cat((kind, other))[:, 1:], SAID, rng)
+        warm = torch.cat((heat.float() / 10, torch.ones(theirs.shape)))[:, 1:].flatten()[places]
+        value = trainer.step(
+            partial(
+                loss,
+                target=target,
+                ids=batch[:, :-1].contiguous().to(on),
+                places=places.to(on),
+                heat=warm.to(on),
+                mix=mix,
+            ),
+            schedule.rate(progress, step),
+        )
         step += 1
         seen += batch.numel()
-        shares = [*shares[-49:], overlap.item()]
-        bar.show(schedule.progress(step), schedule.left(step), step, batch.numel(), loss.item())
+        bar.show(schedule.progress(step), schedule.left(step), step, batch.numel(), value)
         if time.time() - kept > 120:
             kept = time.time()
-            keep(
-                path,
-                {
-                    "weights": net.state_dict(),
-                    "optimizers": [o.state_dict() for o in made],
-                    "step": step,
-                    "used": schedule.used,
-                    "seen": seen,
-                },
-            )
+            keep(path, trainer.state() | {"step": step, "used": schedule.used, "seen": seen})
     save(net, str(work / "distilled.pt"))
     path.unlink(missing_ok=True)
     report: dict[str, object] = {
@@ -127,7 +121,6 @@ def distil(
         "tokens": seen,
         "minutes": schedule.used / 60,
         "device": on,
-        "overlap": sum(shares) / max(len(shares), 1),
         "held_out": held_out(net, work, on),
     }
     (work / "distilled.json").write_text(json.dumps(report, indent=1) + "\n")
@@ -149,6 +142,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--no-fuse", action="store_true", help="do not compile the models")
     args = parser.parse_args()
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -162,6 +156,7 @@ def main() -> None:
         mix=args.mix,
         seed=args.seed,
         on=device(args.device),
+        fuse=not args.no_fuse,
     )
 
 

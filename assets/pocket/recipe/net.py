@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import asdict, dataclass
 
 import torch
@@ -166,6 +167,13 @@ class Net(nn.Module):
 
     def count(self) -> int:
         return sum(weight.numel() for weight in self.parameters())
+
+
+def half(net: Net) -> Net:
+    """A copy in bfloat16, its angles still in float32."""
+    copied = copy.deepcopy(net).to(torch.bfloat16)
+    copied.cos, copied.sin = net.cos, net.sin
+    return copied
 
 
 def save(net: Net, path: str, **more: object) -> None:

@@ -9,6 +9,9 @@ import numpy as np
 from corpus import load, stream
 from pieces import Pieces, train
 
+OURS = 150_000
+"""Conversations of our own in the training text."""
+
 
 def texts_for_pieces(chats: list[list[dict[str, str]]], characters: int) -> list[str]:
     """Lines for training the tokenizer: the first chats of the stream."""
@@ -58,7 +61,7 @@ def main() -> None:
         "--work", type=Path, required=True, help="folder for everything made on the way"
     )
     parser.add_argument("--texts", type=Path, help="folder with the public texts")
-    parser.add_argument("--ours", type=int, default=54_000, help="conversations of our own to draw")
+    parser.add_argument("--ours", type=int, default=OURS, help="conversations of our own to draw")
     parser.add_argument("--pieces", type=int, default=4096)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()

@@ -9,7 +9,7 @@ from random import Random
 
 import numpy as np
 import torch
-from net import Net, load, rotate
+from net import Net, half, load, rotate
 from pieces import ASSISTANT_ID, BOS_ID, END_ID
 from torch import Tensor
 from torch.nn import functional
@@ -109,20 +109,12 @@ def cut(reply: list[int]) -> list[int]:
     return reply[: reply.index(END_ID) + 1] if END_ID in reply else reply
 
 
-def sample(
-    work: Path, *, minutes: float, count: int, rows: int, longest: int, seed: int, on: str
-) -> int:
+def sample(work: Path, *, count: int, rows: int, longest: int, seed: int, on: str) -> None:
     """Write ``replies.npz``: chats with the target's own reply at their end.
 
     ``heat`` is ten times the temperature that an id was drawn at, 10 for ids of the training text.
-
-    Returns:
-        How many there are: ``count``, or fewer where the time ended.
     """
-    net = load(str(work / "target.pt"), on).eval()
-    cos, sin = net.cos, net.sin
-    net = net.to(torch.bfloat16)
-    net.cos, net.sin = cos, sin
+    net = half(load(str(work / "target.pt"), on))
     stored = np.load(work / "train.npz")
     todo = prompts(stored["ids"], stored["kinds"], count, seed)
     # Prompts of like length share a batch; the batches come in random order.
@@ -151,10 +143,7 @@ def sample(
             made += len(reply)
         done += len(batch)
         used = time.time() - begin
-        progress = min(1.0, max(done / count, used / (60 * minutes)))
-        bar.show(progress, used * (1 - progress) / progress, n + 1, made, 0.0)
-        if used > 60 * minutes:
-            break
+        bar.show(done / count, used * (count - done) / done, n + 1, made, 0.0)
     np.savez(
         work / "replies.npz",
         ids=np.array(flat, np.uint16),
@@ -163,13 +152,11 @@ def sample(
         starts=np.array(starts, np.int64),
     )
     print(f"{done} replies, {total:,} tokens written by the target")
-    return done
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=6, help="at most so much time")
     parser.add_argument("--count", type=int, default=24_000)
     parser.add_argument("--rows", type=int, default=64, help="replies written at once")
     parser.add_argument("--longest", type=int, default=160, help="longest reply, in tokens")
@@ -181,7 +168,6 @@ def main() -> None:
         torch.set_num_threads(args.threads)
     sample(
         args.work,
-        minutes=args.minutes,
         count=args.count,
         rows=args.rows,
         longest=args.longest,

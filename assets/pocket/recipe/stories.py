@@ -52,7 +52,7 @@ def told(rng: Random, hero: str | None = None, fixed: dict[str, str] | None = No
 def story(rng: Random) -> Turns:
     """A story, often about something that the user names."""
     turns: Turns = []
-    for count in range(rng.choice((1, 1, 1, 2))):
+    for count in range(rng.choice((1, 1, 1, 2, 2, 3))):
         kind = rng.randrange(6)
         if kind == 0:
             asked, text = rng.choice(ANY), told(rng)
@@ -75,15 +75,29 @@ def story(rng: Random) -> Turns:
         else:
             hero = rng.choice(ANIMALS + PEOPLE)
             asked, text = rng.choice(ASK).format(article(hero)), told(rng, hero)
-        if count and rng.random() < 0.6:
-            asked, text = rng.choice(MORE), told(rng)
+        if count and rng.random() < 0.8:
+            asked, text = more(rng, MORE), told(rng)
         turns.append((asked, text))
+    if rng.random() < 0.15:
+        turns.append((rng.choice(PHRASES["praise_only"]), rng.choice(PHRASES["praise_back"])))
+        if rng.random() < 0.6:
+            asked = rng.choice(("yes", "yes please", "sure", "ok", "of course", "please do"))
+            turns.append((asked, told(rng)))
     return turns
 
 
+def more(rng: Random, asks: list[str]) -> str:
+    """A wish for another one, often with praise before it."""
+    asked = rng.choice(asks)
+    if rng.random() < 0.5:
+        asked = f"{rng.choice(PHRASES['praise'])}{rng.choice((', ', '! ', '. '))}{asked}"
+    return asked
+
+
 def poem(rng: Random) -> Turns:
+    """A poem, about anything or about what the user names."""
     fill = {
-        "thing": rng.choice(("sun", "river", "lamp", "garden")),
+        "thing": rng.choice(("sun", "moon", "river", "sea", "spring", "summer", "star", "rain")),
         "animal": rng.choice(ANIMALS),
         "place": rng.choice(PLACES),
     }
@@ -100,40 +114,27 @@ def poem(rng: Random) -> Turns:
 
 
 def joke(rng: Random) -> Turns:
-    ask = PHRASES["joke"]
-    jokes = rng.sample(JOKES, rng.choice((1, 1, 2)))
-    turns = [(rng.choice(ask), joke) for joke in jokes]
-    if rng.random() < 0.4:
-        turns.append(
-            (
-                rng.choice(
-                    ("haha", "lol", "that was funny", "good one", "hahaha nice one", "not funny")
-                ),
-                rng.choice(("I am glad you liked it!", "Thank you! I know a few more.")),
-            )
-        )
-        if turns[-1][0] == "not funny":
-            turns[-1] = ("not funny", "Sorry! I am better at sums than at jokes.")
+    """Jokes, and what is said about them."""
+    first, *others = rng.sample(JOKES, rng.choice((1, 1, 2, 3)))
+    turns = [(rng.choice(PHRASES["joke"]), first)]
+    turns += [(rng.choice(PHRASES["more_jokes"]), other) for other in others]
+    style = rng.random()
+    if style < 0.45:
+        turns.append((rng.choice(PHRASES["laughs"]), rng.choice(PHRASES["laughs_back"])))
+    elif style < 0.55:
+        answer = "Sorry! I am better at short stories than at jokes."
+        turns.append((rng.choice(PHRASES["no_laughs"]), answer))
     return turns
 
 
 def riddle(rng: Random) -> Turns:
+    """A riddle, and its answer from one of the two."""
     asked, answer = rng.choice(RIDDLES)
-    turns = [
-        (
-            rng.choice(
-                ("tell me a riddle", "do you know a riddle?", "give me a riddle", "ask me a riddle")
-            ),
-            asked,
-        )
-    ]
+    turns = [(rng.choice(PHRASES["riddle"]), asked)]
     if rng.random() < 0.6:
-        turns.append(
-            (
-                rng.choice(("I don't know", "what is it?", "no idea", "tell me", "I give up")),
-                f"{answer}",
-            )
-        )
+        turns.append((rng.choice(PHRASES["give_up"]), f"It is {answer[0].lower()}{answer[1:]}"))
     else:
-        turns.append((answer.rstrip("!").lower(), f"Yes, that is right! {answer}"))
+        guess = answer.rstrip("!").lower()
+        said = rng.choice(("{}", "is it {}?", "I think it is {}", "{}, right?")).format(guess)
+        turns.append((said, f"Yes, that is right! {answer}"))
     return turns

@@ -22,7 +22,15 @@ def listing(rng: Random) -> Turns:
     picked = rng.sample(things, count)
     asked = rng.choice(PHRASES["listing"])
     asked = asked.format(number(rng, count), kind)
-    style = rng.choice(("numbers", "numbers", "dashes", "line"))
+    if rng.random() < 0.3:
+        kind, wishes = rng.choice(PHRASES["wishes"])
+        things = KINDS[kind]
+        picked = rng.sample(things, count)
+        who, when = rng.choice(PHRASES["persons"]), rng.choice(PHRASES["occasions"])
+        asked = rng.choice(wishes).format(c=number(rng, count), p=who, o=when)
+    style = rng.choice(("numbers", "numbers", "numbers", "dashes", "line"))
+    if style != "numbers":
+        asked = asked.removesuffix(", please").rstrip("?.")
     if style == "dashes":
         asked += rng.choice((" as bullet points", " with dashes", " as a bullet list"))
         answer = "\n".join(f"- {thing}" for thing in picked)
@@ -35,12 +43,7 @@ def listing(rng: Random) -> Turns:
     rest = [thing for thing in things if thing not in picked]
     if rest and rng.random() < 0.3:
         more = rng.choice(rest)
-        turns.append(
-            (
-                rng.choice(("one more", "add one more", "and another one?", "another one please")),
-                more,
-            )
-        )
+        turns.append((rng.choice(PHRASES["listing_more"]), more))
     return turns
 
 
@@ -73,6 +76,7 @@ def structured(rng: Random) -> Turns:
 
 
 def spelling(rng: Random) -> Turns:
+    """Spelling, letters and words said again."""
     word = rng.choice(EASY)
     kind = rng.randrange(6)
     if kind == 0:
@@ -88,6 +92,9 @@ def spelling(rng: Random) -> Turns:
         ]
     if kind == 2:
         asked = rng.choice(PHRASES["first_letter"])
+        if rng.random() < 0.4:
+            asked = rng.choice(PHRASES["last_letter"])
+            return [(asked.format(word), f"The last letter of {word} is {word[-1].upper()}.")]
         return [(asked.format(word), f"The first letter of {word} is {word[0].upper()}.")]
     if kind == 3:
         asked = rng.choice(
@@ -96,18 +103,19 @@ def spelling(rng: Random) -> Turns:
         return [(asked.format(word), word.upper())]
     if kind == 4:
         words = " ".join(rng.sample(EASY, rng.randint(2, 5)))
-        asked = rng.choice(("repeat after me: {}", "say {}", "repeat: {}", "please repeat: {}"))
+        asked = rng.choice(PHRASES["repeat"])
         return [(asked.format(words), words)]
     name = rng.choice(NAMES)
     return [
         (
-            rng.choice(("say hello to {}", "greet {}", "say hi to my friend {}")).format(name),
+            rng.choice(PHRASES["greet"]).format(name),
             f"Hello, {name}! Nice to meet you.",
         )
     ]
 
 
 def counting(rng: Random) -> Turns:
+    """Numbers and letters in their order."""
     kind = rng.randrange(5)
     if kind == 0:
         top = rng.randint(3, 20)
@@ -148,40 +156,16 @@ def counting(rng: Random) -> Turns:
 
 
 def letter(rng: Random) -> Turns:
+    """A short message to someone."""
     name, day = rng.choice(NAMES), rng.choice(DAYS)
-    about, body = rng.choice(
-        (
-            (
-                "inviting {n} to dinner on {d}",
-                "would you like to come to dinner on {d}? I would be happy to see you.",
-            ),
-            (
-                "telling {n} that I am sick on {d}",
-                "I am sorry, but I am sick and cannot come on {d}. I hope to see you soon.",
-            ),
-            (
-                "asking {n} for a meeting on {d}",
-                (
-                    "do you have time for a short meeting on {d}? Please tell me which time is good"
-                    " for you."
-                ),
-            ),
-            (
-                "thanking {n} for the gift",
-                "thank you very much for the lovely gift. It made me very happy.",
-            ),
-            (
-                "wishing {n} a happy birthday",
-                "happy birthday! I wish you a wonderful day and a great year.",
-            ),
-        )
-    )
+    about, body = rng.choice(PHRASES["matters"])
     asked = rng.choice(PHRASES["letter"])
     body = body.format(d=day)
     return [(asked.format(about.format(n=name, d=day)), f"Dear {name},\n\n{body}\n\nBest wishes")]
 
 
 def code(rng: Random) -> Turns:
+    """A few lines of Python."""
     what, lines = rng.choice(
         (
             ("adds two numbers", "def add(a, b):\n    return a + b"),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from net import Net
+from net import Net, half
 from torch import Tensor
 
 
@@ -22,10 +21,6 @@ def device(name: str) -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
-
-
-def autocast(on: str) -> Any:
-    return torch.autocast(on, dtype=torch.bfloat16)
 
 
 def orthogonal(gradient: Tensor, steps: int = 5) -> Tensor:
@@ -119,10 +114,45 @@ class Schedule:
         return min(1.0, (step + 1) / warmup, max(0.02, (1 - progress) / decay))
 
 
-def set_rate(made: list[torch.optim.Optimizer], rate: float) -> None:
-    for optimizer in made:
-        for group in optimizer.param_groups:
-            group["lr"] = group["peak"] * rate
+class Trainer:
+    """A net in float32, trained through a bfloat16 copy of itself.
+
+    Nearly everything is then computed and moved in 16 bits, and small steps still add up.
+    """
+
+    def __init__(self, net: Net, muon: float, adam: float) -> None:
+        self.net, self.working = net, half(net)
+        self.optimizers = optimizers(net, muon, adam)
+        self.pairs = list(zip(net.parameters(), self.working.parameters(), strict=True))
+
+    def step(self, loss: Callable[[Net], Tensor], rate: float) -> float:
+        """One step down ``loss`` of the copy, at this share of the learning rates' peaks."""
+        with torch.no_grad():
+            for weight, copied in self.pairs:
+                copied.copy_(weight)
+        value = loss(self.working)
+        value.backward()
+        for weight, copied in self.pairs:
+            assert copied.grad is not None
+            weight.grad, copied.grad = copied.grad.float(), None
+        torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["peak"] * rate
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        return value.item()
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "weights": self.net.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.net.load_state_dict(state["weights"])
+        for optimizer, its in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(its)
 
 
 class Bar:
@@ -169,17 +199,21 @@ def keep(path: Path, state: dict[str, Any]) -> None:
     os.replace(aside, path)
 
 
-@contextlib.contextmanager
-def quiet_threads(count: int) -> Iterator[None]:
-    if count:
-        torch.set_num_threads(count)
-    yield
+def learned(kinds: Tensor, share: float, rng: torch.Generator) -> Tensor:
+    """Where the loss is taken: places in the flattened ``kinds``, ``share`` of them, in order.
+
+    An assistant's tokens come first, then users' and systems' by chance. Their number is always
+    the same, so that every step has the same shapes: compiled once, and memory is used again.
+    """
+    flat = kinds.flatten()
+    wish = torch.rand(flat.shape, generator=rng) + 2 * (flat == 2) + (flat == 1)
+    return wish.topk(int(share * len(flat))).indices.sort().values
 
 
 @torch.no_grad()
 def held_out(net: Net, work: Path, on: str, limit: int = 60_000) -> dict[str, float]:
     """Nats per token of assistants' turns on the held-out chats, by source and over all."""
-    net.eval()
+    net = half(net)
     losses: dict[str, float] = {}
     for path in sorted(work.glob("held-*.npz")):
         stored = np.load(path)
@@ -189,15 +223,12 @@ def held_out(net: Net, work: Path, on: str, limit: int = 60_000) -> dict[str, fl
             rows = min(8, (len(ids) - 1 - at) // length)
             batch, kind = windows(ids, kinds, at, rows, length)
             batch, kind = batch.to(on), kind.to(on)
-            with autocast(on):
-                states = net(batch[:, :-1])
-                said = kind[:, 1:] == 2
-                logits = net.logits(states[said])
+            said = kind[:, 1:] == 2
+            logits = net.logits(net(batch[:, :-1])[said])
             total += torch.nn.functional.cross_entropy(
                 logits.float(), batch[:, 1:][said], reduction="sum"
             ).item()
             count += int(said.sum())
         losses[path.stem.removeprefix("held-")] = total / max(count, 1)
     losses["mean"] = sum(losses.values()) / len(losses)
-    net.train()
     return losses
