@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import mlx.core as mx
 
-from .depth import AUTO_DEPTH, PLAIN, Plan
-from .drafters import Context, Drafter, DraftModel, NGram, Proposal
+from .depth import PLAIN, Controller, Plan
+from .drafters import Context, Drafter, DraftModel, Portfolio, Proposal
 from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
 from .flight import Dispatcher, Flight, Landing
 from .models.cached import PASS_TAIL, PREFILL_CHUNK, CachedModel
@@ -19,6 +21,8 @@ from .settings import Settings
 EMPTY = Proposal(mx.array([], mx.uint32))
 """What plain decoding proposes."""
 
+OFF = replace(PLAIN, why="plain: speculation is off")
+
 
 class Decoder:
     """A target, its drafters, and the tokens they have in common.
@@ -29,30 +33,38 @@ class Decoder:
     Args:
         pair: the models.
         kv_bits: quantize the target's keys and values to this many bits.
-        ngram: the n-gram drafter.
+        lookups: the drafters that run no model.
+        controller: chooses what each round drafts with and how deep.
         clock: seconds, for the statistics.
     """
 
     def __init__(
-        self, pair: Pair, kv_bits: int | None, ngram: NGram, clock: Callable[[], float]
+        self,
+        pair: Pair,
+        kv_bits: int | None,
+        lookups: Sequence[Drafter],
+        controller: Controller,
+        clock: Callable[[], float],
     ) -> None:
         self.pair = pair
         self.clock = clock
+        self.controller = controller
         self.settings = Settings()
         self.tokens: list[int] = []
         self.target = CachedModel(pair.target.module, pair.vocabulary, kv_bits=kv_bits)
-        self.drafters: dict[str, Drafter] = {ngram.name: ngram}
+        drafters = {drafter.name: drafter for drafter in lookups}
         self.draft_off = pair.draft_off
         """Why there is no draft model, if one was asked for."""
         if pair.draft is not None:
             model = CachedModel(pair.draft.module, pair.vocabulary)
             if model.cache.reason is None:
-                self.drafters[DraftModel.name] = DraftModel(model, pair.draft.context)
+                drafters[DraftModel.name] = DraftModel(model, pair.draft.context)
             else:
                 self.draft_off = (
                     f"the draft model {pair.draft.name} is off: its layers keep a running state, "
                     "and a rejected token cannot be taken out of it"
                 )
+        self.portfolio = Portfolio(drafters)
 
     def prefill(self, reply: Reply, prompt: list[int]) -> Iterator[Event]:
         """Read the prompt except its tail, which the first round's pass takes in."""
@@ -71,26 +83,33 @@ class Decoder:
         A round is launched as early as it can be: behind a plain one that is still in the air, else
         once the one before is committed, and in any case before its events are told.
         """
-        flight = self.launch(reply, self.plan(reply))
+        plan = self.plan(reply)
+        flight = self.launch(reply, plan)
         landed_at = flight.began
         while True:
-            behind = self.launch_behind(reply, flight)
+            behind = self.launch(reply, plan, flight) if self.ahead(reply, flight, plan) else None
             landing = flight.land()  # the one host synchronisation
-            idle, landed_at = max(flight.began - landed_at, 0), self.clock()
+            idle, before = max(flight.began - landed_at, 0), landed_at
+            landed_at = self.clock()
             tokens, text = reply.take(landing.tokens)
             if behind is None:
                 self.rollback(len(self.tokens) + min(landing.accepted, len(tokens)))
+            if reply.counters.passes > 0:  # the first pass takes in the prompt's tail too
+                self.controller.clock(flight.plan, flight.depth, landed_at - before, idle)
+            self.learn(flight, landing)
             self.tokens += tokens
 
             done, settings = flight, self.settings
             if reply.reason is None:
-                flight = behind or self.launch(reply, self.plan(reply))
+                plan = self.plan(reply)
+                flight = behind or self.launch(reply, plan)
             yield from _told(reply, done, landing, tokens, text, landed_at, idle)
             if reply.reason is not None:
                 return
             if self.settings is not settings:
                 self.rollback(len(self.tokens) - 1)
-                flight = self.launch(reply, self.plan(reply))
+                plan = self.plan(reply)
+                flight = self.launch(reply, plan)
 
     def launch(self, reply: Reply, plan: Plan, behind: Flight | None = None) -> Flight:
         """Dispatch a round; ``behind`` one whose only token is not known yet, it must be plain."""
@@ -103,12 +122,9 @@ class Decoder:
             noise = Noise(reply.seed, reply.passes, position, plan.depth + 1, width)
         reply.passes += 1
 
-        proposal = None
-        if plan.drafter is not None:
-            draft_noise = None if noise is None else rule.draft_noise(noise)
-            context = Context(self.tokens, sampling, draft_noise, rule.keeps_q, dispatch)
-            proposal = self.drafters[plan.drafter].propose(context, plan.depth)
-        proposal = proposal or EMPTY
+        draft_noise = None if noise is None else rule.draft_noise(noise)
+        context = Context(self.tokens, sampling, draft_noise, rule.keeps_q, dispatch)
+        proposal = self.portfolio.propose(plan, context) or EMPTY
 
         if behind is None:
             unread, since = self.target.unread(self.tokens), proposal.tokens
@@ -120,35 +136,77 @@ class Decoder:
         verdict = rule.accept(scores, proposal.tokens, proposal.log_q, noise)
         return Flight.launch(plan, proposal, verdict, dispatch)
 
-    def launch_behind(self, reply: Reply, flight: Flight) -> Flight | None:
-        """The next round, if this one and it are plain whatever this one's token will be."""
+    def ahead(self, reply: Reply, flight: Flight, plan: Plan) -> bool:
+        """Whether the next round can be launched before this one's token is known.
+
+        Both must be plain. What is lost then is a match that begins with that token.
+        """
         more = reply.limit - len(reply.ids) > 1
-        if more and flight.depth == 0 and self.plan(reply) == PLAIN:
-            return self.launch(reply, PLAIN, behind=flight)
-        return None
+        plain = flight.depth == 0 and plan.depth == 0
+        return more and plain and (self.settings.method == "off" or self.controller.ahead)
 
     def plan(self, reply: Reply) -> Plan:
         """The drafter and depth of the next round."""
         settings = self.settings
-        if settings.method == "off" or self.target.cache.reason is not None:
-            return PLAIN
-        depth = AUTO_DEPTH if isinstance(settings.depth, str) else settings.depth
-        depth = min(depth, reply.limit - len(reply.ids) - 1)
-        name = settings.method
-        if name == "auto":
-            name = "draft" if self.room("draft") else "ngram"
-        depth = min(depth, self.room(name))
-        return Plan(name, depth) if depth > 0 else PLAIN
+        if self.target.cache.reason is not None:
+            return replace(PLAIN, why=self.target.cache.reason)
+        if settings.method == "off" or settings.depth == 0:
+            return OFF
+        return self.controller.choose(
+            self.portfolio.offers(self.tokens, settings.method),
+            length=len(self.tokens),
+            limit=reply.limit - len(reply.ids) - 1,
+            depth=None if isinstance(settings.depth, str) else settings.depth,
+        )
 
-    def room(self, name: str) -> int:
-        """How deep a drafter can go now; 0 where there is none of that name."""
-        return self.drafters[name].room(len(self.tokens)) if name in self.drafters else 0
+    def learn(self, flight: Flight, landing: Landing) -> None:
+        """Tell the drafters, and the controller, what became of a round's proposal."""
+        plan = flight.plan
+        self.portfolio.settle(plan, flight.depth, landing.accepted)
+        if plan.drafter is not None:
+            self.controller.learn(plan.drafter, plan.bucket, flight.depth, landing.accepted)
+        if self.settings.method == "auto":
+            for offer, drafted, stood in self.portfolio.shadows(plan, self.tokens, landing.tokens):
+                self.controller.learn(offer.drafter, offer.bucket, drafted, stood)
+
+    def measure(self) -> Iterator[None]:
+        """Measure what the cost curve lacks at this context length, one short look at each step.
+
+        Between two steps everything is as it was, so the rest can be left for another time.
+        """
+        curve, length = self.controller.curve, len(self.tokens)
+        if length == 0 or self.target.cache.reason is not None:
+            return
+        self.target.unread(self.tokens)
+        for rows in curve.missing(length):
+            if length + rows <= self.pair.context:
+                plain, wide = self._timed(self.target, 1, rows)
+                curve.set_pass(rows, length, wide / plain)
+                yield
+        draft = self.portfolio.drafters.get(DraftModel.name)
+        if isinstance(draft, DraftModel) and draft.offer(self.tokens).room > 0:
+            draft.model.unread(self.tokens)
+            (plain,), (step,) = self._timed(self.target, 1), self._timed(draft.model, 1)
+            curve.set_step(DraftModel.name, step / plain)
+            yield
+
+    def _timed(self, model: CachedModel, *rows: int, repeats: int = 5) -> list[float]:
+        """Median seconds of passes with so many rows each, in turn, each rolled back."""
+        seconds: list[list[float]] = [[] for _ in rows]
+        length = model.length
+        for repeat in range(repeats + 1):
+            for count, taken in zip(rows, seconds, strict=True):
+                begin = self.clock()
+                mx.eval(mx.argmax(model.logits(mx.zeros(count, mx.uint32), count), axis=-1))
+                if repeat:  # the first only warms up
+                    taken.append(self.clock() - begin)
+                model.rollback(length)
+        return [statistics.median(taken) for taken in seconds]
 
     def rollback(self, length: int) -> None:
         """Bring the target and every drafter back to the first ``length`` tokens."""
         self.target.rollback(length)
-        for drafter in self.drafters.values():
-            drafter.rollback(length)
+        self.portfolio.rollback(length)
 
 
 def _told(
@@ -170,7 +228,19 @@ def _told(
         yield Prefilled(counters.prompt_tokens, counters.cached_tokens, seconds)
     origins = (name if i < accepted else None for i in range(len(tokens)))
     yield Text(text, tuple(map(Emitted, tokens, origins)))
-    yield Round(tuple(tokens), name, flight.plan.depth, drafted, accepted, seconds, idle)
+    plan = flight.plan
+    counters.expect(plan.expected, plan.cost)
+    yield Round(
+        tokens=tuple(tokens),
+        drafter=name,
+        depth=plan.depth,
+        drafted=drafted,
+        accepted=accepted,
+        seconds=seconds,
+        idle_seconds=idle,
+        expected=plan.expected,
+        why=plan.why,
+    )
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:

@@ -13,6 +13,7 @@ import mlx.core as mx
 
 from .conversation import Message, checked_messages, fit, overflow
 from .decoding import Decoder
+from .depth import Controller, CostCurve, Survival
 from .drafters import DraftModel, NGram
 from .errors import BadOptionError
 from .events import Event, Finished, Notice, Round
@@ -56,6 +57,7 @@ class Session:
         rule: str = "block",
         kv_bits: int | None = None,
         ngram: NGram | None = None,
+        controller: Controller | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.pair = pair
@@ -63,7 +65,8 @@ class Session:
         self.finished: Finished | None = None
         """How the last reply ended, also if it was interrupted."""
         self._clock = clock
-        self._decoder = Decoder(pair, kv_bits, ngram or NGram(), clock)
+        self.controller = controller or Controller(CostCurve(), Survival())
+        self._decoder = Decoder(pair, kv_bits, [ngram or NGram()], self.controller, clock)
         self._template: dict[bool | None, Template] = {}
         self._said: set[str] = set()
         self._open: weakref.ref[Generator[Event, None, None]] | None = None
@@ -77,7 +80,7 @@ class Session:
 
     @method.setter
     def method(self, method: str) -> None:
-        if method == DraftModel.name and method not in self._decoder.drafters:
+        if method == DraftModel.name and method not in self._decoder.portfolio:
             why = self._decoder.draft_off or "this pair has no draft model"
             raise BadOptionError(f"method draft is not possible: {why}")
         self._decoder.settings = replace(self._decoder.settings, method=method)
@@ -240,10 +243,10 @@ class Session:
 
     def _spent(self) -> list[str]:
         """Whether the draft model has come to the end of its context, and would still be used."""
-        draft = self._decoder.drafters.get(DraftModel.name)
+        draft = self._decoder.portfolio.drafters.get(DraftModel.name)
         if self.method not in ("auto", DraftModel.name) or not isinstance(draft, DraftModel):
             return []
-        if draft.room(len(self._decoder.tokens)) > 0:
+        if draft.offer(self._decoder.tokens).room > 0:
             return []
         return [f"the draft model's context of {draft.context} tokens is full: it drafts no more"]
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import mlx.core as mx
 
+from ..depth import Offer
 from ..sampling import Sampling
 
 
@@ -41,12 +42,16 @@ class Drafter(Protocol):
 
     name: str
 
-    def room(self, length: int) -> int:
-        """The deepest proposal it can make after ``length`` tokens."""
+    def offer(self, tokens: Sequence[int]) -> Offer:
+        """What it could do after these tokens; known on the host, without a model."""
         ...
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
         """Up to ``depth`` tokens, dispatched but not awaited; None if there is nothing to say."""
+        ...
+
+    def observe(self, drafted: int, accepted: int) -> None:
+        """What became of its newest proposal."""
         ...
 
     def rollback(self, length: int) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 
+from ..depth import BUCKETS, MAX_DEPTH, Offer
 from ..models.cached import CachedModel
 from .drafter import Context, Proposal
+
+RECENT = 0.3
+"""Weight of the newest round in the recent acceptance."""
 
 
 class DraftModel:
@@ -24,10 +30,17 @@ class DraftModel:
     def __init__(self, model: CachedModel, context: int) -> None:
         self.model = model
         self.context = context
+        self._recent = 0.6
 
-    def room(self, length: int) -> int:
+    def offer(self, tokens: Sequence[int]) -> Offer:
         # The last drafted token is never read, so the cache ends one short of it.
-        return max(self.context - length + 1, 0)
+        room = min(max(self.context - len(tokens) + 1, 0), MAX_DEPTH)
+        bucket = min(int(BUCKETS * self._recent), BUCKETS - 1)
+        return Offer(self.name, room, bucket, len(tokens) - self.model.length)
+
+    def observe(self, drafted: int, accepted: int) -> None:
+        if drafted:
+            self._recent += RECENT * (accepted / drafted - self._recent)
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
         sampling = context.sampling

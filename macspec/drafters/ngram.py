@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
+from ..depth import Offer
 from ..errors import BadOptionError
 from .drafter import Context, Proposal
 
@@ -39,20 +40,31 @@ class NGram:
         self._tokens: list[int] = []
         self._continued: dict[tuple[int, ...], int] = {}
 
-    def room(self, length: int) -> int:
-        return self.copy
+    def offer(self, tokens: Sequence[int]) -> Offer:
+        self._read(tokens[len(self._tokens) :])
+        start, size = self._match()
+        return Offer(
+            self.name, self.copy if start is not None else 0, (0, 1, 1, 2, 3)[min(size, 4)]
+        )
 
-    def propose(self, context: Context, depth: int) -> Proposal | None:
-        self._read(context.tokens[len(self._tokens) :])
-        start = self._match()
+    def continuation(self, tokens: Sequence[int], depth: int) -> tuple[list[int], list[float]]:
+        self._read(tokens[len(self._tokens) :])
+        start, _ = self._match()
         if start is None:
-            return None
-        tokens, end = self._tokens, len(self._tokens)
+            return [], []
+        known, end = self._tokens, len(self._tokens)
         copied: list[int] = []
         for source in range(start, start + min(depth, self.copy)):
             # A match that runs into the end of the text repeats: it is a period.
-            copied.append(tokens[source] if source < end else copied[source - end])
-        return Proposal(mx.array(copied, mx.uint32))
+            copied.append(known[source] if source < end else copied[source - end])
+        return copied, [0.5] * len(copied)
+
+    def propose(self, context: Context, depth: int) -> Proposal | None:
+        copied, _ = self.continuation(context.tokens, depth)
+        return Proposal(mx.array(copied, mx.uint32)) if copied else None
+
+    def observe(self, drafted: int, accepted: int) -> None:
+        pass
 
     def rollback(self, length: int) -> None:
         if length < len(self._tokens):
@@ -68,10 +80,10 @@ class NGram:
                 if at >= size:
                     self._continued[tuple(self._tokens[at - size : at])] = at
 
-    def _match(self) -> int | None:
+    def _match(self) -> tuple[int | None, int]:
         for size in self.sizes:
             if len(self._tokens) >= size:
                 start = self._continued.get(tuple(self._tokens[-size:]))
                 if start is not None:
-                    return start
-        return None
+                    return start, size
+        return None, 0

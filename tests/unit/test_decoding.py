@@ -265,7 +265,7 @@ def test_a_drafter_that_proposes_anything_changes_nothing(
     plain = session_of(pocket, "gemma3_text", method="off")
     expected = tokens_of(plain, PROMPT, sampling, 50)
     session = session_of(pocket, "gemma3_text", method="ngram", depth=6, rule=rule)
-    session._decoder.drafters["ngram"] = Liar()
+    session._decoder.portfolio.drafters["ngram"] = Liar()
     assert tokens_of(session, PROMPT, sampling, 50) == expected
     assert session.stats.drafted > 50
 

@@ -212,5 +212,5 @@ class Anticipating:
 def test_the_chi_square_rejects_an_anticipating_drafter() -> None:
     tables = Tables(0)
     decoder = tables.decoder(SETTINGS[0])
-    decoder.drafters["draft"] = Anticipating(decoder.drafters["draft"])
+    decoder.portfolio.drafters["draft"] = Anticipating(decoder.portfolio.drafters["draft"])
     assert surprise(write(decoder, seed=0, length=LENGTH), tables.law(WARM)) > 2 * USUAL

@@ -1,0 +1,95 @@
+"""How likely each drafted token is to stand, learned from the rounds themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+POSITIONS = 8
+"""Positions in a chain that are told apart; later ones count as the last."""
+
+MEMORY = 200.0
+"""Observations that a cell remembers: older ones fade, so that a change of subject shows."""
+
+PRIOR = 4.0
+"""Observations that the shipped prior counts for."""
+
+KEPT = 20.0
+"""Observations that what earlier sessions learned counts for, at most."""
+
+SHIPPED: Mapping[str, Sequence[float]] = {
+    # By bucket: recent acceptance from none to full.
+    "draft": (0.35, 0.45, 0.52, 0.58, 0.64, 0.70, 0.77, 0.85),
+    # By match length: 0, 1-2, 3, 4-5, 6-8, 9-15, 16-31, 32 and more.
+    "ngram": (0.2, 0.3, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95),
+    "suffix": (0.2, 0.3, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95),
+}
+"""Chance that a token stands if those before it do: a start for the first replies of all."""
+
+Cell = tuple[str, int, int]
+
+
+class Survival:
+    """Decayed Beta counts per (drafter, bucket, position).
+
+    A cell holds the chance that the token at this position of a chain is accepted, given that all
+    before it were. A cell with few observations of its own leans on the same position's
+    neighbours: the bucket as a whole, then the prior.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[Cell, list[float]] = {}
+
+    def chance(self, drafter: str, bucket: int, position: int) -> float:
+        """Chance that the token at ``position`` (0 is the first) stands after those before it."""
+        position = min(position, POSITIONS - 1)
+        shipped = SHIPPED.get(drafter, SHIPPED["draft"])[bucket]
+        whole = self._mean((drafter, bucket, -1), shipped, PRIOR)
+        return self._mean((drafter, bucket, position), whole, PRIOR)
+
+    def expected(self, drafter: str, bucket: int, depth: int) -> list[float]:
+        """Expected tokens of a round, the target's own included, at depth 0 to ``depth``."""
+        tokens, alive = [1.0], 1.0
+        for position in range(depth):
+            alive *= self.chance(drafter, bucket, position)
+            tokens.append(tokens[-1] + alive)
+        return tokens
+
+    def observe(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:
+        """Learn from a round: tokens after the first rejected one were never judged."""
+        for position in range(min(accepted + 1, drafted)):
+            stood = position < accepted
+            self._count((drafter, bucket, min(position, POSITIONS - 1)), stood)
+            self._count((drafter, bucket, -1), stood)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            f"{drafter} {bucket} {position}": [round(value, 3) for value in counts]
+            for (drafter, bucket, position), counts in self._counts.items()
+        }
+
+    def restore(self, stored: Mapping[str, Any]) -> None:
+        """Take over what an earlier session learned, as a prior that new rounds can overrule.
+
+        Raises:
+            ValueError, TypeError: it is not what ``as_dict`` gave.
+        """
+        counts: dict[Cell, list[float]] = {}
+        for name, (stood, judged) in stored.items():
+            drafter, bucket, position = name.rsplit(" ", 2)
+            if not 0 <= stood <= judged:
+                raise ValueError(f"{name}: {stood} of {judged}")
+            share = min(1.0, KEPT / judged) if judged else 0.0
+            counts[drafter, int(bucket), int(position)] = [stood * share, judged * share]
+        self._counts = counts
+
+    def _mean(self, cell: Cell, prior: float, weight: float) -> float:
+        stood, judged = self._counts.get(cell, (0.0, 0.0))
+        return (stood + weight * prior) / (judged + weight)
+
+    def _count(self, cell: Cell, stood: bool) -> None:
+        counts = self._counts.setdefault(cell, [0.0, 0.0])
+        keep = 1 - 1 / MEMORY
+        counts[0] = counts[0] * keep + stood
+        counts[1] = counts[1] * keep + 1
