@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -11,12 +10,15 @@ import mlx.core as mx
 from .depth import PLAIN, Controller, Plan
 from .drafters import Context, Drafter, DraftModel, Portfolio, Proposal
 from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
-from .flight import Dispatcher, Flight, Landing
+from .flight import Dispatcher, Flight, Landing, own_part
 from .models.cached import PASS_TAIL, PREFILL_CHUNK, CachedModel
 from .models.pair import Pair
+from .models.trees import TreePass
 from .noise import Noise
 from .reply import Reply
 from .settings import Settings
+from .verification import Tree, Verdict, follow
+from .verification.forced import forced
 
 EMPTY = Proposal(mx.array([], mx.uint32))
 """What plain decoding proposes."""
@@ -52,6 +54,8 @@ class Decoder:
         self.settings = Settings()
         self.tokens: list[int] = []
         self.target = CachedModel(pair.target.module, pair.vocabulary, kv_bits=kv_bits)
+        self.trees: TreePass | None = None
+        """Passes over trees; None until the model has been tried for them."""
         drafters = {drafter.name: drafter for drafter in lookups}
         self.draft_off = pair.draft_off
         """Why there is no draft model, if one was asked for."""
@@ -65,6 +69,8 @@ class Decoder:
                     "and a rejected token cannot be taken out of it"
                 )
         self.portfolio = Portfolio(drafters)
+        self.why = OFF.why
+        """Why the newest round does what it does."""
 
     def prefill(self, reply: Reply, prompt: list[int]) -> Iterator[Event]:
         """Read the prompt except its tail, which the first round's pass takes in."""
@@ -93,7 +99,7 @@ class Decoder:
             landed_at = self.clock()
             tokens, text = reply.take(landing.tokens)
             if behind is None:
-                self.rollback(len(self.tokens) + min(landing.accepted, len(tokens)))
+                self.keep(flight, landing.path[: len(tokens)])
             if reply.counters.passes > 0:  # the first pass takes in the prompt's tail too
                 self.controller.clock(flight.plan, flight.depth, landed_at - before, idle)
             self.learn(flight, landing)
@@ -121,20 +127,40 @@ class Decoder:
             width = self.pair.vocabulary
             noise = Noise(reply.seed, reply.passes, position, plan.depth + 1, width)
         reply.passes += 1
+        self.why = plan.why
 
-        draft_noise = None if noise is None else rule.draft_noise(noise)
+        draft_noise = None if noise is None or plan.depth == 0 else rule.draft_noise(noise)
         context = Context(self.tokens, sampling, draft_noise, rule.keeps_q, dispatch)
         proposal = self.portfolio.propose(plan, context) or EMPTY
 
-        if behind is None:
+        verdict = self.verify(proposal, noise, None if behind is None else behind.token)
+        if reply.forced is not None:
+            answer = reply.forced[len(reply.ids) + (behind is not None) :]
+            verdict = forced(answer, proposal.tokens, verdict)
+        return Flight.launch(plan, proposal, verdict, dispatch)
+
+    def verify(self, proposal: Proposal, noise: Noise | None, token: mx.array | None) -> Verdict:
+        """One pass of the target over what is proposed, and the rule's verdict on it.
+
+        Args:
+            token: [1], the newest token, where the host does not know it yet.
+        """
+        sampling, rule = self.settings.sampling, self.settings.rule
+        if token is None:
             unread, since = self.target.unread(self.tokens), proposal.tokens
         else:
-            unread = since = behind.token
+            unread = since = token
+        if proposal.parents is not None:
+            assert self.trees is not None
+            tree = Tree(proposal.tokens, proposal.parents)
+            recent = None
+            if sampling.penalised:
+                recent = tree.recent(self.tokens, sampling.penalty_context)
+            return follow(sampling.scores(self.trees.logits(unread, tree), recent), tree, noise)
         rows = proposal.tokens.shape[0] + 1
         logits = self.target.logits(mx.concatenate([unread, proposal.tokens]), rows)
         scores = sampling.scores(logits, sampling.recent(self.tokens, since, rows))
-        verdict = rule.accept(scores, proposal.tokens, proposal.log_q, noise)
-        return Flight.launch(plan, proposal, verdict, dispatch)
+        return rule.accept(scores, proposal.tokens, proposal.log_q, noise)
 
     def ahead(self, reply: Reply, flight: Flight, plan: Plan) -> bool:
         """Whether the next round can be launched before this one's token is known.
@@ -142,7 +168,7 @@ class Decoder:
         Both must be plain. What is lost then is a match that begins with that token.
         """
         more = reply.limit - len(reply.ids) > 1
-        plain = flight.depth == 0 and plan.depth == 0
+        plain = flight.drafted == 0 and plan.depth == 0
         return more and plain and (self.settings.method == "off" or self.controller.ahead)
 
     def plan(self, reply: Reply) -> Plan:
@@ -152,8 +178,13 @@ class Decoder:
             return replace(PLAIN, why=self.target.cache.reason)
         if settings.method == "off" or settings.depth == 0:
             return OFF
+        offers = self.portfolio.offers(self.tokens, settings.method)
+        trees = self.trees is not None and self.trees.reason is None
+        # A tree's tokens are candidates, not draws, and the block rule wants draws.
+        if trees and (settings.sampling.greedy or not settings.rule.keeps_q):
+            offers = [replace(offer, branches=offer.drafter == "draft") for offer in offers]
         return self.controller.choose(
-            self.portfolio.offers(self.tokens, settings.method),
+            offers,
             length=len(self.tokens),
             limit=reply.limit - len(reply.ids) - 1,
             depth=None if isinstance(settings.depth, str) else settings.depth,
@@ -161,47 +192,33 @@ class Decoder:
 
     def learn(self, flight: Flight, landing: Landing) -> None:
         """Tell the drafters, and the controller, what became of a round's proposal."""
-        plan = flight.plan
-        self.portfolio.settle(plan, flight.depth, landing.accepted)
+        plan, stood = flight.plan, own_part(landing.path)
+        drafted = flight.depth
+        self.portfolio.settle(plan, drafted, stood)
         if plan.drafter is not None:
-            self.controller.learn(plan.drafter, plan.bucket, flight.depth, landing.accepted)
+            self.controller.learn(plan.drafter, plan.bucket, drafted, stood)
+            if flight.tree and stood == plan.branch:
+                self.controller.learn_branch(plan, landing.accepted > stood)
         if self.settings.method == "auto":
             for offer, drafted, stood in self.portfolio.shadows(plan, self.tokens, landing.tokens):
                 self.controller.learn(offer.drafter, offer.bucket, drafted, stood)
 
-    def measure(self) -> Iterator[None]:
-        """Measure what the cost curve lacks at this context length, one short look at each step.
+    def try_trees(self) -> str | None:
+        """Try the target for trees, once; the reason why there are none, None if there are."""
+        if self.trees is None:
+            self.trees = TreePass(self.target)
+        return self.trees.reason
 
-        Between two steps everything is as it was, so the rest can be left for another time.
-        """
-        curve, length = self.controller.curve, len(self.tokens)
-        if length == 0 or self.target.cache.reason is not None:
-            return
-        self.target.unread(self.tokens)
-        for rows in curve.missing(length):
-            if length + rows <= self.pair.context:
-                plain, wide = self._timed(self.target, 1, rows)
-                curve.set_pass(rows, length, wide / plain)
-                yield
-        draft = self.portfolio.drafters.get(DraftModel.name)
-        if isinstance(draft, DraftModel) and draft.offer(self.tokens).room > 0:
-            draft.model.unread(self.tokens)
-            (plain,), (step,) = self._timed(self.target, 1), self._timed(draft.model, 1)
-            curve.set_step(DraftModel.name, step / plain)
-            yield
-
-    def _timed(self, model: CachedModel, *rows: int, repeats: int = 5) -> list[float]:
-        """Median seconds of passes with so many rows each, in turn, each rolled back."""
-        seconds: list[list[float]] = [[] for _ in rows]
-        length = model.length
-        for repeat in range(repeats + 1):
-            for count, taken in zip(rows, seconds, strict=True):
-                begin = self.clock()
-                mx.eval(mx.argmax(model.logits(mx.zeros(count, mx.uint32), count), axis=-1))
-                if repeat:  # the first only warms up
-                    taken.append(self.clock() - begin)
-                model.rollback(length)
-        return [statistics.median(taken) for taken in seconds]
+    def keep(self, flight: Flight, path: list[int]) -> None:
+        """Keep the drafted tokens that stand, and roll back the others."""
+        length = len(self.tokens)
+        if flight.tree:
+            assert self.trees is not None
+            self.trees.keep(path)
+        else:
+            self.target.rollback(length + len(path))
+        # A drafter's state follows its own chain, which comes first; the rest it reads anew.
+        self.portfolio.rollback(length + own_part(path))
 
     def rollback(self, length: int) -> None:
         """Bring the target and every drafter back to the first ``length`` tokens."""
@@ -220,7 +237,8 @@ def _told(
 ) -> Iterator[Event]:
     """Count a round, up to where the reply may have ended inside it, and tell of it."""
     counters, name = reply.counters, flight.plan.drafter
-    accepted, drafted = landing.accepted, flight.depth
+    accepted = landing.accepted
+    drafted = flight.depth
     if len(tokens) <= accepted:
         accepted = drafted = len(tokens)
     seconds = counters.count(landed_at, len(tokens), drafted, accepted, idle)

@@ -2,6 +2,7 @@
 
 from .controller import Controller
 from .curve import CostCurve
+from .ledger import Ledger
 from .plan import (
     BUCKETS,
     MAX_DEPTH,
@@ -12,6 +13,7 @@ from .plan import (
     checked_depth,
     checked_method,
 )
+from .recent import RecentAcceptance
 from .survival import Survival
 
 __all__ = [
@@ -21,8 +23,10 @@ __all__ = [
     "PLAIN",
     "Controller",
     "CostCurve",
+    "Ledger",
     "Offer",
     "Plan",
+    "RecentAcceptance",
     "Survival",
     "checked_depth",
     "checked_method",

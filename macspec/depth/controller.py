@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from .curve import CostCurve, candidates
-from .plan import PLAIN, Offer, Plan
+from .plan import BRANCHED, PLAIN, Offer, Plan
 from .survival import Survival
 
-MARGIN = 1.03
+MARGIN = 1.02
 """Speculation must promise this much over plain: estimates are noisy, and plain is never wrong."""
 
-FIRST_PROBE = 8
-"""Plain rounds before a parked drafter is tried again; each failure doubles them."""
+LOOKS = 0.02
+"""Share of plain time that looks at whether drafting pays by now may lose, while it may well."""
 
-LAST_PROBE = 512
+RARELY = 0.005
+"""The same while it hardly can."""
 
-PROBE_DEPTH = 2
-"""A probe is no deeper: it asks whether drafting pays at all."""
+SAVED = 4.0
+"""Plain steps that can be saved up for looks."""
+
+DOUBTS = 2.0
+"""Standard errors by which drafting may be better than it looks."""
 
 GAP = 0.05
 """Share of a plain round that the device waits for the host, until it has been measured."""
@@ -28,14 +32,6 @@ FADE = 0.05
 
 CHECK = 96
 """Rounds without a plain one after which one is taken, to know what plain costs now."""
-
-
-@dataclass(slots=True)
-class Parking:
-    """How many plain rounds a drafter has waited since it stopped paying, and how long it will."""
-
-    waited: int = 0
-    patience: int = FIRST_PROBE
 
 
 class Controller:
@@ -55,7 +51,8 @@ class Controller:
         self.survival = survival
         self.last = PLAIN
         """The newest plan."""
-        self._parked: dict[str, Parking] = {}
+        self._looks = LOOKS
+        self._purse = 0.0
         self._since_plain = 0
         self._gap = GAP
         self._missed = 0.0
@@ -71,22 +68,21 @@ class Controller:
             limit: most drafted tokens that the reply has use for.
             depth: draft so deep, and choose the drafter only; None: choose both.
         """
+        useful = [offer for offer in offers if min(offer.room, limit) > 0]
         plans = [
-            self._best(offer, length, min(offer.room, limit), depth)
-            for offer in offers
-            if min(offer.room, limit) > 0
+            plan
+            for offer in useful
+            for plan in self._plans(offer, length, min(offer.room, limit), depth)
         ]
         if not plans:
             self.last = replace(PLAIN, length=length, why="plain: there is nothing to draft with")
             return self.last
-        best = max(plans, key=_worth)
+        best = _explained(max(plans, key=_worth))
         if depth is not None:
             self.last = best
         elif _worth(best) < MARGIN:
-            self.last = self._probe(offers, length, limit) or replace(
-                PLAIN, length=length, why=_against(best)
-            )
-        elif self._since_plain >= CHECK:
+            self.last = self._look(plans) or replace(PLAIN, length=length, why=_against(best))
+        elif self.curve.unit is None or self._since_plain >= CHECK:
             self.last = replace(
                 PLAIN, length=length, why="plain: a look at what a plain step costs"
             )
@@ -98,25 +94,21 @@ class Controller:
         """Learn what a round cost.
 
         Args:
-            drafted: tokens that were verified; fewer than ``plan.depth`` where the drafter had
-                no more.
+            drafted: tokens of the chain that were verified; fewer than ``plan.depth`` where the
+                drafter had no more.
             seconds: from the landing before to its own.
             idle: of those, how long the device had nothing to do.
         """
         self.curve.observe(
-            plan.drafter if drafted else None, drafted, plan.length, seconds, plan.behind
+            plan.kind if drafted else None, drafted, plan.length, seconds, plan.behind
         )
         if drafted:
             self._since_plain += 1
-            if plan.drafter in self._parked:
-                parking = self._parked[plan.drafter]
-                parking.waited = 0
-                won = _worth(plan) >= MARGIN
-                parking.patience = FIRST_PROBE if won else min(2 * parking.patience, LAST_PROBE)
+            if _worth(plan) < MARGIN:
+                self._purse -= _loss(plan)
             return
         self._since_plain = 0
-        for parking in self._parked.values():
-            parking.waited += 1
+        self._purse = min(self._purse + self._looks, SAVED)
         if idle > 0 and self.curve.unit:
             self._gap += FADE * (min(idle / self.curve.unit, 1.0) - self._gap)
         best = self.last
@@ -126,6 +118,10 @@ class Controller:
     def learn(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:
         """Learn what stood, or would have, from a round or from committed text alone."""
         self.survival.observe(drafter, bucket, drafted, accepted)
+
+    def learn_branch(self, plan: Plan, stood: bool) -> None:
+        """Learn whether the sibling stood where the token beside it fell."""
+        self.survival.observe(f"{plan.drafter}{BRANCHED}", plan.bucket, 1, int(stood))
 
     @property
     def ahead(self) -> bool:
@@ -141,46 +137,78 @@ class Controller:
         """Why the newest round does what it does, in one sentence."""
         return self.last.why
 
-    def _best(self, offer: Offer, length: int, room: int, depth: int | None) -> Plan:
+    def _plans(self, offer: Offer, length: int, room: int, depth: int | None) -> list[Plan]:
+        """What the offer could be used for."""
+        name, bucket, behind = offer.drafter, offer.bucket, offer.behind
         depths = candidates(room) if depth is None else [min(depth, room)]
-        tokens = self.survival.expected(offer.drafter, offer.bucket, max(depths))
+        tokens = self.survival.expected(name, bucket, depths[-1])
         plans = [
             Plan(
-                drafter=offer.drafter,
+                drafter=name,
                 depth=d,
                 length=length,
-                bucket=offer.bucket,
-                behind=offer.behind,
+                bucket=bucket,
+                behind=behind,
                 expected=tokens[d],
-                cost=self.curve.round(offer.drafter, d, length, offer.behind),
+                cost=self.curve.round(name, d, length, behind),
             )
             for d in depths
         ]
-        best = max(plans, key=_worth)
-        why = (
-            f"{best.drafter} at depth {best.depth}: about {best.expected:.2f} tokens for the time "
-            f"of {best.cost:.2f} plain steps"
+        if offer.branches:
+            plans += [self._branched(plan, tokens) for plan in plans]
+        return plans
+
+    def _branched(self, plan: Plan, tokens: Sequence[float]) -> Plan:
+        """The same chain with a sibling where it most likely parts from the text."""
+        falls = [2 * b - a - c for a, b, c in zip([0.0, *tokens], tokens, tokens[1:], strict=False)]
+        at = max(range(plan.depth), key=falls.__getitem__)
+        kind = f"{plan.drafter}{BRANCHED}"
+        return replace(
+            plan,
+            branch=at,
+            expected=plan.expected + falls[at] * self.survival.chance(kind, plan.bucket, 0),
+            cost=self.curve.round(kind, plan.depth, plan.length, plan.behind),
         )
-        return replace(best, why=why)
 
-    def _probe(self, offers: Sequence[Offer], length: int, limit: int) -> Plan | None:
-        """A cheap look at whether a model's drafts pay by now.
+    def _look(self, plans: Sequence[Plan]) -> Plan | None:
+        """A round of a model's drafts, if what it should lose has been saved up.
 
-        Look-ups need none: what they would have proposed is compared with every committed token.
+        Look-ups need no look: what they would have proposed is compared with every token.
         """
-        for offer in offers:
-            room = min(offer.room, limit)
-            if room < 1 or self.curve.step(offer.drafter) == 0:
-                continue
-            parking = self._parked.setdefault(offer.drafter, Parking())
-            if parking.waited >= parking.patience:
-                plan = self._best(offer, length, room, PROBE_DEPTH)
-                return replace(plan, why=f"{plan.drafter}: a look at whether drafting pays by now")
-        return None
+        models = [plan for plan in plans if self.curve.step(plan.drafter or "") > 0]
+        if not models:
+            return None
+        self._looks = LOOKS if self._may_pay(models) else RARELY
+        least = min(models, key=_loss)
+        if _loss(least) > self._purse:
+            return None
+        return replace(least, why=f"{least.drafter}: a look at whether drafting pays by now")
+
+    def _may_pay(self, plans: Sequence[Plan]) -> bool:
+        """Whether one of them would pay if its drafter were better than it looks."""
+        deepest = {(plan.drafter or "", plan.bucket): plan.depth for plan in plans}
+        hoped = {key: self.survival.expected(*key, it, DOUBTS) for key, it in deepest.items()}
+        return any(
+            hoped[plan.drafter or "", plan.bucket][plan.depth] >= plan.cost for plan in plans
+        )
+
+
+def _explained(plan: Plan) -> Plan:
+    branch = "" if plan.branch is None else " with a branch"
+    why = (
+        f"{plan.drafter} at depth {plan.depth}{branch}: about {plan.expected:.2f} tokens for the "
+        f"time of {plan.cost:.2f} plain steps"
+    )
+    return replace(plan, why=why)
 
 
 def _worth(plan: Plan) -> float:
     return plan.expected / plan.cost
+
+
+def _loss(plan: Plan) -> float:
+    """Plain steps that it should lose."""
+    return max(plan.cost - plan.expected, 0.0)
 
 
 def _against(best: Plan) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import statistics
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from .plan import BRANCHED
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32)
 """Rows at which a verify pass is measured; between them its cost is a straight line."""
@@ -31,7 +34,7 @@ Kind = tuple[str | None, int, int]
 
 def bucket(length: int) -> int:
     """The context bucket of so many tokens."""
-    return sum(length > edge for edge in EDGES)
+    return bisect_left(EDGES, length)
 
 
 class CostCurve:
@@ -49,6 +52,9 @@ class CostCurve:
     def __init__(self, steps: Mapping[str, float] | None = None) -> None:
         self._shipped_steps = dict(steps or {})
         self._passes: dict[tuple[int, int], float] = {}
+        self._known: dict[int, dict[int, float]] = {}
+        self._costs: dict[Kind, float] = {}
+        """What ``_points`` and ``round`` last found, until something new is learned."""
         self._steps: dict[str, float] = {}
         self._rounds: dict[Kind, deque[float]] = {}
         self._plain: deque[float] = deque(maxlen=RECENT)
@@ -66,44 +72,46 @@ class CostCurve:
     def set_pass(self, rows: int, length: int, cost: float) -> None:
         """A verify pass of so many rows at this context length took so many plain passes."""
         self._passes[rows, bucket(length)] = positive(cost)
+        self._known.clear()
+        self._costs.clear()
 
     def set_step(self, drafter: str, cost: float) -> None:
         """A draft step took so many plain passes."""
         self._steps[drafter] = positive(cost)
+        self._costs.clear()
 
     def verify(self, rows: int, length: int) -> float:
         """A verify pass of so many rows, in plain steps."""
         points = self._points(bucket(length))
-        below = max(at for at in points if at <= rows)
-        above = min((at for at in points if at >= rows), default=below)
-        if below == above:
-            low = points[below]
-            if rows > below:  # beyond the last point, as steep as before it
-                before = sorted(points)[-2]
-                low += (low - points[before]) / (below - before) * (rows - below)
-            return low
+        if rows in points:
+            return points[rows]
+        ranks = list(points)
+        at = min(bisect_left(ranks, rows), len(ranks) - 1)  # beyond the last, as steep as before it
+        below, above = ranks[at - 1], ranks[at]
         share = (rows - below) / (above - below)
         return points[below] + share * (points[above] - points[below])
 
     def step(self, drafter: str) -> float:
         """One draft step, in plain steps; 0 for a drafter that looks things up."""
+        drafter = drafter.removesuffix(BRANCHED)
         return self._steps.get(drafter, self._shipped_steps.get(drafter, 0.0))
 
     def round(self, drafter: str | None, depth: int, length: int, behind: int = 0) -> float:
         """A whole round, in plain steps.
 
         Args:
+            drafter: its name, followed by ``BRANCHED`` where the chain has a sibling.
             behind: committed tokens that the drafter's model must read first.
         """
         if drafter is None or depth == 0:
             return 1.0
-        parts = self._parts(drafter, depth, length) * self._error(drafter, depth, length)
-        seen = self._rounds.get((drafter, depth, bucket(length)), ())
-        known = statistics.median(seen) if seen else 0.0
-        cost = (PRIOR * parts + len(seen) * known) / (PRIOR + len(seen))
-        if behind > 1:
-            cost += self.step(drafter) * (self.verify(min(behind, ROWS[-1]), length) - 1)
-        return cost
+        kind = drafter, depth, bucket(length)
+        if kind not in self._costs:
+            parts = self._parts(drafter, depth, length) * self._error(drafter, depth, length)
+            seen = self._rounds.get(kind, ())
+            known = statistics.median(seen) if seen else 0.0
+            self._costs[kind] = (PRIOR * parts + len(seen) * known) / (PRIOR + len(seen))
+        return self._costs[kind] + self._catching_up(drafter, behind, length)
 
     def observe(
         self, drafter: str | None, depth: int, length: int, seconds: float, behind: int = 0
@@ -117,9 +125,11 @@ class CostCurve:
             return
         cost = self.round(drafter, depth, length)
         # What moves every round alike moves the unit; the rest is this kind's own.
-        ratio = min(max(seconds / unit, cost / 3), cost * 3)
+        ratio = seconds / unit - self._catching_up(drafter, behind, length)
+        ratio = min(max(ratio, cost / 3), cost * 3)
         kind = drafter, depth, bucket(length)
         self._rounds.setdefault(kind, deque(maxlen=RECENT)).append(ratio)
+        self._costs.clear()
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -138,24 +148,24 @@ class CostCurve:
         """
         passes = {(int(rows), int(at)): positive(value) for rows, at, value in stored["passes"]}
         steps = {str(name): positive(value) for name, value in stored["steps"].items()}
-        rounds = {
+        rounds: dict[Kind, deque[float]] = {
             (str(name), int(depth), int(at)): deque([positive(value)], maxlen=RECENT)
             for name, depth, at, value in stored["rounds"]
         }
         unit = stored["unit"]
         plain = [] if unit is None else [positive(unit)]
         self._passes, self._steps, self._rounds = passes, steps, rounds
+        self._known.clear()
+        self._costs.clear()
         self._plain = deque(plain, maxlen=RECENT)
 
     def _points(self, at: int) -> dict[int, float]:
-        """Cost by rows in a bucket: its own measurements over the nearest bucket's, or shipped."""
-        own = self._measured(at)
-        if own:
-            return own
-        for near in sorted(range(len(EDGES) + 1), key=lambda other: abs(other - at)):
-            if points := self._measured(near):
-                return points
-        return dict(SHIPPED)
+        """Cost by rows, in their order, in a bucket: of its own, the nearest one's, or shipped."""
+        if at not in self._known:
+            near = sorted(range(len(EDGES) + 1), key=lambda other: abs(other - at))
+            measured = (points for other in near if (points := self._measured(other)))
+            self._known[at] = dict(sorted(next(measured, dict(SHIPPED)).items()))
+        return self._known[at]
 
     def _measured(self, at: int) -> dict[int, float]:
         points = {rows: cost for (rows, where), cost in self._passes.items() if where == at}
@@ -169,8 +179,15 @@ class CostCurve:
                 points[rows] = points[low] * SHIPPED[rows] / SHIPPED[low]
         return points
 
+    def _catching_up(self, drafter: str, behind: int, length: int) -> float:
+        """What reading so many tokens adds to the first draft step, which reads one anyway."""
+        if behind < 2:
+            return 0.0
+        return self.step(drafter) * (self.verify(min(behind, ROWS[-1]), length) - 1)
+
     def _parts(self, drafter: str, depth: int, length: int) -> float:
-        return self.verify(depth + 1, length) + depth * self.step(drafter)
+        rows = depth + 1 + drafter.endswith(BRANCHED)
+        return self.verify(rows, length) + depth * self.step(drafter)
 
     def _error(self, drafter: str, depth: int, length: int) -> float:
         """What rounds of a like depth really took, over their cost from parts."""

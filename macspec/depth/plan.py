@@ -14,6 +14,9 @@ METHODS = ("auto", "draft", "ngram", "suffix", "off")
 BUCKETS = 8
 """How many steps of certainty an offer can have."""
 
+BRANCHED = "+"
+"""Behind a drafter's name: its chain with one sibling, which costs and survives differently."""
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -26,6 +29,8 @@ class Offer:
     """How sure it is, 0 to ``BUCKETS`` - 1: by match length or by its recent acceptance."""
     behind: int = 0
     """Committed tokens that its model must read first."""
+    branches: bool = False
+    """Whether a token of its chain may get a sibling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +44,21 @@ class Plan:
     bucket: int = 0
     behind: int = 0
     """Both the offer's."""
+    branch: int | None = None
+    """Which drafted token gets a sibling, 0 the first; None: a chain."""
     expected: float = 1.0
     """Tokens that the round should bring."""
     cost: float = 1.0
     """Plain steps that it should take."""
     why: str = ""
     """The choice in one sentence."""
+
+    @property
+    def kind(self) -> str | None:
+        """The drafter, and whether a branch grows on its chain."""
+        if self.drafter is None or self.branch is None:
+            return self.drafter
+        return self.drafter + BRANCHED
 
 
 PLAIN = Plan(None, 0, why="plain")

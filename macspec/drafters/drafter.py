@@ -29,12 +29,17 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A chain of guesses for the next tokens; lazy where a model makes them."""
+    """Guesses for the next tokens, a chain or a small tree; lazy where a model makes them."""
 
     tokens: mx.array
     """[K] uint32."""
     log_q: mx.array | None = None
     """[K, V]: what the tokens were drawn from; None where they are point masses."""
+    parents: tuple[int, ...] | None = None
+    """Of a tree, the index of each token's parent, as in ``verification.Tree``; None: a chain.
+
+    The drafter's own chain, which its state follows, comes first and in order.
+    """
 
 
 class Drafter(Protocol):

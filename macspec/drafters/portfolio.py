@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..depth import Offer, Plan
 from .drafter import Context, Drafter, Proposal
 from .lookup import Lookup
+from .model import DraftModel
 
 SHADOW = 8
 """Tokens of a look-up that was not used which are compared with what came."""
@@ -34,7 +35,10 @@ class Portfolio:
         """The proposal of a round; None where it is plain, or there is nothing to say after all."""
         if plan.drafter is None:
             return None
-        return self.drafters[plan.drafter].propose(context, plan.depth)
+        drafter = self.drafters[plan.drafter]
+        if plan.branch is not None and isinstance(drafter, DraftModel):
+            return drafter.propose_tree(context, plan.depth, plan.branch)
+        return drafter.propose(context, plan.depth)
 
     def settle(self, plan: Plan, drafted: int, accepted: int) -> None:
         """Tell the drafter of a round what became of its proposal."""

@@ -17,6 +17,7 @@ from replies import Rows, assert_like_fresh, caches, finish
 from tinymodels import VOCABULARY, tiny
 
 from macspec import Notice, Round, Sampling, Session
+from macspec.depth import Offer
 from macspec.drafters import NGram
 from macspec.errors import BadOptionError
 from macspec.models import Pair
@@ -242,8 +243,11 @@ class Liar:
     def __init__(self) -> None:
         self.rng = random.Random(1)
 
-    def room(self, length: int) -> int:
-        return 32
+    def offer(self, tokens: Any) -> Offer:
+        return Offer(self.name, 32, 0)
+
+    def observe(self, drafted: int, accepted: int) -> None:
+        pass
 
     def propose(self, context: Any, depth: int) -> Any:
         from macspec.drafters import Proposal

@@ -142,7 +142,7 @@ def test_a_draft_with_a_shorter_context_stops_at_its_limit(pocket: Pair) -> None
         assert len(said) == 1
         assert f"context of {prompt + 10} tokens is full" in said[0]
         assert rounds[0].drafter == "draft"
-        assert rounds[-2].drafter == then
+        assert {event.drafter for event in rounds[-4:]} <= {then, None}
         assert caches(session)["draft"].length <= prompt + 10
         whole = finish(Session(pair, method="off"), HELLO, GREEDY, max_tokens=40).token_ids
         assert session.finished is not None

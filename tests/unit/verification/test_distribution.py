@@ -196,7 +196,8 @@ class Anticipating:
     name = DraftModel.name
 
     def __init__(self, drafter: Drafter) -> None:
-        self.room, self.rollback, self._drafter = drafter.room, drafter.rollback, drafter
+        self._drafter = drafter
+        self.offer, self.observe, self.rollback = drafter.offer, drafter.observe, drafter.rollback
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
         proposal = self._drafter.propose(context, depth)
