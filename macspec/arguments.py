@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from .depth import METHODS
 from .plaintext import one_line
 
 DESCRIPTION = """\
@@ -172,10 +173,10 @@ def add_speculation(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("speculation")
     group.add_argument(
         "--method",
-        choices=("auto", "draft", "ngram", "off"),
+        choices=METHODS,
         default="auto",
-        help="who drafts: the draft model, repeated text, or nobody; "
-        "auto: the draft model where there is one, else ngram",
+        help="who drafts: the draft model, text that repeats (ngram; suffix: in past "
+        "replies too), or nobody; auto: whatever should be fastest, before every round",
     )
     group.add_argument(
         "--depth",
@@ -183,6 +184,13 @@ def add_speculation(parser: argparse.ArgumentParser) -> None:
         type=depth,
         default="auto",
         help="tokens to draft in a round, 0 to 32, or auto",
+    )
+    group.add_argument(
+        "--no-learn",
+        dest="learn",
+        action="store_false",
+        help="neither use nor keep what earlier replies taught: what rounds cost, how often "
+        "drafts stood, and the replies themselves; none of it leaves this machine",
     )
     group.add_argument(
         "--accept",

@@ -9,9 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 import mlx.core as mx
-from platformdirs import user_cache_path
 
+from .config import cache_folder, data_folder
 from .depth import Ledger
+from .drafters import Corpus
+from .drafters.corpus import vocabulary_key
 from .models import Model, Pair
 
 
@@ -30,8 +32,18 @@ def ledger(pair: Pair, kv_bits: int | None = None, folder: Path | None = None) -
         "mlx-lm": version("mlx-lm"),
         "macspec": version("macspec"),
     }
-    folder = folder or user_cache_path("macspec") / "costs"
+    folder = folder or cache_folder() / "costs"
     return Ledger(folder / f"{name}.json", made_for)
+
+
+def corpus(pair: Pair, folder: Path | None = None) -> Corpus:
+    """The user's past replies in the pair's vocabulary.
+
+    Args:
+        folder: where they lie; None: in the user's data folder.
+    """
+    table = {index: text for text, index in pair.target.tokenizer.get_vocab().items()}
+    return Corpus.open(folder or data_folder() / "corpus", vocabulary_key(table, pair.vocabulary))
 
 
 def described(model: Model) -> list[object]:

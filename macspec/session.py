@@ -14,7 +14,7 @@ import mlx.core as mx
 from .conversation import Message, checked_messages, fit, overflow
 from .decoding import Decoder
 from .depth import Controller, CostCurve, Ledger, Survival
-from .drafters import DraftModel, NGram
+from .drafters import Corpus, DraftModel, NGram, Suffix
 from .errors import BadOptionError
 from .events import Event, Finished, Notice, Round
 from .measuring import measure
@@ -45,6 +45,7 @@ class Session:
         ngram: the n-gram drafter, if its window and copy length matter.
         ledger: what earlier sessions learned about costs and acceptance, and where this one keeps
             it; None: this one begins anew and keeps nothing.
+        corpus: past replies to draft from, to which this session's are added; None: none.
         controller: chooses what each round does, if it is not to be the usual one.
         clock: seconds, for the statistics.
 
@@ -62,6 +63,7 @@ class Session:
         kv_bits: int | None = None,
         ngram: NGram | None = None,
         ledger: Ledger | None = None,
+        corpus: Corpus | None = None,
         controller: Controller | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -70,9 +72,10 @@ class Session:
         self.finished: Finished | None = None
         """How the last reply ended, also if it was interrupted."""
         self._clock = clock
-        self._ledger = ledger
+        self._ledger, self._corpus = ledger, corpus
         self.controller = controller or _controller(pair, ledger)
-        self._decoder = Decoder(pair, kv_bits, [ngram or NGram()], self.controller, clock)
+        lookups = [ngram or NGram(), Suffix(corpus)]
+        self._decoder = Decoder(pair, kv_bits, lookups, self.controller, clock)
         self._template: dict[bool | None, Template] = {}
         self._said: set[str] = set()
         self._open: weakref.ref[Generator[Event, None, None]] | None = None
@@ -206,8 +209,8 @@ class Session:
                 decoder.rollback(len(decoder.tokens))
                 self.finished = self._finish(reply)
                 self.stats.add(self.finished.stats)
-                if self._ledger is not None:
-                    self._ledger.save(self.controller.curve, self.controller.survival)
+                if self._corpus is not None and reply.forced is None:
+                    self._corpus.add(reply.ids)
         yield self.finished
 
     def _prompt(
@@ -279,6 +282,13 @@ class Session:
         """
         self.close()
         return measure(self._decoder)
+
+    def remember(self) -> None:
+        """Keep what was learned, for later sessions: when idle, and when leaving."""
+        if self._ledger is not None:
+            self._ledger.save(self.controller.curve, self.controller.survival)
+        if self._corpus is not None:
+            self._corpus.save()
 
     @property
     def why(self) -> str:
