@@ -8,8 +8,7 @@ from typing import Any, cast
 import mlx.core as mx
 
 from ..depth import MAX_DEPTH
-from ..drafters import NGram
-from ..drafters.lookup import Lookup
+from ..drafters import Lookup, NGram, Suffix
 from ..models import Pair
 from ..models.cached import CachedModel
 from ..models.template import Template
@@ -21,9 +20,9 @@ from .traces import Guess, Recorded, Trace
 Lookups = Callable[[], Sequence[Lookup]]
 
 
-def ngram() -> list[Lookup]:
+def usual() -> list[Lookup]:
     """The look-ups whose guesses are recorded."""
-    return [NGram()]
+    return [NGram(), Suffix()]
 
 
 def record(
@@ -32,7 +31,7 @@ def record(
     sampling: Sampling,
     *,
     max_tokens: int = 160,
-    lookups: Lookups = ngram,
+    lookups: Lookups = usual,
 ) -> Iterator[Recorded]:
     """The replies of a pair to conversations, each on its own, and who would have guessed them.
 
@@ -57,7 +56,7 @@ def record(
         yield Recorded(len(prompt), len(ids), draft, guesses(prompt, ids, lookups()))
 
 
-def forced(pair: Pair, before: str, after: str, lookups: Lookups = ngram) -> Recorded:
+def forced(pair: Pair, before: str, after: str, lookups: Lookups = usual) -> Recorded:
     """A given text after a given prompt: what look-ups would have guessed of it."""
     tokenizer: Any = pair.target.tokenizer
     prompt = list(tokenizer.encode(before, add_special_tokens=False))

@@ -20,7 +20,7 @@ SHIPPED: Mapping[int, float] = {
     1: 1.0, 2: 1.25, 3: 1.35, 4: 1.5, 5: 1.7, 6: 1.95, 7: 2.2, 8: 2.5, 12: 3.0, 16: 3.4, 32: 4.5,
 }  # fmt: skip
 """Rows to plain steps, where nothing has been measured yet: between the published curves of
-quantized models on an M4 Pro and on an M5 Max (README, "What a round costs")."""
+quantized models on an M4 Pro and on an M5 Max (`bench/curves.py`)."""
 
 RECENT = 15
 """Rounds of one kind whose median counts."""
