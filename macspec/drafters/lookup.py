@@ -34,15 +34,14 @@ class Continuation:
         """Expected number of accepted tokens, among as many as the match is long."""
         return sum(self.shares[: self.match])
 
-    @property
-    def survival(self) -> list[float]:
-        """Chance that each token and all before it are right.
+    def survival(self, depth: int) -> list[float]:
+        """For the first ``depth`` tokens, the chance that each and all before it are right.
 
         The shares, times Laplace's rule of succession for what has agreed ``match`` times in a
         row. A guess to start from: how it turns out depends on the text.
         """
         sure = self.match + 1
-        return [share * sure / (sure + step) for step, share in enumerate(self.shares, 1)]
+        return [share * sure / (sure + step) for step, share in enumerate(self.shares[:depth], 1)]
 
 
 class Lookup(ABC):
@@ -66,7 +65,7 @@ class Lookup(ABC):
             Up to ``depth`` ids, and for each the chance that it and all before it are right.
         """
         found = self._look(tokens)
-        return list(found.tokens[:depth]), found.survival[:depth]
+        return list(found.tokens[:depth]), found.survival(depth)
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
         ids = list(self._look(context.tokens).tokens[:depth])

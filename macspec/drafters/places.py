@@ -88,6 +88,14 @@ class Places:
                 return earlier[end - back] + back
         return None
 
+    def column(self, places: Sequence[int], step: int) -> list[int]:
+        """The token that comes ``step`` after each place, as in its row."""
+        tokens, end = self.tokens, len(self.tokens)
+        return [
+            tokens[place + step if place + step < end else place + step % (end - place)]
+            for place in places
+        ]
+
     def row(self, place: int, depth: int) -> tuple[int, ...]:
         """The ``depth`` tokens from a place; one that meets the end is a period and goes on."""
         row = self.tokens[place : place + depth]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +29,8 @@ class Replies:
     The text runs backwards: ``END``, the newest reply from its last token to its first, ``END``,
     the one before, ..., ``END``. So the tokens before a place, last one first, are a plain slice
     of bytes (big-endian, which compares as the tokens do), new replies come in front without
-    changing how the others sort, and the oldest are cut off at the end. Takes eight bytes a
-    token; a search is a few binary searches, whatever the text.
+    changing how the others sort, and the oldest are cut off at the end. A token takes
+    twelve bytes; a search is a few binary searches, whatever the text.
 
     Args:
         text: the tokens, uint32 big-endian.
@@ -43,6 +42,7 @@ class Replies:
         self.order: Order = np.zeros(1, np.int32) if order is None else order
         # Items of a memory view are Python's own integers, several times faster to come by.
         self._order = self.order.data
+        self._tokens = np.frombuffer(text, ">u4").astype(np.uint32).data
 
     def __len__(self) -> int:
         """Tokens held, the marks between replies included."""
@@ -76,7 +76,7 @@ class Replies:
         """
         text, order = self.text, self._order
         tail = tokens[-LONGEST:]
-        key = _tokens(len(tail)).pack(*reversed(tail))
+        key = struct.pack(f">{len(tail)}I", *reversed(tail))
 
         def before(place: int) -> bytes:
             return text[WIDTH * place : WIDTH * place + size]
@@ -97,11 +97,18 @@ class Replies:
             if high - low >= MOST:
                 return
 
+    def column(self, places: Sequence[int], step: int) -> list[int]:
+        """The token that comes ``step`` after each place; ``END`` behind the last of a reply.
+
+        Nothing comes after ``END``, so do not ask for it.
+        """
+        tokens, back = self._tokens, step + 1
+        return [tokens[place - back] for place in places]
+
     def row(self, place: int, depth: int) -> tuple[int, ...]:
         """Up to ``depth`` tokens that followed at a place, as far as the reply goes."""
-        depth = min(place, depth)
-        row = _tokens(depth).unpack_from(self.text, WIDTH * (place - depth))[::-1]
-        return row[: row.index(END)] if END in row else row
+        row = self._tokens[max(place - depth, 0) : place].tolist()[::-1]
+        return tuple(row[: row.index(END)] if END in row else row)
 
     def _match(self, rank: int, key: bytes) -> int:
         """How many tokens the place of this rank has in common with the key."""
@@ -144,8 +151,3 @@ def _packed(replies: Sequence[Sequence[int]]) -> bytes:
     """END and the reversed tokens of each reply, the last one first; END alone for none."""
     tokens = [token for reply in reversed(replies) for token in (END, *reversed(reply))]
     return struct.pack(f">{len(tokens) or 1}I", *(tokens or [END]))
-
-
-@cache
-def _tokens(count: int) -> struct.Struct:
-    return struct.Struct(f">{count}I")

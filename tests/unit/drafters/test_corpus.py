@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from macspec.drafters import Corpus, corpus, replies
 from macspec.drafters.corpus import vocabulary_key
+from macspec.drafters.places import MOST
 from macspec.drafters.replies import END, Replies
 from macspec.errors import BadOptionError
 
@@ -141,6 +142,14 @@ def test_clearing_leaves_nothing_anywhere(tmp_path: Path) -> None:
     held.clear()
     assert held.save()
     assert not held.path.exists()
+
+
+def test_what_was_cleared_elsewhere_stays_cleared(tmp_path: Path) -> None:
+    held = saved(tmp_path, ONE)
+    Corpus.open(tmp_path, "key").clear()
+    held.add(TWO)
+    held.save()
+    assert texts(held.replies) == [TWO]
 
 
 def test_damage_is_noticed_and_repaired(tmp_path: Path) -> None:
@@ -282,6 +291,14 @@ def test_two_processes_at_once_lose_nothing(tmp_path: Path) -> None:
     assert held.save()
     kept = texts(Corpus.open(tmp_path, "key").replies)
     assert sorted(kept) == [[name, number] for name in (1, 2) for number in range(50)]
+
+
+def test_of_many_places_a_sample_is_looked_at() -> None:
+    held = Replies().with_new([[number, 1, 2, 3] * 9 for number in range(10, 60)], 10**4)
+    for tail in ([2], [1, 2], [3, 20, 1, 2]):
+        assert all(len(node) <= MOST for _, node in held.nodes(tail))
+    node = next(held.nodes([1, 2]))[1]
+    assert len({held.text[4 * place + 8 : 4 * place + 12] for place in node}) > MOST // 2
 
 
 rounds = st.lists(

@@ -15,7 +15,7 @@ from macspec.depth import Offer
 from macspec.drafters import Context, Corpus, Suffix, places, replies
 from macspec.drafters.lookup import ROOM
 from macspec.drafters.places import LONGEST, MOST, Places
-from macspec.drafters.suffix import NODES, vote
+from macspec.drafters.suffix import NODES
 from macspec.sampling import Sampling
 
 Found = tuple[list[int], list[float], int]
@@ -96,11 +96,27 @@ def counted(here: list[int], past: Sequence[Sequence[int]]) -> Found:
 
 
 texts = st.integers(1, 4).flatmap(lambda top: st.lists(st.integers(0, top), max_size=30))
+pieces = st.lists(
+    st.one_of(
+        st.tuples(st.integers(0, 25), st.integers(1, 12)),
+        st.lists(st.integers(0, 30), min_size=1, max_size=3),
+    ),
+    max_size=7,
+)
+edited = pieces.map(
+    lambda pieces: [
+        token
+        for piece in [(0, 25), *pieces]
+        for token in (piece if isinstance(piece, list) else range(piece[0], sum(piece)))
+    ]
+)
+"""A text, then parts of it with other tokens in between."""
+
 steps = st.lists(st.tuples(st.integers(0, 40), st.lists(st.integers(0, 3), max_size=9)), max_size=4)
 
 
 @settings(deadline=None, max_examples=200)
-@given(texts, steps, st.lists(texts, max_size=3))
+@given(texts | edited, steps, st.lists(texts, max_size=3))
 def test_it_finds_what_counting_finds_after_any_rollbacks(
     tokens: list[int], steps: list[tuple[int, list[int]]], past: list[list[int]]
 ) -> None:
@@ -172,6 +188,8 @@ def test_a_copy_goes_on_behind_a_change() -> None:
     replaced, put_in = [*start, 70], [*start, 70, 71, 20]
     assert Suffix().continuation(replaced, 3)[0] == [21, 22, 23]
     assert Suffix().continuation(put_in, 3)[0] == [21, 22, 23]
+    assert Suffix().continuation([*start, *range(70, 78)], 3)[0] == [28, 29, 30]
+    assert Suffix().continuation([*start, *range(70, 79)], 3)[0] == []
     # Of two places with the same short match the one close by counts, not the latest.
     left_out = [*original, *range(10, 20), 15]
     assert Suffix().continuation(left_out, 3)[0] == [16, 17, 18]
@@ -211,12 +229,3 @@ def test_a_search_looks_at_a_bounded_number_of_places(period: int) -> None:
             drafter._search()
         assert row.call_count <= (NODES + 1) * MOST
     assert drafter.offer(text).bucket == 7
-
-
-rows = st.lists(st.lists(st.integers(0, 2), max_size=6).map(tuple), min_size=1, max_size=9)
-
-
-@given(rows)
-def test_a_vote_follows_the_majority(rows: list[tuple[int, ...]]) -> None:
-    tokens, shares = voted([list(row) for row in rows])
-    assert vote(rows) == (tuple(tokens), pytest.approx(tuple(shares)))
