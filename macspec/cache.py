@@ -69,6 +69,7 @@ class ModelCache:
         self._rows = 0
         self._marked: tuple[int, list[dict[str, Any]]] | None = None
         self._open = False
+        self._begun = 0
         self.reason = _reason(self._stateful)
 
     @property
@@ -82,6 +83,11 @@ class ModelCache:
     def torn(self) -> bool:
         """Whether a pass was left half built by an exception; `rollback` or `reset` mends it."""
         return self._open
+
+    @property
+    def sound(self) -> int:
+        """Positions that are what they should be: where `torn`, those from before the pass."""
+        return self._begun if self._open else self.length
 
     @property
     def arrays(self) -> list[mx.array]:
@@ -100,6 +106,8 @@ class ModelCache:
         Where `reason` is set, this is the only length to which it can. Only the newest mark counts;
         it holds references and copies no data.
         """
+        if not self._open:
+            self._begun = self.length
         self._open = True
         if self._stateful:
             self._marked = self._rows, _snapshot(self._stateful)
@@ -121,7 +129,7 @@ class ModelCache:
                 return False
         if self._stateful and length not in (self._rows, self._marked and self._marked[0]):
             return False
-        return not self._open or _whole(self._counting)
+        return not self._open or (length <= self._begun and _whole(self._counting))
 
     def rollback(self, length: int) -> None:
         """Bring every layer to ``length`` positions, each from where it stands.

@@ -70,6 +70,7 @@ class CachedModel:
         """Forget everything after the first ``length`` tokens, or all where that is impossible."""
         if self.cache.length <= length and not self.cache.torn:
             return
+        length = min(length, self.cache.sound)
         if self.cache.can_rollback(length):
             self.cache.rollback(length)
         else:

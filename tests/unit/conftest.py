@@ -13,8 +13,8 @@ from macspec.models import Pair
 
 @pytest.fixture(scope="session")
 def pocket() -> Pair:
-    """The built-in pair in float32."""
-    pair = load_pair()
+    """The built-in pair in float32, with a context that a test can fill."""
+    pair = load_pair(context=512)
     assert pair.draft is not None
     for model in (pair.target, pair.draft):
         module: Any = model.module

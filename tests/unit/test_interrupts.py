@@ -69,9 +69,9 @@ def test_an_error_in_the_middle_of_a_pass_costs_nothing(pocket: Pair, which: str
             calls += 1
             if calls == at:
                 # One layer has taken the rows in, the others have not.
-                heads = cache[0].keys.shape[1] if cache[0].keys is not None else 2
-                width = module.layers[0].self_attn.rope.dims
-                rows = mx.zeros((1, heads, tokens.shape[1], width))
+                attention = module.layers[0].self_attn
+                width = attention.rope.dims
+                rows = mx.zeros((1, attention.n_kv_heads, tokens.shape[1], width))
                 cache[0].update_and_fetch(rows, rows)
                 raise BrokenPassError
             return module(tokens, cache=cache)

@@ -37,7 +37,7 @@ def full(work: Path, out: Path, texts: Path, scale: float, on: str, fuse: bool) 
     plain = {"minutes": None, "tokens": 12288, "muon": 0.02, "on": on, "fuse": fuse}
     if not (work / "train.npz").exists():
         prepare(work, texts, ours=OURS, size=4096, seed=1)
-    for name, count, adam in (("target", 2000, 0.003), ("draft", 250, 0.004)):
+    for name, count, adam in (("target", 1500, 0.003), ("draft", 1200, 0.004)):
         if not (work / f"{name}.pt").exists():
             pretrain(work, name, SHAPES[name], steps=steps(count), adam=adam, seed=1, **plain)
     if not (work / "replies.npz").exists():

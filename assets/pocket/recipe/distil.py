@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--steps", type=int)
-    parser.add_argument("--tokens", type=int, default=8192)
+    parser.add_argument("--tokens", type=int, default=12288)
     parser.add_argument("--muon", type=float, default=0.01)
     parser.add_argument("--adam", type=float, default=0.002)
     parser.add_argument(

@@ -21,18 +21,19 @@ import mlx.core as mx
 from corpus import Chat, load
 from mlx_lm import stream_generate
 from mlx_lm.sample_utils import make_sampler
+from prepare import OURS
 
 from macspec import Finished, Sampling, Session, load_pair
 
 MIX = {
-    "ours": 26,
-    "schema-guided-dialogue": 22,
-    "taskmaster-4": 4,
-    "topical-chat": 4,
-    "gsm8k-train": 2,
-    "chatterbot-english": 2,
+    "ours": 40,
+    "schema-guided-dialogue": 14,
+    "taskmaster-4": 2,
+    "topical-chat": 2,
+    "gsm8k-train": 1,
+    "chatterbot-english": 1,
 }
-"""Held-out chats by source, near their shares of the training tokens."""
+"""Held-out chats by source, near their shares of the training text."""
 
 HERE = Path(__file__).resolve().parent
 
@@ -108,42 +109,45 @@ def loss(pair: Any, held: dict[str, list[Chat]], chats: int = 40) -> dict[str, f
 
 def speed(pair: Any, chats: list[tuple[str, Chat]], longest: int) -> dict[str, float]:
     """Decode tokens per second, ours by depth over mlx-lm's plain loop, chat by chat in turn."""
-    tokenizer = pair.target.tokenizer
     out: dict[str, float] = {}
     for temperature in (0.0, 0.7):
+        sessions = {depth: Session(pair, method="draft", depth=depth) for depth in (1, 2, 3, 4)}
         spent: dict[str, list[float]] = {}
-        for n, (_, chat) in enumerate(chats):
-            ids = list(tokenizer.apply_chat_template(chat, add_generation_prompt=True))
-            mx.random.seed(n)
-            first = None
-            for response in stream_generate(
-                pair.target.module,
-                tokenizer,
-                ids,
-                max_tokens=longest,
-                sampler=make_sampler(temp=temperature),
-            ):
-                first = first or time.perf_counter()
-                made = response.generation_tokens
-            row = spent.setdefault("plain", [0.0, 0.0])
-            row[0] += made - 1
-            row[1] += time.perf_counter() - (first or 0.0)
-            for depth in (1, 2, 3, 4):
-                session = Session(pair, method="draft", depth=depth)
-                stats = reply(
-                    session, chat, Sampling(temperature=temperature, seed=n), longest
-                ).stats
-                row = spent.setdefault(f"depth {depth}", [0.0, 0.0])
-                if stats.decode_tokens_per_s:
-                    row[0] += stats.tokens - 1
-                    row[1] += (stats.tokens - 1) / stats.decode_tokens_per_s
-        rates = {key: tokens / seconds for key, (tokens, seconds) in spent.items() if seconds}
-        for key, rate in rates.items():
-            out[f"T={temperature} {key}"] = round(
-                rate / (1 if key == "plain" else rates["plain"]), 2
-            )
+        for n, (_, chat) in enumerate([chats[0], *chats]):  # the first only warms up
+            order = [0, *sessions]
+            for depth in order if n % 2 else order[::-1]:
+                if depth == 0:
+                    tokens, seconds = plain(pair, chat, temperature, n, longest)
+                else:
+                    sampling = Sampling(temperature=temperature, seed=n)
+                    stats = reply(sessions[depth], chat, sampling, longest).stats
+                    seconds = stats.seconds.decode
+                    tokens = round((stats.decode_tokens_per_s or 0) * seconds)
+                if n:
+                    row = spent.setdefault(f"depth {depth}" if depth else "plain", [0.0, 0.0])
+                    row[0] += tokens
+                    row[1] += seconds
+        rates = {key: tokens / seconds for key, (tokens, seconds) in spent.items()}
+        for key, rate in sorted(rates.items(), reverse=True):
+            name = f"T={temperature} {key}"
+            out[name] = round(rate if key == "plain" else rate / rates["plain"], 2)
         print({k: v for k, v in out.items() if k.startswith(f"T={temperature}")}, flush=True)
     return out
+
+
+def plain(pair: Any, chat: Chat, temperature: float, seed: int, longest: int) -> tuple[int, float]:
+    """Tokens after the first and their seconds, with mlx-lm's own loop."""
+    tokenizer = pair.target.tokenizer
+    ids = list(tokenizer.apply_chat_template(chat, add_generation_prompt=True))
+    mx.random.seed(seed)
+    first = None
+    sampler = make_sampler(temp=temperature)
+    for response in stream_generate(
+        pair.target.module, tokenizer, ids, max_tokens=longest, sampler=sampler
+    ):
+        first = first or time.perf_counter()
+        made = response.generation_tokens
+    return made - 1, time.perf_counter() - (first or 0.0)
 
 
 def loading(target: Path, draft: Path | None) -> dict[str, float]:
@@ -192,7 +196,7 @@ def main() -> None:
     parser.add_argument("--speed", action="store_true", help="measure speed too")
     parser.add_argument("--out", type=Path, help="file for all numbers, as JSON")
     args = parser.parse_args()
-    _, held = load(args.texts, 8000)
+    _, held = load(args.texts, OURS)
     chats = prompts(held, 5)[:: args.every]
     pair = load_pair(str(args.target), str(args.draft) if args.draft else None)
     numbers: dict[str, Any] = {
@@ -214,7 +218,7 @@ def main() -> None:
         numbers["ended"] = f"{reasons.count('end')} of {len(reasons)}"
         print("replies that ended by themselves:", numbers["ended"])
     if args.speed and pair.draft:
-        numbers["speed"] = speed(pair, chats[::3], args.longest)
+        numbers["speed"] = speed(pair, chats, args.longest)
     if args.out:
         args.out.write_text(json.dumps(numbers, indent=1) + "\n")
 

@@ -30,7 +30,7 @@ from macspec.models.loading import open_model
 def other_vocabulary(copy):
     folder = copy("draft", "other")
     with edited(folder / "tokenizer.json") as content:
-        content["added_tokens"].append({**content["added_tokens"][0], "id": 2048, "content": "<x>"})
+        content["added_tokens"].append({**content["added_tokens"][0], "id": 4096, "content": "<x>"})
     return str(folder)
 
 
@@ -51,8 +51,8 @@ def limit(monkeypatch, size: float) -> None:
 def test_the_built_in_pair():
     pair = load_pair()
     assert (pair.target.name, pair.draft.name) == ("built-in target", "built-in draft")
-    assert (pair.vocabulary, pair.context, pair.draft_off) == (2048, 512, None)
-    assert pair.stop_ids == {3}
+    assert (pair.vocabulary, pair.context, pair.draft_off) == (4096, 2048, None)
+    assert pair.stop_ids == {5}
     assert len(pair.notices) == 1
     assert "macspec run --target" in pair.notices[0]
 
@@ -62,7 +62,7 @@ def test_a_pair_of_folders(target, draft):
     assert (pair.target.name, pair.draft.name) == (target, draft)
     assert (pair.notices, pair.draft_off) == ((), None)
     logits = [model.module(mx.array([[0, 1]])) for model in (pair.target, pair.draft)]
-    assert all(array.shape == (1, 2, 2048) for array in logits)
+    assert all(array.shape == (1, 2, 4096) for array in logits)
 
 
 def test_a_target_alone(target):
@@ -84,8 +84,8 @@ def test_another_vocabulary_turns_the_draft_off(target, other_vocabulary):
     pair = load_pair(target, other_vocabulary)
     assert pair.draft is None
     assert pair.draft_off.startswith(f"the draft model {other_vocabulary} is off: its vocabulary")
-    assert "token 2048 is missing in the target and '<x>' in the draft" in pair.draft_off
-    with pytest.raises(PairMismatchError, match=r"token 2048 .*choose a draft model of the target"):
+    assert "token 4096 is missing in the target and '<x>' in the draft" in pair.draft_off
+    with pytest.raises(PairMismatchError, match=r"token 4096 .*choose a draft model of the target"):
         load_pair(target, other_vocabulary, require_draft=True)
 
 
@@ -103,7 +103,7 @@ def test_another_normaliser_turns_the_draft_off(target, copy):
 def test_a_draft_that_is_off_takes_no_memory(target, other_vocabulary, monkeypatch):
     limit(monkeypatch, memory.plan(*footprints(target), None, 512, None, 0).total)
     assert "vocabulary" in load_pair(target, other_vocabulary, context=512).draft_off
-    assert load_pair(target, other_vocabulary).context == 512
+    assert load_pair(target, other_vocabulary, context=512).draft is None
 
 
 def test_a_draft_that_is_off_is_never_read(target, other_vocabulary, monkeypatch):
@@ -114,7 +114,7 @@ def test_a_draft_that_is_off_is_never_read(target, other_vocabulary, monkeypatch
 
 
 def test_the_vocabulary_ends_where_the_tokenizer_or_the_embedding_does(other_vocabulary, copy):
-    assert load_pair(other_vocabulary).vocabulary == 2048
+    assert load_pair(other_vocabulary).vocabulary == 4096
     folder = copy("draft", "padded")
     weights = mx.load(str(folder / "model.safetensors"))
     key = "model.embed_tokens.weight"
@@ -122,9 +122,9 @@ def test_the_vocabulary_ends_where_the_tokenizer_or_the_embedding_does(other_voc
     mx.save_safetensors(str(folder / "padded.safetensors"), weights)
     (folder / "padded.safetensors").replace(folder / "model.safetensors")
     with edited(folder / "config.json") as config:
-        config["vocab_size"] = 2112
+        config["vocab_size"] = 4160
     pair = load_pair(str(folder), str(folder))
-    assert (pair.target.width, pair.vocabulary) == (2112, 2048)
+    assert (pair.target.width, pair.vocabulary) == (4160, 4096)
     assert pair.draft is not None
     # A padded draft drafts for a target that is not, and the other way round.
     assert load_pair(None, str(folder)).draft is not None
@@ -133,12 +133,12 @@ def test_the_vocabulary_ends_where_the_tokenizer_or_the_embedding_does(other_voc
 def test_stop_ids_outside_the_vocabulary_are_dropped(copy):
     folder = copy("target", "strange")
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 5000, -1]}))
-    assert load_pair(str(folder)).stop_ids == {2, 3}
+    assert load_pair(str(folder)).stop_ids == {2, 5}
 
 
 def test_no_stop_id_is_said(copy):
     folder = copy("target", "endless")
-    for file in ("config.json", "tokenizer_config.json"):
+    for file in ("config.json", "generation_config.json", "tokenizer_config.json"):
         with edited(folder / file) as content:
             content.pop("eos_token_id", None)
             content.pop("eos_token", None)
@@ -151,7 +151,7 @@ def test_a_large_draft_is_allowed_and_said(target, draft):
     assert "100% of the target's parameters" in load_pair(target, target).notices[0]
     pair = load_pair(draft, target)
     assert pair.draft is not None
-    assert "1371% of the target's parameters" in pair.notices[0]
+    assert "1055% of the target's parameters" in pair.notices[0]
 
 
 def test_a_draft_with_a_shorter_context_is_allowed_and_said(target, copy):
@@ -166,8 +166,8 @@ def test_a_draft_with_a_shorter_context_is_allowed_and_said(target, copy):
 
 def test_an_asked_context(target):
     assert load_pair(target, context=100).context == 100
-    assert load_pair(target, context=512).context == 512
-    for context, says in ((513, "made for 512 positions"), (0, "at least 1"), (-5, "at least 1")):
+    assert load_pair(target, context=2048).context == 2048
+    for context, says in ((2049, "made for 2048 positions"), (0, "at least 1"), (-5, "at least 1")):
         with pytest.raises(BadOptionError, match=f"--context {context}: .*{says}"):
             load_pair(target, context=context)
 
@@ -202,7 +202,7 @@ def footprints(folder):
 def test_too_little_memory_for_the_target(target, draft, monkeypatch):
     limit(monkeypatch, 10**6)
     monkeypatch.setattr("macspec.models.pair.read_weights", lambda _: pytest.fail("was read"))
-    with pytest.raises(OutOfMemoryError, match=r"the target needs 0\.\d+ GB \(weights 0\.016 GB"):
+    with pytest.raises(OutOfMemoryError, match=r"the target needs 0\.\d+ GB \(weights 0\.019 GB"):
         load_pair(target, draft)
 
 

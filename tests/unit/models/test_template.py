@@ -15,6 +15,7 @@ ANSWER = {"role": "assistant", "content": "Bonjour"}
 TURNS = "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}<|end|>{% endfor %}"
 OPENING = "{% if add_generation_prompt %}[assistant]{% endif %}"
 HONOURS = TURNS + OPENING
+IGNORES = "{% for m in messages if m['role'] != 'system' %}" + TURNS.split("%}", 1)[1] + OPENING
 REFUSES = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
 ALTERNATES = (
     "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
@@ -67,15 +68,16 @@ def test_a_longer_history_begins_with_the_shorter_one(built_in):
     assert second[: len(first)] == first
 
 
-def test_a_template_that_ignores_system_turns_is_named(built_in):
-    template = Template(built_in)
+def test_a_template_that_ignores_system_turns_is_named(with_template):
+    template = Template(with_template(IGNORES))
     assert template.tokens([SYSTEM, USER]) == template.tokens([USER])
     assert "ignores system turns" in template.system_notice
     assert template.notices == template.notices_for([SYSTEM, USER]) == (template.system_notice,)
     assert template.notices_for([USER]) == ()
 
 
-def test_a_template_that_honours_system_turns_is_not(with_template):
+def test_a_template_that_honours_system_turns_is_not(built_in, with_template):
+    assert Template(built_in).notices == ()
     template = Template(with_template(HONOURS))
     assert template.notices == ()
     assert text(template, [SYSTEM, USER]).startswith("[system]Answer in French.")
@@ -172,7 +174,7 @@ def test_half_a_character_is_refused(built_in, bad):
 def test_a_token_without_an_embedding_is_refused(copy):
     folder = copy("draft")
     with edited(folder / "tokenizer.json") as content:
-        content["added_tokens"].append({**content["added_tokens"][0], "id": 2048, "content": "<x>"})
+        content["added_tokens"].append({**content["added_tokens"][0], "id": 4096, "content": "<x>"})
     template = Template(load_pair(str(folder)))
     assert template.raw("an x")
     with pytest.raises(BadOptionError, match=r"holds '<x>', a token that .* has no embedding for"):
