@@ -72,7 +72,7 @@ def key(text: str) -> str:
 
 
 def apart(train: list[Chat], held: list[Chat]) -> tuple[list[Chat], list[Chat]]:
-    """Both without what they share, and the training chats without the held-out openings."""
+    """The training chats without the held-out openings; the held-out ones that are not in them."""
     openings = {key(turn) for turns in json.loads(OPENINGS.read_text()) for turn in turns}
     train = [chat for chat in train if not any(key(turn["content"]) in openings for turn in chat)]
     seen = {key("".join(turn["content"] for turn in chat)) for chat in train}
