@@ -1,0 +1,112 @@
+"""A Metal kernel: its text, the names of its buffers, and how it is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+BODY = "// body\n"
+"""The line of a ``.metal`` file below which MLX writes the signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How one call runs.
+
+    Attributes:
+        grid: threads along x, y, z (threads, not threadgroups).
+        threadgroup: threads of one threadgroup along x, y, z, at most 1,024 together.
+        template: name and value of each template argument: a type, an integer or a bool.
+        shapes, dtypes: of the outputs.
+        init: what every element of the outputs holds before the kernel; undefined without it.
+    """
+
+    grid: tuple[int, int, int]
+    threadgroup: tuple[int, int, int]
+    template: tuple[tuple[str, Any], ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[mx.Dtype, ...]
+    init: float | None = None
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of this folder: ``NAME.metal`` and the names that MLX gives its buffers.
+
+    Attributes:
+        name: of the file, and of the kernel.
+        inputs, outputs: in the order of the buffers.
+        parts: names of further ``.metal`` files whose text comes before the kernel's own.
+        strided: the kernel reads inputs by their strides; MLX copies others if they have gaps.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    parts: tuple[str, ...] = ()
+    strided: bool = False
+
+    @cached_property
+    def header(self) -> str:
+        """Functions and constants, in the order of ``parts`` and then of the file."""
+        return "\n".join(_numbered(name, _read(name)[0]) for name in (*self.parts, self.name))
+
+    @cached_property
+    def source(self) -> str:
+        """What stands between the braces of the kernel."""
+        head, body = _read(self.name)
+        if not body:
+            raise ValueError(f"{self.name}.metal has no line {BODY.strip()!r}")
+        return _numbered(self.name, body, head.count("\n") + 2)
+
+    @cached_property
+    def _function(self) -> Any:
+        return mx.fast.metal_kernel(
+            name=self.name,
+            input_names=list(self.inputs),
+            output_names=list(self.outputs),
+            header=self.header,
+            source=self.source,
+            ensure_row_contiguous=not self.strided,
+        )
+
+    def __call__(self, arrays: Sequence[mx.array], launch: Launch) -> list[mx.array]:
+        """Run on the GPU.
+
+        Args:
+            arrays: one for each name of ``inputs``.
+            launch: grid, threadgroup, template arguments, shapes and types of the outputs.
+
+        Returns:
+            One array for each name of ``outputs``, not yet evaluated.
+
+        Raises:
+            RuntimeError: MLX has no Metal back end here.
+        """
+        outputs: list[mx.array] = self._function(
+            inputs=list(arrays),
+            template=list(launch.template),
+            grid=launch.grid,
+            threadgroup=launch.threadgroup,
+            output_shapes=[list(shape) for shape in launch.shapes],
+            output_dtypes=list(launch.dtypes),
+            init_value=launch.init,
+        )
+        return outputs
+
+
+def _read(name: str) -> tuple[str, str]:
+    """Header and body of a file of this folder."""
+    text = (Path(__file__).parent / f"{name}.metal").read_text(encoding="utf-8")
+    head, _, body = text.partition(BODY)
+    return head, body
+
+
+def _numbered(name: str, text: str, line: int = 1) -> str:
+    """The text with a mark by which compilers name its file and line."""
+    return f'#line {line} "{name}.metal"\n{text}'
