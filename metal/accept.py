@@ -1,0 +1,269 @@
+"""Acceptance in two launches: logits of a pass in, how many drafted tokens stand and the next out.
+
+Match, keyed, greedy and trees: ``accept_draw`` draws the target's token at every row, and
+``accept_walk`` follows the draws through the drafted tokens. Block: ``accept_measure`` finds what
+truncation keeps of each row, and its normaliser, and ``accept_block`` judges. The host waits for
+none of it.
+
+With ``scores = sampling.scores(logits[:, :size], recent)``, ``accept`` takes the place of
+
+    rule.accept(scores, drafted, log_q, noise)
+
+and ``follow`` that of ``verification.follow(scores, tree, noise)``. Both take the logits as the
+model gives them, in three types and wider than the tokenizer. The rule is not named: ``log_q``,
+which only the block rule's drafts have, makes it block, and all others judge alike. Truncation
+searches for its threshold where the portable pipeline sorts; the outcomes differ only where two
+numbers are equal but for rounding.
+
+A row that nothing can be drawn from, because it holds NaN or +inf, or nothing but -inf, means that
+the pass is broken. ``accepted`` is then ``BROKEN`` and the token 0, whichever row it is. The same
+holds for a drafted token that its own ``log_q`` excludes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import mlx.core as mx
+import numpy as np
+
+from macspec.noise import Noise
+from macspec.sampling import Sampling
+from macspec.verification import Block, Match, Tree, TreeVerdict, Verdict
+from macspec.verification import follow as portable_follow
+
+from . import rows
+from .kernel import Kernel, Launch
+
+BROKEN = -1
+"""``accepted`` of a pass that cannot be judged."""
+LANES = 32
+"""Of a simdgroup, one for each drafted token."""
+
+DRAW = Kernel(
+    "accept_draw",
+    inputs=("logits", "depths", "place", "options", "limits"),
+    outputs=("drawn",),
+    parts=rows.PARTS,
+)
+WALK = Kernel(
+    "accept_walk", inputs=("drawn", "drafted", "nodes"), outputs=("accepted", "token", "path")
+)
+MEASURE = Kernel(
+    "accept_measure",
+    inputs=("logits", "options", "limits"),
+    outputs=("scales", "cuts"),
+    parts=rows.PARTS,
+)
+BLOCK = Kernel(
+    "accept_block",
+    inputs=("logits", "scales", "cuts", "drafted", "log_q", "place", "options", "limits"),
+    outputs=("accepted", "token"),
+    parts=rows.PARTS,
+)
+KERNELS = (DRAW, WALK, MEASURE, BLOCK)
+
+supports = rows.supports
+
+
+def accept(
+    sampling: Sampling,
+    logits: mx.array,
+    drafted: mx.array,
+    log_q: mx.array | None,
+    noise: Noise | None,
+    *,
+    recent: mx.array | None = None,
+    size: int | None = None,
+) -> Verdict:
+    """Judge a chain of K drafted tokens on the GPU.
+
+    Args:
+        sampling: temperature and truncation; bias and penalties are applied beforehand.
+        logits: [K + 1, V] of a type that ``supports`` passes; K is 32 at most.
+        drafted: [K] uint32.
+        log_q: [K, W] float32, normalised log-probabilities that the tokens were drawn from, for
+            the block rule; W may differ from V, and ids beyond either width cannot occur there.
+        noise: the pass's noise; None when greedy.
+        recent: as for ``Sampling.scores``.
+        size: ids of the tokenizer; those from there on cannot occur. None: all of V.
+
+    Returns:
+        What the rule returns, not yet evaluated; ``accepted`` is ``BROKEN`` for a broken pass.
+    """
+    logits = rows.adjusted(sampling, logits, recent)
+    size = logits.shape[-1] if size is None else size
+    depth = drafted.shape[0]
+    if noise is None or log_q is None or depth == 0:
+        chain = tuple(range(-1, depth - 1))
+        verdict = _walked(sampling, logits, drafted, chain, noise, size)
+        return Verdict(verdict.accepted, verdict.token)
+    options, limits = rows.options(sampling), rows.limits(sampling.top_k, size)
+    scales, cuts = MEASURE((logits, options, limits), measure_launch(logits, sampling))
+    accepted, token = BLOCK(
+        (logits, scales, cuts, drafted, log_q, rows.place(noise), options, limits),
+        block_launch(logits),
+    )
+    return Verdict(accepted.reshape(()), token.reshape(()))
+
+
+def follow(
+    sampling: Sampling,
+    logits: mx.array,
+    tree: Tree,
+    noise: Noise | None,
+    *,
+    recent: mx.array | None = None,
+    size: int | None = None,
+) -> TreeVerdict:
+    """Judge a tree of N nodes on the GPU.
+
+    Args:
+        logits: [N + 1, V], row 0 after the last committed token, row i + 1 after node i.
+        tree: the nodes.
+        sampling, noise, recent, size: as for ``accept``.
+
+    Returns:
+        What ``verification.follow`` returns, not yet evaluated.
+    """
+    logits = rows.adjusted(sampling, logits, recent)
+    size = logits.shape[-1] if size is None else size
+    return _walked(sampling, logits, tree.tokens, tree.parents, noise, size)
+
+
+def _walked(
+    sampling: Sampling,
+    logits: mx.array,
+    drafted: mx.array,
+    parents: tuple[int, ...],
+    noise: Noise | None,
+    size: int,
+) -> TreeVerdict:
+    nodes, depths, longest = _edges(parents)
+    (drawn,) = DRAW(
+        (
+            logits,
+            depths,
+            rows.place(noise),
+            rows.options(sampling),
+            rows.limits(sampling.top_k, size),
+        ),
+        draw_launch(logits, sampling, noise),
+    )
+    # A buffer cannot be empty.
+    tokens = drafted if parents else mx.array([0], mx.uint32)
+    accepted, token, path = WALK((drawn, tokens, nodes), WALK_LAUNCH)
+    return TreeVerdict(accepted.reshape(()), token.reshape(()), path[:longest])
+
+
+@lru_cache(maxsize=256)
+def _edges(parents: tuple[int, ...]) -> tuple[mx.array, mx.array, int]:
+    """Of each node its parent's row, its depth, and the bits of the nodes down to it, [3, N]
+    uint32; the depth of each row, [N + 1] uint32; and the largest depth."""
+    nodes = np.zeros((3, max(len(parents), 1)), np.uint32)
+    for node, parent in enumerate(parents):
+        above = nodes[1:, parent] if parent >= 0 else (0, 0)
+        nodes[:, node] = parent + 1, above[0] + 1, above[1] | 1 << node
+    depths = np.concatenate([np.zeros(1, np.uint32), nodes[1, : len(parents)]])
+    return mx.array(nodes), mx.array(depths), int(depths.max())
+
+
+def draw_launch(
+    logits: mx.array, sampling: Sampling, noise: Noise | None, *, broken: int = -1
+) -> Launch:
+    """One threadgroup a row.
+
+    Args:
+        broken: what stands for a row that nothing can be drawn from, modulo 2^32.
+    """
+    count, threads = logits.shape[0], rows.threads(logits.shape[-1])
+    template = (*rows.template(logits, sampling), ("GREEDY", noise is None), ("BROKEN", broken))
+    return Launch((count * threads, 1, 1), (threads, 1, 1), template, ((count,),), (mx.uint32,))
+
+
+def measure_launch(logits: mx.array, sampling: Sampling) -> Launch:
+    """One threadgroup a row."""
+    count, threads = logits.shape[0], rows.threads(logits.shape[-1])
+    return Launch(
+        (count * threads, 1, 1),
+        (threads, 1, 1),
+        rows.template(logits, sampling),
+        ((count, 2), (count, 2)),
+        (mx.float32, mx.uint32),
+    )
+
+
+def block_launch(logits: mx.array) -> Launch:
+    """One threadgroup."""
+    threads = rows.threads(logits.shape[-1])
+    template = (("T", logits.dtype), ("THREADS", threads))
+    return Launch((threads, 1, 1), (threads, 1, 1), template, ((1,), (1,)), (mx.int32, mx.uint32))
+
+
+WALK_LAUNCH = Launch(
+    (LANES, 1, 1),
+    (LANES, 1, 1),
+    (),
+    ((1,), (1,), (LANES,)),
+    (mx.int32, mx.uint32, mx.int32),
+)
+"""One simdgroup."""
+
+
+def reference(
+    sampling: Sampling,
+    logits: mx.array,
+    drafted: mx.array,
+    log_q: mx.array | None,
+    noise: Noise | None,
+    *,
+    recent: mx.array | None = None,
+    size: int | None = None,
+) -> Verdict:
+    """``accept`` in plain MLX."""
+    scores = sampling.scores(logits[:, :size], recent)
+    rule = Match() if log_q is None else Block()
+    if log_q is not None:
+        log_q = _fitted(log_q, scores.shape[-1])
+    verdict = rule.accept(scores, drafted, log_q, noise)
+    broken = _broken(logits[:, :size])
+    if log_q is not None and noise is not None and drafted.shape[0]:
+        chances = mx.take_along_axis(log_q, drafted[:, None], axis=-1)
+        broken = broken | ~mx.all(chances > -mx.inf)
+    accepted, token = _or_broken(broken, verdict)
+    return Verdict(accepted, token)
+
+
+def follow_reference(
+    sampling: Sampling,
+    logits: mx.array,
+    tree: Tree,
+    noise: Noise | None,
+    *,
+    recent: mx.array | None = None,
+    size: int | None = None,
+) -> TreeVerdict:
+    """``follow`` in plain MLX."""
+    verdict = portable_follow(sampling.scores(logits[:, :size], recent), tree, noise)
+    accepted, token = _or_broken(_broken(logits[:, :size]), verdict)
+    return TreeVerdict(accepted, token, verdict.path)
+
+
+def _broken(logits: mx.array) -> mx.array:
+    top = mx.max(logits.astype(mx.float32), axis=-1)
+    return mx.any(mx.isnan(logits)) | ~mx.all(mx.abs(top) < mx.inf)
+
+
+def _or_broken(broken: mx.array, verdict: Verdict) -> tuple[mx.array, mx.array]:
+    return (
+        mx.where(broken, BROKEN, verdict.accepted).astype(mx.int32),
+        mx.where(broken, 0, verdict.token).astype(mx.uint32),
+    )
+
+
+def _fitted(log_q: mx.array, width: int) -> mx.array:
+    """Columns [K, W] as [K, width]."""
+    missing = width - log_q.shape[-1]
+    if missing <= 0:
+        return log_q[:, :width]
+    return mx.pad(log_q, [(0, 0), (0, missing)], constant_values=-mx.inf)

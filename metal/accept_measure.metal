@@ -1,0 +1,31 @@
+// For the block rule, what each row's probabilities are reckoned with: its largest logit and the
+// logarithm of its normaliser (NaN where nothing can be drawn from it), and what truncation keeps.
+// One threadgroup a row. Every logit is read twice, and with top-p or top-k (TRUNCATED) up to
+// 7 times more, 12 in float32, and 2 more where top-k parts equals.
+
+// body
+constexpr uint SCRATCH = THREADS / 32 * BOUNDS;
+threadgroup float numbers[SCRATCH];
+threadgroup uint counts[SCRATCH];
+const Team me = {
+    thread_index_in_threadgroup, thread_index_in_simdgroup, simdgroup_index_in_threadgroup};
+const uint index = threadgroup_position_in_grid.x;
+const uint width = min(uint(logits_shape[1]), limits[1]);
+auto row_logits = logits + index * uint(logits_shape[1]);
+
+const float top = top_of<THREADS>(row_logits, width, numbers, counts, me).score;
+Cut cut = {0, ~0u};
+float log_z = NAN;
+if (isfinite(top)) {
+  if (TRUNCATED) {
+    cut = cut_of<T, THREADS>(row_logits, width, top, options[1], limits[0], numbers, counts, me);
+  }
+  const Row<decltype(row_logits)> row = {row_logits, width, top, options[0], options[2], cut};
+  log_z = log_z_of<T, THREADS>(row, numbers, me);
+}
+if (me.index == 0) {
+  scales[2 * index] = top;
+  scales[2 * index + 1] = log_z;
+  cuts[2 * index] = cut.key;
+  cuts[2 * index + 1] = cut.last;
+}

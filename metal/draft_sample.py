@@ -1,0 +1,113 @@
+"""One step of a draft model: a token drawn on the GPU, and under the block rule what it was from.
+
+``draft_sample`` stands for these lines of a draft model's chain,
+
+    scores = sampling.scores(logits, recent)
+    drawn = scores if noise is None else scores + rule.draft_noise(noise)[step]
+    token, log_q = mx.argmax(drawn, axis=-1), scores
+
+and its results are arrays on the device, so that the next step is built before this one has run.
+Under match the noise is None, under keyed it is the target's, and neither keeps a distribution.
+
+From a row that nothing can be drawn from (see ``accept``) comes token 0, and NaN for its
+distribution, on which ``accept`` calls the pass broken.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+from macspec.noise import DRAFT, TARGET, Noise, bits, row_key, to_gumbel
+from macspec.sampling import Sampling
+
+from . import rows
+from .accept import DRAW, draw_launch
+from .kernel import Kernel, Launch
+
+SAMPLE = Kernel(
+    "draft_sample",
+    inputs=("logits", "place", "options", "limits"),
+    outputs=("token", "log_q"),
+    parts=rows.PARTS,
+)
+KERNELS = (SAMPLE, DRAW)
+
+supports = rows.supports
+
+
+def draft_sample(
+    sampling: Sampling,
+    logits: mx.array,
+    noise: Noise | None,
+    step: int,
+    *,
+    keeps_q: bool,
+    recent: mx.array | None = None,
+    size: int | None = None,
+) -> tuple[mx.array, mx.array | None]:
+    """Draw one token of a chain.
+
+    Args:
+        sampling: temperature and truncation; bias and penalties are applied beforehand.
+        logits: [1, W] of the draft model, of a type that ``supports`` passes.
+        noise: the pass's noise; None takes the most likely token.
+        step: of the chain, 0 the first.
+        keeps_q: of the rule. True draws with noise of the draft's own, False with the target's.
+        recent: as for ``Sampling.scores``.
+        size: ids of the tokenizer; those from there on cannot occur. None: all of W.
+
+    Returns:
+        The token [1] uint32; and [1, W] float32, the normalised log-probabilities that it was drawn
+        from, None unless it was drawn with ``keeps_q``. Not yet evaluated.
+    """
+    logits = rows.adjusted(sampling, logits, recent)
+    options = rows.options(sampling)
+    limits = rows.limits(sampling.top_k, logits.shape[-1] if size is None else size)
+    place = rows.place(noise, step)
+    if noise is None or not keeps_q:
+        depths = mx.array([0], mx.uint32)
+        launch = draw_launch(logits, sampling, noise, broken=0)
+        (token,) = DRAW((logits, depths, place, options, limits), launch)
+        return token, None
+    token, log_q = SAMPLE((logits, place, options, limits), sample_launch(logits, sampling))
+    return token, log_q
+
+
+def sample_launch(logits: mx.array, sampling: Sampling) -> Launch:
+    """One threadgroup."""
+    threads = rows.threads(logits.shape[-1])
+    return Launch(
+        (threads, 1, 1),
+        (threads, 1, 1),
+        rows.template(logits, sampling),
+        ((1,), logits.shape),
+        (mx.uint32, mx.float32),
+    )
+
+
+def reference(
+    sampling: Sampling,
+    logits: mx.array,
+    noise: Noise | None,
+    step: int,
+    *,
+    keeps_q: bool,
+    recent: mx.array | None = None,
+    size: int | None = None,
+) -> tuple[mx.array, mx.array | None]:
+    """``draft_sample`` in plain MLX."""
+    width = logits.shape[-1]
+    size = width if size is None else min(size, width)
+    scores = sampling.scores(logits[:, :size], recent)
+    drawn = scores
+    if noise is not None:
+        stream, draw = (DRAFT, noise.draw) if keeps_q else (TARGET, 0)
+        keys = mx.array([row_key(noise.seed, stream, noise.position + step, draw)], mx.uint32)
+        drawn = scores + to_gumbel(bits(keys, mx.arange(size, dtype=mx.uint32)))
+    top = mx.max(logits[:, :size].astype(mx.float32))
+    sound = (mx.abs(top) < mx.inf) & ~mx.any(mx.isnan(logits[:, :size]))
+    token = mx.where(sound, mx.argmax(drawn, axis=-1), 0).astype(mx.uint32)
+    if noise is None or not keeps_q:
+        return token, None
+    log_q = mx.pad(scores, [(0, 0), (0, width - size)], constant_values=-mx.inf)
+    return token, mx.where(sound, log_q, mx.nan)
