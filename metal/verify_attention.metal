@@ -1,0 +1,197 @@
+// Attention of a verify pass. A threadgroup takes one head of keys and values, one stretch of the
+// context, and the rows of all the query heads that share it: 8 to a simdgroup, one 8x8 matrix high.
+// Keys and values go through threadgroup memory, so each is read from device memory once.
+// Softmax runs along with the keys (Milakov and Gimelshein 2018, arXiv:1805.02867), in powers of 2.
+
+// Where a lane's two neighbouring elements of an 8x8 matrix lie, as in MLX's own attention.
+inline int matrix_row(uint lane) {
+  return int(lane / 16 * 4 + lane / 2 % 4);
+}
+
+inline int matrix_column(uint lane) {
+  return int(lane / 8 % 2 * 4 + lane % 2 * 2);
+}
+
+// The other lanes of a matrix row differ in these two bits.
+inline float row_max(float x) {
+  x = max(x, simd_shuffle_xor(x, ushort(1)));
+  return max(x, simd_shuffle_xor(x, ushort(8)));
+}
+
+inline float row_sum(float x) {
+  x += simd_shuffle_xor(x, ushort(1));
+  return x + simd_shuffle_xor(x, ushort(8));
+}
+
+// Keys in threadgroup memory at a time: with values, a good half of its 32 KB.
+template <typename T>
+constexpr int tile_keys(int width) {
+  return width * int(sizeof(T)) <= 256 ? 32 : width * int(sizeof(T)) <= 512 ? 16 : 8;
+}
+
+// Where the rows of a slice of the cache lie, in elements.
+struct Steps {
+  size_t row;
+  int column;
+};
+
+// KEYS rows of WIDTH from device memory, of which `count` exist; zeros for the others.
+template <typename T, int KEYS, int WIDTH, int STRIDE, typename P>
+inline void stage(P from, Steps steps, threadgroup T* to, int count, int thread_index, int threads) {
+  constexpr int chunk = 16 / int(sizeof(T));
+  for (int i = thread_index; i < KEYS * WIDTH / chunk; i += threads) {
+    const int key = i / (WIDTH / chunk), column = i % (WIDTH / chunk) * chunk;
+    threadgroup T* const line = to + key * STRIDE + column;
+    if (key >= count) {
+      #pragma unroll
+      for (int j = 0; j < chunk; j++) {
+        line[j] = T(0);
+      }
+    } else if (steps.column == 1) {
+      #pragma unroll
+      for (int j = 0; j < chunk; j++) {
+        line[j] = from[key * steps.row + column + j];
+      }
+    } else {
+      #pragma unroll
+      for (int j = 0; j < chunk; j++) {
+        line[j] = from[key * steps.row + (column + j) * steps.column];
+      }
+    }
+  }
+}
+
+// body
+constexpr int KEYS = tile_keys<T>(D > E ? D : E), PAD = 16 / int(sizeof(T));
+constexpr int KEY_STRIDE = D + PAD, VALUE_STRIDE = E + PAD;
+constexpr bool HELD = D <= 128;
+threadgroup T key_tile[KEYS * KEY_STRIDE];
+threadgroup T value_tile[KEYS * VALUE_STRIDE];
+
+const int rows = queries_shape[2], heads = keys_shape[1], length = keys_shape[2];
+const int lines = queries_shape[1] / heads * rows;
+const int parts = int(threadgroups_per_grid.x) / heads;
+const int head = int(threadgroup_position_in_grid.x) / parts;
+const int part = int(threadgroup_position_in_grid.x) % parts;
+const int block = int(threadgroup_position_in_grid.y), blocks = int(threadgroups_per_grid.y);
+const int threads = int(threads_per_threadgroup.x), thread_index = int(thread_index_in_threadgroup);
+const int at = matrix_row(thread_index_in_simdgroup);
+const int column = matrix_column(thread_index_in_simdgroup);
+
+const int first = (part * (threads / 32) + int(simdgroup_index_in_threadgroup)) * 8;
+const int line = min(first + at, lines - 1);
+const uint mine = sees[line % rows];
+const auto query = queries + (head * (lines / rows) + line / rows) * size_t(queries_strides[1]) +
+    line % rows * size_t(queries_strides[2]);
+const int query_step = int(queries_strides[3]);
+const auto head_keys = keys + head * size_t(keys_strides[1]);
+const auto head_values = values + head * size_t(values_strides[1]);
+const Steps key_steps = {size_t(keys_strides[2]), int(keys_strides[3])};
+const Steps value_steps = {size_t(values_strides[2]), int(values_strides[3])};
+const int before = length - rows;
+const int span = (length + KEYS * blocks - 1) / (KEYS * blocks) * KEYS;
+const int end = min((block + 1) * span, length);
+const float unit = scale * 1.44269504f;
+
+float held[HELD ? D / 4 : 1];
+if (HELD) {
+  #pragma unroll
+  for (int d = 0; d < D / 8; d++) {
+    held[d * 2] = float(query[(d * 8 + column) * query_step]) * unit;
+    held[d * 2 + 1] = float(query[(d * 8 + column + 1) * query_step]) * unit;
+  }
+}
+simdgroup_matrix<float, 8, 8> mixed[E / 8];
+#pragma unroll
+for (int e = 0; e < E / 8; e++) {
+  mixed[e] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+}
+float top = -MAXFLOAT, total = 0;
+
+for (int tile = block * span; tile < end; tile += KEYS) {
+  const int count = min(KEYS, end - tile);
+  stage<T, KEYS, D, KEY_STRIDE>(
+      head_keys + tile * key_steps.row, key_steps, key_tile, count, thread_index, threads);
+  stage<T, KEYS, E, VALUE_STRIDE>(
+      head_values + tile * value_steps.row, value_steps, value_tile, count, thread_index, threads);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (first < lines) {
+    simdgroup_matrix<float, 8, 8> scores[KEYS / 8];
+    #pragma unroll
+    for (int n = 0; n < KEYS / 8; n++) {
+      scores[n] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    }
+    #pragma unroll
+    for (int d = 0; d < D / 8; d++) {
+      simdgroup_matrix<float, 8, 8> q;
+      const auto from_query = query + (d * 8 + column) * query_step;
+      q.thread_elements()[0] = HELD ? held[d * 2] : float(from_query[0]) * unit;
+      q.thread_elements()[1] = HELD ? held[d * 2 + 1] : float(from_query[query_step]) * unit;
+      #pragma unroll
+      for (int n = 0; n < KEYS / 8; n++) {
+        const threadgroup T* from = key_tile + (n * 8 + column) * KEY_STRIDE + d * 8 + at;
+        simdgroup_matrix<float, 8, 8> k;
+        k.thread_elements()[0] = float(from[0]);
+        k.thread_elements()[1] = float(from[KEY_STRIDE]);
+        simdgroup_multiply_accumulate(scores[n], q, k, scores[n]);
+      }
+    }
+
+    float best = top;
+    #pragma unroll
+    for (int n = 0; n < KEYS / 8; n++) {
+      #pragma unroll
+      for (int i = 0; i < 2; i++) {
+        const int key = tile + n * 8 + column + i;
+        const bool seen = key < before || (key < end && (mine >> (key - before) & 1));
+        const float score = seen ? scores[n].thread_elements()[i] : -INFINITY;
+        scores[n].thread_elements()[i] = score;
+        best = max(best, score);
+      }
+    }
+    best = row_max(best);
+    const float factor = fast::exp2(top - best);
+    top = best;
+    total *= factor;
+    #pragma unroll
+    for (int n = 0; n < KEYS / 8; n++) {
+      #pragma unroll
+      for (int i = 0; i < 2; i++) {
+        const float weight = fast::exp2(scores[n].thread_elements()[i] - top);
+        scores[n].thread_elements()[i] = weight;
+        total += weight;
+      }
+    }
+    #pragma unroll
+    for (int e = 0; e < E / 8; e++) {
+      mixed[e].thread_elements()[0] *= factor;
+      mixed[e].thread_elements()[1] *= factor;
+      #pragma unroll
+      for (int n = 0; n < KEYS / 8; n++) {
+        const threadgroup T* from = value_tile + (n * 8 + at) * VALUE_STRIDE + e * 8 + column;
+        simdgroup_matrix<float, 8, 8> v;
+        v.thread_elements()[0] = float(from[0]);
+        v.thread_elements()[1] = float(from[1]);
+        simdgroup_multiply_accumulate(mixed[e], scores[n], v, mixed[e]);
+      }
+    }
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+}
+
+if (first < lines) {
+  total = row_sum(total);
+  if (first + at < lines) {
+    const size_t place = (size_t(block) * heads + head) * lines + line;
+    const float divisor = SPLIT ? 1.0f : total;
+    #pragma unroll
+    for (int e = 0; e < E / 8; e++) {
+      out[place * E + e * 8 + column] = U(mixed[e].thread_elements()[0] / divisor);
+      out[place * E + e * 8 + column + 1] = U(mixed[e].thread_elements()[1] / divisor);
+    }
+    if (column == 0) {
+      norms[place * 2] = top;
+      norms[place * 2 + 1] = total;
+    }
+  }
+}

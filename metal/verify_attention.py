@@ -1,0 +1,170 @@
+"""Attention of a few rows over a long cache: keys and values are read once for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import mlx.core as mx
+
+from .kernel import Kernel, Launch
+
+KERNEL = Kernel(
+    "verify_attention",
+    inputs=("queries", "keys", "values", "sees", "scale"),
+    outputs=("out", "norms"),
+    strided=True,
+)
+JOIN = Kernel("verify_attention_join", inputs=("partial", "norms"), outputs=("out",))
+KERNELS = (KERNEL, JOIN)
+
+MOST_ROWS = 16
+WIDTHS = (64, 80, 96, 128, 192, 256)
+"""Head sizes; of keys and of values, which may differ."""
+TYPES = (mx.float32, mx.float16, mx.bfloat16)
+STRETCH = 256
+"""Keys that one threadgroup is worth."""
+MOST_GROUPS = 512
+"""Threadgroups that fill any GPU; more would only make the join longer."""
+MOST_BLOCKS = 64
+
+
+def supports(
+    rows: int, query_heads: int, heads: int, width: int, value_width: int, dtype: mx.Dtype
+) -> str | None:
+    """Why the kernel does not take such a pass, in a sentence; None if it does."""
+    if not 1 < rows <= MOST_ROWS:
+        return f"{rows} rows: the kernel takes 2 to {MOST_ROWS}"
+    if width not in WIDTHS or value_width not in WIDTHS:
+        sizes = " and ".join(str(size) for size in sorted({width, value_width}))
+        return f"heads of {sizes}: the kernel takes {', '.join(map(str, WIDTHS))}"
+    if query_heads % heads:
+        return f"{query_heads} query heads do not share {heads} heads of keys evenly"
+    if dtype not in TYPES:
+        return f"attention in {str(dtype).removeprefix('mlx.core.')}: the kernel takes floats"
+    return None
+
+
+@lru_cache(maxsize=64)
+def causal(rows: int) -> tuple[int, ...]:
+    """The bits of a chain: every row sees those before it and itself."""
+    return tuple(2 ** (row + 1) - 1 for row in range(rows))
+
+
+def queries_together(width: int) -> int:
+    """Rows times query heads that share one reading of keys and values."""
+    # Wider accumulators leave registers for fewer simdgroups.
+    return 128 if width <= 128 else 64
+
+
+def launch(queries: mx.array, keys: mx.array, values: mx.array) -> Launch:
+    """How the operands of ``verify_attention`` are launched."""
+    _, query_heads, rows, width = queries.shape
+    _, heads, length, _ = keys.shape
+    value_width = values.shape[-1]
+    lines = query_heads // heads * rows
+    parts = -(-lines // queries_together(max(width, value_width)))
+    simdgroups = -(-lines // (8 * parts))
+    most = min(MOST_BLOCKS, max(MOST_GROUPS // (heads * parts), 1))
+    blocks = min(-(-length // STRETCH), most)
+    split = blocks > 1
+    return Launch(
+        grid=(32 * simdgroups * heads * parts, blocks, 1),
+        threadgroup=(32 * simdgroups, 1, 1),
+        template=(
+            ("T", queries.dtype),
+            ("U", mx.float32 if split else queries.dtype),
+            ("D", width),
+            ("E", value_width),
+            ("SPLIT", split),
+        ),
+        shapes=((blocks, query_heads, rows, value_width), (blocks, query_heads, rows, 2)),
+        dtypes=(mx.float32 if split else queries.dtype, mx.float32),
+    )
+
+
+def join_launch(partial: mx.array, dtype: mx.Dtype) -> Launch:
+    """How the blocks [blocks, query heads, rows, width] of a split pass become one."""
+    _, query_heads, rows, width = partial.shape
+    return Launch(
+        grid=(32, query_heads * rows, 1),
+        threadgroup=(32, 1, 1),
+        template=(("T", dtype), ("E", width)),
+        shapes=((1, query_heads, rows, width),),
+        dtypes=(dtype,),
+    )
+
+
+def operands(
+    queries: mx.array,
+    keys: mx.array,
+    values: mx.array,
+    sees: tuple[int, ...],
+    scale: float,
+) -> list[mx.array]:
+    """The kernel's inputs."""
+    return [queries, keys, values, _bits(sees), _scalar(scale)]
+
+
+@lru_cache(maxsize=64)
+def _bits(sees: tuple[int, ...]) -> mx.array:
+    return mx.array(sees, mx.uint32)
+
+
+@lru_cache(maxsize=64)
+def _scalar(value: float) -> mx.array:
+    return mx.array(value, mx.float32)
+
+
+def verify_attention(
+    queries: mx.array,
+    keys: mx.array,
+    values: mx.array,
+    *,
+    sees: tuple[int, ...],
+    scale: float,
+) -> mx.array:
+    """Attention of the newest rows on the GPU, in one launch or, for long contexts, two.
+
+    Args:
+        queries: [1, query heads, rows, width].
+        keys, values: [1, heads, length, width], the rows of this pass included; slices of a cache
+            are read where they lie.
+        sees: of each row the rows that it sees, itself included, bit i for row i; all rows see
+            everything before the pass. See ``causal``.
+        scale: of the products of queries and keys.
+
+    Returns:
+        [1, query heads, rows, width of the values], of the type of ``queries``.
+    """
+    arrays = operands(queries, keys, values, sees, scale)
+    out, norms = KERNEL(arrays, launch(queries, keys, values))
+    if out.shape[0] == 1:
+        return out
+    return JOIN((out, norms), join_launch(out, queries.dtype))[0]
+
+
+def mask(length: int, sees: Sequence[int]) -> mx.array:
+    """``sees`` as a mask: bool [rows, length]."""
+    rows = len(sees)
+    bits = mx.array(list(sees), mx.uint32)[:, None] >> mx.arange(rows, dtype=mx.uint32)
+    before = mx.ones((rows, length - rows), mx.bool_)
+    return mx.concatenate([before, (bits & 1).astype(mx.bool_)], axis=1)
+
+
+def reference(
+    queries: mx.array,
+    keys: mx.array,
+    values: mx.array,
+    *,
+    sees: tuple[int, ...],
+    scale: float,
+) -> mx.array:
+    """``verify_attention`` in plain MLX, in float32."""
+    _, query_heads, rows, width = queries.shape
+    _, heads, length, _ = keys.shape
+    q = queries.astype(mx.float32).reshape(heads, query_heads // heads, rows, width) * scale
+    k, v = (array[0, :, None].astype(mx.float32) for array in (keys, values))
+    scores = mx.where(mask(length, sees), q @ k.swapaxes(-1, -2), -mx.inf)
+    mixed = mx.softmax(scores, axis=-1) @ v
+    return mixed.reshape(1, query_heads, rows, values.shape[-1]).astype(queries.dtype)
