@@ -186,6 +186,14 @@ def add_speculation(parser: argparse.ArgumentParser) -> None:
         help="tokens to draft in a round, 0 to 32, or auto",
     )
     group.add_argument(
+        "--kernels",
+        choices=("auto", "off", "strict"),
+        default="auto",
+        help="on a Mac: macspec's own Metal kernels where they are right and faster (auto), "
+        "none of them (off), or of those for matrices only what gives several rows the bits of "
+        "one, whatever it costs (strict)",
+    )
+    group.add_argument(
         "--no-learn",
         dest="learn",
         action="store_false",
@@ -374,6 +382,12 @@ def build_parser() -> Parser:
         type=whole(1),
         default=48,
         help="longest reply to each (default: 48)",
+    )
+    it.add_argument(
+        "--kernels",
+        action="store_true",
+        help="instead of the self-test: macspec's Metal kernels for this pair, whether each "
+        "proved right here, and how fast it is beside MLX's",
     )
     it.set_defaults(command="check")
     add_bench(commands)

@@ -11,13 +11,14 @@ from .depth import PLAIN, Controller, Plan
 from .drafters import Context, Drafter, DraftModel, Portfolio, Proposal
 from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
 from .flight import Dispatcher, Flight, Landing, own_part
+from .kernels import Kernels
 from .models.cached import PASS_TAIL, PREFILL_CHUNK, CachedModel
 from .models.pair import Pair
 from .models.trees import TreePass
 from .noise import Noise
 from .reply import Reply
 from .settings import Settings
-from .verification import Tree, Verdict, follow
+from .verification import Tree, Verdict
 from .verification.forced import forced
 
 EMPTY = Proposal(mx.array([], mx.uint32))
@@ -38,6 +39,7 @@ class Decoder:
         lookups: the drafters that run no model.
         controller: chooses what each round drafts with and how deep.
         clock: seconds, for the statistics.
+        kernels: what passes are computed with; None: MLX's own.
     """
 
     def __init__(
@@ -47,13 +49,17 @@ class Decoder:
         lookups: Sequence[Drafter],
         controller: Controller,
         clock: Callable[[], float],
+        kernels: Kernels | None = None,
     ) -> None:
         self.pair = pair
+        self.kernels = kernels or Kernels()
         self.clock = clock
         self.controller = controller
         self.settings = Settings()
         self.tokens: list[int] = []
-        self.target = CachedModel(pair.target.module, pair.vocabulary, kv_bits=kv_bits)
+        self.target = CachedModel(
+            pair.target.module, pair.vocabulary, kv_bits=kv_bits, kernels=self.kernels
+        )
         self.trees: TreePass | None = None
         """Passes over trees; None until the model has been tried for them."""
         drafters = {drafter.name: drafter for drafter in lookups}
@@ -130,7 +136,8 @@ class Decoder:
         self.why = plan.why
 
         draft_noise = None if noise is None or plan.depth == 0 else rule.draft_noise(noise)
-        context = Context(self.tokens, sampling, draft_noise, rule.keeps_q, dispatch)
+        draw = self.kernels.draw(rule, sampling, noise) if plan.depth else None
+        context = Context(self.tokens, sampling, draft_noise, rule.keeps_q, dispatch, draw)
         proposal = self.portfolio.propose(plan, context) or EMPTY
 
         verdict = self.verify(proposal, noise, None if behind is None else behind.token)
@@ -156,11 +163,14 @@ class Decoder:
             recent = None
             if sampling.penalised:
                 recent = tree.recent(self.tokens, sampling.penalty_context)
-            return follow(sampling.scores(self.trees.logits(unread, tree), recent), tree, noise)
+            logits = self.trees.logits(unread, tree)
+            return self.kernels.follow(sampling, logits, tree, noise, recent)
         rows = proposal.tokens.shape[0] + 1
         logits = self.target.logits(mx.concatenate([unread, proposal.tokens]), rows)
-        scores = sampling.scores(logits, sampling.recent(self.tokens, since, rows))
-        return rule.accept(scores, proposal.tokens, proposal.log_q, noise)
+        recent = sampling.recent(self.tokens, since, rows)
+        return self.kernels.accept(
+            rule, sampling, logits, proposal.tokens, proposal.log_q, noise, recent
+        )
 
     def ahead(self, reply: Reply, flight: Flight, plan: Plan) -> bool:
         """Whether the next round can be launched before this one's token is known.

@@ -10,6 +10,7 @@ import mlx.core as mx
 
 from .depth import Plan
 from .drafters import Proposal
+from .errors import ModelBrokenError
 from .verification import TreeVerdict, Verdict
 
 
@@ -81,6 +82,11 @@ class Flight:
         """Wait for the outcome: the one host synchronisation of a round."""
         outcome: Any = self.outcome.tolist()
         accepted, token, *rest = outcome
+        if accepted < 0:
+            raise ModelBrokenError(
+                "the target's logits are not numbers: its weights are damaged, or too large for "
+                "their precision; load it again, or choose another conversion of the model"
+            )
         path = rest[self.drafted :][:accepted] if self.tree else list(range(accepted))
         return Landing(path, [*(rest[node] for node in path), token])
 

@@ -14,13 +14,20 @@ from .config import cache_folder, data_folder
 from .depth import Ledger
 from .drafters import Corpus
 from .drafters.corpus import vocabulary_key
+from .kernels import Kernels
 from .models import Model, Pair
 
 
-def ledger(pair: Pair, kv_bits: int | None = None, folder: Path | None = None) -> Ledger:
+def ledger(
+    pair: Pair,
+    kv_bits: int | None = None,
+    folder: Path | None = None,
+    kernels: str = Kernels.key,
+) -> Ledger:
     """The ledger of a pair on this machine.
 
     Args:
+        kernels: which ones its passes are computed with, as ``Kernels.key``.
         folder: where it lies; None: in the user's cache folder.
     """
     models = [described(model) for model in (pair.target, pair.draft) if model is not None]
@@ -31,6 +38,7 @@ def ledger(pair: Pair, kv_bits: int | None = None, folder: Path | None = None) -
         "mlx": version("mlx"),
         "mlx-lm": version("mlx-lm"),
         "macspec": version("macspec"),
+        "kernels": kernels,
     }
     folder = folder or cache_folder() / "costs"
     return Ledger(folder / f"{name}.json", made_for)

@@ -17,6 +17,7 @@ from .depth import Controller, CostCurve, Ledger, Survival
 from .drafters import Corpus, DraftModel, NGram, Suffix
 from .errors import BadOptionError
 from .events import Event, Finished, Notice, Round
+from .kernels import Kernels, kernels_for
 from .measuring import measure
 from .models.memory import wired
 from .models.pair import Pair
@@ -48,6 +49,7 @@ class Session:
         corpus: past replies to draft from, to which this session's are added; None: none.
         controller: chooses what each round does, if it is not to be the usual one.
         clock: seconds, for the statistics.
+        kernels: from ``kernels_for``, or its mode: auto, off or strict.
 
     Raises:
         BadOptionError: a value is outside its range, or the pair cannot do it.
@@ -66,8 +68,10 @@ class Session:
         corpus: Corpus | None = None,
         controller: Controller | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        kernels: Kernels | str = "auto",
     ) -> None:
         self.pair = pair
+        self.kernels = kernels_for(pair, kernels) if isinstance(kernels, str) else kernels
         self.stats = SessionStats()
         self.finished: Finished | None = None
         """How the last reply ended, also if it was interrupted."""
@@ -75,7 +79,7 @@ class Session:
         self._ledger, self._corpus = ledger, corpus
         self.controller = controller or _controller(pair, ledger)
         lookups = [ngram or NGram(), Suffix(corpus)]
-        self._decoder = Decoder(pair, kv_bits, lookups, self.controller, clock)
+        self._decoder = Decoder(pair, kv_bits, lookups, self.controller, clock, self.kernels)
         self._template: dict[bool | None, Template] = {}
         self._said: set[str] = set()
         self._open: weakref.ref[Generator[Event, None, None]] | None = None

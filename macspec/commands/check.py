@@ -12,9 +12,11 @@ import mlx.core as mx
 from ..assets import prompts
 from ..cache import ModelCache
 from ..device import on_metal, prepare
+from ..kernels import Kernels, kernels_for
 from ..models import Model, Pair, load_pair, memory
 from ..plaintext import one_line
 from .interrupt import interruptible
+from .kernels import kernel_table
 from .output import Output
 from .selftest import DEPTH, Fork, Trial, self_test
 
@@ -31,6 +33,12 @@ def check(options: argparse.Namespace) -> int:
         trust_remote_code=options.trust_remote_code,
     )
     report.pair(pair, options.kv_bits)
+    if options.kernels:
+        for line in kernel_table(pair):
+            report.line(line)
+        return 0
+    kernels = kernels_for(pair)
+    report.kernels(kernels)
     every = prompts()
     conversations = every[:: max(len(every) // options.prompts, 1)][: options.prompts]
     report.line(
@@ -40,7 +48,11 @@ def check(options: argparse.Namespace) -> int:
     trials: list[Trial] = []
     with interruptible():
         for trial in self_test(
-            pair, conversations, max_tokens=options.max_tokens, kv_bits=options.kv_bits
+            pair,
+            conversations,
+            max_tokens=options.max_tokens,
+            kv_bits=options.kv_bits,
+            kernels=kernels,
         ):
             trials.append(trial)
             report.trial(trial)
@@ -84,6 +96,12 @@ class _Report:
         for notice in (*pair.notices, ModelCache(pair.target.module).reason):
             if notice is not None:
                 self.row("notice", notice)
+
+    def kernels(self, kernels: Kernels) -> None:
+        """Print whose kernels compute, and which of macspec's do not and why."""
+        self.row("kernels", kernels.state)
+        for notice in kernels.notices:
+            self.row("notice", notice)
 
     def trial(self, trial: Trial) -> None:
         """Print one line of the self-test."""

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from ..device import prepare
 from ..events import Event, Finished, Notice, Text
+from ..kernels import kernels_for
 from ..models import load_pair
 from ..remembered import corpus, ledger
 from ..sampling import Sampling
@@ -29,14 +30,16 @@ def run(options: argparse.Namespace) -> int:
         trust_remote_code=options.trust_remote_code,
         require_draft=options.method == "draft",
     )
+    kernels = kernels_for(pair, options.kernels)
     session = Session(
         pair,
         method=options.method,
         depth=options.depth,
         rule=options.accept,
         kv_bits=options.kv_bits,
-        ledger=ledger(pair, options.kv_bits) if options.learn else None,
+        ledger=ledger(pair, options.kv_bits, kernels=kernels.key) if options.learn else None,
         corpus=corpus(pair) if options.learn else None,
+        kernels=kernels,
     )
     show_event = _JsonLines(output) if options.json else _Plain(output)
     for notice in pair.notices:

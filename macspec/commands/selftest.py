@@ -8,6 +8,7 @@ from typing import cast
 
 import mlx.core as mx
 
+from ..kernels import Kernels
 from ..models import Pair
 from ..models.cached import CachedModel
 from ..models.template import Template
@@ -67,7 +68,12 @@ class Trial:
 
 
 def self_test(
-    pair: Pair, conversations: list[list[Message]], *, max_tokens: int, kv_bits: int | None = None
+    pair: Pair,
+    conversations: list[list[Message]],
+    *,
+    max_tokens: int,
+    kv_bits: int | None = None,
+    kernels: Kernels | str = "auto",
 ) -> Iterator[Trial]:
     """Reply to every conversation plainly and with each drafter, greedy and keyed.
 
@@ -75,9 +81,9 @@ def self_test(
         pair: from ``load_pair``.
         conversations: each ends with a user's turn.
         max_tokens: longest reply.
-        kv_bits: as for ``Session``.
+        kv_bits, kernels: as for ``Session``.
     """
-    session = Session(pair, kv_bits=kv_bits)
+    session = Session(pair, kv_bits=kv_bits, kernels=kernels)
     drafters = ("draft", "ngram") if pair.draft is not None else ("ngram",)
     template = Template(pair)
     for number, messages in enumerate(conversations, 1):

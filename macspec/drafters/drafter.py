@@ -9,6 +9,7 @@ from typing import Protocol
 import mlx.core as mx
 
 from ..depth import Offer
+from ..kernels import Draw
 from ..sampling import Sampling
 
 
@@ -25,6 +26,8 @@ class Context:
     """Whether the rule needs the distributions that tokens are drawn from."""
     dispatch: Callable[..., None]
     """Starts the evaluation of arrays without waiting for it."""
+    draw: Draw | None = None
+    """Draws the tokens of a chain, noise included; None: argmax with ``noise`` does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,16 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from ..depth import MAX_DEPTH, Offer, RecentAcceptance
+from ..kernels import Draw
 from ..models.cached import CachedModel
 from .drafter import Context, Proposal
 
 
 class _Step(NamedTuple):
-    """A drafted token [1], and the scores [1, V] that it is the best of, with and without noise."""
+    """A drafted token [1], and the scores [1, V] that it is the best of, with and without noise.
+
+    Drawn at once, it comes with what it was drawn from where the rule asks for that, and no noise.
+    """
 
     token: mx.array
     drawn: mx.array
@@ -47,7 +51,7 @@ class DraftModel:
         self._recent.observe(drafted, accepted)
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
-        steps = list(self._steps(context, depth))
+        steps = list(self._steps(context, depth, context.draw))
         sampled = context.noise is not None and context.keeps_q
         log_q = mx.concatenate([step.scores for step in steps]) if sampled else None
         return Proposal(mx.concatenate([step.token for step in steps]), log_q)
@@ -80,17 +84,21 @@ class DraftModel:
         parents = (*range(-1, depth - 1), at - 1)
         return Proposal(mx.concatenate([*tokens, sibling]), parents=parents)
 
-    def _steps(self, context: Context, depth: int) -> Iterator[_Step]:
+    def _steps(self, context: Context, depth: int, draw: Draw | None = None) -> Iterator[_Step]:
         sampling = context.sampling
         last = self.model.unread(context.tokens)
         tokens: list[mx.array] = []
         for step in range(depth):
-            drafted = mx.concatenate(tokens) if tokens else None
-            scores = sampling.scores(
-                self.model.logits(last, 1), sampling.recent(context.tokens, drafted, 1)
-            )
-            drawn = scores if context.noise is None else scores + context.noise[step]
-            last = mx.argmax(drawn, axis=-1)
+            logits = self.model.logits(last, 1)
+            at_once = None if draw is None else draw(logits, step)
+            if at_once is not None:
+                last, log_q = at_once
+                scores = drawn = logits if log_q is None else log_q
+            else:
+                drafted = mx.concatenate(tokens) if tokens else None
+                scores = sampling.scores(logits, sampling.recent(context.tokens, drafted, 1))
+                drawn = scores if context.noise is None else scores + context.noise[step]
+                last = mx.argmax(drawn, axis=-1)
             context.dispatch(last)
             tokens.append(last)
             yield _Step(last, drawn, scores)

@@ -8,6 +8,7 @@ from typing import Any
 import mlx.core as mx
 
 from ..cache import ModelCache
+from ..kernels import Kernels
 
 PREFILL_CHUNK = 512
 """Rows of one prefill pass, as in mlx-lm."""
@@ -23,10 +24,19 @@ class CachedModel:
         module: a model of mlx-lm.
         vocabulary: ids that exist; wider logits are cut, narrower ones padded with -inf.
         kv_bits: quantize keys and values to this many bits.
+        kernels: what passes with logits are computed with; None: MLX's own.
     """
 
-    def __init__(self, module: Any, vocabulary: int, *, kv_bits: int | None = None) -> None:
+    def __init__(
+        self,
+        module: Any,
+        vocabulary: int,
+        *,
+        kv_bits: int | None = None,
+        kernels: Kernels | None = None,
+    ) -> None:
         self.module = module
+        self.kernels = kernels or Kernels()
         self.vocabulary = vocabulary
         self.cache = ModelCache(module, kv_bits=kv_bits)
 
@@ -55,7 +65,8 @@ class CachedModel:
     def logits(self, tokens: mx.array, rows: int) -> mx.array:
         """Take in tokens [n] and return the logits [rows, vocabulary] after the last ``rows``."""
         self.cache.mark()
-        logits: mx.array = self.module(tokens[None], cache=self.cache.layers)[0, -rows:]
+        with self.kernels.passing(tokens.shape[0]):
+            logits: mx.array = self.module(tokens[None], cache=self.cache.layers)[0, -rows:]
         self.cache.advance(tokens.shape[0])
         return self.fitted(logits)
 

@@ -101,6 +101,7 @@ class TreePass:
         among = np.tri(rows, dtype=np.bool_)
         among[unread:, unread:] = sees
         mask = mx.concatenate([mx.ones((rows, held), mx.bool_), mx.array(among)], axis=1)
+        bits = [sum(1 << int(row) for row in np.flatnonzero(line)) for line in among]
         places = held + mx.array(steps, mx.int32)
         views = [_Layer(layer, mask, held, places) for layer in cache.layers]
         cache.mark()
@@ -108,7 +109,8 @@ class TreePass:
             self._places = places
             for holder, key, rope in self._ropes:
                 holder[key] = rope
-            logits: mx.array = self._model.module(tokens[None], cache=views)[0, -(nodes + 1) :]
+            with self._model.kernels.passing(rows, bits, mask):
+                logits: mx.array = self._model.module(tokens[None], cache=views)[0, -(nodes + 1) :]
         finally:
             # First of all: with this gone, a wrapper that an interrupt leaves behind does nothing.
             self._places = None

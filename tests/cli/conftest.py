@@ -137,7 +137,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Script]:
         monkeypatch.setattr("macspec.commands.run.load_pair", lambda *_, **__: pair)
         monkeypatch.setattr("macspec.commands.run.Session", lambda *_, **__: session)
         for kept in ("ledger", "corpus"):
-            monkeypatch.setattr(f"macspec.commands.run.{kept}", lambda *_: None)
+            monkeypatch.setattr(f"macspec.commands.run.{kept}", lambda *_, **__: None)
         return session
 
     return install

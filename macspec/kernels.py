@@ -1,0 +1,113 @@
+"""What a session computes its passes with: MLX's kernels, or macspec's own where they are faster.
+
+Here is what runs everywhere, and the seam at which ``macspec.metal`` comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+import mlx.core as mx
+
+from .device import on_metal
+from .errors import BadOptionError, brief
+from .noise import Noise
+from .sampling import Sampling
+from .verification import Rule, Tree, TreeVerdict, Verdict, follow
+
+if TYPE_CHECKING:
+    from .models import Pair
+
+MODES = ("auto", "off", "strict")
+
+Draw = Callable[[mx.array, int], tuple[mx.array, mx.array | None] | None]
+"""From logits [1, V] and the number of the step to a token [1] and, where the rule needs it, the
+log-probabilities [1, V] that it was drawn from; None: draw from ``Sampling.scores``."""
+
+
+class Kernels:
+    """MLX's own kernels and the portable rules.
+
+    Args:
+        state: which kernels these are and why, in half a sentence for the user.
+        notices: what keeps MLX's kernels and why, each a line for the user.
+    """
+
+    key = "mlx"
+    """What measured costs depend on."""
+
+    def __init__(self, state: str = "MLX's own", notices: Sequence[str] = ()) -> None:
+        self.state = state
+        self.notices = tuple(notices)
+
+    def passing(
+        self, rows: int, sees: Sequence[int] | None = None, mask: mx.array | None = None
+    ) -> AbstractContextManager[None]:
+        """Around the call of the target for a pass.
+
+        Args:
+            rows: of the pass.
+            sees: of a tree's pass, bit j of entry i says that row i sees row j; None: a chain.
+            mask: what the model's layers get for ``sees``, bool [rows, positions].
+        """
+        return nullcontext()
+
+    def accept(
+        self,
+        rule: Rule,
+        sampling: Sampling,
+        logits: mx.array,
+        drafted: mx.array,
+        log_q: mx.array | None,
+        noise: Noise | None,
+        recent: mx.array | None,
+    ) -> Verdict:
+        """The verdict on a chain: ``rule.accept`` after ``sampling.scores``."""
+        return rule.accept(sampling.scores(logits, recent), drafted, log_q, noise)
+
+    def follow(
+        self,
+        sampling: Sampling,
+        logits: mx.array,
+        tree: Tree,
+        noise: Noise | None,
+        recent: mx.array | None,
+    ) -> TreeVerdict:
+        """The verdict on a tree: ``verification.follow`` after ``sampling.scores``."""
+        return follow(sampling.scores(logits, recent), tree, noise)
+
+    def draw(self, rule: Rule, sampling: Sampling, noise: Noise | None) -> Draw | None:
+        """How a draft model draws the tokens of a chain; None: always from ``Sampling.scores``."""
+        return None
+
+
+def kernels_for(pair: Pair, mode: str = "auto") -> Kernels:
+    """The kernels for a pair on this machine.
+
+    On a Mac those of macspec prove themselves first, at the first start or after an update: it
+    takes some seconds, and the outcome is kept.
+
+    Args:
+        mode: auto: those that are right and faster; off: MLX's own; strict: of the products only
+            those that give several rows the bits that MLX gives each of them alone, whatever they
+            cost, and MLX's attention.
+
+    Raises:
+        BadOptionError: there is no such mode.
+    """
+    if mode not in MODES:
+        raise BadOptionError(f"kernels is {mode!r}; it must be one of {', '.join(MODES)}")
+    if mode == "off":
+        return Kernels("MLX's own: macspec's are switched off")
+    if not on_metal():
+        return Kernels("MLX's own: there is no Metal here")
+    from .metal.dispatch import dispatch
+
+    try:
+        chosen: Kernels = dispatch(pair, strict=mode == "strict")
+    except Exception as error:
+        # A chat is never refused for the sake of its speed.
+        return Kernels(f"MLX's own: macspec's cannot be tried on this pair ({brief(error)})")
+    return chosen

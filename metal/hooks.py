@@ -1,0 +1,167 @@
+"""The places in a stock model where a kernel can take over, for the time of one pass.
+
+Quantized leaves are swapped for wrappers that share their arrays, and the name
+``scaled_dot_product_attention`` is bound to another function in the modules that the model's
+layers come from. Both ask the handler of their own thread, and without one do what MLX does: other
+models and other sessions notice nothing. After the last pass everything is as mlx-lm made it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import mlx.core as mx
+from mlx.nn.layers.base import Module
+from mlx.nn.layers.quantized import QuantizedEmbedding, QuantizedLinear
+from mlx_lm.models import base
+
+NAME = "scaled_dot_product_attention"
+STOCK: Any = base.scaled_dot_product_attention
+LEAVES = (QuantizedLinear, QuantizedEmbedding)
+
+
+class Handler(Protocol):
+    """What a pass does at the places; None leaves a place to MLX."""
+
+    def product(self, leaf: Module, x: mx.array) -> mx.array | None:
+        """``x`` [..., K] times the leaf's matrix, without its bias."""
+        ...
+
+    def attention(
+        self, queries: mx.array, keys: Any, values: Any, scale: float, mask: Any, sinks: Any
+    ) -> mx.array | None:
+        """As mlx-lm's function, whose cache only matters where it is quantized."""
+        ...
+
+
+class _Thread(threading.local):
+    handler: Handler | None = None
+
+
+_thread = _Thread()
+_lock = threading.Lock()
+_held: dict[tuple[int, Any], tuple[int, Any]] = {}
+"""By holder and key of a place: how many passes hold it, and what belongs there."""
+
+
+class Leaf:
+    """A quantized leaf in a pass."""
+
+    def __init__(self, leaf: Any) -> None:
+        self.leaf = leaf
+
+    def __call__(self, x: mx.array) -> Any:
+        handler = _thread.handler
+        if handler is None or not isinstance(self.leaf, QuantizedLinear):
+            return self.leaf(x)
+        y = handler.product(self.leaf, x)
+        if y is None:
+            return self.leaf(x)
+        return y + self.leaf["bias"] if "bias" in self.leaf else y
+
+    def as_linear(self, x: mx.array) -> Any:
+        handler = _thread.handler
+        y = None if handler is None else handler.product(self.leaf, x)
+        return self.leaf.as_linear(x) if y is None else y
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.leaf, name)
+
+
+def _attention(stock: Any) -> Any:
+    @functools.wraps(stock)
+    def attention(
+        queries: Any,
+        keys: Any,
+        values: Any,
+        cache: Any,
+        scale: float,
+        mask: Any,
+        sinks: Any = None,
+    ) -> Any:
+        handler = _thread.handler
+        out = None
+        if handler is not None and not hasattr(cache, "bits"):
+            out = handler.attention(queries, keys, values, scale, mask, sinks)
+        if out is not None:
+            return out
+        return stock(queries, keys, values, cache=cache, scale=scale, mask=mask, sinks=sinks)
+
+    return attention
+
+
+class Hooks:
+    """The places of one model.
+
+    Args:
+        module: a model of mlx-lm.
+    """
+
+    def __init__(self, module: Module) -> None:
+        with _lock:
+            leaves = list(_leaves(module))
+            functions = list(_functions(module))
+        self.leaves: list[Module] = [leaf for _, _, leaf in leaves]
+        self.attention = bool(functions)
+        """Whether a layer's module has the name to bind."""
+        self._places: list[tuple[Any, Any, Callable[[Any], Any]]] = [
+            *((holder, key, Leaf) for holder, key, _ in leaves),
+            *((names, NAME, _attention) for names in functions),
+        ]
+
+    @contextmanager
+    def handled(self, handler: Handler) -> Iterator[None]:
+        """Let the handler see what this thread computes with the model inside."""
+        before = _thread.handler
+        held: list[tuple[Any, Any]] = []
+        try:
+            with _lock:
+                for holder, key, stand_in in self._places:
+                    count, stock = _held.get((id(holder), key), (0, None))
+                    if not count:
+                        stock = holder[key]
+                        holder[key] = stand_in(stock)
+                    _held[id(holder), key] = count + 1, stock
+                    held.append((holder, key))
+            _thread.handler = handler
+            yield
+        finally:
+            # First of all: with this gone, what an interrupt leaves behind does nothing.
+            _thread.handler = before
+            with _lock:
+                for holder, key in held:
+                    count, stock = _held[id(holder), key]
+                    if count == 1:
+                        holder[key] = stock
+                        del _held[id(holder), key]
+                    else:
+                        _held[id(holder), key] = count - 1, stock
+
+
+def _leaves(node: Any) -> Iterator[tuple[Any, Any, Module]]:
+    """Every leaf that the kernels know below ``node``, with its holder and key."""
+    for key, child in enumerate(node) if isinstance(node, list) else node.items():
+        stock = child.leaf if isinstance(child, Leaf) else child
+        if type(stock) in LEAVES:
+            yield node, key, stock
+        elif isinstance(child, dict | list):
+            yield from _leaves(child)
+
+
+def _functions(module: Module) -> Iterator[dict[str, Any]]:
+    """The global names of the layers' modules that bind mlx-lm's function."""
+    seen = set()
+    for layer in module.modules():
+        call: Any = inspect.unwrap(type(layer).__call__)
+        imported = sys.modules.get(type(layer).__module__)
+        for names in (getattr(call, "__globals__", {}), vars(imported) if imported else {}):
+            bound = names.get(NAME)
+            if id(names) not in seen and STOCK in (bound, getattr(bound, "__wrapped__", None)):
+                seen.add(id(names))
+                yield names

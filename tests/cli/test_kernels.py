@@ -1,0 +1,46 @@
+"""``--kernels``: the table of ``check``, and the switch of ``run``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+import pytest
+
+no_metal = pytest.mark.skipif(mx.metal.is_available(), reason="needs a machine that is no Mac")
+
+
+@no_metal
+def test_without_metal_the_table_has_dashes_and_the_reason(macspec: Callable[..., Any]) -> None:
+    outcome = macspec("check", "--kernels")
+    assert outcome.status == 0
+    lines = outcome.out.decode().splitlines()
+    head = next(at for at, line in enumerate(lines) if line.startswith("kernel "))
+    assert lines[head].split() == ["kernel", "variant", "proved", "speed"]
+    rows = [line for line in lines[head + 1 :] if line.split()[-2:] == ["-", "-"]]
+    assert {row.split()[0] for row in rows} == {"verify_attention", "accept", "draft_sample"}
+    assert "MLX's own: matrices that are not quantized" in lines
+    assert lines[-1].startswith("-: there is no Metal here")
+    assert not any(line.startswith("self-test") for line in lines)
+
+
+@no_metal
+def test_check_says_whose_kernels_compute(macspec: Callable[..., Any]) -> None:
+    outcome = macspec("check", "--prompts", "1", "--max-tokens", "4")
+    assert "\n  kernels     MLX's own: there is no Metal here\n" in outcome.out.decode()
+
+
+@pytest.mark.parametrize("mode", ["auto", "off", "strict"])
+def test_every_mode_says_the_same(macspec: Callable[..., Any], mode: str) -> None:
+    options = ("--temperature", "0", "--max-tokens", "8", "--no-learn")
+    plain = macspec("run", "Hello", *options)
+    outcome = macspec("run", "Hello", "--kernels", mode, *options)
+    assert outcome.status == plain.status == 0
+    assert outcome.out == plain.out
+
+
+def test_an_unknown_mode_is_refused(macspec: Callable[..., Any]) -> None:
+    outcome = macspec("run", "Hello", "--kernels", "fast")
+    assert outcome.status == 2
+    assert "--kernels" in outcome.err

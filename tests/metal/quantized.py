@@ -1,0 +1,63 @@
+"""Small quantized models, and pairs of them with the built-in tokenizer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import mlx.core as mx
+from mlx import nn
+from mlx_lm.models import llama
+
+from macspec import load_pair
+from macspec.models import Pair
+
+
+def model(
+    *,
+    vocabulary: int = 61,
+    tied: bool = True,
+    bits: int = 4,
+    layers: int = 2,
+    seed: int = 1,
+    dtype: mx.Dtype = mx.float32,
+) -> Any:
+    """A llama of 64 by 128 with heads of 64, two for one of keys."""
+    mx.random.seed(seed)
+    module = llama.Model(
+        llama.ModelArgs(
+            model_type="llama",
+            hidden_size=64,
+            num_hidden_layers=layers,
+            intermediate_size=128,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=64,
+            rms_norm_eps=1e-5,
+            vocab_size=vocabulary,
+            tie_word_embeddings=tied,
+            attention_bias=not tied,
+        )
+    )
+    # Flat weights say the same to every prompt.
+    for name, weight in nn.utils.tree_flatten(module.parameters()):
+        if weight.ndim == 2 and "embed" not in name:
+            module.update(nn.utils.tree_unflatten([(name, weight * 3)]))
+    module.set_dtype(dtype)
+    nn.quantize(module, group_size=32, bits=bits)
+    module.eval()
+    mx.eval(module.parameters())
+    return module
+
+
+def pair(**options: Any) -> Pair:
+    """A target and a draft model of this kind, with the built-in pair's tokenizer."""
+    built_in = load_pair(context=256)
+    assert built_in.draft is not None
+    target = model(vocabulary=built_in.vocabulary, seed=1, **options)
+    draft = model(vocabulary=built_in.vocabulary, seed=1, **{**options, "layers": 1})
+    return replace(
+        built_in,
+        target=replace(built_in.target, module=target, width=built_in.vocabulary),
+        draft=replace(built_in.draft, module=draft, width=built_in.vocabulary),
+    )
