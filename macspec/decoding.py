@@ -23,7 +23,7 @@ from .verification.forced import forced
 EMPTY = Proposal(mx.array([], mx.uint32))
 """What plain decoding proposes."""
 
-OFF = replace(PLAIN, why="plain: speculation is off")
+OFF = PLAIN._replace(why="plain: speculation is off")
 
 
 class Decoder:
@@ -101,8 +101,9 @@ class Decoder:
             if behind is None:
                 self.keep(flight, landing.path[: len(tokens)])
             if reply.counters.passes > 0:  # the first pass takes in the prompt's tail too
-                self.controller.clock(flight.plan, flight.depth, landed_at - before, idle)
-            self.learn(flight, landing)
+                alone = behind is None and not flight.ahead
+                self.controller.clock(flight.plan, flight.depth, landed_at - before, idle, alone)
+            self.learn(flight, landing, len(tokens))
             self.tokens += tokens
 
             done, settings = flight, self.settings
@@ -111,6 +112,7 @@ class Decoder:
                 flight = behind or self.launch(reply, plan)
             yield from _told(reply, done, landing, tokens, text, landed_at, idle)
             if reply.reason is not None:
+                self.controller.ended(len(reply.ids))
                 return
             if self.settings is not settings:
                 self.rollback(len(self.tokens) - 1)
@@ -137,7 +139,7 @@ class Decoder:
         if reply.forced is not None:
             answer = reply.forced[len(reply.ids) + (behind is not None) :]
             verdict = forced(answer, proposal.tokens, verdict)
-        return Flight.launch(plan, proposal, verdict, dispatch)
+        return Flight.launch(plan, proposal, verdict, dispatch, ahead=behind is not None)
 
     def verify(self, proposal: Proposal, noise: Noise | None, token: mx.array | None) -> Verdict:
         """One pass of the target over what is proposed, and the rule's verdict on it.
@@ -175,7 +177,7 @@ class Decoder:
         """The drafter and depth of the next round."""
         settings = self.settings
         if self.target.cache.reason is not None:
-            return replace(PLAIN, why=self.target.cache.reason)
+            return PLAIN._replace(why=self.target.cache.reason)
         if settings.method == "off" or settings.depth == 0:
             return OFF
         offers = self.portfolio.offers(self.tokens, settings.method)
@@ -190,14 +192,19 @@ class Decoder:
             depth=None if isinstance(settings.depth, str) else settings.depth,
         )
 
-    def learn(self, flight: Flight, landing: Landing) -> None:
-        """Tell the drafters, and the controller, what became of a round's proposal."""
+    def learn(self, flight: Flight, landing: Landing, kept: int) -> None:
+        """Tell the drafters, and the controller, what became of a round's proposal.
+
+        Args:
+            kept: tokens that the round brought; fewer than landed where the reply ended among them.
+        """
         plan, stood = flight.plan, own_part(landing.path)
-        drafted = flight.depth
-        self.portfolio.settle(plan, drafted, stood)
         if plan.drafter is not None:
-            self.controller.learn(plan.drafter, plan.bucket, drafted, stood)
-            if flight.tree and stood == plan.branch:
+            judged = min(flight.depth, kept)
+            self.portfolio.settle(plan, judged, min(stood, kept))
+            # A token drafted beyond the end brings as little as one that fell.
+            self.controller.learn(plan.drafter, plan.bucket, flight.depth, min(stood, kept))
+            if flight.tree and stood == plan.branch and stood < kept:
                 self.controller.learn_branch(plan, landing.accepted > stood)
         if self.settings.method == "auto":
             for offer, drafted, stood in self.portfolio.shadows(plan, self.tokens, landing.tokens):
