@@ -101,8 +101,14 @@ class Decoder:
             if behind is None:
                 self.keep(flight, landing.path[: len(tokens)])
             if reply.counters.passes > 0:  # the first pass takes in the prompt's tail too
-                alone = behind is None and not flight.ahead
-                self.controller.clock(flight.plan, flight.depth, landed_at - before, idle, alone)
+                self.controller.clock(
+                    flight.plan,
+                    drafted=flight.depth,
+                    brought=len(tokens),
+                    seconds=landed_at - before,
+                    idle=idle,
+                    alone=behind is None and not flight.ahead,
+                )
             self.learn(flight, landing, len(tokens))
             self.tokens += tokens
 
@@ -181,7 +187,7 @@ class Decoder:
         if settings.method == "off" or settings.depth == 0:
             return OFF
         offers = self.portfolio.offers(self.tokens, settings.method)
-        trees = self.trees is not None and self.trees.reason is None
+        trees = self.trees is not None and self.trees.reason is None and reply.forced is None
         # A tree's tokens are candidates, not draws, and the block rule wants draws.
         if trees and (settings.sampling.greedy or not settings.rule.keeps_q):
             offers = [replace(offer, branches=offer.drafter == "draft") for offer in offers]

@@ -157,7 +157,8 @@ class Player:
             cost = idle + self.machine.round(flight.drafter, drafted, flight.behind)
             if at > 0:  # the first pass takes in the prompt's tail too
                 alone = behind is None and not early
-                controller.clock(flight, drafted, self._shaken(cost), idle, alone)
+                took = self._shaken(cost)
+                controller.clock(flight, drafted, accepted + 1, took, idle, alone)
             self._learn(text, flight, at, drafted, accepted)
             text.drafted(flight, at, drafted, accepted)
             began, at = at, at + accepted + 1

@@ -21,6 +21,9 @@ RARELY = 0.005
 SAVED = 4.0
 """Plain steps that can be saved up for looks."""
 
+HICCUP = 3.0
+"""Most that a look is charged for, over what it should cost."""
+
 DOUBTS = 2.0
 """Standard errors by which drafting may be better than it looks."""
 
@@ -94,13 +97,20 @@ class Controller:
         return self.last
 
     def clock(
-        self, plan: Plan, drafted: int, seconds: float, idle: float, alone: bool = True
+        self,
+        plan: Plan,
+        drafted: int,
+        brought: int,
+        seconds: float,
+        idle: float,
+        alone: bool = True,
     ) -> None:
         """Learn what a round cost.
 
         Args:
             drafted: tokens of the chain that were verified; fewer than ``plan.depth`` where the
                 drafter had no more.
+            brought: tokens that were committed.
             seconds: from the landing before to its own.
             idle: of those, how long the device had nothing to do.
             alone: it was neither launched ahead nor another behind it.
@@ -112,7 +122,8 @@ class Controller:
         if drafted:
             self._since_plain += 1
             if plan.worth < MARGIN:
-                self._purse -= plan.loss
+                took = seconds / (self.curve.unit or seconds)
+                self._purse -= max(min(took, HICCUP * plan.cost) - brought, 0.0)
             return
         self._since_plain = 0
         self._purse = min(self._purse + self._looks, SAVED)
@@ -195,10 +206,10 @@ class Controller:
         if not models:
             return None
         self._looks = LOOKS if self._may_pay(models) else RARELY
-        least = min(models, key=_by_loss)
-        if least.loss > self._purse:
+        best = max(models, key=_by_worth)
+        if best.loss > self._purse:
             return None
-        return least._replace(why=f"{least.drafter}: a look at whether drafting pays by now")
+        return best._replace(why=f"{best.drafter}: a look at whether drafting pays by now")
 
     def _may_pay(self, plans: Sequence[Plan]) -> bool:
         """Whether one of them would pay if its drafter were better than it looks."""
@@ -221,7 +232,6 @@ def _explained(plan: Plan) -> Plan:
 
 
 _by_worth = attrgetter("worth")
-_by_loss = attrgetter("loss")
 
 
 def _against(best: Plan) -> str:

@@ -69,8 +69,8 @@ class Plan(NamedTuple):
 
     @property
     def loss(self) -> float:
-        """Plain steps that it should lose."""
-        return max(self.cost - self.lasting - self.expected, 0.0)
+        """Plain steps that it loses if none of its tokens stands."""
+        return self.cost - 1
 
 
 PLAIN = Plan(None, 0, why="plain")

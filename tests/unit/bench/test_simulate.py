@@ -21,6 +21,7 @@ from macspec.bench.simulate import (
     sweep,
 )
 from macspec.bench.traces import NOTHING, Guess, Recorded, Trace, hopeless, shipped
+from macspec.depth.curve import READING
 
 CURVES = published()
 NAMES = [curve.name for curve in CURVES]
@@ -67,9 +68,9 @@ def test_the_clock_of_a_fixed_setting() -> None:
     reply = Recorded(10, 5, [True, False, True, True, True], {})
     trace = Trace("", "synthetic", "", [reply])
     assert fixed(trace, machine, Setting(None, 0)) == Played(5, 5.0)
-    # The prompt is behind; then T F | T T T, of which the last has nothing left to draft.
-    first = 1.75 + DRAFT_STEP * (1 + curve.cost(10)) + GAP
+    # The prompt is behind; then T F | T T T.
     then = 1.75 + DRAFT_STEP * 2 + GAP
+    first = then + DRAFT_STEP * READING * 9
     played = fixed(trace, machine, Setting("draft", 2))
     assert played.tokens == 5
     assert played.cost == pytest.approx(first + then)
