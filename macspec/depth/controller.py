@@ -24,6 +24,9 @@ SAVED = 4.0
 HICCUP = 3.0
 """Most that a look is charged for, over what it should cost."""
 
+REFUND = 0.4
+"""Most that a look which brought more than it took gives back."""
+
 DOUBTS = 2.0
 """Standard errors by which drafting may be better than it looks."""
 
@@ -123,7 +126,7 @@ class Controller:
             self._since_plain += 1
             if plan.worth < MARGIN:
                 took = seconds / (self.curve.unit or seconds)
-                self._purse -= max(min(took, HICCUP * plan.cost) - brought, 0.0)
+                self._purse += min(brought - min(took, HICCUP * plan.cost), REFUND)
             return
         self._since_plain = 0
         self._purse = min(self._purse + self._looks, SAVED)
