@@ -1,4 +1,4 @@
-"""What ships with macspec: the built-in pair, and prompts to try a pair with."""
+"""What ships with macspec: the built-in pair, prompts to try a pair with, traces and curves."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from importlib.resources import files
 from pathlib import Path
 
 
+def folder() -> Path:
+    """Where all of it lies."""
+    return Path(str(files(__name__)))
+
+
 def pocket() -> tuple[Path, Path]:
     """Folders of the built-in target and its draft model."""
-    folder = Path(str(files(__name__))) / "pocket"
-    return folder / "target", folder / "draft"
+    return folder() / "pocket" / "target", folder() / "pocket" / "draft"
 
 
 def prompts() -> list[list[dict[str, str]]]:
     """Short conversations, each of which ends with a user's turn."""
-    text = (files(__name__) / "prompts" / "chat.json").read_text(encoding="utf-8")
+    text = (folder() / "prompts" / "chat.json").read_text(encoding="utf-8")
     conversations: list[list[dict[str, str]]] = json.loads(text)
     return conversations

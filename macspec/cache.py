@@ -5,7 +5,7 @@ not accepted. A later pass then sees what it would have seen had they never been
 """
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -150,6 +150,38 @@ class ModelCache:
             _restore(self._stateful, self._marked[1])
         self._rows = length
         self._open = False
+
+    def compact(
+        self, length: int, path: Sequence[int], rows: Sequence[tuple[mx.array, mx.array]]
+    ) -> None:
+        """Keep the first ``length`` positions and, of the newest pass's after them, some.
+
+        Nothing moves where the first ones stay. Interrupted half way, the first ``length``
+        positions are whole.
+
+        Args:
+            length: positions before those to choose from.
+            path: which of them stay, 0 the first, ascending.
+            rows: each layer's keys and values [1, heads, n, width] as the pass appended them. To
+                read them back from the cache would make MLX copy all of it before it is written.
+
+        Raises:
+            ValueError: there are no such positions, or the caches are not all plain ones.
+        """
+        end = length + len(path)
+        moved = [at for at, row in enumerate(path) if row != at]
+        if moved:
+            ascending = all(a < b for a, b in zip((-1, *path), path, strict=False))
+            plain = all(type(layer) is KVCache for layer in self.layers)
+            if not plain or not ascending or self._open or not 0 <= length < self.length - path[-1]:
+                raise ValueError(f"rows {list(path)} after {length} of {self.length} cannot stay")
+            start = length + moved[0]
+            for cache, (keys, values) in zip(self.layers, rows, strict=True):
+                first = cache.offset - keys.shape[2]
+                chosen = mx.array([length - first + row for row in path[moved[0] :]])
+                cache.keys[..., start:end, :] = keys[..., chosen, :]
+                cache.values[..., start:end, :] = values[..., chosen, :]
+        self.rollback(end)
 
     def reset(self) -> None:
         """Empty every layer and let go of its memory."""

@@ -102,7 +102,16 @@ def check(options: argparse.Namespace) -> int:
     return check(options)
 
 
-COMMANDS = {"run": run, "check": check}
+def bench(options: argparse.Namespace) -> int:
+    if options.experiment is None:
+        options.show_help()
+        return 0
+    from .commands.bench import bench
+
+    return bench(options)
+
+
+COMMANDS = {"run": run, "check": check, "bench": bench}
 
 
 def _silence(*streams: Any) -> None:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import mlx.core as mx
 
-from .depth import AUTO_DEPTH, PLAIN, Plan
-from .drafters import Context, Drafter, DraftModel, NGram, Proposal
+from .depth import PLAIN, Controller, Plan
+from .drafters import Context, Drafter, DraftModel, Portfolio, Proposal
 from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
-from .flight import Dispatcher, Flight, Landing
+from .flight import Dispatcher, Flight, Landing, own_part
 from .models.cached import PASS_TAIL, PREFILL_CHUNK, CachedModel
 from .models.pair import Pair
+from .models.trees import TreePass
 from .noise import Noise
 from .reply import Reply
 from .settings import Settings
+from .verification import Tree, Verdict, follow
+from .verification.forced import forced
 
 EMPTY = Proposal(mx.array([], mx.uint32))
 """What plain decoding proposes."""
+
+OFF = PLAIN._replace(why="plain: speculation is off")
 
 
 class Decoder:
@@ -29,30 +35,42 @@ class Decoder:
     Args:
         pair: the models.
         kv_bits: quantize the target's keys and values to this many bits.
-        ngram: the n-gram drafter.
+        lookups: the drafters that run no model.
+        controller: chooses what each round drafts with and how deep.
         clock: seconds, for the statistics.
     """
 
     def __init__(
-        self, pair: Pair, kv_bits: int | None, ngram: NGram, clock: Callable[[], float]
+        self,
+        pair: Pair,
+        kv_bits: int | None,
+        lookups: Sequence[Drafter],
+        controller: Controller,
+        clock: Callable[[], float],
     ) -> None:
         self.pair = pair
         self.clock = clock
+        self.controller = controller
         self.settings = Settings()
         self.tokens: list[int] = []
         self.target = CachedModel(pair.target.module, pair.vocabulary, kv_bits=kv_bits)
-        self.drafters: dict[str, Drafter] = {ngram.name: ngram}
+        self.trees: TreePass | None = None
+        """Passes over trees; None until the model has been tried for them."""
+        drafters = {drafter.name: drafter for drafter in lookups}
         self.draft_off = pair.draft_off
         """Why there is no draft model, if one was asked for."""
         if pair.draft is not None:
             model = CachedModel(pair.draft.module, pair.vocabulary)
             if model.cache.reason is None:
-                self.drafters[DraftModel.name] = DraftModel(model, pair.draft.context)
+                drafters[DraftModel.name] = DraftModel(model, pair.draft.context)
             else:
                 self.draft_off = (
                     f"the draft model {pair.draft.name} is off: its layers keep a running state, "
                     "and a rejected token cannot be taken out of it"
                 )
+        self.portfolio = Portfolio(drafters)
+        self.why = OFF.why
+        """Why the newest round does what it does."""
 
     def prefill(self, reply: Reply, prompt: list[int]) -> Iterator[Event]:
         """Read the prompt except its tail, which the first round's pass takes in."""
@@ -71,26 +89,41 @@ class Decoder:
         A round is launched as early as it can be: behind a plain one that is still in the air, else
         once the one before is committed, and in any case before its events are told.
         """
-        flight = self.launch(reply, self.plan(reply))
+        plan = self.plan(reply)
+        flight = self.launch(reply, plan)
         landed_at = flight.began
         while True:
-            behind = self.launch_behind(reply, flight)
+            behind = self.launch(reply, plan, flight) if self.ahead(reply, flight, plan) else None
             landing = flight.land()  # the one host synchronisation
-            idle, landed_at = max(flight.began - landed_at, 0), self.clock()
+            idle, before = max(flight.began - landed_at, 0), landed_at
+            landed_at = self.clock()
             tokens, text = reply.take(landing.tokens)
             if behind is None:
-                self.rollback(len(self.tokens) + min(landing.accepted, len(tokens)))
+                self.keep(flight, landing.path[: len(tokens)])
+            if reply.counters.passes > 0:  # the first pass takes in the prompt's tail too
+                self.controller.clock(
+                    flight.plan,
+                    drafted=flight.depth,
+                    brought=len(tokens),
+                    seconds=landed_at - before,
+                    idle=idle,
+                    alone=behind is None and not flight.ahead,
+                )
+            self.learn(flight, landing, len(tokens))
             self.tokens += tokens
 
             done, settings = flight, self.settings
             if reply.reason is None:
-                flight = behind or self.launch(reply, self.plan(reply))
+                plan = self.plan(reply)
+                flight = behind or self.launch(reply, plan)
             yield from _told(reply, done, landing, tokens, text, landed_at, idle)
             if reply.reason is not None:
+                self.controller.ended(len(reply.ids))
                 return
             if self.settings is not settings:
                 self.rollback(len(self.tokens) - 1)
-                flight = self.launch(reply, self.plan(reply))
+                plan = self.plan(reply)
+                flight = self.launch(reply, plan)
 
     def launch(self, reply: Reply, plan: Plan, behind: Flight | None = None) -> Flight:
         """Dispatch a round; ``behind`` one whose only token is not known yet, it must be plain."""
@@ -102,53 +135,108 @@ class Decoder:
             width = self.pair.vocabulary
             noise = Noise(reply.seed, reply.passes, position, plan.depth + 1, width)
         reply.passes += 1
+        self.why = plan.why
 
-        proposal = None
-        if plan.drafter is not None:
-            draft_noise = None if noise is None else rule.draft_noise(noise)
-            context = Context(self.tokens, sampling, draft_noise, rule.keeps_q, dispatch)
-            proposal = self.drafters[plan.drafter].propose(context, plan.depth)
-        proposal = proposal or EMPTY
+        draft_noise = None if noise is None or plan.depth == 0 else rule.draft_noise(noise)
+        context = Context(self.tokens, sampling, draft_noise, rule.keeps_q, dispatch)
+        proposal = self.portfolio.propose(plan, context) or EMPTY
 
-        if behind is None:
+        verdict = self.verify(proposal, noise, None if behind is None else behind.token)
+        if reply.forced is not None:
+            answer = reply.forced[len(reply.ids) + (behind is not None) :]
+            verdict = forced(answer, proposal.tokens, verdict)
+        return Flight.launch(plan, proposal, verdict, dispatch, ahead=behind is not None)
+
+    def verify(self, proposal: Proposal, noise: Noise | None, token: mx.array | None) -> Verdict:
+        """One pass of the target over what is proposed, and the rule's verdict on it.
+
+        Args:
+            token: [1], the newest token, where the host does not know it yet.
+        """
+        sampling, rule = self.settings.sampling, self.settings.rule
+        if token is None:
             unread, since = self.target.unread(self.tokens), proposal.tokens
         else:
-            unread = since = behind.token
+            unread = since = token
+        if proposal.parents is not None:
+            assert self.trees is not None
+            tree = Tree(proposal.tokens, proposal.parents)
+            recent = None
+            if sampling.penalised:
+                recent = tree.recent(self.tokens, sampling.penalty_context)
+            return follow(sampling.scores(self.trees.logits(unread, tree), recent), tree, noise)
         rows = proposal.tokens.shape[0] + 1
         logits = self.target.logits(mx.concatenate([unread, proposal.tokens]), rows)
         scores = sampling.scores(logits, sampling.recent(self.tokens, since, rows))
-        verdict = rule.accept(scores, proposal.tokens, proposal.log_q, noise)
-        return Flight.launch(plan, proposal, verdict, dispatch)
+        return rule.accept(scores, proposal.tokens, proposal.log_q, noise)
 
-    def launch_behind(self, reply: Reply, flight: Flight) -> Flight | None:
-        """The next round, if this one and it are plain whatever this one's token will be."""
+    def ahead(self, reply: Reply, flight: Flight, plan: Plan) -> bool:
+        """Whether the next round can be launched before this one's token is known.
+
+        Both must be plain. What is lost then is a match that begins with that token.
+        """
         more = reply.limit - len(reply.ids) > 1
-        if more and flight.depth == 0 and self.plan(reply) == PLAIN:
-            return self.launch(reply, PLAIN, behind=flight)
-        return None
+        plain = flight.drafted == 0 and plan.depth == 0
+        return more and plain and (self.settings.method == "off" or self.controller.ahead)
 
     def plan(self, reply: Reply) -> Plan:
         """The drafter and depth of the next round."""
         settings = self.settings
-        if settings.method == "off" or self.target.cache.reason is not None:
-            return PLAIN
-        depth = AUTO_DEPTH if isinstance(settings.depth, str) else settings.depth
-        depth = min(depth, reply.limit - len(reply.ids) - 1)
-        name = settings.method
-        if name == "auto":
-            name = "draft" if self.room("draft") else "ngram"
-        depth = min(depth, self.room(name))
-        return Plan(name, depth) if depth > 0 else PLAIN
+        if self.target.cache.reason is not None:
+            return PLAIN._replace(why=self.target.cache.reason)
+        if settings.method == "off" or settings.depth == 0:
+            return OFF
+        offers = self.portfolio.offers(self.tokens, settings.method)
+        trees = self.trees is not None and self.trees.reason is None and reply.forced is None
+        # A tree's tokens are candidates, not draws, and the block rule wants draws.
+        if trees and (settings.sampling.greedy or not settings.rule.keeps_q):
+            offers = [replace(offer, branches=offer.drafter == "draft") for offer in offers]
+        return self.controller.choose(
+            offers,
+            length=len(self.tokens),
+            limit=reply.limit - len(reply.ids) - 1,
+            depth=None if isinstance(settings.depth, str) else settings.depth,
+        )
 
-    def room(self, name: str) -> int:
-        """How deep a drafter can go now; 0 where there is none of that name."""
-        return self.drafters[name].room(len(self.tokens)) if name in self.drafters else 0
+    def learn(self, flight: Flight, landing: Landing, kept: int) -> None:
+        """Tell the drafters, and the controller, what became of a round's proposal.
+
+        Args:
+            kept: tokens that the round brought; fewer than landed where the reply ended among them.
+        """
+        plan, stood = flight.plan, own_part(landing.path)
+        if plan.drafter is not None:
+            judged = min(flight.depth, kept)
+            self.portfolio.settle(plan, judged, min(stood, kept))
+            # A token drafted beyond the end brings as little as one that fell.
+            self.controller.learn(plan.drafter, plan.bucket, flight.depth, min(stood, kept))
+            if flight.tree and stood == plan.branch and stood < kept:
+                self.controller.learn_branch(plan, landing.accepted > stood)
+        if self.settings.method == "auto":
+            for offer, drafted, stood in self.portfolio.shadows(plan, self.tokens, landing.tokens):
+                self.controller.learn(offer.drafter, offer.bucket, drafted, stood)
+
+    def try_trees(self) -> str | None:
+        """Try the target for trees, once; the reason why there are none, None if there are."""
+        if self.trees is None:
+            self.trees = TreePass(self.target)
+        return self.trees.reason
+
+    def keep(self, flight: Flight, path: list[int]) -> None:
+        """Keep the drafted tokens that stand, and roll back the others."""
+        length = len(self.tokens)
+        if flight.tree:
+            assert self.trees is not None
+            self.trees.keep(path)
+        else:
+            self.target.rollback(length + len(path))
+        # A drafter's state follows its own chain, which comes first; the rest it reads anew.
+        self.portfolio.rollback(length + own_part(path))
 
     def rollback(self, length: int) -> None:
         """Bring the target and every drafter back to the first ``length`` tokens."""
         self.target.rollback(length)
-        for drafter in self.drafters.values():
-            drafter.rollback(length)
+        self.portfolio.rollback(length)
 
 
 def _told(
@@ -162,7 +250,8 @@ def _told(
 ) -> Iterator[Event]:
     """Count a round, up to where the reply may have ended inside it, and tell of it."""
     counters, name = reply.counters, flight.plan.drafter
-    accepted, drafted = landing.accepted, flight.depth
+    accepted = landing.accepted
+    drafted = flight.depth
     if len(tokens) <= accepted:
         accepted = drafted = len(tokens)
     seconds = counters.count(landed_at, len(tokens), drafted, accepted, idle)
@@ -170,7 +259,19 @@ def _told(
         yield Prefilled(counters.prompt_tokens, counters.cached_tokens, seconds)
     origins = (name if i < accepted else None for i in range(len(tokens)))
     yield Text(text, tuple(map(Emitted, tokens, origins)))
-    yield Round(tuple(tokens), name, flight.plan.depth, drafted, accepted, seconds, idle)
+    plan = flight.plan
+    counters.expect(plan.expected, plan.cost)
+    yield Round(
+        tokens=tuple(tokens),
+        drafter=name,
+        depth=plan.depth,
+        drafted=drafted,
+        accepted=accepted,
+        seconds=seconds,
+        idle_seconds=idle,
+        expected=plan.expected,
+        why=plan.why,
+    )
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:

@@ -58,6 +58,10 @@ class Round:
     """Wall time since the previous round's tokens were known; for the first, since the call."""
     idle_seconds: float
     """How long the device had nothing to do between that moment and the next dispatch."""
+    expected: float = 1.0
+    """Tokens that the round was expected to bring."""
+    why: str = ""
+    """Why it was done like this, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import mlx.core as mx
 
 from .depth import Plan
 from .drafters import Proposal
-from .verification import Verdict
+from .verification import TreeVerdict, Verdict
 
 
 class Dispatcher:
@@ -30,10 +30,15 @@ class Dispatcher:
 class Landing:
     """What came of a round."""
 
-    accepted: int
-    """Drafted tokens that stand."""
+    path: list[int]
+    """Drafted tokens that stand, by their place in the proposal."""
     tokens: list[int]
     """Those, and the target's own token after them."""
+
+    @property
+    def accepted(self) -> int:
+        """How many drafted tokens stand."""
+        return len(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +46,52 @@ class Flight:
     """A round between its dispatch and its landing."""
 
     plan: Plan
-    depth: int
-    """Tokens really drafted."""
+    drafted: int
+    """Tokens really drafted, a branch's included."""
     outcome: mx.array
-    """int32 [2 + depth]: accepted, next token, drafted tokens."""
+    """int32 [2 + drafted]: accepted, next token, drafted tokens; of a tree then the path."""
     token: mx.array
     """uint32 [1]: the next token, for a pass that is launched before this one has landed."""
     began: float
     """When the device was first given work for it."""
+    tree: bool
+    """Whether a tree was verified, and not a chain."""
+    ahead: bool
+    """Whether it was launched before the round ahead of it had landed."""
+
+    @property
+    def depth(self) -> int:
+        """Tokens of the drafted chain."""
+        return self.drafted - self.tree
 
     @classmethod
     def launch(
-        cls, plan: Plan, proposal: Proposal, verdict: Verdict, dispatch: Dispatcher
+        cls,
+        plan: Plan,
+        proposal: Proposal,
+        verdict: Verdict,
+        dispatch: Dispatcher,
+        ahead: bool = False,
     ) -> Flight:
         """Dispatch a judged pass."""
         token = verdict.token.reshape(1)
-        parts = (verdict.accepted.reshape(1), token, proposal.tokens)
+        parts = [verdict.accepted.reshape(1), token, proposal.tokens]
+        tree = isinstance(verdict, TreeVerdict)
+        if isinstance(verdict, TreeVerdict):
+            parts.append(verdict.path)
         outcome = mx.concatenate([part.astype(mx.int32) for part in parts])
         dispatch(outcome)
         assert dispatch.began is not None
-        return cls(plan, proposal.tokens.shape[0], outcome, token, dispatch.began)
+        return cls(plan, proposal.tokens.shape[0], outcome, token, dispatch.began, tree, ahead)
 
     def land(self) -> Landing:
         """Wait for the outcome: the one host synchronisation of a round."""
         outcome: Any = self.outcome.tolist()
-        accepted, token, *drafted = outcome
-        return Landing(accepted, [*drafted[:accepted], token])
+        accepted, token, *rest = outcome
+        path = rest[self.drafted :][:accepted] if self.tree else list(range(accepted))
+        return Landing(path, [*(rest[node] for node in path), token])
+
+
+def own_part(path: Sequence[int]) -> int:
+    """How many tokens of a path are the first of the drafter's own chain."""
+    return sum(node == place for place, node in enumerate(path))

@@ -23,6 +23,8 @@ class Reply:
     counters: Counters
     passes: int = 0
     """Passes launched, landed or not; makes the noise of each one its own."""
+    forced: Sequence[int] | None = None
+    """The tokens to emit, whatever the target says; ``limit`` is their number."""
     ids: list[int] = field(default_factory=list)
     reason: str | None = None
     """Why the reply is over; None while it is not."""

@@ -13,9 +13,11 @@ import mlx.core as mx
 
 from .conversation import Message, checked_messages, fit, overflow
 from .decoding import Decoder
-from .drafters import DraftModel, NGram
+from .depth import Controller, CostCurve, Ledger, Survival
+from .drafters import Corpus, DraftModel, NGram, Suffix
 from .errors import BadOptionError
 from .events import Event, Finished, Notice, Round
+from .measuring import measure
 from .models.memory import wired
 from .models.pair import Pair
 from .models.template import Template
@@ -41,6 +43,10 @@ class Session:
         rule: block, keyed or match.
         kv_bits: quantize the target's keys and values to this many bits, from the first token on.
         ngram: the n-gram drafter, if its window and copy length matter.
+        ledger: what earlier sessions learned about costs and acceptance, and where this one keeps
+            it; None: this one begins anew and keeps nothing.
+        corpus: past replies to draft from, to which this session's are added; None: none.
+        controller: chooses what each round does, if it is not to be the usual one.
         clock: seconds, for the statistics.
 
     Raises:
@@ -56,6 +62,9 @@ class Session:
         rule: str = "block",
         kv_bits: int | None = None,
         ngram: NGram | None = None,
+        ledger: Ledger | None = None,
+        corpus: Corpus | None = None,
+        controller: Controller | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.pair = pair
@@ -63,7 +72,10 @@ class Session:
         self.finished: Finished | None = None
         """How the last reply ended, also if it was interrupted."""
         self._clock = clock
-        self._decoder = Decoder(pair, kv_bits, ngram or NGram(), clock)
+        self._ledger, self._corpus = ledger, corpus
+        self.controller = controller or _controller(pair, ledger)
+        lookups = [ngram or NGram(), Suffix(corpus)]
+        self._decoder = Decoder(pair, kv_bits, lookups, self.controller, clock)
         self._template: dict[bool | None, Template] = {}
         self._said: set[str] = set()
         self._open: weakref.ref[Generator[Event, None, None]] | None = None
@@ -77,7 +89,7 @@ class Session:
 
     @method.setter
     def method(self, method: str) -> None:
-        if method == DraftModel.name and method not in self._decoder.drafters:
+        if method == DraftModel.name and method not in self._decoder.portfolio:
             why = self._decoder.draft_off or "this pair has no draft model"
             raise BadOptionError(f"method draft is not possible: {why}")
         self._decoder.settings = replace(self._decoder.settings, method=method)
@@ -119,6 +131,7 @@ class Session:
         raw: bool = False,
         think: bool | None = None,
         on_overflow: Literal["drop", "refuse"] = "drop",
+        forced: Sequence[int] | None = None,
     ) -> Generator[Event, None, None]:
         """Answer a conversation.
 
@@ -135,6 +148,7 @@ class Session:
             think: the template's switch for reasoning; None: its default.
             on_overflow: what becomes of a history beyond the context: its oldest turns are
                 dropped, or it is refused.
+            forced: emit these tokens whatever the target says, at the real cost: for measuring.
 
         Yields:
             Notice, Prefilling and Prefilled, then Text and Round for each round, then Finished.
@@ -147,20 +161,25 @@ class Session:
             self.sampling = sampling
         if max_tokens is not None and max_tokens < 1:
             raise BadOptionError(f"max-tokens is {max_tokens}; it must be at least 1")
+        if forced is not None and not forced:
+            raise BadOptionError("there are no tokens to force")
         if any(not text for text in stop):
             raise BadOptionError("a stop string is empty; leave it out")
         start = self._clock()
         tokens, notices = self._prompt(messages, max_tokens, raw, think, on_overflow)
         room = self.pair.context - len(tokens)
         limit = room if max_tokens is None else min(max_tokens, room)
+        if forced is not None:
+            limit = min(limit, len(forced))
         seed = self.sampling.seed
         reply = Reply(
             stream=TextStream(self.pair.target.tokenizer, stop),
             stop_ids=self.pair.stop_ids,
             limit=limit,
-            limit_reason="length" if limit == max_tokens else "context",
+            limit_reason="length" if forced or limit == max_tokens else "context",
             seed=secrets.randbits(32) if seed is None else seed,
             counters=Counters(start, prompt_tokens=len(tokens)),
+            forced=forced,
         )
         events = self._run(reply, tokens, notices)
         self._open = weakref.ref(events)
@@ -190,6 +209,8 @@ class Session:
                 decoder.rollback(len(decoder.tokens))
                 self.finished = self._finish(reply)
                 self.stats.add(self.finished.stats)
+                if self._corpus is not None and reply.forced is None:
+                    self._corpus.add(reply.ids)
         yield self.finished
 
     def _prompt(
@@ -240,10 +261,10 @@ class Session:
 
     def _spent(self) -> list[str]:
         """Whether the draft model has come to the end of its context, and would still be used."""
-        draft = self._decoder.drafters.get(DraftModel.name)
+        draft = self._decoder.portfolio.drafters.get(DraftModel.name)
         if self.method not in ("auto", DraftModel.name) or not isinstance(draft, DraftModel):
             return []
-        if draft.room(len(self._decoder.tokens)) > 0:
+        if draft.offer(self._decoder.tokens).room > 0:
             return []
         return [f"the draft model's context of {draft.context} tokens is full: it drafts no more"]
 
@@ -254,7 +275,28 @@ class Session:
                 self._said.add(text)
                 yield Notice(text)
 
+    def measure(self) -> Iterator[None]:
+        """Measure what is not known yet about costs, a short pass at each step.
+
+        For idle moments: nothing is lost by leaving the rest, and a reply may begin after any step.
+        """
+        self.close()
+        return measure(self._decoder)
+
+    def remember(self) -> None:
+        """Keep what was learned, for later sessions: when idle, and when leaving."""
+        if self._ledger is not None:
+            self._ledger.save(self.controller.curve, self.controller.survival)
+        if self._corpus is not None:
+            self._corpus.save()
+
+    @property
+    def why(self) -> str:
+        """Why the newest round drafted as it did, or not at all, in one sentence."""
+        return self._decoder.why
+
     def _finish(self, reply: Reply) -> Finished:
+        reply.counters.plain_seconds = self.controller.curve.unit
         return Finished(
             reason=reply.reason or "interrupted",
             text=reply.stream.text,
@@ -265,3 +307,15 @@ class Session:
             depth=self.depth,
             stats=reply.counters.stats(),
         )
+
+
+def _controller(pair: Pair, ledger: Ledger | None) -> Controller:
+    """A controller that knows the sizes of the models and what the ledger holds."""
+    steps = {}
+    if pair.draft is not None:
+        # Until it is measured: memory traffic, and a floor for what every pass costs.
+        steps[DraftModel.name] = 0.02 + pair.draft.weight_bytes / pair.target.weight_bytes
+    curve, survival = CostCurve(steps), Survival()
+    if ledger is not None:
+        ledger.load(curve, survival)
+    return Controller(curve, survival)

@@ -51,6 +51,10 @@ class ReplyStats:
     """Tokens after the first pass's, over decode seconds."""
     prefill_tokens_per_s: float | None
     """Prompt tokens that were not cached, over TTFT."""
+    predicted_speedup: float | None
+    """Over plain, as the controller expected it: expected tokens / expected plain steps."""
+    measured_speedup: float | None
+    """Over plain as the cost curve knows it: decode speed times the seconds of a plain round."""
     seconds: Seconds
 
     def as_dict(self) -> dict[str, Any]:
@@ -74,6 +78,15 @@ class Counters:
     drafted_at: list[int] = field(default_factory=list)
     accepted_at: list[int] = field(default_factory=list)
     token_seconds: list[float] = field(default_factory=list)
+    expected: float = 0.0
+    cost: float = 0.0
+    plain_seconds: float | None = None
+    """What a plain round takes, if that is known."""
+
+    def expect(self, tokens: float, cost: float) -> None:
+        """Count what a round was expected to bring, and the plain steps that it should take."""
+        self.expected += tokens
+        self.cost += cost
 
     def count(self, now: float, tokens: int, drafted: int, accepted: int, idle: float) -> float:
         """Count a pass that ended ``now`` and return its seconds."""
@@ -102,6 +115,8 @@ class Counters:
         last = self.start if self.last is None else self.last
         seconds = Seconds(last - self.start, first - self.start, last - first, self.idle)
         itl = sorted(self.token_seconds)
+        speed = _ratio(self.tokens - self.first_tokens, seconds.decode)
+        plain = self.plain_seconds
         return ReplyStats(
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
@@ -117,11 +132,13 @@ class Counters:
             ttft_s=None if self.first is None else seconds.prefill,
             itl_ms_median=1e3 * statistics.median(itl) if itl else None,
             itl_ms_p95=1e3 * _percentile(itl, 0.95) if itl else None,
-            decode_tokens_per_s=_ratio(self.tokens - self.first_tokens, seconds.decode),
+            decode_tokens_per_s=speed,
             prefill_tokens_per_s=_ratio(
                 0 if self.first is None else self.prompt_tokens - self.cached_tokens,
                 seconds.prefill,
             ),
+            predicted_speedup=_ratio(self.expected, self.cost),
+            measured_speedup=None if speed is None or plain is None else speed * plain,
             seconds=seconds,
         )
 

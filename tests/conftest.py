@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
+
+# Nothing that a test teaches macspec stays on the machine, and nothing on it changes a test.
+HOME = tempfile.TemporaryDirectory(prefix="macspec-tests-")
+os.environ["MACSPEC_HOME"] = HOME.name
 
 ROOT = Path(__file__).resolve().parent.parent
 

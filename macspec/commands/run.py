@@ -8,6 +8,7 @@ from dataclasses import asdict
 from ..device import prepare
 from ..events import Event, Finished, Notice, Text
 from ..models import load_pair
+from ..remembered import corpus, ledger
 from ..sampling import Sampling
 from ..session import Session
 from .interrupt import INTERRUPTED, interruptible
@@ -34,6 +35,8 @@ def run(options: argparse.Namespace) -> int:
         depth=options.depth,
         rule=options.accept,
         kv_bits=options.kv_bits,
+        ledger=ledger(pair, options.kv_bits) if options.learn else None,
+        corpus=corpus(pair) if options.learn else None,
     )
     show_event = _JsonLines(output) if options.json else _Plain(output)
     for notice in pair.notices:
@@ -61,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
         session.close()
         raise
     output.end()
+    session.remember()
     if options.stats and session.finished is not None:
         show("\n" + statistics_table(session.finished))
     return status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..events import Finished
+from ..stats import ReplyStats
 
 DASH = "-"
 
@@ -28,6 +29,7 @@ def statistics_table(finished: Finished) -> str:
         ("inter-token latency", _number(stats.itl_ms_median, "{:.1f} ms"), "median"),
         ("", _number(stats.itl_ms_p95, "{:.1f} ms"), "95th percentile"),
         ("decode", _number(stats.decode_tokens_per_s, "{:.1f} tok/s"), ""),
+        ("speed-up over plain", _number(stats.measured_speedup, "{:.2f}x"), _predicted(stats)),
         ("prefill", _number(stats.prefill_tokens_per_s, "{:.1f} tok/s"), cached),
         ("tokens", str(stats.tokens), f"ended by {ENDS.get(finished.reason, finished.reason)}"),
         ("seconds", f"{stats.seconds.wall:.3f}", f"device idle {stats.seconds.device_idle:.3f}"),
@@ -38,6 +40,10 @@ def statistics_table(finished: Finished) -> str:
     width = max(len(value) for _, value, _ in rows)
     lines = (f"{label:<21}{value:<{width}}  {note}" for label, value, note in rows)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _predicted(stats: ReplyStats) -> str:
+    return "" if stats.predicted_speedup is None else f"predicted {stats.predicted_speedup:.2f}x"
 
 
 def _number(value: float | None, form: str) -> str:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import mlx.core as mx
 
+from ..depth import Offer
 from ..sampling import Sampling
 
 
@@ -28,12 +29,17 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A chain of guesses for the next tokens; lazy where a model makes them."""
+    """Guesses for the next tokens, a chain or a small tree; lazy where a model makes them."""
 
     tokens: mx.array
     """[K] uint32."""
     log_q: mx.array | None = None
     """[K, V]: what the tokens were drawn from; None where they are point masses."""
+    parents: tuple[int, ...] | None = None
+    """Of a tree, the index of each token's parent, as in ``verification.Tree``; None: a chain.
+
+    The drafter's own chain, which its state follows, comes first and in order.
+    """
 
 
 class Drafter(Protocol):
@@ -41,12 +47,16 @@ class Drafter(Protocol):
 
     name: str
 
-    def room(self, length: int) -> int:
-        """The deepest proposal it can make after ``length`` tokens."""
+    def offer(self, tokens: Sequence[int]) -> Offer:
+        """What it could do after these tokens; known on the host, without a model."""
         ...
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
         """Up to ``depth`` tokens, dispatched but not awaited; None if there is nothing to say."""
+        ...
+
+    def observe(self, drafted: int, accepted: int) -> None:
+        """What became of its newest proposal."""
         ...
 
     def rollback(self, length: int) -> None:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
 import mlx.core as mx
 
+from ..depth import MAX_DEPTH, Offer, RecentAcceptance
 from ..models.cached import CachedModel
 from .drafter import Context, Proposal
 
 
+class _Step(NamedTuple):
+    """A drafted token [1], and the scores [1, V] that it is the best of, with and without noise."""
+
+    token: mx.array
+    drawn: mx.array
+    scores: mx.array
+
+
 class DraftModel:
-    """Drafts a chain token by token.
+    """Drafts a chain token by token, if asked with a branch.
 
     Tokens that it did not draft itself are read when they are needed, in one batched pass (in
     chunks if there are many), so rounds without it cost nothing.
@@ -24,16 +36,54 @@ class DraftModel:
     def __init__(self, model: CachedModel, context: int) -> None:
         self.model = model
         self.context = context
+        self._recent = RecentAcceptance()
 
-    def room(self, length: int) -> int:
+    def offer(self, tokens: Sequence[int]) -> Offer:
         # The last drafted token is never read, so the cache ends one short of it.
-        return max(self.context - length + 1, 0)
+        room = min(max(self.context - len(tokens) + 1, 0), MAX_DEPTH)
+        return Offer(self.name, room, self._recent.bucket, len(tokens) - self.model.length)
+
+    def observe(self, drafted: int, accepted: int) -> None:
+        self._recent.observe(drafted, accepted)
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
+        steps = list(self._steps(context, depth))
+        sampled = context.noise is not None and context.keeps_q
+        log_q = mx.concatenate([step.scores for step in steps]) if sampled else None
+        return Proposal(mx.concatenate([step.token for step in steps]), log_q)
+
+    def propose_tree(self, context: Context, depth: int, at: int) -> Proposal:
+        """A chain of ``depth`` tokens, and the second best guess for one of them.
+
+        Under the keyed rule the best two are those of the noised scores, which makes them the two
+        draws most likely to be the target's (Gumbel top-k; Kool et al. 2019, arXiv:1903.06059).
+
+        Args:
+            context: as for a chain. The tokens are candidates, not draws, so no distribution goes
+                with them: judge them with ``verification.follow``.
+            depth: tokens in the chain.
+            at: which of them gets a sibling, 0 the first; it becomes the last node, a leaf.
+
+        Raises:
+            ValueError: ``at`` is not in the chain.
+        """
+        if not 0 <= at < depth:
+            raise ValueError(f"a branch at {at} of a chain of {depth}")
+        tokens = []
+        for number, step in enumerate(self._steps(context, depth)):
+            tokens.append(step.token)
+            if number == at:
+                ids = mx.arange(step.drawn.shape[-1], dtype=mx.uint32)
+                others = mx.where(ids == step.token, -mx.inf, step.drawn)
+                sibling = mx.argmax(others, axis=-1)
+                context.dispatch(sibling)
+        parents = (*range(-1, depth - 1), at - 1)
+        return Proposal(mx.concatenate([*tokens, sibling]), parents=parents)
+
+    def _steps(self, context: Context, depth: int) -> Iterator[_Step]:
         sampling = context.sampling
         last = self.model.unread(context.tokens)
         tokens: list[mx.array] = []
-        log_q: list[mx.array] = []
         for step in range(depth):
             drafted = mx.concatenate(tokens) if tokens else None
             scores = sampling.scores(
@@ -43,9 +93,7 @@ class DraftModel:
             last = mx.argmax(drawn, axis=-1)
             context.dispatch(last)
             tokens.append(last)
-            log_q.append(scores)
-        sampled = context.noise is not None and context.keeps_q
-        return Proposal(mx.concatenate(tokens), mx.concatenate(log_q) if sampled else None)
+            yield _Step(last, drawn, scores)
 
     def rollback(self, length: int) -> None:
         self.model.rollback(length)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import mlx.core as mx
-
 from ..errors import BadOptionError
-from .drafter import Context, Proposal
+from .lookup import BUCKETS, ROOM, Continuation, Lookup
 
 
-class NGram:
+class NGram(Lookup):
     """Copies the continuation of the most recent match of the last tokens.
 
     An index from each run of ``shortest`` to ``longest`` tokens to where it was last continued
@@ -27,38 +25,18 @@ class NGram:
 
     name = "ngram"
 
-    def __init__(self, shortest: int = 2, longest: int = 4, copy: int = 32) -> None:
+    def __init__(self, shortest: int = 2, longest: int = 4, copy: int = ROOM) -> None:
         if not 1 <= shortest <= longest:
             raise BadOptionError(
                 f"n-gram window is {shortest} to {longest}; it must be 1 <= shortest <= longest"
             )
         if copy < 1:
             raise BadOptionError(f"n-gram copy is {copy}; it must be at least 1")
+        super().__init__()
         self.sizes = range(longest, shortest - 1, -1)
         self.copy = copy
         self._tokens: list[int] = []
         self._continued: dict[tuple[int, ...], int] = {}
-
-    def room(self, length: int) -> int:
-        return self.copy
-
-    def propose(self, context: Context, depth: int) -> Proposal | None:
-        self._read(context.tokens[len(self._tokens) :])
-        start = self._match()
-        if start is None:
-            return None
-        tokens, end = self._tokens, len(self._tokens)
-        copied: list[int] = []
-        for source in range(start, start + min(depth, self.copy)):
-            # A match that runs into the end of the text repeats: it is a period.
-            copied.append(tokens[source] if source < end else copied[source - end])
-        return Proposal(mx.array(copied, mx.uint32))
-
-    def rollback(self, length: int) -> None:
-        if length < len(self._tokens):
-            kept = self._tokens[:length]
-            self._tokens, self._continued = [], {}
-            self._read(kept)
 
     def _read(self, tokens: Sequence[int]) -> None:
         for token in tokens:
@@ -68,10 +46,29 @@ class NGram:
                 if at >= size:
                     self._continued[tuple(self._tokens[at - size : at])] = at
 
-    def _match(self) -> int | None:
+    def _forget(self, length: int) -> None:
+        kept = self._tokens[:length]
+        self._tokens, self._continued = [], {}
+        self._read(kept)
+
+    def _search(self) -> Continuation:
+        tokens, end = self._tokens, len(self._tokens)
+        start, match = self._match()
+        if match == 0:
+            return Continuation()
+        copied: list[int] = []
+        for source in range(start, start + self.copy):
+            # A match that runs into the end of the text repeats: it is a period.
+            copied.append(tokens[source] if source < end else copied[source - end])
+        while match < min(start, BUCKETS[-1]) and tokens[start - match - 1] == tokens[~match]:
+            match += 1
+        return Continuation(tuple(copied), (1.0,) * len(copied), match)
+
+    def _match(self) -> tuple[int, int]:
+        """Where the longest indexed match goes on, and its size; 0, 0 for none."""
         for size in self.sizes:
             if len(self._tokens) >= size:
                 start = self._continued.get(tuple(self._tokens[-size:]))
                 if start is not None:
-                    return start
-        return None
+                    return start, size
+        return 0, 0

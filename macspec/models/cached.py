@@ -57,6 +57,10 @@ class CachedModel:
         self.cache.mark()
         logits: mx.array = self.module(tokens[None], cache=self.cache.layers)[0, -rows:]
         self.cache.advance(tokens.shape[0])
+        return self.fitted(logits)
+
+    def fitted(self, logits: mx.array) -> mx.array:
+        """Logits [rows, width of the model] as [rows, vocabulary]."""
         missing = self.vocabulary - logits.shape[-1]
         if missing > 0:
             return mx.pad(logits, [(0, 0), (0, missing)], constant_values=-mx.inf)

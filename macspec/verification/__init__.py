@@ -7,6 +7,7 @@ from .block import Block
 from .keyed import Keyed
 from .match import Match
 from .rule import Rule, Verdict
+from .tree import Tree, TreeVerdict, follow
 
 RULES: dict[str, Rule] = {rule.name: rule for rule in (Block(), Keyed(), Match())}
 
@@ -22,4 +23,15 @@ def rule_named(name: str) -> Rule:
     return RULES[name]
 
 
-__all__ = ["RULES", "Block", "Keyed", "Match", "Rule", "Verdict", "rule_named"]
+__all__ = [
+    "RULES",
+    "Block",
+    "Keyed",
+    "Match",
+    "Rule",
+    "Tree",
+    "TreeVerdict",
+    "Verdict",
+    "follow",
+    "rule_named",
+]

@@ -89,6 +89,7 @@ class Script:
     """A session that says what it is told to; an exception among the deltas is raised there."""
 
     asked: dict[str, Any]
+    remembered = False
 
     def __init__(self, deltas: Sequence[str | BaseException]) -> None:
         self.deltas = deltas
@@ -100,6 +101,9 @@ class Script:
 
     def close(self) -> None:
         pass
+
+    def remember(self) -> None:
+        self.remembered = True
 
     def _events(self) -> Iterator[Event]:
         counters = Counters(0.0, prompt_tokens=3)
@@ -132,6 +136,8 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Script]:
         pair = SimpleNamespace(notices=tuple(notices), draft_off=None)
         monkeypatch.setattr("macspec.commands.run.load_pair", lambda *_, **__: pair)
         monkeypatch.setattr("macspec.commands.run.Session", lambda *_, **__: session)
+        for kept in ("ledger", "corpus"):
+            monkeypatch.setattr(f"macspec.commands.run.{kept}", lambda *_: None)
         return session
 
     return install

@@ -14,7 +14,14 @@ README = Path(__file__).parents[2] / "README.md"
 
 HEAVY = ("mlx", "mlx_lm", "textual", "transformers", "numpy", "huggingface_hub")
 
-COMMANDS = [["--help"], ["run", "--help"], ["check", "--help"]]
+COMMANDS = [
+    ["--help"],
+    ["run", "--help"],
+    ["check", "--help"],
+    ["bench", "--help"],
+    ["bench", "simulate", "--help"],
+    ["bench", "record", "--help"],
+]
 
 
 def run(*arguments: str) -> str:

@@ -33,6 +33,8 @@ STATISTICS = [
     "itl_ms_p95",
     "decode_tokens_per_s",
     "prefill_tokens_per_s",
+    "predicted_speedup",
+    "measured_speedup",
     "seconds",
 ]
 
@@ -130,6 +132,7 @@ def test_the_statistics_are_a_table_on_standard_error(
         "inter-token latency  500.0 ms   median",
         "                     500.0 ms   95th percentile",
         "decode               2.0 tok/s",
+        "speed-up over plain  -",
         "prefill              6.0 tok/s  0 of 3 prompt tokens were cached",
         "tokens               3          ended by the model",
         "seconds              1.500      device idle 0.000",

@@ -57,7 +57,7 @@ def caches(session: Session) -> dict[str, CachedModel]:
     """Every model of a session with what it has read."""
     decoder = session._decoder
     found = {"target": decoder.target}
-    draft = decoder.drafters.get("draft")
+    draft = decoder.portfolio.drafters.get("draft")
     if isinstance(draft, DraftModel):
         found["draft"] = draft.model
     return found

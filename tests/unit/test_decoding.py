@@ -17,6 +17,7 @@ from replies import Rows, assert_like_fresh, caches, finish
 from tinymodels import VOCABULARY, tiny
 
 from macspec import Notice, Round, Sampling, Session
+from macspec.depth import Offer
 from macspec.drafters import NGram
 from macspec.errors import BadOptionError
 from macspec.models import Pair
@@ -242,8 +243,11 @@ class Liar:
     def __init__(self) -> None:
         self.rng = random.Random(1)
 
-    def room(self, length: int) -> int:
-        return 32
+    def offer(self, tokens: Any) -> Offer:
+        return Offer(self.name, 32, 0)
+
+    def observe(self, drafted: int, accepted: int) -> None:
+        pass
 
     def propose(self, context: Any, depth: int) -> Any:
         from macspec.drafters import Proposal
@@ -265,7 +269,7 @@ def test_a_drafter_that_proposes_anything_changes_nothing(
     plain = session_of(pocket, "gemma3_text", method="off")
     expected = tokens_of(plain, PROMPT, sampling, 50)
     session = session_of(pocket, "gemma3_text", method="ngram", depth=6, rule=rule)
-    session._decoder.drafters["ngram"] = Liar()
+    session._decoder.portfolio.drafters["ngram"] = Liar()
     assert tokens_of(session, PROMPT, sampling, 50) == expected
     assert session.stats.drafted > 50
 
@@ -290,6 +294,6 @@ def test_a_recurrent_draft_model_is_off_and_says_why(pocket: Pair) -> None:
     assert session.finished is not None
     assert session.finished.token_ids == stock_greedy("llama", PROMPT, 24)
     assert [e.message for e in events if isinstance(e, Notice) and "draft model" in e.message]
-    assert {e.drafter for e in events if isinstance(e, Round)} <= {"ngram", None}
+    assert {e.drafter for e in events if isinstance(e, Round)} <= {"ngram", "suffix", None}
     with pytest.raises(BadOptionError, match="running state"):
         session.method = "draft"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -12,6 +12,7 @@ from replies import assert_like_fresh, finish, plain_greedy, prompt_tokens
 
 from macspec import Sampling, Session
 from macspec.assets import prompts
+from macspec.depth import PLAIN, Controller, CostCurve, Offer, Plan, Survival
 from macspec.models import Pair
 
 TOKENS = 32
@@ -79,6 +80,44 @@ def test_drafter_and_depth_may_change_between_any_two_rounds(pocket: Pair, numbe
         assert_like_fresh(session)
 
 
+class Dice(Controller):
+    """Plans at random, within what is offered."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(CostCurve(), Survival())
+        self.rng = random.Random(seed)
+
+    def choose(
+        self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
+    ) -> Plan:
+        open_ = [offer for offer in offers if min(offer.room, limit) > 0]
+        self.last = PLAIN
+        if open_ and self.rng.random() < 0.8:
+            offer = self.rng.choice(open_)
+            deep = self.rng.randint(1, min(offer.room, limit, 12))
+            grows = offer.branches and self.rng.random() < 0.6
+            branch = self.rng.randrange(deep) if grows else None
+            self.last = Plan(offer.drafter, deep, length, offer.bucket, offer.behind, branch)
+        return self.last
+
+    @property
+    def ahead(self) -> bool:
+        return self.rng.random() < 0.7
+
+
+@pytest.mark.parametrize("number", range(len(FEW)))
+def test_whatever_the_controller_chooses(pocket: Pair, number: int) -> None:
+    for sampling in reproducible():
+        expected = plain(pocket, FEW[number], sampling)
+        for controller in (None, Dice(number)):
+            session = Session(pocket, rule="keyed", controller=controller)
+            assert session._decoder.try_trees() is None
+            for _ in range(2):
+                got = finish(session, FEW[number], sampling, max_tokens=TOKENS)
+                assert got.token_ids == expected
+            assert_like_fresh(session)
+
+
 def test_penalties_see_the_drafted_prefix(pocket: Pair) -> None:
     sampling = Sampling(
         temperature=0.9, seed=5, repetition_penalty=1.3, presence_penalty=0.4,
@@ -93,12 +132,11 @@ def test_penalties_see_the_drafted_prefix(pocket: Pair) -> None:
 
 def test_the_seed_repeats_a_reply_under_every_rule(pocket: Pair) -> None:
     for rule in ("block", "keyed", "match"):
-        first = finish(Session(pocket, rule=rule), FEW[0], Sampling(temperature=1.0), max_tokens=24)
+        # Under block the depth has a part in the text, and auto depends on the clock.
+        session = Session(pocket, rule=rule, method="draft", depth=3)
+        first = finish(session, FEW[0], Sampling(temperature=1.0), max_tokens=24)
         again = Sampling(temperature=1.0, seed=first.seed)
-        assert (
-            finish(Session(pocket, rule=rule), FEW[0], again, max_tokens=24).token_ids
-            == first.token_ids
-        )
+        assert finish(session, FEW[0], again, max_tokens=24).token_ids == first.token_ids
 
 
 @pytest.mark.parametrize("method", ["draft", "ngram"])

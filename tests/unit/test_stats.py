@@ -55,7 +55,8 @@ def test_the_dictionary_is_what_json_shows() -> None:
     assert list(counted().stats().as_dict()) == [
         "prompt_tokens", "cached_tokens", "tokens", "passes", "drafted", "accepted",
         "acceptance", "acceptance_by_position", "tokens_per_pass", "ttft_s", "itl_ms_median",
-        "itl_ms_p95", "decode_tokens_per_s", "prefill_tokens_per_s", "seconds",
+        "itl_ms_p95", "decode_tokens_per_s", "prefill_tokens_per_s", "predicted_speedup",
+            "measured_speedup", "seconds",
     ]  # fmt: skip
 
 

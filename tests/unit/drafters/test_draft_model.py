@@ -29,6 +29,10 @@ class LastToken:
         self.read: list[int] = []
         self.passes: list[int] = []
 
+    @property
+    def length(self) -> int:
+        return len(self.read)
+
     def unread(self, tokens: list[int]) -> mx.array:
         return mx.array(tokens[len(self.read) :], mx.uint32)
 
@@ -114,4 +118,5 @@ def test_the_last_drafted_token_is_not_read() -> None:
 
 def test_room_ends_with_the_draft_models_context() -> None:
     chain, _ = drafter()
-    assert [chain.room(length) for length in (1, 19, 20, 21, 30)] == [20, 2, 1, 0, 0]
+    lengths = (1, 19, 20, 21, 30)
+    assert [chain.offer([5] * length).room for length in lengths] == [20, 2, 1, 0, 0]

@@ -77,7 +77,7 @@ def test_a_copy_is_no_longer_than_asked_for() -> None:
     tokens = [1, 2, 3, 4, 5, 6, 1, 2]
     assert propose(drafter, tokens, 32) == [3, 4, 5]
     assert propose(drafter, tokens, 2) == [3, 4]
-    assert drafter.room(10**6) == 3
+    assert drafter.offer(tokens).room == 3
 
 
 @pytest.mark.parametrize("tokens", [[], [1], [1, 2], [1, 2, 3, 4]])

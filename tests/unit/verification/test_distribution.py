@@ -19,6 +19,7 @@ from exact import Array, excess
 from mlx import nn
 
 from macspec.decoding import Decoder
+from macspec.depth import Controller, CostCurve, Survival
 from macspec.drafters import Context, Drafter, DraftModel, NGram, Proposal
 from macspec.events import Round
 from macspec.reply import Reply
@@ -82,7 +83,8 @@ class Tables:
         pair = SimpleNamespace(
             target=target, draft=draft, vocabulary=SIZE, context=10**6, draft_off=None
         )
-        decoder = Decoder(cast(Any, pair), None, NGram(), time.perf_counter)
+        controller = Controller(CostCurve(), Survival())
+        decoder = Decoder(cast(Any, pair), None, [NGram()], controller, time.perf_counter)
         decoder.settings = settings
         return decoder
 
@@ -196,7 +198,8 @@ class Anticipating:
     name = DraftModel.name
 
     def __init__(self, drafter: Drafter) -> None:
-        self.room, self.rollback, self._drafter = drafter.room, drafter.rollback, drafter
+        self._drafter = drafter
+        self.offer, self.observe, self.rollback = drafter.offer, drafter.observe, drafter.rollback
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
         proposal = self._drafter.propose(context, depth)
@@ -212,5 +215,5 @@ class Anticipating:
 def test_the_chi_square_rejects_an_anticipating_drafter() -> None:
     tables = Tables(0)
     decoder = tables.decoder(SETTINGS[0])
-    decoder.drafters["draft"] = Anticipating(decoder.drafters["draft"])
+    decoder.portfolio.drafters["draft"] = Anticipating(decoder.portfolio.drafters["draft"])
     assert surprise(write(decoder, seed=0, length=LENGTH), tables.law(WARM)) > 2 * USUAL

@@ -1,0 +1,1 @@
+"""Measuring: recorded traces, published cost curves, and the controller against both."""

@@ -1,0 +1,313 @@
+"""The controller against published cost curves and recorded traces, on a simulated clock.
+
+Nothing of the controller is copied or replaced: it is asked and told what the decoding loop asks
+and tells, in the same order. What is simulated is what costs time, the models.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..depth import MAX_DEPTH, PLAIN, Controller, CostCurve, Offer, Plan, RecentAcceptance, Survival
+from ..depth.curve import READING, ROWS
+from ..drafters.portfolio import SHADOW
+from .curves import DRAFT_STEP, PublishedCurve
+from .traces import NOTHING, Recorded, Trace
+
+DRAFT = "draft"
+
+GAP = 0.02
+"""An assumption: the share of a plain step that the device waits for the host before a round that
+is not launched ahead."""
+
+SHAKE = 0.02
+"""Standard deviation of what the controller is told that a round took."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A drafter at a depth, for the whole of a text."""
+
+    drafter: str | None
+    depth: int
+
+    def __str__(self) -> str:
+        return f"{self.drafter} {self.depth}" if self.drafter else "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A text decoded."""
+
+    tokens: int
+    cost: float
+    """Plain steps."""
+
+    @property
+    def speed(self) -> float:
+        """Tokens a plain step; plain decoding is 1."""
+        return self.tokens / self.cost
+
+    def __add__(self, other: Played) -> Played:
+        return Played(self.tokens + other.tokens, self.cost + other.cost)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One trace on one curve."""
+
+    curve: PublishedCurve
+    trace: Trace
+    cold: Played
+    """With a controller that begins with what ships, and nothing else."""
+    warm: Played
+    """With the same one, once more."""
+    fixed: dict[Setting, Played]
+    """Each setting for the whole trace; plain is one."""
+
+    @property
+    def oracle(self) -> Setting:
+        """The fastest fixed setting."""
+        return max(self.fixed, key=lambda it: self.fixed[it].speed)
+
+    def regret(self, played: Played) -> float:
+        """Share of the oracle's speed that was missed; negative where it was beaten."""
+        return 1 - played.speed / self.fixed[self.oracle].speed
+
+
+class Machine:
+    """What rounds cost: a published curve, a draft model, and a host that needs a moment.
+
+    Args:
+        curve: cost of a pass by rows.
+        step: a draft step, in plain steps.
+    """
+
+    def __init__(self, curve: PublishedCurve, step: float = DRAFT_STEP) -> None:
+        self.curve = curve
+        self.step = step
+
+    def room(self, room: int) -> int:
+        """How deep it can be drafted on this curve: not beyond what was measured."""
+        return min(room, self.curve.most - 1, MAX_DEPTH)
+
+    def round(self, drafter: str | None, drafted: int, behind: int = 0) -> float:
+        """A round in plain steps, the host's moment excluded."""
+        cost = self.curve.cost(drafted + 1)
+        if drafter == DRAFT and drafted:
+            cost += self.step * (drafted + READING * max(behind - 1, 0))
+        return cost
+
+
+class Player:
+    """Plays replies back as the decoding loop would decode them.
+
+    Args:
+        machine: what rounds cost.
+        controller: chooses.
+        seed: of the shaking of the clock.
+    """
+
+    def __init__(self, machine: Machine, controller: Controller, seed: int = 0) -> None:
+        self.machine = machine
+        self.controller = controller
+        self._recent = RecentAcceptance()
+        self._chance = random.Random(seed)
+
+    def play(self, trace: Trace) -> Played:
+        """All its replies, with a moment's rest after each, in which costs are measured."""
+        played = Played(0, 0.0)
+        for reply in trace.replies:
+            played += self.reply(reply)
+            self.measure(reply.prompt + reply.tokens)
+        return played
+
+    def reply(self, reply: Recorded, after: int = 0) -> Played:
+        """One reply; what was decoded before its token ``after`` is not counted."""
+        text = _Text(reply, self.machine)
+        tokens, cost = 0, 0.0
+        for at, came, took in self._rounds(text):
+            if at >= after:
+                tokens, cost = tokens + came, cost + took
+        return Played(tokens, cost)
+
+    def measure(self, length: int) -> None:
+        """What the idle machine does: measure the costs at this context length."""
+        curve, most = self.controller.curve, self.machine.curve.most
+        missing = [rows for rows in curve.missing(length) if rows <= most]
+        for rows in missing:
+            curve.set_pass(rows, length, self._shaken(self.machine.curve.cost(rows)))
+        if missing:
+            curve.set_step(DRAFT, self._shaken(self.machine.step))
+
+    def _rounds(self, text: _Text) -> Iterator[tuple[int, int, float]]:
+        """Where each round began, how many tokens it brought, and what it cost."""
+        controller, at, began = self.controller, 0, 0
+        plan = self._plan(text, at)
+        flight, early = plan, False
+        while True:
+            more = text.tokens - at > 1
+            ahead = more and not flight.depth and not plan.depth and controller.ahead
+            behind = plan if ahead else None
+            drafted, accepted = text.outcome(flight, at)
+            idle = 0.0 if early else GAP
+            cost = idle + self.machine.round(flight.drafter, drafted, flight.behind)
+            if at > 0:  # the first pass takes in the prompt's tail too
+                alone = behind is None and not early
+                took = self._shaken(cost)
+                controller.clock(flight, drafted, accepted + 1, took, idle, alone)
+            self._learn(text, flight, at, drafted, accepted)
+            text.drafted(flight, at, drafted, accepted)
+            began, at = at, at + accepted + 1
+            yield began, accepted + 1, cost
+            if at >= text.tokens:
+                controller.ended(text.tokens)
+                return
+            plan = self._plan(text, at)
+            flight, early = behind or plan, behind is not None
+
+    def _plan(self, text: _Text, at: int) -> Plan:
+        return self.controller.choose(
+            text.offers(at, self._recent.bucket), text.prompt + at, MAX_DEPTH
+        )
+
+    def _learn(self, text: _Text, flight: Plan, at: int, drafted: int, accepted: int) -> None:
+        if flight.drafter == DRAFT:
+            self._recent.observe(drafted, accepted)
+        if flight.drafter is not None:
+            self.controller.learn(flight.drafter, flight.bucket, drafted, accepted)
+        for name, guesses in text.reply.lookups.items():
+            guess = guesses[at]
+            compared = min(SHADOW, guess.room, accepted + 1)
+            if name != flight.drafter and compared:
+                stood = min(guess.run, compared)
+                self.controller.learn(name, guess.bucket, min(stood + 1, compared), stood)
+
+    def _shaken(self, cost: float) -> float:
+        return cost * max(self._chance.gauss(1, SHAKE), 0.5)
+
+
+class _Text:
+    """A reply while it is played."""
+
+    def __init__(self, reply: Recorded, machine: Machine) -> None:
+        self.reply = reply
+        self.prompt, self.tokens = reply.prompt, reply.tokens
+        self._machine = machine
+        self._runs = reply.runs()
+        self._read = 0
+        """Tokens that the draft model has read, the prompt's included."""
+
+    def offers(self, at: int, bucket: int) -> list[Offer]:
+        """What the drafters could do before token ``at``; ``bucket`` is the draft model's."""
+        names = [*self.reply.lookups, *([] if self.reply.draft is None else [DRAFT])]
+        return [self.offer(name, at, bucket) for name in names]
+
+    def offer(self, name: str | None, at: int, bucket: int = 0) -> Offer:
+        """What one drafter could do before token ``at``."""
+        if name == DRAFT and self.reply.draft is not None:
+            behind = self.prompt + at - self._read
+            return Offer(DRAFT, self._machine.room(MAX_DEPTH), bucket, behind)
+        guesses = self.reply.lookups.get(name or "")
+        guess = guesses[at] if guesses else NOTHING
+        return Offer(name or "", self._machine.room(guess.room), guess.bucket)
+
+    def outcome(self, plan: Plan, at: int) -> tuple[int, int]:
+        """Drafted and accepted tokens of a round before token ``at``."""
+        if plan.drafter is None:
+            return 0, 0
+        if plan.drafter == DRAFT:
+            drafted, run = plan.depth, self._runs[at]
+        else:
+            guess = self.reply.lookups[plan.drafter][at]
+            drafted, run = min(plan.depth, guess.room), guess.run
+        return drafted, min(run, drafted, self.tokens - at - 1)
+
+    def drafted(self, plan: Plan, at: int, drafted: int, accepted: int) -> None:
+        """The draft model has read its own tokens but the last, so far as they stood."""
+        if plan.drafter == DRAFT:
+            self._read = self.prompt + at + min(drafted - 1, accepted)
+
+
+def fixed(trace: Trace, machine: Machine, setting: Setting) -> Played:
+    """The trace at one setting throughout.
+
+    The host's moment is charged only where a round must wait for it: a plain round after a plain
+    one is taken to be launched ahead whenever no match is lost by that.
+    """
+    tokens, cost = 0, 0.0
+    for reply in trace.replies:
+        text = _Text(reply, machine)
+        at, plain = 0, setting.drafter is None
+        while at < reply.tokens:
+            offer = text.offer(setting.drafter, at)
+            depth = min(setting.depth, offer.room)
+            plan = PLAIN
+            if depth > 0:
+                plan = Plan(setting.drafter, depth, behind=offer.behind)
+            drafted, accepted = text.outcome(plan, at)
+            text.drafted(plan, at, drafted, accepted)
+            cost += machine.round(plan.drafter, drafted, plan.behind)
+            cost += 0.0 if plain and not drafted else GAP
+            plain = not drafted
+            tokens, at = tokens + accepted + 1, at + accepted + 1
+    return Played(tokens, cost)
+
+
+def sweep(trace: Trace, machine: Machine) -> dict[Setting, Played]:
+    """Every setting that fills a measured pass, plain included."""
+    depths = [rows - 1 for rows in ROWS if 1 < rows <= machine.curve.most]
+    settings = [Setting(name, depth) for name in trace.drafters for depth in depths]
+    return {it: fixed(trace, machine, it) for it in [Setting(None, 0), *settings]}
+
+
+def fresh() -> Controller:
+    """A controller as a first start has it; what a draft step costs is known only roughly."""
+    return Controller(CostCurve({DRAFT: DRAFT_STEP / 2}), Survival())
+
+
+def simulate(
+    curves: Sequence[PublishedCurve], traces: Sequence[Trace], seed: int = 0
+) -> Iterator[Result]:
+    """Every trace on every curve."""
+    for curve in curves:
+        machine = Machine(curve)
+        for trace in traces:
+            player = Player(machine, fresh(), seed)
+            cold = player.play(trace)
+            yield Result(curve, trace, cold, player.play(trace), sweep(trace, machine))
+
+
+def best_for_all(results: Sequence[Result]) -> Setting:
+    """The one fixed setting that is fastest over all these traces together; each counts alike."""
+    settings = {setting for result in results for setting in result.fixed}
+    plain = Setting(None, 0)
+
+    def time(setting: Setting) -> float:
+        # A setting whose drafter a trace does not have is plain decoding there.
+        return sum(1 / result.fixed.get(setting, result.fixed[plain]).speed for result in results)
+
+    return min(sorted(settings, key=str), key=time)
+
+
+def as_record(result: Result) -> dict[str, Any]:
+    """Ready for JSON."""
+    return {
+        "curve": result.curve.name,
+        "machine": result.curve.machine,
+        "whose": result.curve.whose,
+        "where": result.curve.where,
+        "trace": result.trace.name,
+        "kind": result.trace.kind,
+        "about": result.trace.about,
+        "tokens": result.cold.tokens,
+        "cold": round(result.cold.speed, 4),
+        "warm": round(result.warm.speed, 4),
+        "oracle": round(result.fixed[result.oracle].speed, 4),
+        "setting": str(result.oracle),
+        "regret_cold": round(result.regret(result.cold), 4),
+        "regret_warm": round(result.regret(result.warm), 4),
+    }

@@ -1,0 +1,202 @@
+"""Traces: a text, and at each of its tokens what every drafter would have got right.
+
+The text is fixed: greedy and keyed replies do not depend on what was drafted, and a forced text is
+given. So a trace can be played back under any plan and any cost curve, without a model.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..assets import folder
+from ..depth import MAX_DEPTH
+from ..errors import BadOptionError, brief
+
+FORMAT = 1
+
+KINDS = ("recorded", "forced", "synthetic")
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What a look-up had to say before one token of a text."""
+
+    room: int
+    """Tokens that it offered; 0: it had nothing to say."""
+    bucket: int
+    """How sure it was."""
+    run: int
+    """How many of them, from the first on, were the text's."""
+
+
+NOTHING = Guess(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One reply."""
+
+    prompt: int
+    """Tokens before it."""
+    tokens: int
+    """Its own."""
+    draft: Sequence[bool] | None
+    """At each token, whether the draft model would have drafted it after the text before it; None:
+    there was no draft model."""
+    lookups: Mapping[str, Sequence[Guess]]
+    """By name of the drafter, its guess before each token."""
+
+    def runs(self) -> list[int]:
+        """At each token, how many the draft model would have got right from there on."""
+        runs, run = [], 0
+        for agrees in reversed(self.draft or ()):
+            run = min(run + 1, MAX_DEPTH) if agrees else 0
+            runs.append(run)
+        return runs[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Replies in the order in which they were given."""
+
+    name: str
+    kind: str
+    """Recorded from a pair, forced upon its tokenizer, or synthetic."""
+    about: str
+    replies: Sequence[Recorded]
+
+    @property
+    def drafters(self) -> list[str]:
+        """Everyone who had something to say."""
+        names = ["draft"] if any(reply.draft is not None for reply in self.replies) else []
+        return names + sorted({name for reply in self.replies for name in reply.lookups})
+
+
+def save(path: Path, traces: Iterable[Trace]) -> None:
+    """Write traces to a file.
+
+    Raises:
+        BadOptionError: it cannot be written.
+    """
+    text = json.dumps({"format": FORMAT, "traces": [_stored(it) for it in traces]}, indent=0)
+    try:
+        path.write_text(text.replace(",\n", ",").replace("[\n", "[") + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BadOptionError(f"cannot write {path}: {brief(error)}") from None
+
+
+def load(path: Path) -> list[Trace]:
+    """The traces of a file.
+
+    Raises:
+        BadOptionError: there are none in it.
+    """
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["format"] != FORMAT:
+            raise ValueError(f"format {stored['format']}, not {FORMAT}")
+        return [_restored(entry) for entry in stored["traces"]]
+    except OSError as error:
+        raise BadOptionError(f"cannot read {path}: {brief(error)}") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise BadOptionError(f"{path} holds no traces: {brief(error)}") from None
+
+
+def shipped() -> list[Trace]:
+    """The recorded traces that ship, and the synthetic ones."""
+    paths = sorted((folder() / "traces").glob("*.json"))
+    return [trace for path in paths for trace in load(path)] + [switching(), hopeless()]
+
+
+def switching(seed: int = 0, replies: int = 12, tokens: int = 240) -> Trace:
+    """A synthetic text whose predictability changes every so often.
+
+    Stretches of 60 tokens are copied (a look-up gets nearly all), easy (the draft model gets 85 %),
+    or hard (it gets 25 %); look-ups have stray matches everywhere.
+    """
+    chance = random.Random(seed)
+    made = []
+    for _ in range(replies):
+        kinds = [chance.choice(("copied", "easy", "hard")) for _ in range(tokens // 60 + 1)]
+        kind = [kinds[at // 60] for at in range(tokens)]
+        likely = {"copied": 0.8, "easy": 0.85, "hard": 0.25}
+        draft = [chance.random() < likely[it] for it in kind]
+        copied = [it == "copied" and chance.random() < 0.97 for it in kind]
+        guesses, known = [], 0
+        for at in range(tokens):
+            known = known + 1 if at and copied[at - 1] else 0
+            run = 0
+            while at + run < tokens and run < MAX_DEPTH and copied[at + run]:
+                run += 1
+            if known >= 2:
+                guesses.append(Guess(MAX_DEPTH, min(known - 1, 3), run))
+            elif chance.random() < 0.15:  # a stray match
+                guesses.append(Guess(MAX_DEPTH, 1, 0 if chance.random() < 0.75 else min(run, 1)))
+            else:
+                guesses.append(NOTHING)
+        made.append(Recorded(40, tokens, draft, {"ngram": guesses}))
+    return Trace("switching", "synthetic", f"easy, hard and copied stretches, seed {seed}", made)
+
+
+def hopeless(seed: int = 0, replies: int = 8, tokens: int = 256) -> Trace:
+    """A synthetic text that no drafter guesses, though look-ups keep finding stray matches."""
+    chance = random.Random(seed)
+    made = []
+    for _ in range(replies):
+        stray = [chance.random() < 0.2 for _ in range(tokens)]
+        guesses = [Guess(MAX_DEPTH, chance.choice((1, 1, 2)), 0) if it else NOTHING for it in stray]
+        draft = [chance.random() < 0.02 for _ in range(tokens)]
+        made.append(Recorded(40, tokens, draft, {"ngram": guesses}))
+    return Trace("hopeless", "synthetic", f"nobody guesses it, seed {seed}", made)
+
+
+def _stored(trace: Trace) -> dict[str, Any]:
+    return {
+        "name": trace.name,
+        "kind": trace.kind,
+        "about": trace.about,
+        "replies": [
+            {
+                "prompt": reply.prompt,
+                "tokens": reply.tokens,
+                "draft": None if reply.draft is None else "".join("01"[it] for it in reply.draft),
+                "lookups": {
+                    name: " ".join(
+                        f"{it.room}/{it.bucket}/{it.run}" if it.room else "-" for it in said
+                    )
+                    for name, said in reply.lookups.items()
+                },
+            }
+            for reply in trace.replies
+        ],
+    }
+
+
+def _restored(entry: Mapping[str, Any]) -> Trace:
+    if entry["kind"] not in KINDS:
+        raise ValueError(f"kind {entry['kind']!r}")
+    replies = []
+    for it in entry["replies"]:
+        tokens, draft = int(it["tokens"]), it["draft"]
+        lookups = {
+            str(name): [_guess(word) for word in said.split()]
+            for name, said in it["lookups"].items()
+        }
+        columns = [*lookups.values(), *([] if draft is None else [draft])]
+        if any(len(column) != tokens for column in columns):
+            raise ValueError("a drafter's guesses are not one for each token")
+        agrees = None if draft is None else [mark == "1" for mark in draft]
+        replies.append(Recorded(int(it["prompt"]), tokens, agrees, lookups))
+    return Trace(str(entry["name"]), str(entry["kind"]), str(entry["about"]), replies)
+
+
+def _guess(word: str) -> Guess:
+    if word == "-":
+        return NOTHING
+    room, bucket, run = map(int, word.split("/"))
+    return Guess(room, bucket, run)

@@ -1,0 +1,33 @@
+"""How deep to draft and with what: what a round costs, what it may bring, and the choice."""
+
+from .controller import Controller
+from .curve import CostCurve
+from .ledger import Ledger
+from .plan import (
+    BUCKETS,
+    MAX_DEPTH,
+    METHODS,
+    PLAIN,
+    Offer,
+    Plan,
+    checked_depth,
+    checked_method,
+)
+from .recent import RecentAcceptance
+from .survival import Survival
+
+__all__ = [
+    "BUCKETS",
+    "MAX_DEPTH",
+    "METHODS",
+    "PLAIN",
+    "Controller",
+    "CostCurve",
+    "Ledger",
+    "Offer",
+    "Plan",
+    "RecentAcceptance",
+    "Survival",
+    "checked_depth",
+    "checked_method",
+]

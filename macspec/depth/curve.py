@@ -1,0 +1,257 @@
+"""What a round costs: a verify pass by rows and context, and what drafting adds."""
+
+from __future__ import annotations
+
+import statistics
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .plan import BRANCHED
+
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32)
+"""Rows at which a verify pass is measured; between them its cost is a straight line."""
+
+EDGES = (512, 2048, 8192, 32768)
+"""Where one bucket of context lengths ends and the next begins."""
+
+SHIPPED: Mapping[int, float] = {
+    1: 1.0, 2: 1.25, 3: 1.35, 4: 1.5, 5: 1.7, 6: 1.95, 7: 2.2, 8: 2.5, 12: 3.0, 16: 3.4, 32: 4.5,
+}  # fmt: skip
+"""Rows to plain steps, where nothing has been measured yet: between the published curves of
+quantized models on an M4 Pro and on an M5 Max (`bench/curves.py`)."""
+
+RECENT = 15
+"""Rounds of one kind whose median counts."""
+
+RUN = 8
+"""Plain rounds that are clocked together where each is launched ahead of the one before it."""
+
+PRIOR = 2.0
+"""Rounds that a cost from parts counts for, beside rounds that really took place."""
+
+LEAP = 1.5
+"""Most that one round can differ from what was expected of it, so that a hiccup counts little."""
+
+READING = 0.05
+"""Draft steps that a draft model takes for each token that it reads at once, until measured."""
+
+Kind = tuple[str | None, int, int]
+"""Drafter, depth and context bucket of a round."""
+
+
+def bucket(length: int) -> int:
+    """The context bucket of so many tokens."""
+    return bisect_left(EDGES, length)
+
+
+class CostCurve:
+    """Costs in plain steps: 1 is a plain round at the same context length, now.
+
+    Ratios outlast what moves all costs together (heat, another program, a power limit), so rounds
+    of long ago can be compared with those of now. They come from three places: the parts measured
+    when idle (`set_pass`, `set_step`), the rounds themselves (`observe`), and the shipped curve.
+
+    Args:
+        steps: of each drafter that runs a model, its step as a share of the target's, where it has
+            not been measured.
+    """
+
+    def __init__(self, steps: Mapping[str, float] | None = None) -> None:
+        self._shipped_steps = dict(steps or {})
+        self._passes: dict[tuple[int, int], float] = {}
+        self._known: dict[int, dict[int, float]] = {}
+        self._costs: dict[Kind, float] = {}
+        """What ``_points`` and ``round`` last found, until something new is learned."""
+        self._steps: dict[str, float] = {}
+        self._reading: dict[str, float] = {}
+        self._rounds: dict[Kind, deque[float]] = {}
+        self._run: list[float] = []
+        """Seconds of the newest plain rounds, one after the other."""
+        self._plain: deque[float] = deque(maxlen=RECENT)
+        """Means of such runs."""
+
+    @property
+    def unit(self) -> float | None:
+        """Seconds of a plain round as of late; None before the first."""
+        return statistics.median(self._plain) if self._plain else None
+
+    def missing(self, length: int) -> list[int]:
+        """Rows whose pass has not been measured at this context length."""
+        at = bucket(length)
+        return [rows for rows in ROWS if rows > 1 and (rows, at) not in self._passes]
+
+    def set_pass(self, rows: int, length: int, cost: float) -> None:
+        """A verify pass of so many rows at this context length took so many plain passes."""
+        self._passes[rows, bucket(length)] = positive(cost)
+        self._known.clear()
+        self._costs.clear()
+
+    def set_step(self, drafter: str, cost: float) -> None:
+        """A draft step took so many plain passes."""
+        self._steps[drafter] = positive(cost)
+        self._costs.clear()
+
+    def set_reading(self, drafter: str, cost: float) -> None:
+        """A draft model took so many plain passes for each token that it read at once."""
+        self._reading[drafter] = positive(cost)
+
+    def verify(self, rows: int, length: int) -> float:
+        """A verify pass of so many rows, in plain steps."""
+        points = self._points(bucket(length))
+        if rows in points:
+            return points[rows]
+        ranks = list(points)
+        at = min(bisect_left(ranks, rows), len(ranks) - 1)  # beyond the last, as steep as before it
+        below, above = ranks[at - 1], ranks[at]
+        share = (rows - below) / (above - below)
+        return points[below] + share * (points[above] - points[below])
+
+    def step(self, drafter: str) -> float:
+        """One draft step, in plain steps; 0 for a drafter that looks things up."""
+        drafter = drafter.removesuffix(BRANCHED)
+        return self._steps.get(drafter, self._shipped_steps.get(drafter, 0.0))
+
+    def round(self, drafter: str | None, depth: int, length: int) -> float:
+        """A whole round of a drafter that has nothing to catch up with, in plain steps.
+
+        Args:
+            drafter: its name, followed by ``BRANCHED`` where the chain has a sibling.
+        """
+        if drafter is None or depth == 0:
+            return 1.0
+        kind = drafter, depth, bucket(length)
+        if kind not in self._costs:
+            parts = self._parts(drafter, depth, length) * self._error(drafter, depth, length)
+            seen = self._rounds.get(kind, ())
+            known = statistics.median(seen) if seen else 0.0
+            self._costs[kind] = (PRIOR * parts + len(seen) * known) / (PRIOR + len(seen))
+        return self._costs[kind]
+
+    def catching_up(self, drafter: str, behind: int) -> float:
+        """What reading committed tokens adds to the first draft step, which reads one anyway."""
+        drafter = drafter.removesuffix(BRANCHED)
+        each = self._reading.get(drafter, READING * self.step(drafter))
+        return each * max(behind - 1, 0)
+
+    def observe(
+        self,
+        drafter: str | None,
+        depth: int,
+        length: int,
+        seconds: float,
+        behind: int = 0,
+        alone: bool = True,
+    ) -> None:
+        """A round took so many seconds. One that had much to catch up with is not typical.
+
+        Args:
+            alone: it was neither launched ahead nor another behind it. Where several are in the
+                air, only the time of a run of them says what one takes.
+        """
+        if drafter is None or depth == 0:
+            if alone:
+                self._plain.append(seconds)
+            self._run = [] if alone else [*self._run, seconds]
+            if len(self._run) == RUN:
+                self._plain.append(statistics.mean(self._run))
+                self._run = []
+            return
+        self._run = []
+        unit = self.unit
+        if unit is None or behind > 4:
+            return
+        cost = self.round(drafter, depth, length)
+        # What moves every round alike moves the unit; the rest is this kind's own.
+        ratio = seconds / unit - self.catching_up(drafter, behind)
+        ratio = min(max(ratio, cost / LEAP), cost * LEAP)
+        kind = drafter, depth, bucket(length)
+        self._rounds.setdefault(kind, deque(maxlen=RECENT)).append(ratio)
+        self._costs.clear()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "passes": [[rows, at, cost] for (rows, at), cost in self._passes.items()],
+            "steps": self._steps,
+            "reading": self._reading,
+            "rounds": [[*kind, statistics.median(seen)] for kind, seen in self._rounds.items()],
+            "unit": self.unit,
+        }
+
+    def restore(self, stored: Mapping[str, Any]) -> None:
+        """Take over what ``as_dict`` gave.
+
+        Raises:
+            ValueError, TypeError, KeyError: it is something else.
+        """
+        passes = {(int(rows), int(at)): positive(value) for rows, at, value in stored["passes"]}
+        steps = {str(name): positive(value) for name, value in stored["steps"].items()}
+        reading = {str(name): positive(value) for name, value in stored["reading"].items()}
+        rounds: dict[Kind, deque[float]] = {
+            (str(name), int(depth), int(at)): deque([positive(value)], maxlen=RECENT)
+            for name, depth, at, value in stored["rounds"]
+        }
+        unit = stored["unit"]
+        plain = [] if unit is None else [positive(unit)]
+        self._passes, self._rounds = passes, rounds
+        self._steps, self._reading = steps, reading
+        self._known.clear()
+        self._costs.clear()
+        self._plain = deque(plain, maxlen=RECENT)
+        self._run = []
+
+    def _points(self, at: int) -> dict[int, float]:
+        """Cost by rows, in their order, in a bucket: of its own, the nearest one's, or shipped."""
+        if at not in self._known:
+            near = sorted(range(len(EDGES) + 1), key=lambda other: abs(other - at))
+            measured = (points for other in near if (points := self._measured(other)))
+            self._known[at] = dict(sorted(next(measured, dict(SHIPPED)).items()))
+        return self._known[at]
+
+    def _measured(self, at: int) -> dict[int, float]:
+        points = {rows: cost for (rows, where), cost in self._passes.items() if where == at}
+        if not points:
+            return {}
+        points[1] = 1.0
+        # A gap in the measured points is filled with the shipped curve's shape.
+        for rows in ROWS:
+            if rows not in points:
+                low = max(r for r in points if r < rows)
+                points[rows] = points[low] * SHIPPED[rows] / SHIPPED[low]
+        return points
+
+    def _parts(self, drafter: str, depth: int, length: int) -> float:
+        rows = depth + 1 + drafter.endswith(BRANCHED)
+        return self.verify(rows, length) + depth * self.step(drafter)
+
+    def _error(self, drafter: str, depth: int, length: int) -> float:
+        """What rounds of a like depth really took, over their cost from parts."""
+        seen = [
+            (abs(other - depth), samples, other)
+            for (name, other, at), samples in self._rounds.items()
+            if name == drafter and at == bucket(length)
+        ]
+        if not seen:
+            return 1.0
+        _, samples, other = min(seen, key=lambda entry: entry[0])
+        ratio = statistics.median(samples) / self._parts(drafter, other, length)
+        return (PRIOR + len(samples) * ratio) / (PRIOR + len(samples))
+
+
+def positive(value: float) -> float:
+    """The value, if it is a cost.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{value} is no cost")
+    return float(value)
+
+
+def candidates(room: int, rows: Sequence[int] | Iterable[int] = ROWS) -> list[int]:
+    """Depths worth thinking about: those that fill a pass of measured rows, and the room."""
+    depths = [at - 1 for at in rows if 1 < at <= room + 1]
+    return depths if not depths or depths[-1] == room else [*depths, room]

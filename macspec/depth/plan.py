@@ -1,0 +1,100 @@
+"""What a drafter offers before a round, and what the round then does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..errors import BadOptionError
+
+MAX_DEPTH = 32
+"""Deepest chain: 33 rows in one pass."""
+
+METHODS = ("auto", "draft", "ngram", "suffix", "off")
+
+BUCKETS = 8
+"""How many steps of certainty an offer can have."""
+
+BRANCHED = "+"
+"""Behind a drafter's name: its chain with one sibling, which costs and survives differently."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a drafter could do in the next round, known before anything is drafted."""
+
+    drafter: str
+    room: int
+    """Deepest proposal."""
+    bucket: int
+    """How sure it is, 0 to ``BUCKETS`` - 1: by match length or by its recent acceptance."""
+    behind: int = 0
+    """Committed tokens that its model must read first."""
+    branches: bool = False
+    """Whether a token of its chain may get a sibling."""
+
+
+class Plan(NamedTuple):
+    """What a round drafts with and how deep; depth 0 is plain decoding."""
+
+    drafter: str | None
+    depth: int
+    length: int = 0
+    """Committed tokens that it was made for."""
+    bucket: int = 0
+    behind: int = 0
+    """Both the offer's."""
+    branch: int | None = None
+    """Which drafted token gets a sibling, 0 the first; None: a chain."""
+    expected: float = 1.0
+    """Tokens that the round should bring."""
+    cost: float = 1.0
+    """Plain steps that it should take."""
+    lasting: float = 0.0
+    """Of those, what later rounds will gain from: a draft model's reading of the text so far."""
+    why: str = ""
+    """The choice in one sentence."""
+
+    @property
+    def kind(self) -> str | None:
+        """The drafter, and whether a branch grows on its chain."""
+        if self.drafter is None or self.branch is None:
+            return self.drafter
+        return self.drafter + BRANCHED
+
+    @property
+    def worth(self) -> float:
+        """Tokens for the time of a plain step."""
+        return self.expected / (self.cost - self.lasting)
+
+    @property
+    def loss(self) -> float:
+        """Plain steps that it loses if none of its tokens stands."""
+        return self.cost - 1
+
+
+PLAIN = Plan(None, 0, why="plain")
+
+
+def checked_depth(depth: int | str) -> int | str:
+    """The depth as given.
+
+    Raises:
+        BadOptionError: neither ``auto`` nor 0 to ``MAX_DEPTH``.
+    """
+    if depth == "auto" or (
+        isinstance(depth, int) and not isinstance(depth, bool) and 0 <= depth <= MAX_DEPTH
+    ):
+        return depth
+    raise BadOptionError(f"depth is {depth}; it must be auto or 0 to {MAX_DEPTH}")
+
+
+def checked_method(method: str) -> str:
+    """The method as given.
+
+    Raises:
+        BadOptionError: there is no such method.
+    """
+    if method in METHODS:
+        return method
+    raise BadOptionError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")

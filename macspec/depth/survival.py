@@ -1,0 +1,125 @@
+"""How likely each drafted token is to stand, learned from the rounds themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+POSITIONS = 8
+"""Positions in a chain that are told apart; later ones count as the last."""
+
+MEMORY = 200.0
+"""Observations that a cell remembers: older ones fade, so that a change of subject shows."""
+
+PRIOR = 4.0
+"""Observations that the shipped table counts for, against how a drafter really fares."""
+
+LEANING = 20.0
+"""Observations that a wider cell counts for, beside a narrower one's own."""
+
+KEPT = 20.0
+"""Observations that what earlier sessions learned counts for, at most."""
+
+SHIPPED: Mapping[str, Sequence[float]] = {
+    # By bucket: recent acceptance from none to full.
+    "draft": (0.40, 0.50, 0.56, 0.58, 0.60, 0.63, 0.68, 0.76),
+    # A sibling, given that the token beside it fell.
+    "draft+": (0.4,) * 8,
+    # By match length: 0, 1-2, 3, 4-5, 6-8, 9-15, 16-31, 32 and more.
+    "ngram": (0.2, 0.3, 0.45, 0.5, 0.55, 0.78, 0.9, 0.96),
+    "suffix": (0.2, 0.3, 0.45, 0.5, 0.55, 0.78, 0.9, 0.96),
+}
+"""Chance that a token stands if those before it do: a start for the first replies of all."""
+
+MOST = 0.98
+"""The surest that a prior can be."""
+
+ALL = -1
+"""All positions of a bucket, or all buckets. The latter cell holds, in place of how many tokens
+were judged, how many of them the table would have let stand."""
+
+Cell = tuple[str, int, int]
+
+
+class Survival:
+    """Decayed Beta counts per (drafter, bucket, position).
+
+    A cell holds the chance that the token at this position of a chain is accepted, given that all
+    before it were. A cell with few observations leans on the bucket as a whole, and that on the
+    shipped table, scaled to how this drafter has fared against it in all buckets together.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[Cell, list[float]] = {}
+
+    def chance(self, drafter: str, bucket: int, position: int) -> float:
+        """Chance that the token at ``position`` (0 is the first) stands after those before it."""
+        position = min(position, POSITIONS - 1)
+        stood, foretold = self._counts.get((drafter, ALL, ALL), (0.0, 0.0))
+        scale = (stood + PRIOR) / (foretold + PRIOR)
+        prior = min(shipped(drafter, bucket) * scale, MOST)
+        whole = self._mean((drafter, bucket, ALL), prior)
+        return self._mean((drafter, bucket, position), whole)
+
+    def expected(self, drafter: str, bucket: int, depth: int, doubts: float = 0.0) -> list[float]:
+        """Expected tokens of a round, the target's own included, at depth 0 to ``depth``.
+
+        Args:
+            doubts: standard errors by which every chance is taken to be better than it looks.
+        """
+        _, foretold = self._counts.get((drafter, ALL, ALL), (0.0, 0.0))
+        tokens, alive, chance = [1.0], 1.0, 1.0
+        for position in range(depth):
+            if position < POSITIONS:
+                chance = self.chance(drafter, bucket, position)
+                spread = math.sqrt(chance * (1 - chance) / (foretold + PRIOR))
+                chance = min(chance + doubts * spread, 1.0)
+            alive *= chance
+            tokens.append(tokens[-1] + alive)
+        return tokens
+
+    def observe(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:
+        """Learn from a round: tokens after the first rejected one were never judged."""
+        for position in range(min(accepted + 1, drafted)):
+            stood = position < accepted
+            self._count((drafter, bucket, min(position, POSITIONS - 1)), stood)
+            self._count((drafter, bucket, ALL), stood)
+            self._count((drafter, ALL, ALL), stood, shipped(drafter, bucket))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            f"{drafter} {bucket} {position}": [round(value, 3) for value in counts]
+            for (drafter, bucket, position), counts in self._counts.items()
+        }
+
+    def restore(self, stored: Mapping[str, Any]) -> None:
+        """Take over what an earlier session learned, as a prior that new rounds can overrule.
+
+        Raises:
+            ValueError, TypeError: it is not what ``as_dict`` gave.
+        """
+        counts: dict[Cell, list[float]] = {}
+        for name, (stood, judged) in stored.items():
+            drafter, bucket, position = name.rsplit(" ", 2)
+            if not 0 <= stood <= (judged if bucket != str(ALL) else 10 * judged):
+                raise ValueError(f"{name}: {stood} of {judged}")
+            share = min(1.0, KEPT / judged) if judged else 0.0
+            counts[drafter, int(bucket), int(position)] = [stood * share, judged * share]
+        self._counts = counts
+
+    def _mean(self, cell: Cell, prior: float) -> float:
+        stood, judged = self._counts.get(cell, (0.0, 0.0))
+        return (stood + LEANING * prior) / (judged + LEANING)
+
+    def _count(self, cell: Cell, stood: bool, weight: float = 1.0) -> None:
+        counts = self._counts.setdefault(cell, [0.0, 0.0])
+        keep = 1 - 1 / MEMORY
+        counts[0] = counts[0] * keep + stood
+        counts[1] = counts[1] * keep + weight
+
+
+def shipped(drafter: str, bucket: int) -> float:
+    """The chance that the shipped table gives a token."""
+    return SHIPPED.get(drafter, SHIPPED["draft"])[bucket]

@@ -1,0 +1,71 @@
+"""All drafters of a session, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ..depth import Offer, Plan
+from .drafter import Context, Drafter, Proposal
+from .lookup import Lookup
+from .model import DraftModel
+
+SHADOW = 8
+"""Tokens of a look-up that was not used which are compared with what came."""
+
+
+class Portfolio:
+    """The drafters of a session: what they offer, what they propose, what they would have proposed.
+
+    A look-up costs no model time, so those that a round did not use are scored against its
+    committed tokens all the same, and their survival is as well known as that of the one in use.
+    """
+
+    def __init__(self, drafters: Mapping[str, Drafter]) -> None:
+        self.drafters = dict(drafters)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.drafters
+
+    def offers(self, tokens: Sequence[int], method: str) -> list[Offer]:
+        """What the drafters of a method could do after ``tokens``; ``auto`` asks all of them."""
+        names = self.drafters if method == "auto" else (method,)
+        return [self.drafters[name].offer(tokens) for name in names if name in self.drafters]
+
+    def propose(self, plan: Plan, context: Context) -> Proposal | None:
+        """The proposal of a round; None where it is plain, or there is nothing to say after all."""
+        if plan.drafter is None:
+            return None
+        drafter = self.drafters[plan.drafter]
+        if plan.branch is not None and isinstance(drafter, DraftModel):
+            return drafter.propose_tree(context, plan.depth, plan.branch)
+        return drafter.propose(context, plan.depth)
+
+    def settle(self, plan: Plan, drafted: int, accepted: int) -> None:
+        """Tell the drafter of a round what became of its proposal."""
+        if plan.drafter is not None:
+            self.drafters[plan.drafter].observe(drafted, accepted)
+
+    def shadows(
+        self, plan: Plan, tokens: Sequence[int], came: Sequence[int]
+    ) -> Iterator[tuple[Offer, int, int]]:
+        """For each look-up that a round did not use: its offer, drafted and accepted tokens.
+
+        Args:
+            tokens: what was committed before the round.
+            came: what the round committed.
+        """
+        for name, drafter in self.drafters.items():
+            if name == plan.drafter or not isinstance(drafter, Lookup):
+                continue
+            offer = drafter.offer(tokens)
+            guess, _ = drafter.continuation(tokens, min(SHADOW, offer.room, len(came)))
+            stood = 0
+            while stood < len(guess) and guess[stood] == came[stood]:
+                stood += 1
+            if guess:
+                yield offer, min(stood + 1, len(guess)), stood
+
+    def rollback(self, length: int) -> None:
+        """Bring every drafter back to the first ``length`` tokens."""
+        for drafter in self.drafters.values():
+            drafter.rollback(length)

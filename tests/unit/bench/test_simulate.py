@@ -1,0 +1,103 @@
+"""The controller on published costs: close to the oracle, never slower than plain."""
+
+from __future__ import annotations
+
+import statistics
+from functools import cache
+
+import pytest
+
+from macspec.bench.curves import DRAFT_STEP, PublishedCurve, published
+from macspec.bench.simulate import (
+    GAP,
+    Machine,
+    Played,
+    Player,
+    Result,
+    Setting,
+    best_for_all,
+    fixed,
+    fresh,
+    simulate,
+    sweep,
+)
+from macspec.bench.traces import NOTHING, Guess, Recorded, Trace, hopeless, shipped
+from macspec.depth.curve import READING
+
+CURVES = published()
+NAMES = [curve.name for curve in CURVES]
+
+
+@cache
+def results(name: str) -> list[Result]:
+    (curve,) = (curve for curve in CURVES if curve.name == name)
+    return list(simulate([curve], shipped()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_regret_is_at_most_3_percent_on_every_trace_once_warm(name: str) -> None:
+    for result in results(name):
+        assert result.regret(result.warm) <= 0.03, result.trace.name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_regret_is_at_most_3_percent_from_the_first_start_over_all_traces(name: str) -> None:
+    auto = sum(result.cold.cost / result.cold.tokens for result in results(name))
+    best = sum(1 / result.fixed[result.oracle].speed for result in results(name))
+    assert 1 - best / auto <= 0.03
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_auto_beats_the_best_single_setting_for_all_traces(name: str) -> None:
+    every = results(name)
+    setting, plain = best_for_all(every), Setting(None, 0)
+    auto = sum(1 / result.warm.speed for result in every)
+    assert auto < sum(1 / it.fixed.get(setting, it.fixed[plain]).speed for it in every)
+
+
+@pytest.mark.parametrize("curve", CURVES, ids=NAMES)
+def test_a_random_drafter_costs_next_to_nothing(curve: PublishedCurve) -> None:
+    whole, late = [], []
+    for seed in range(7):
+        (reply,) = hopeless(seed, replies=1).replies
+        whole.append(Player(Machine(curve), fresh(), seed).reply(reply).speed)
+        late.append(Player(Machine(curve), fresh(), seed).reply(reply, after=64).speed)
+    assert statistics.median(whole) >= 0.95
+    assert statistics.median(late) >= 0.97
+    assert min(late) >= 0.95
+
+
+def test_the_clock_of_a_fixed_setting() -> None:
+    curve = PublishedCurve("", "", "", "", "", {1: 1.0, 2: 1.5, 3: 1.75, 5: 3.0})
+    machine = Machine(curve)
+    reply = Recorded(10, 5, [True, False, True, True, True], {})
+    trace = Trace("", "synthetic", "", [reply])
+    assert fixed(trace, machine, Setting(None, 0)) == Played(5, 5.0)
+    # The prompt is behind; then T F | T T T.
+    then = 1.75 + DRAFT_STEP * 2 + GAP
+    first = then + DRAFT_STEP * READING * 9
+    played = fixed(trace, machine, Setting("draft", 2))
+    assert played.tokens == 5
+    assert played.cost == pytest.approx(first + then)
+
+
+def test_a_lookup_drafts_only_where_it_has_something_to_say() -> None:
+    curve = PublishedCurve("", "", "", "", "", {1: 1.0, 2: 1.5})
+    guesses = [NOTHING, NOTHING, Guess(8, 3, 1), NOTHING]
+    trace = Trace("", "synthetic", "", [Recorded(1, 4, None, {"ngram": guesses})])
+    # The first round waits for the host, and so does the one that drafts.
+    played = fixed(trace, Machine(curve), Setting("ngram", 1))
+    assert played == Played(4, pytest.approx(1 + 1 + 1.5 + 2 * GAP))
+    assert set(sweep(trace, Machine(curve))) == {Setting(None, 0), Setting("ngram", 1)}
+
+
+def test_costs_between_points_are_straight_lines_and_nothing_is_claimed_beyond_them() -> None:
+    (curve,) = (curve for curve in CURVES if curve.name == "m5-max-4bit")
+    assert curve.cost(1) == 1
+    assert curve.cost(4) == pytest.approx((curve.points[3] + curve.points[5]) / 2)
+    assert Machine(curve).room(32) == curve.most - 1
+
+
+def test_every_curve_says_whose_it_is() -> None:
+    assert all(curve.whose and curve.where.startswith("https://") for curve in CURVES)
+    assert all(curve.points[1] == 1 for curve in CURVES)

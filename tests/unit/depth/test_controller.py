@@ -1,0 +1,181 @@
+"""The choice before each round."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macspec.depth import BUCKETS, MAX_DEPTH, Controller, CostCurve, Offer, Plan, Survival
+
+offers = st.lists(
+    st.builds(
+        Offer,
+        drafter=st.sampled_from(["draft", "ngram"]),
+        room=st.integers(0, MAX_DEPTH),
+        bucket=st.integers(0, BUCKETS - 1),
+        behind=st.integers(0, 600),
+    ),
+    max_size=3,
+    unique_by=lambda offer: offer.drafter,
+)
+
+
+def made(step: float = 0.05) -> Controller:
+    """One that has seen a plain round."""
+    controller = Controller(CostCurve({"draft": step}), Survival())
+    controller.curve.observe(None, 0, 10, 1.0)
+    return controller
+
+
+def play(controller: Controller, plan: Plan, accepted: int, cost: float | None = None) -> None:
+    """A round as the decoding loop tells of it."""
+    took = controller.curve.round(plan.drafter, plan.depth, plan.length) if cost is None else cost
+    controller.clock(plan, plan.depth, accepted + 1, took, 0.0)
+    if plan.drafter is not None:
+        controller.learn(plan.drafter, plan.bucket, plan.depth, accepted)
+
+
+@given(st.lists(st.tuples(offers, st.integers(0, 40), st.integers(0, 40)), max_size=30),
+       st.sampled_from([None, 1, 5, 32]))  # fmt: skip
+def test_it_never_drafts_beyond_room_or_limit(
+    rounds: list[tuple[list[Offer], int, int]], depth: int | None
+) -> None:
+    controller = made()
+    for what, limit, run in rounds:
+        plan = controller.choose(what, 100, limit, depth)
+        rooms = {offer.drafter: offer.room for offer in what}
+        assert plan.depth <= min(limit, depth or MAX_DEPTH)
+        if plan.drafter is None:
+            assert plan.depth == 0
+        else:
+            assert 1 <= plan.depth <= rooms[plan.drafter]
+        if depth is not None:
+            best = max([0, *rooms.values()])
+            assert (plan.depth > 0) == (min(best, limit) > 0)
+        assert plan.why
+        assert controller.why == plan.why
+        play(controller, plan, min(run, plan.depth))
+
+
+@given(offers, st.integers(0, 40))
+def test_asking_twice_changes_nothing(what: list[Offer], limit: int) -> None:
+    controller = made()
+    first = controller.choose(what, 100, limit)
+    state = _state(controller)
+    assert controller.choose(what, 100, limit) == first
+    assert _state(controller) == state
+
+
+def test_a_good_drafter_is_used_deeper_than_a_poor_one() -> None:
+    depths = []
+    for bucket in (2, 7):
+        depths.append(made().choose([Offer("ngram", 32, bucket)], 100, 50).depth)
+    assert 0 <= depths[0] < depths[1]
+
+
+def test_what_plain_costs_is_looked_at_first_and_now_and_then() -> None:
+    controller = Controller(CostCurve({"draft": 0.05}), Survival())
+    offer = Offer("draft", 32, 7, 1)
+    assert controller.choose([offer], 100, 50).depth == 0
+    play(controller, controller.last, 0, cost=1.0)
+    depths = []
+    for _ in range(200):
+        plan = controller.choose([offer], 100, 50)
+        depths.append(plan.depth)
+        play(controller, plan, plan.depth)
+    assert 1 <= depths.count(0) <= 4
+
+
+def test_a_drafter_that_does_not_pay_is_parked_and_looks_become_rare() -> None:
+    controller, depths = made(), []
+    for _ in range(600):
+        plan = controller.choose([Offer("draft", 32, 1, 1)], 100, 50)
+        depths.append(plan.depth)
+        play(controller, plan, 0)
+    early, late = depths[50:300], depths[350:]
+    assert sum(depth > 0 for depth in late) < max(sum(depth > 0 for depth in early), 1) + 1
+    assert sum(depth > 0 for depth in late) <= 0.1 * len(late)
+    assert any(depth > 0 for depth in depths[64:])
+
+
+def test_a_parked_draft_model_is_back_when_its_text_turns_easy() -> None:
+    controller = made()
+    for _ in range(150):
+        play(controller, controller.choose([Offer("draft", 32, 0, 1)], 100, 50), 0)
+    depths = []
+    for _ in range(150):
+        plan = controller.choose([Offer("draft", 32, 7, 1)], 100, 50)
+        depths.append(plan.depth)
+        play(controller, plan, plan.depth)
+    assert sum(depth > 0 for depth in depths[-50:]) >= 45
+
+
+def test_a_lookup_is_used_within_a_few_rounds_of_a_longer_match() -> None:
+    controller = made()
+    for _ in range(100):
+        plan = controller.choose([Offer("ngram", 32, 1)], 100, 50)
+        play(controller, plan, 0)
+        if plan.depth == 0:
+            controller.learn("ngram", 1, 1, 0)
+    assert controller.choose([Offer("ngram", 32, 1)], 100, 50).depth == 0
+    used = []
+    for _ in range(12):
+        plan = controller.choose([Offer("ngram", 32, 6)], 100, 50)
+        used.append(plan.depth)
+        play(controller, plan, plan.depth)
+        if plan.depth == 0:
+            controller.learn("ngram", 6, 1, 1)
+    assert used[-1] > 0
+    assert sum(depth == 0 for depth in used) <= 6
+
+
+def test_reading_the_text_pays_where_replies_are_long() -> None:
+    offer = Offer("draft", 32, 6, behind=1500)
+    long, short = made(), made()
+    for _ in range(20):
+        long.ended(400)
+        short.ended(6)
+    assert long.choose([offer], 1500, 500).depth > 0
+    assert short.choose([offer], 1500, 500).depth == 0
+    assert long.choose([offer], 1500, 5).depth == 0
+    plan = long.choose([offer], 1500, 500)
+    assert 0 < plan.lasting < plan.cost
+
+
+def test_lookups_get_no_looks() -> None:
+    controller = made()
+    for _ in range(300):
+        plan = controller.choose([Offer("ngram", 32, 0)], 100, 50)
+        assert plan.depth == 0
+        play(controller, plan, 0)
+
+
+@pytest.mark.parametrize("cost", [4.0, 9.0])
+def test_costs_that_rounds_show_outweigh_what_was_thought(cost: float) -> None:
+    controller = made()
+    plan = controller.choose([Offer("draft", 2, 6, 1)], 100, 50)
+    assert plan.depth > 0
+    for _ in range(12):
+        plan = controller.choose([Offer("draft", 2, 6, 1)], 100, 50)
+        play(controller, plan, plan.depth, cost=cost if plan.depth else 1.0)
+    assert controller.choose([Offer("draft", 2, 6, 1)], 100, 50).depth == 0
+
+
+def test_it_launches_ahead_where_that_saves_more_than_it_loses() -> None:
+    controller = made()
+    assert controller.ahead
+    # Good matches that rounds launched ahead keep missing.
+    for _ in range(30):
+        controller.choose([Offer("ngram", 32, 7)], 100, 50)
+        controller.clock(Plan(None, 0), 0, 1, 1.0, 0.01)
+    assert not controller.ahead
+
+
+def _state(controller: Controller) -> dict[str, Any]:
+    state = copy.deepcopy(vars(controller))
+    curve, survival = state.pop("curve"), state.pop("survival")
+    return {**state, "curve": curve.as_dict(), "survival": survival.as_dict()}

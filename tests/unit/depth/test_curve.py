@@ -1,0 +1,120 @@
+"""What rounds cost: shipped, measured and observed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macspec.depth import CostCurve
+from macspec.depth.curve import EDGES, ROWS, SHIPPED, bucket, candidates
+
+costs = st.floats(0.2, 20)
+
+
+def test_before_anything_is_measured_the_shipped_curve_holds() -> None:
+    curve = CostCurve({"draft": 0.1})
+    assert [curve.verify(rows, 100) for rows in SHIPPED] == list(SHIPPED.values())
+    assert curve.verify(10, 100) == pytest.approx((SHIPPED[8] + SHIPPED[12]) / 2)
+    assert curve.verify(33, 100) > SHIPPED[32]
+    assert curve.round("draft", 3, 100) == pytest.approx(SHIPPED[4] + 0.3)
+    assert curve.round("ngram", 3, 100) == SHIPPED[4]
+    assert curve.round(None, 0, 100) == 1
+
+
+@given(st.dictionaries(st.sampled_from(ROWS[1:]), costs, min_size=1))
+def test_measured_passes_are_believed(measured: dict[int, float]) -> None:
+    curve = CostCurve()
+    curve.verify(4, 100)
+    for rows, cost in measured.items():
+        curve.set_pass(rows, 100, cost)
+    for rows, cost in measured.items():
+        assert curve.verify(rows, 100) == cost
+        # Other lengths take over the nearest length's points.
+        assert curve.verify(rows, EDGES[-1] + 1) == cost
+    assert set(curve.missing(100)) == set(ROWS[1:]) - set(measured)
+    assert curve.verify(1, 100) == 1
+
+
+@given(st.floats(0.3, 3), st.floats(0.5, 2), st.integers(1, 12))
+def test_rounds_correct_the_cost_of_their_kind(unit: float, truth: float, depth: int) -> None:
+    curve = CostCurve({"draft": 0.05})
+    before = curve.round("draft", depth, 100)
+    for _ in range(20):
+        curve.observe(None, 0, 100, unit)
+        curve.observe("draft", depth, 100, unit * before * truth)
+    assert curve.unit == unit
+    assert curve.round("draft", depth, 100) == pytest.approx(before * truth, rel=0.25)
+
+
+def test_one_slow_round_changes_little() -> None:
+    curve = CostCurve()
+    for _ in range(9):
+        curve.observe(None, 0, 100, 1.0)
+        curve.observe("ngram", 3, 100, 1.5)
+    before = curve.round("ngram", 3, 100)
+    curve.observe("ngram", 3, 100, 60.0)
+    assert curve.round("ngram", 3, 100) == pytest.approx(before, rel=0.01)
+
+
+def test_reading_what_it_missed_is_no_cost_of_the_round_itself() -> None:
+    curve = CostCurve({"draft": 0.1})
+    assert curve.catching_up("draft", 1) == curve.catching_up("ngram", 900) == 0
+    assert curve.catching_up("draft", 9) > curve.catching_up("draft", 4) > 0
+    for _ in range(20):
+        curve.observe(None, 0, 100, 1.0)
+        seconds = curve.round("draft", 2, 100) + curve.catching_up("draft", 4)
+        curve.observe("draft", 2, 100, seconds, behind=4)
+    assert curve.round("draft", 2, 100) == pytest.approx(SHIPPED[3] + 0.2)
+    curve.set_reading("draft", 0.02)
+    assert curve.catching_up("draft+", 11) == pytest.approx(0.2)
+
+
+def test_plain_rounds_that_overlap_count_together() -> None:
+    curve = CostCurve()
+    for seconds in (0.028, 0.002, 0.027, 0.003) * 3:
+        curve.observe(None, 0, 100, seconds, alone=False)
+    assert curve.unit == pytest.approx(0.015)
+    curve = CostCurve()
+    for seconds in (
+        0.028,
+        0.002,
+    ):  # when the first began, and whether the last is all, is not known
+        curve.observe(None, 0, 100, seconds, alone=False)
+    assert curve.unit is None
+
+
+@given(st.integers(0, 32))
+def test_candidates_fill_measured_passes_and_never_exceed_the_room(room: int) -> None:
+    depths = candidates(room)
+    assert depths == sorted(set(depths))
+    assert all(1 <= depth <= room for depth in depths)
+    assert not depths or depths[-1] == room
+
+
+@given(st.integers(0, 10**6))
+def test_buckets_grow_with_the_context(length: int) -> None:
+    assert bucket(length) <= bucket(length + 1) <= len(EDGES)
+    assert bucket(EDGES[0]) == 0
+    assert bucket(EDGES[0] + 1) == 1
+
+
+def test_a_curve_comes_back_from_json() -> None:
+    curve = CostCurve({"draft": 0.1})
+    curve.set_pass(4, 100, 1.6)
+    curve.set_step("draft", 0.07)
+    curve.set_reading("draft", 0.002)
+    curve.observe(None, 0, 100, 0.02)
+    curve.observe("draft", 3, 100, 0.05)
+    again = CostCurve()
+    again.restore(json.loads(json.dumps(curve.as_dict())))
+    assert again.as_dict() == curve.as_dict()
+    assert again.verify(4, 100) == 1.6
+
+
+@pytest.mark.parametrize("cost", [0, -1, float("nan"), float("inf")])
+def test_what_is_no_cost_is_refused(cost: float) -> None:
+    with pytest.raises(ValueError, match="no cost"):
+        CostCurve().set_pass(4, 100, cost)

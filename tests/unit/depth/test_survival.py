@@ -1,0 +1,107 @@
+"""How likely tokens stand: from the shipped table to what rounds show."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macspec.depth import BUCKETS, Survival
+from macspec.depth.survival import SHIPPED
+
+rounds = st.lists(
+    st.tuples(st.sampled_from(["draft", "ngram", "new"]), st.integers(0, BUCKETS - 1),
+              st.integers(0, 32), st.integers(0, 32)).map(lambda it: (*it[:3], min(it[2], it[3]))),
+    max_size=40,
+)  # fmt: skip
+
+
+@given(rounds)
+def test_chances_are_chances_and_tokens_add_up(seen: list[tuple[str, int, int, int]]) -> None:
+    survival = Survival()
+    for it in seen:
+        survival.observe(*it)
+    for drafter in ("draft", "ngram", "new"):
+        for bucket in range(BUCKETS):
+            tokens = survival.expected(drafter, bucket, 32)
+            assert tokens[0] == 1
+            gains = [b - a for a, b in pairwise(tokens)]
+            assert all(1 >= a >= b >= 0 for a, b in pairwise(gains))
+            hoped = survival.expected(drafter, bucket, 32, doubts=2)
+            assert all(a <= b for a, b in zip(tokens, hoped, strict=True))
+
+
+def test_at_first_the_shipped_table_holds() -> None:
+    assert Survival().chance("ngram", 3, 0) == pytest.approx(SHIPPED["ngram"][3])
+    assert Survival().expected("draft", 0, 0) == [1.0]
+
+
+@pytest.mark.parametrize("truth", [0.1, 0.5, 0.9])
+def test_it_learns_what_is_so(truth: float) -> None:
+    chance, survival = random.Random(1), Survival()
+    for _ in range(400):
+        run = 0
+        while run < 4 and chance.random() < truth:
+            run += 1
+        survival.observe("draft", 4, 4, run)
+    assert survival.chance("draft", 4, 0) == pytest.approx(truth, abs=0.1)
+    assert survival.chance("draft", 4, 20) == pytest.approx(truth, abs=0.15)
+
+
+def test_a_bad_drafter_is_known_in_every_bucket() -> None:
+    survival = Survival()
+    for _ in range(30):
+        survival.observe("draft", 4, 1, 0)
+    assert survival.chance("draft", 3, 0) < 0.6 * SHIPPED["draft"][3]
+    assert survival.chance("ngram", 3, 0) == pytest.approx(SHIPPED["ngram"][3])
+
+
+def test_tokens_after_the_first_rejected_one_teach_nothing() -> None:
+    one, other = Survival(), Survival()
+    one.observe("draft", 4, 3, 2)
+    other.observe("draft", 4, 32, 2)
+    assert one.as_dict() == other.as_dict()
+    one.observe("draft", 4, 0, 0)
+    assert one.as_dict() == other.as_dict()
+
+
+def test_old_rounds_fade() -> None:
+    survival = Survival()
+    for _ in range(1000):
+        survival.observe("draft", 4, 1, 1)
+    for _ in range(200):
+        survival.observe("draft", 4, 1, 0)
+    assert survival.chance("draft", 4, 0) < 0.5
+
+
+@given(rounds)
+def test_what_was_learned_comes_back_weaker_but_alike(
+    seen: list[tuple[str, int, int, int]],
+) -> None:
+    survival, again = Survival(), Survival()
+    for it in seen:
+        survival.observe(*it)
+    again.restore(json.loads(json.dumps(survival.as_dict())))
+    twice = Survival()
+    twice.restore(again.as_dict())
+    assert twice.as_dict() == again.as_dict()
+    for drafter, bucket, *_ in seen:
+        assert again.chance(drafter, bucket, 0) == pytest.approx(
+            survival.chance(drafter, bucket, 0), abs=0.3
+        )
+
+
+@pytest.mark.parametrize(
+    "stored", [{"draft": [1, 2]}, {"draft 1 0": [2, 1]}, {"draft 1 0": [1]}, {"draft x 0": [0, 1]}]
+)
+def test_what_it_did_not_write_is_refused(stored: dict[str, list[float]]) -> None:
+    survival = Survival()
+    survival.observe("draft", 4, 2, 1)
+    before = survival.as_dict()
+    with pytest.raises(ValueError, match=r".+"):
+        survival.restore(stored)
+    assert survival.as_dict() == before

@@ -1,0 +1,56 @@
+"""What drafters that copy have in common."""
+
+from __future__ import annotations
+
+import pytest
+
+from macspec.depth import Offer
+from macspec.drafters import Lookup, NGram, Suffix
+
+BUCKETS = [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3), (6, 4), (8, 4), (9, 5), (15, 5), (16, 6)]
+LONG = [(31, 6), (32, 7), (63, 7), (64, 7), (100, 7)]
+
+
+def text(match: int) -> list[int]:
+    """Ends with as many tokens as have been followed by 0, 1, 2, ... before."""
+    run = list(range(1000, 1000 + match))
+    return [7, *run, *range(40), 8, *run]
+
+
+@pytest.mark.parametrize("kind", [NGram, Suffix])
+@pytest.mark.parametrize(("match", "bucket"), BUCKETS + LONG)
+def test_the_bucket_tells_how_long_the_match_is(
+    kind: type[NGram | Suffix], match: int, bucket: int
+) -> None:
+    drafter = kind()
+    found = match > 1 or kind is Suffix
+    assert drafter.offer(text(match)) == (
+        Offer(kind.name, 32, bucket) if found else Offer(kind.name, 0, 0)
+    )
+
+
+@pytest.mark.parametrize("kind", [NGram, Suffix])
+def test_a_longer_match_is_surer_and_a_nearer_token_too(kind: type[NGram | Suffix]) -> None:
+    def survival(match: int) -> list[float]:
+        ids, chances = kind().continuation(text(match), 8)
+        assert ids == [*range(8)]
+        return chances
+
+    short, long = survival(2), survival(20)
+    assert short[0] == pytest.approx(3 / 4)
+    for chances in (short, long):
+        assert chances[0] < 1
+        assert chances == sorted(chances, reverse=True)
+    assert all(a < b for a, b in zip(short, long, strict=True))
+
+
+@pytest.mark.parametrize("drafter", [NGram(), Suffix()])
+def test_another_conversation_starts_from_nothing(drafter: Lookup) -> None:
+    assert drafter.offer(text(6)).bucket == 4
+    drafter.rollback(0)
+    assert drafter.offer([5, 6, 7]) == Offer(drafter.name, 0, 0)
+    assert drafter.continuation([5, 6, 7], 4) == ([], [])
+
+
+def test_a_short_copy_is_offered_as_such() -> None:
+    assert NGram(copy=3).offer(text(4)) == Offer("ngram", 3, 3)
