@@ -89,7 +89,7 @@ class Controller:
         best = _explained(max(plans, key=_by_worth))
         if depth is not None:
             self.last = best
-        elif best.worth < MARGIN:
+        elif best.expected < MARGIN * (best.cost - best.lasting + self._leaving):
             self.last = self._look(plans) or PLAIN._replace(length=length, why=_against(best))
         elif self.curve.unit is None or self._since_plain >= CHECK:
             self.last = PLAIN._replace(
@@ -124,7 +124,7 @@ class Controller:
         self.curve.observe(kind, drafted, plan.length, busy, plan.behind, alone)
         if drafted:
             self._since_plain += 1
-            if plan.worth < MARGIN:
+            if plan.look:
                 took = seconds / (self.curve.unit or seconds)
                 self._purse += min(brought - min(took, HICCUP * plan.cost), REFUND)
             return
@@ -156,6 +156,14 @@ class Controller:
         token would have saved.
         """
         return self.curve.unit is not None and self._missed < self._gap
+
+    @property
+    def _leaving(self) -> float:
+        """What it costs to break a run of plain rounds that are launched ahead of each other.
+
+        The device waits before this round, which its cost holds, and again after it.
+        """
+        return self._gap if self._since_plain == 0 and self.ahead else 0.0
 
     @property
     def why(self) -> str:
@@ -212,7 +220,8 @@ class Controller:
         best = max(models, key=_by_worth)
         if best.loss > self._purse:
             return None
-        return best._replace(why=f"{best.drafter}: a look at whether drafting pays by now")
+        why = f"{best.drafter}: a look at whether drafting pays by now"
+        return best._replace(look=True, why=why)
 
     def _may_pay(self, plans: Sequence[Plan]) -> bool:
         """Whether one of them would pay if its drafter were better than it looks."""

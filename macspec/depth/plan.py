@@ -52,6 +52,8 @@ class Plan(NamedTuple):
     """Plain steps that it should take."""
     lasting: float = 0.0
     """Of those, what later rounds will gain from: a draft model's reading of the text so far."""
+    look: bool = False
+    """Whether it is taken to see if drafting pays, and not because it should."""
     why: str = ""
     """The choice in one sentence."""
 
