@@ -15,6 +15,7 @@ from .models.cached import PASS_TAIL, PREFILL_CHUNK, CachedModel
 from .models.pair import Pair
 from .models.trees import TreePass
 from .noise import Noise
+from .power.clocks import ClockWatch
 from .reply import Reply
 from .settings import Settings
 from .verification import Tree, Verdict, follow
@@ -48,17 +49,27 @@ class Decoder:
         controller: Controller,
         clock: Callable[[], float],
     ) -> None:
-        self.pair = pair
         self.clock = clock
+        self.sleep = ClockWatch()
+        """Notices when the machine slept: what was timed meanwhile is no cost of a round."""
         self.controller = controller
         self.settings = Settings()
         self.tokens: list[int] = []
         self.target = CachedModel(pair.target.module, pair.vocabulary, kv_bits=kv_bits)
         self.trees: TreePass | None = None
         """Passes over trees; None until the model has been tried for them."""
-        drafters = {drafter.name: drafter for drafter in lookups}
+        self.portfolio = Portfolio({drafter.name: drafter for drafter in lookups})
+        self.why = OFF.why
+        """Why the newest round does what it does."""
+        self.change_draft(pair)
+
+    def change_draft(self, pair: Pair) -> None:
+        """Draft with the draft model of a pair with this target, or without one if it has none."""
+        self.pair = pair
         self.draft_off = pair.draft_off
         """Why there is no draft model, if one was asked for."""
+        drafters = self.portfolio.drafters
+        drafters.pop(DraftModel.name, None)
         if pair.draft is not None:
             model = CachedModel(pair.draft.module, pair.vocabulary)
             if model.cache.reason is None:
@@ -68,15 +79,13 @@ class Decoder:
                     f"the draft model {pair.draft.name} is off: its layers keep a running state, "
                     "and a rejected token cannot be taken out of it"
                 )
-        self.portfolio = Portfolio(drafters)
-        self.why = OFF.why
-        """Why the newest round does what it does."""
 
     def prefill(self, reply: Reply, prompt: list[int]) -> Iterator[Event]:
         """Read the prompt except its tail, which the first round's pass takes in."""
         self.rollback(min(_common(self.tokens, prompt), len(prompt) - 1))
         self.tokens = prompt
         reply.counters.cached_tokens = self.target.length
+        self.sleep.jumped()  # a sleep before the reply is none of its own
         while len(prompt) - self.target.length > PASS_TAIL:
             self.target.read(prompt[self.target.length : -1][:PREFILL_CHUNK])
             mx.synchronize()
@@ -100,7 +109,10 @@ class Decoder:
             tokens, text = reply.take(landing.tokens)
             if behind is None:
                 self.keep(flight, landing.path[: len(tokens)])
-            if reply.counters.passes > 0:  # the first pass takes in the prompt's tail too
+            slept = self.sleep.jumped()
+            reply.counters.slept |= slept
+            # The first pass takes in the prompt's tail too.
+            if reply.counters.passes > 0 and not slept:
                 self.controller.clock(
                     flight.plan,
                     drafted=flight.depth,

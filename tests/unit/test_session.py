@@ -323,3 +323,16 @@ def test_why_the_draft_model_is_off_is_said_once(pocket: Pair) -> None:
         events = session.reply(HELLO, GREEDY, max_tokens=2)
         said += [event.message for event in events if isinstance(event, Notice)]
     assert said == ["the draft model is off: too big"]
+
+
+def test_a_sleep_is_no_cost_of_a_round(pocket: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(pocket, method="off")
+    looks, costs = iter([True, False, False, True]), []
+    monkeypatch.setattr(session._decoder.sleep, "jumped", lambda: next(looks, False))
+    monkeypatch.setattr(session.controller, "clock", lambda *cost, **more: costs.append(more))
+    stats = finish(session, HELLO, GREEDY, max_tokens=8).stats
+    # All passes but the first, and the one in which the machine slept.
+    assert len(costs) == stats.passes - 2
+    assert stats.itl_ms_median is None
+    assert stats.tokens == 8
+    assert finish(session, HELLO, GREEDY, max_tokens=8).stats.itl_ms_median is not None
