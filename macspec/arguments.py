@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from .commands.historyarguments import LARGEST, add_history
+from .commands.modelarguments import add_models_commands
 from .depth import METHODS
 from .plaintext import one_line
 
@@ -64,6 +66,25 @@ example:
   macspec bench record --out traces.json
   macspec bench simulate --traces traces.json
 """
+
+CONFIG_DESCRIPTION = """\
+Show the settings that hold and where each is from: the default, the file, or
+a MACSPEC_SECTION_NAME variable of the environment. The command line comes
+before the environment, and that before the file.
+"""
+
+CONFIG_EXAMPLE = """\
+example:
+  macspec config set sampling.temperature 0.4
+"""
+
+CONFIG_EXAMPLES = {
+    "show": "show models.target",
+    "set": "set speculation.accept keyed",
+    "unset": "unset models.draft",
+    "edit": "edit",
+    "path": "path",
+}
 
 EXAMPLE = """\
 example:
@@ -140,13 +161,13 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--target",
         metavar="MODEL",
-        help="whose text you want: a folder, or a Hugging Face id (id@revision pins one); "
-        "default: the built-in pair",
+        help="whose text you want: a folder, a Hugging Face id (id@revision pins one), or "
+        "built-in; default: the built-in pair",
     )
     group.add_argument(
         "--draft",
         metavar="MODEL",
-        help="a smaller model with the same vocabulary, as a folder or an id; "
+        help="a smaller model with the same vocabulary, as a folder or an id, or none; "
         "default: none, or the built-in pair's",
     )
     group.add_argument(
@@ -174,7 +195,6 @@ def add_speculation(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--method",
         choices=METHODS,
-        default="auto",
         help="who drafts: the draft model, text that repeats (ngram; suffix: in past "
         "replies too), or nobody; auto: whatever should be fastest, before every round",
     )
@@ -182,13 +202,11 @@ def add_speculation(parser: argparse.ArgumentParser) -> None:
         "--depth",
         metavar="N",
         type=depth,
-        default="auto",
         help="tokens to draft in a round, 0 to 32, or auto",
     )
     group.add_argument(
         "--kernels",
         choices=("auto", "off", "strict"),
-        default="auto",
         help="on a Mac: macspec's own Metal kernels where they are right and faster (auto), "
         "none of them (off), or of those for matrices only what gives several rows the bits of "
         "one, whatever it costs (strict)",
@@ -197,13 +215,13 @@ def add_speculation(parser: argparse.ArgumentParser) -> None:
         "--no-learn",
         dest="learn",
         action="store_false",
+        default=None,
         help="neither use nor keep what earlier replies taught: what rounds cost, how often "
         "drafts stood, and the replies themselves; none of it leaves this machine",
     )
     group.add_argument(
         "--accept",
         choices=("block", "keyed", "match"),
-        default="block",
         help="the acceptance rule: block is the fastest, keyed repeats its text for a --seed, "
         "match is the classic; all are exact (default: block)",
     )
@@ -213,9 +231,7 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("sampling")
 
     def number(flag: str, default: float, text: str) -> None:
-        group.add_argument(
-            flag, metavar="X", type=float, default=default, help=f"{text} (default: {default:g})"
-        )
+        group.add_argument(flag, metavar="X", type=float, help=f"{text} (default: {default:g})")
 
     number("--temperature", 0.7, "0 takes the best token")
     number("--top-p", 1.0, "keep the likeliest tokens up to this share")
@@ -223,7 +239,6 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
         "--top-k",
         metavar="N",
         type=whole(0),
-        default=0,
         help="keep the N likeliest tokens; 0 keeps all (default: 0)",
     )
     number("--min-p", 0.0, "drop tokens below this share of the likeliest")
@@ -262,6 +277,32 @@ def add_reply(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="end the reply before this text; may be given several times",
+    )
+
+
+def add_conversation(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("conversation")
+    which = group.add_mutually_exclusive_group()
+    which.add_argument(
+        "-c",
+        "--continue",
+        dest="chat",
+        action="store_const",
+        const="last",
+        help="go on with the last conversation, its system turn, sampling and models",
+    )
+    which.add_argument(
+        "--chat",
+        metavar="ID",
+        type=whole(1, LARGEST),
+        help="go on with this one; macspec history lists them",
+    )
+    group.add_argument(
+        "--no-save",
+        dest="save",
+        action="store_false",
+        default=None,
+        help="do not keep prompt and reply in the history on this machine",
     )
 
 
@@ -332,6 +373,38 @@ def add_bench(commands: Any) -> None:
     it.set_defaults(experiment="record")
 
 
+def add_config(commands: Any) -> None:
+    config = commands.add_parser(
+        "config",
+        usage="macspec config [ACTION] [options]",
+        help="show and change the settings",
+        description=CONFIG_DESCRIPTION,
+        epilog=CONFIG_EXAMPLE,
+    )
+    config.set_defaults(command="config", action="show", key=None, json=False)
+    actions = config.add_subparsers(title="actions", metavar="ACTION", prog="macspec config")
+
+    def action(name: str, arguments: str, text: str, *places: tuple[str, str]) -> Parser:
+        usage = f"macspec config {name}{arguments}"
+        example = f"example:\n  macspec config {CONFIG_EXAMPLES[name]}"
+        it: Parser = actions.add_parser(
+            name, usage=usage, help=text, description=f"{text.capitalize()}.", epilog=example
+        )
+        for place, meaning in places:
+            it.add_argument(place.lower(), metavar=place, help=meaning)
+        it.set_defaults(action=name)
+        return it
+
+    key = ("KEY", "section and name, as macspec config shows them")
+    it = action("show", " [KEY] [options]", "the settings that hold, and where they are from")
+    it.add_argument("key", metavar="KEY", nargs="?", help="only this one, with what it does")
+    it.add_argument("--json", action="store_true", help="one JSON object a line")
+    action("set", " KEY VALUE", "change one in the file", key, ("VALUE", "what it shall be"))
+    action("unset", " KEY", "take one out of the file", key)
+    action("edit", "", "open the file in $VISUAL or $EDITOR")
+    action("path", "", "where the file is")
+
+
 def build_parser() -> Parser:
     parser = Parser(
         prog="macspec",
@@ -361,6 +434,7 @@ def build_parser() -> Parser:
     add_speculation(it)
     add_sampling(it)
     add_reply(it)
+    add_conversation(it)
     add_output(it)
     it.set_defaults(command="run")
 
@@ -391,6 +465,9 @@ def build_parser() -> Parser:
     )
     it.set_defaults(command="check")
     add_bench(commands)
+    add_config(commands)
+    add_models_commands(commands, whole)
+    add_history(commands, whole)
     return parser
 
 

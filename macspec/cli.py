@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from .arguments import build_parser, complain
-from .commands.interrupt import INTERRUPTED, leave_on_interrupt
+from .commands.interrupt import leave_on_interrupt, status_of
 from .errors import BadOptionError, MacspecError
 
 BROKEN_PIPE = 141
@@ -42,8 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if stream is not None:
                 stream.flush()
         return status
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        return status_of(interrupt)
     except BrokenPipeError:
         _silence(sys.stdout, sys.stderr)
         return BROKEN_PIPE
@@ -80,6 +80,16 @@ def _run(argv: Sequence[str] | None) -> int:
     if options.command is None:
         parser.print_help()
         return 0
+    if options.command == "run":
+        from .commands.saving import Conversation
+
+        if options.raw and options.chat is not None:
+            raise BadOptionError("--raw uses no chat template: leave --continue and --chat out")
+        options.conversation = Conversation(options)
+    if hasattr(options, "trust_remote_code"):  # every command that loads a pair
+        from .config.options import fill
+
+        options.settings = fill(options).config
     return COMMANDS[options.command](options)
 
 
@@ -111,7 +121,32 @@ def bench(options: argparse.Namespace) -> int:
     return bench(options)
 
 
-COMMANDS = {"run": run, "check": check, "bench": bench}
+def config(options: argparse.Namespace) -> int:
+    from .commands.config import config
+
+    return config(options)
+
+
+def models(options: argparse.Namespace) -> int:
+    from .commands.models import models
+
+    return models(options)
+
+
+def history(options: argparse.Namespace) -> int:
+    from .commands.history import history
+
+    return history(options)
+
+
+COMMANDS = {
+    "run": run,
+    "check": check,
+    "bench": bench,
+    "config": config,
+    "models": models,
+    "history": history,
+}
 
 
 def _silence(*streams: Any) -> None:

@@ -16,6 +16,7 @@ from .models.cached import PASS_TAIL, PREFILL_CHUNK, CachedModel
 from .models.pair import Pair
 from .models.trees import TreePass
 from .noise import Noise
+from .power.clocks import ClockWatch
 from .reply import Reply
 from .settings import Settings
 from .verification import Tree, Verdict
@@ -24,7 +25,7 @@ from .verification.forced import forced
 EMPTY = Proposal(mx.array([], mx.uint32))
 """What plain decoding proposes."""
 
-OFF = replace(PLAIN, why="plain: speculation is off")
+OFF = PLAIN._replace(why="plain: speculation is off")
 
 
 class Decoder:
@@ -51,9 +52,10 @@ class Decoder:
         clock: Callable[[], float],
         kernels: Kernels | None = None,
     ) -> None:
-        self.pair = pair
         self.kernels = kernels or Kernels()
         self.clock = clock
+        self.sleep = ClockWatch()
+        """Notices when the machine slept: what was timed meanwhile is no cost of a round."""
         self.controller = controller
         self.settings = Settings()
         self.tokens: list[int] = []
@@ -62,9 +64,18 @@ class Decoder:
         )
         self.trees: TreePass | None = None
         """Passes over trees; None until the model has been tried for them."""
-        drafters = {drafter.name: drafter for drafter in lookups}
+        self.portfolio = Portfolio({drafter.name: drafter for drafter in lookups})
+        self.why = OFF.why
+        """Why the newest round does what it does."""
+        self.change_draft(pair)
+
+    def change_draft(self, pair: Pair) -> None:
+        """Draft with the draft model of a pair with this target, or without one if it has none."""
+        self.pair = pair
         self.draft_off = pair.draft_off
         """Why there is no draft model, if one was asked for."""
+        drafters = self.portfolio.drafters
+        drafters.pop(DraftModel.name, None)
         if pair.draft is not None:
             model = CachedModel(pair.draft.module, pair.vocabulary)
             if model.cache.reason is None:
@@ -74,15 +85,13 @@ class Decoder:
                     f"the draft model {pair.draft.name} is off: its layers keep a running state, "
                     "and a rejected token cannot be taken out of it"
                 )
-        self.portfolio = Portfolio(drafters)
-        self.why = OFF.why
-        """Why the newest round does what it does."""
 
     def prefill(self, reply: Reply, prompt: list[int]) -> Iterator[Event]:
         """Read the prompt except its tail, which the first round's pass takes in."""
         self.rollback(min(_common(self.tokens, prompt), len(prompt) - 1))
         self.tokens = prompt
         reply.counters.cached_tokens = self.target.length
+        self.sleep.jumped()  # a sleep before the reply is none of its own
         while len(prompt) - self.target.length > PASS_TAIL:
             self.target.read(prompt[self.target.length : -1][:PREFILL_CHUNK])
             mx.synchronize()
@@ -106,9 +115,19 @@ class Decoder:
             tokens, text = reply.take(landing.tokens)
             if behind is None:
                 self.keep(flight, landing.path[: len(tokens)])
-            if reply.counters.passes > 0:  # the first pass takes in the prompt's tail too
-                self.controller.clock(flight.plan, flight.depth, landed_at - before, idle)
-            self.learn(flight, landing)
+            slept = self.sleep.jumped()
+            reply.counters.slept |= slept
+            # The first pass takes in the prompt's tail too.
+            if reply.counters.passes > 0 and not slept:
+                self.controller.clock(
+                    flight.plan,
+                    drafted=flight.depth,
+                    brought=len(tokens),
+                    seconds=landed_at - before,
+                    idle=idle,
+                    alone=behind is None and not flight.ahead,
+                )
+            self.learn(flight, landing, len(tokens))
             self.tokens += tokens
 
             done, settings = flight, self.settings
@@ -117,6 +136,7 @@ class Decoder:
                 flight = behind or self.launch(reply, plan)
             yield from _told(reply, done, landing, tokens, text, landed_at, idle)
             if reply.reason is not None:
+                self.controller.ended(len(reply.ids))
                 return
             if self.settings is not settings:
                 self.rollback(len(self.tokens) - 1)
@@ -144,7 +164,7 @@ class Decoder:
         if reply.forced is not None:
             answer = reply.forced[len(reply.ids) + (behind is not None) :]
             verdict = forced(answer, proposal.tokens, verdict)
-        return Flight.launch(plan, proposal, verdict, dispatch)
+        return Flight.launch(plan, proposal, verdict, dispatch, ahead=behind is not None)
 
     def verify(self, proposal: Proposal, noise: Noise | None, token: mx.array | None) -> Verdict:
         """One pass of the target over what is proposed, and the rule's verdict on it.
@@ -185,11 +205,11 @@ class Decoder:
         """The drafter and depth of the next round."""
         settings = self.settings
         if self.target.cache.reason is not None:
-            return replace(PLAIN, why=self.target.cache.reason)
+            return PLAIN._replace(why=self.target.cache.reason)
         if settings.method == "off" or settings.depth == 0:
             return OFF
         offers = self.portfolio.offers(self.tokens, settings.method)
-        trees = self.trees is not None and self.trees.reason is None
+        trees = self.trees is not None and self.trees.reason is None and reply.forced is None
         # A tree's tokens are candidates, not draws, and the block rule wants draws.
         if trees and (settings.sampling.greedy or not settings.rule.keeps_q):
             offers = [replace(offer, branches=offer.drafter == "draft") for offer in offers]
@@ -200,14 +220,19 @@ class Decoder:
             depth=None if isinstance(settings.depth, str) else settings.depth,
         )
 
-    def learn(self, flight: Flight, landing: Landing) -> None:
-        """Tell the drafters, and the controller, what became of a round's proposal."""
+    def learn(self, flight: Flight, landing: Landing, kept: int) -> None:
+        """Tell the drafters, and the controller, what became of a round's proposal.
+
+        Args:
+            kept: tokens that the round brought; fewer than landed where the reply ended among them.
+        """
         plan, stood = flight.plan, own_part(landing.path)
-        drafted = flight.depth
-        self.portfolio.settle(plan, drafted, stood)
         if plan.drafter is not None:
-            self.controller.learn(plan.drafter, plan.bucket, drafted, stood)
-            if flight.tree and stood == plan.branch:
+            judged = min(flight.depth, kept)
+            self.portfolio.settle(plan, judged, min(stood, kept))
+            # A token drafted beyond the end brings as little as one that fell.
+            self.controller.learn(plan.drafter, plan.bucket, flight.depth, min(stood, kept))
+            if flight.tree and stood == plan.branch and stood < kept:
                 self.controller.learn_branch(plan, landing.accepted > stood)
         if self.settings.method == "auto":
             for offer, drafted, stood in self.portfolio.shadows(plan, self.tokens, landing.tokens):

@@ -57,6 +57,8 @@ class Flight:
     """When the device was first given work for it."""
     tree: bool
     """Whether a tree was verified, and not a chain."""
+    ahead: bool
+    """Whether it was launched before the round ahead of it had landed."""
 
     @property
     def depth(self) -> int:
@@ -65,7 +67,12 @@ class Flight:
 
     @classmethod
     def launch(
-        cls, plan: Plan, proposal: Proposal, verdict: Verdict, dispatch: Dispatcher
+        cls,
+        plan: Plan,
+        proposal: Proposal,
+        verdict: Verdict,
+        dispatch: Dispatcher,
+        ahead: bool = False,
     ) -> Flight:
         """Dispatch a judged pass."""
         token = verdict.token.reshape(1)
@@ -76,7 +83,7 @@ class Flight:
         outcome = mx.concatenate([part.astype(mx.int32) for part in parts])
         dispatch(outcome)
         assert dispatch.began is not None
-        return cls(plan, proposal.tokens.shape[0], outcome, token, dispatch.began, tree)
+        return cls(plan, proposal.tokens.shape[0], outcome, token, dispatch.began, tree, ahead)
 
     def land(self) -> Landing:
         """Wait for the outcome: the one host synchronisation of a round."""

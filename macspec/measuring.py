@@ -13,6 +13,9 @@ from .models.cached import CachedModel
 
 REPEATS = 5
 
+AT_ONCE = 256
+"""Tokens at which reading is measured."""
+
 
 def measure(decoder: Decoder) -> Iterator[None]:
     """Measure one missing cost at each step, at the length of what has been said.
@@ -37,6 +40,10 @@ def measure(decoder: Decoder) -> Iterator[None]:
         plain, step = timed([(target, 1), (draft.model, 1)], decoder.clock)
         curve.set_step(DraftModel.name, step / plain)
         yield
+        rows = min(AT_ONCE, draft.context - length)
+        if rows > 1:
+            curve.set_reading(DraftModel.name, reading(draft.model, rows, decoder.clock) / plain)
+            yield
 
 
 def timed(passes: list[tuple[CachedModel, int]], clock: Callable[[], float]) -> list[float]:
@@ -50,3 +57,15 @@ def timed(passes: list[tuple[CachedModel, int]], clock: Callable[[], float]) -> 
                 taken.append(clock() - begin)
             model.rollback(length)
     return [statistics.median(taken) for taken in seconds]
+
+
+def reading(model: CachedModel, count: int, clock: Callable[[], float]) -> float:
+    """Median seconds that a model takes to read a token, so many at once, and rolls back."""
+    seconds = []
+    for _ in range(REPEATS):
+        length, begin = model.length, clock()
+        model.read([0] * count)
+        mx.synchronize()
+        seconds.append(clock() - begin)
+        model.rollback(length)
+    return statistics.median(seconds) / count

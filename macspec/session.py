@@ -279,6 +279,32 @@ class Session:
                 self._said.add(text)
                 yield Notice(text)
 
+    def change_draft(self, pair: Pair, ledger: Ledger | None = None) -> None:
+        """Draft with the draft model of another pair, which has the same target.
+
+        What the target has read stays. Where the pair has no draft model, the method ``draft``
+        becomes ``auto``.
+
+        Args:
+            ledger: what is known about the new pair.
+
+        Raises:
+            ValueError: the target is another one.
+        """
+        if pair.target is not self.pair.target:
+            raise ValueError("a session keeps its target")
+        self.close()
+        self.pair, self._ledger = pair, ledger
+        self.controller = self._decoder.controller = _controller(pair, ledger)
+        self._decoder.change_draft(pair)
+        if self.method == DraftModel.name and DraftModel.name not in self._decoder.portfolio:
+            self.method = "auto"
+
+    @property
+    def cached_tokens(self) -> int:
+        """How much of the conversation the target holds, in tokens."""
+        return len(self._decoder.tokens)
+
     def measure(self) -> Iterator[None]:
         """Measure what is not known yet about costs, a short pass at each step.
 

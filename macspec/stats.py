@@ -82,6 +82,8 @@ class Counters:
     cost: float = 0.0
     plain_seconds: float | None = None
     """What a plain round takes, if that is known."""
+    slept: bool = False
+    """Whether the machine slept, or its clock was set, meanwhile: then no time holds."""
 
     def expect(self, tokens: float, cost: float) -> None:
         """Count what a round was expected to bring, and the plain steps that it should take."""
@@ -114,8 +116,10 @@ class Counters:
         first = self.start if self.first is None else self.first
         last = self.start if self.last is None else self.last
         seconds = Seconds(last - self.start, first - self.start, last - first, self.idle)
-        itl = sorted(self.token_seconds)
-        speed = _ratio(self.tokens - self.first_tokens, seconds.decode)
+        itl = [] if self.slept else sorted(self.token_seconds)
+        speed = None
+        if not self.slept:
+            speed = _ratio(self.tokens - self.first_tokens, seconds.decode)
         plain = self.plain_seconds
         return ReplyStats(
             prompt_tokens=self.prompt_tokens,
@@ -129,13 +133,13 @@ class Counters:
                 a / d for a, d in zip(self.accepted_at, self.drafted_at, strict=True)
             ),
             tokens_per_pass=_ratio(self.tokens, self.passes),
-            ttft_s=None if self.first is None else seconds.prefill,
+            ttft_s=None if self.first is None or self.slept else seconds.prefill,
             itl_ms_median=1e3 * statistics.median(itl) if itl else None,
             itl_ms_p95=1e3 * _percentile(itl, 0.95) if itl else None,
             decode_tokens_per_s=speed,
             prefill_tokens_per_s=_ratio(
-                0 if self.first is None else self.prompt_tokens - self.cached_tokens,
-                seconds.prefill,
+                self.prompt_tokens - self.cached_tokens,
+                0 if self.first is None or self.slept else seconds.prefill,
             ),
             predicted_speedup=_ratio(self.expected, self.cost),
             measured_speedup=None if speed is None or plain is None else speed * plain,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..depth import MAX_DEPTH, PLAIN, Controller, CostCurve, Offer, Plan, RecentAcceptance, Survival
-from ..depth.curve import ROWS
+from ..depth.curve import READING, ROWS
 from ..drafters.portfolio import SHADOW
 from .curves import DRAFT_STEP, PublishedCurve
 from .traces import NOTHING, Recorded, Trace
@@ -98,7 +98,7 @@ class Machine:
         """A round in plain steps, the host's moment excluded."""
         cost = self.curve.cost(drafted + 1)
         if drafter == DRAFT and drafted:
-            cost += self.step * (drafted - 1 + self.curve.cost(max(behind, 1)))
+            cost += self.step * (drafted + READING * max(behind - 1, 0))
         return cost
 
 
@@ -156,19 +156,22 @@ class Player:
             idle = 0.0 if early else GAP
             cost = idle + self.machine.round(flight.drafter, drafted, flight.behind)
             if at > 0:  # the first pass takes in the prompt's tail too
-                controller.clock(flight, drafted, self._shaken(cost), idle)
+                alone = behind is None and not early
+                took = self._shaken(cost)
+                controller.clock(flight, drafted, accepted + 1, took, idle, alone)
             self._learn(text, flight, at, drafted, accepted)
             text.drafted(flight, at, drafted, accepted)
             began, at = at, at + accepted + 1
             yield began, accepted + 1, cost
             if at >= text.tokens:
+                controller.ended(text.tokens)
                 return
             plan = self._plan(text, at)
             flight, early = behind or plan, behind is not None
 
     def _plan(self, text: _Text, at: int) -> Plan:
         return self.controller.choose(
-            text.offers(at, self._recent.bucket), text.prompt + at, text.tokens - at - 1
+            text.offers(at, self._recent.bucket), text.prompt + at, MAX_DEPTH
         )
 
     def _learn(self, text: _Text, flight: Plan, at: int, drafted: int, accepted: int) -> None:
@@ -241,7 +244,7 @@ def fixed(trace: Trace, machine: Machine, setting: Setting) -> Played:
         at, plain = 0, setting.drafter is None
         while at < reply.tokens:
             offer = text.offer(setting.drafter, at)
-            depth = min(setting.depth, offer.room, reply.tokens - at - 1)
+            depth = min(setting.depth, offer.room)
             plan = PLAIN
             if depth > 0:
                 plan = Plan(setting.drafter, depth, behind=offer.behind)

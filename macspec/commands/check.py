@@ -15,6 +15,8 @@ from ..device import on_metal, prepare
 from ..kernels import Kernels, kernels_for
 from ..models import Model, Pair, load_pair, memory
 from ..plaintext import one_line
+from ..power import awake
+from ..power.report import check_lines
 from .interrupt import interruptible
 from .kernels import kernel_table
 from .output import Output
@@ -25,6 +27,8 @@ def check(options: argparse.Namespace) -> int:
     """Print the report; the exit status is 0 if speculation proved lossless, 1 if not."""
     report = _Report()
     report.machine(prepare())
+    for label, text in check_lines(options.settings.power.source):
+        report.row(label, text)
     pair = load_pair(
         options.target,
         options.draft,
@@ -46,7 +50,7 @@ def check(options: argparse.Namespace) -> int:
         f"depth {DEPTH}; greedy, and keyed at temperature 0.8"
     )
     trials: list[Trial] = []
-    with interruptible():
+    with interruptible(), awake(options.settings.power.keep_awake):
         for trial in self_test(
             pair,
             conversations,

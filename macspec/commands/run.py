@@ -9,11 +9,14 @@ from ..device import prepare
 from ..events import Event, Finished, Notice, Text
 from ..kernels import kernels_for
 from ..models import load_pair
+from ..power import awake
 from ..remembered import corpus, ledger
 from ..sampling import Sampling
 from ..session import Session
-from .interrupt import INTERRUPTED, interruptible
+from .energy import Gauge
+from .interrupt import interruptible, status_of
 from .output import Output, say, show
+from .saving import Conversation
 from .table import statistics_table
 
 
@@ -21,6 +24,7 @@ def run(options: argparse.Namespace) -> int:
     """Answer ``options.prompt`` and return the exit status."""
     sampling = sampling_of(options)
     output = Output()
+    gauge = Gauge(options.stats or options.json, options.settings.power.source)
     prepare()
     pair = load_pair(
         options.target,
@@ -41,35 +45,53 @@ def run(options: argparse.Namespace) -> int:
         corpus=corpus(pair) if options.learn else None,
         kernels=kernels,
     )
-    show_event = _JsonLines(output) if options.json else _Plain(output)
+    show_event = _JsonLines(output, gauge) if options.json else _Plain(output)
     for notice in pair.notices:
         show_event(Notice(notice))
 
     status = 0
+    conversation: Conversation = options.conversation
+    told: str | None = None
     try:
-        with interruptible():
-            for event in session.reply(
-                messages_of(options),
+        gauge.begin()
+        with interruptible(), awake(options.settings.power.keep_awake):
+            events = session.reply(
+                conversation.messages(),
                 sampling,
                 max_tokens=options.max_tokens,
                 stop=options.stop,
                 raw=options.raw,
                 think=None if options.think is None else options.think == "on",
-                on_overflow="refuse",
-            ):
+                on_overflow="drop" if conversation.continues else "refuse",
+            )
+            conversation.begin(sampling)
+            told = conversation.trouble
+            if told is not None:
+                show_event(Notice(told))
+            for event in events:
+                gauge.see(event)
+                conversation.take(event)
                 show_event(event)
-    except KeyboardInterrupt:
-        status = INTERRUPTED
+            conversation.end(session.finished)
+    except KeyboardInterrupt as interrupt:
+        status = status_of(interrupt)
         session.close()
+        conversation.end(session.finished)
         if session.finished is not None:
             show_event(session.finished)
     except BaseException:
         session.close()
+        conversation.end(session.finished, broken=True)
         raise
+    finally:
+        conversation.close()
     output.end()
+    if conversation.trouble is not None and told is None:
+        say(conversation.trouble)
     session.remember()
     if options.stats and session.finished is not None:
-        show("\n" + statistics_table(session.finished))
+        show("\n" + statistics_table(session.finished, gauge.result()))
+    gauge.close()
     return status
 
 
@@ -85,14 +107,6 @@ def sampling_of(options: argparse.Namespace) -> Sampling:
         frequency_penalty=options.frequency_penalty,
         seed=options.seed,
     )
-
-
-def messages_of(options: argparse.Namespace) -> str | list[dict[str, str]]:
-    """The conversation of a command line; a raw prompt stays text."""
-    if options.raw:
-        return str(options.prompt)
-    system = [{"role": "system", "content": options.system}] if options.system else []
-    return [*system, {"role": "user", "content": options.prompt}]
 
 
 class _Plain:
@@ -112,11 +126,11 @@ class _Plain:
 class _JsonLines:
     """Every event as a JSON object on a line; the last one is flat and has the statistics."""
 
-    def __init__(self, output: Output) -> None:
-        self._output = output
+    def __init__(self, output: Output, gauge: Gauge) -> None:
+        self._output, self._gauge = output, gauge
 
     def __call__(self, event: Event) -> None:
         fields = asdict(event)
         if isinstance(event, Finished):
-            fields.update(fields.pop("stats"))
+            fields.update(fields.pop("stats"), energy=self._gauge.record())
         self._output.json({"event": type(event).__name__.lower(), **fields})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..events import Finished
+from ..power import ReplyEnergy
 from ..stats import ReplyStats
 
 DASH = "-"
@@ -16,9 +19,15 @@ ENDS = {
 }
 
 
-def statistics_table(finished: Finished) -> str:
-    """Aligned lines of label and value; a dash where there is nothing to count."""
+def statistics_table(finished: Finished, energy: ReplyEnergy | None = None) -> str:
+    """Aligned lines of label and value; a dash where there is nothing to count.
+
+    Args:
+        energy: what the reply took, if that is to be said.
+    """
     stats = finished.stats
+    if energy is not None and energy.jumped:
+        stats = replace(stats, itl_ms_median=None, itl_ms_p95=None)
     share = f"{stats.accepted} of {stats.drafted} drafted" if stats.drafted else ""
     cached = f"{stats.cached_tokens} of {stats.prompt_tokens} prompt tokens were cached"
     rows = [
@@ -33,6 +42,7 @@ def statistics_table(finished: Finished) -> str:
         ("prefill", _number(stats.prefill_tokens_per_s, "{:.1f} tok/s"), cached),
         ("tokens", str(stats.tokens), f"ended by {ENDS.get(finished.reason, finished.reason)}"),
         ("seconds", f"{stats.seconds.wall:.3f}", f"device idle {stats.seconds.device_idle:.3f}"),
+        *([] if energy is None else [("energy", *_energy(energy))]),
         ("acceptance rule", finished.accept_rule, ""),
         ("method", finished.method, f"depth {finished.depth}"),
         ("seed", str(finished.seed), ""),
@@ -40,6 +50,16 @@ def statistics_table(finished: Finished) -> str:
     width = max(len(value) for _, value, _ in rows)
     lines = (f"{label:<21}{value:<{width}}  {note}" for label, value, note in rows)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _energy(energy: ReplyEnergy) -> tuple[str, str]:
+    """Joules per token of the decode, and what they are of, or why there are none."""
+    decode = energy.decode
+    gross, net = decode.joules_per_token, decode.net_joules_per_token
+    if gross is None or decode.watts is None:
+        return DASH, decode.reason or "no token was decoded"
+    above = "no idle baseline is known" if net is None else f"{net:.3g} J above idle"
+    return f"{gross:.3g} J/token", f"{decode.watts:.1f} W of {decode.of}, {decode.basis}; {above}"
 
 
 def _predicted(stats: ReplyStats) -> str:

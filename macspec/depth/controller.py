@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from operator import attrgetter
 
 from .curve import CostCurve, candidates
-from .plan import BRANCHED, PLAIN, Offer, Plan
+from .plan import BRANCHED, MAX_DEPTH, PLAIN, Offer, Plan
 from .survival import Survival
 
 MARGIN = 1.02
@@ -21,11 +21,23 @@ RARELY = 0.005
 SAVED = 4.0
 """Plain steps that can be saved up for looks."""
 
+HICCUP = 3.0
+"""Most that a look is charged for, over what it should cost."""
+
+REFUND = 0.4
+"""Most that a look which brought more than it took gives back."""
+
 DOUBTS = 2.0
 """Standard errors by which drafting may be better than it looks."""
 
 GAP = 0.05
 """Share of a plain round that the device waits for the host, until it has been measured."""
+
+REPLY = 64.0
+"""Tokens of a reply, until some have ended."""
+
+SHARE = 0.2
+"""Weight of the newest reply in their average length."""
 
 FADE = 0.05
 """Weight of the newest round in a running average."""
@@ -56,6 +68,7 @@ class Controller:
         self._since_plain = 0
         self._gap = GAP
         self._missed = 0.0
+        self._reply = REPLY
 
     def choose(
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
@@ -69,43 +82,51 @@ class Controller:
             depth: draft so deep, and choose the drafter only; None: choose both.
         """
         useful = [offer for offer in offers if min(offer.room, limit) > 0]
-        plans = [
-            plan
-            for offer in useful
-            for plan in self._plans(offer, length, min(offer.room, limit), depth)
-        ]
+        plans = [plan for offer in useful for plan in self._plans(offer, length, limit, depth)]
         if not plans:
-            self.last = replace(PLAIN, length=length, why="plain: there is nothing to draft with")
+            self.last = PLAIN._replace(length=length, why="plain: there is nothing to draft with")
             return self.last
-        best = _explained(max(plans, key=_worth))
+        best = _explained(max(plans, key=_by_worth))
         if depth is not None:
             self.last = best
-        elif _worth(best) < MARGIN:
-            self.last = self._look(plans) or replace(PLAIN, length=length, why=_against(best))
+        elif best.expected < MARGIN * (best.cost - best.lasting + self._leaving):
+            self.last = self._look(plans) or PLAIN._replace(length=length, why=_against(best))
         elif self.curve.unit is None or self._since_plain >= CHECK:
-            self.last = replace(
-                PLAIN, length=length, why="plain: a look at what a plain step costs"
+            self.last = PLAIN._replace(
+                length=length, why="plain: a look at what a plain step costs"
             )
         else:
             self.last = best
         return self.last
 
-    def clock(self, plan: Plan, drafted: int, seconds: float, idle: float) -> None:
+    def clock(
+        self,
+        plan: Plan,
+        drafted: int,
+        brought: int,
+        seconds: float,
+        idle: float,
+        alone: bool = True,
+    ) -> None:
         """Learn what a round cost.
 
         Args:
             drafted: tokens of the chain that were verified; fewer than ``plan.depth`` where the
                 drafter had no more.
+            brought: tokens that were committed.
             seconds: from the landing before to its own.
             idle: of those, how long the device had nothing to do.
+            alone: it was neither launched ahead nor another behind it.
         """
-        self.curve.observe(
-            plan.kind if drafted else None, drafted, plan.length, seconds, plan.behind
-        )
+        kind = plan.kind if drafted else None
+        # Plain rounds can be launched ahead of each other, and then the device need not wait.
+        busy = seconds if drafted else seconds - idle
+        self.curve.observe(kind, drafted, plan.length, busy, plan.behind, alone)
         if drafted:
             self._since_plain += 1
-            if _worth(plan) < MARGIN:
-                self._purse -= _loss(plan)
+            if plan.look:
+                took = seconds / (self.curve.unit or seconds)
+                self._purse += min(brought - min(took, HICCUP * plan.cost), REFUND)
             return
         self._since_plain = 0
         self._purse = min(self._purse + self._looks, SAVED)
@@ -123,6 +144,10 @@ class Controller:
         """Learn whether the sibling stood where the token beside it fell."""
         self.survival.observe(f"{plan.drafter}{BRANCHED}", plan.bucket, 1, int(stood))
 
+    def ended(self, tokens: int) -> None:
+        """A reply ended after so many tokens."""
+        self._reply += SHARE * (tokens - self._reply)
+
     @property
     def ahead(self) -> bool:
         """Whether a plain round is best launched before the token that it follows is known.
@@ -130,18 +155,29 @@ class Controller:
         It saves the device's gap between two rounds, and loses what a match that begins with that
         token would have saved.
         """
-        return self._missed < self._gap
+        return self.curve.unit is not None and self._missed < self._gap
+
+    @property
+    def _leaving(self) -> float:
+        """What it costs to break a run of plain rounds that are launched ahead of each other.
+
+        The device waits before this round, which its cost holds, and again after it.
+        """
+        return self._gap if self._since_plain == 0 and self.ahead else 0.0
 
     @property
     def why(self) -> str:
         """Why the newest round does what it does, in one sentence."""
         return self.last.why
 
-    def _plans(self, offer: Offer, length: int, room: int, depth: int | None) -> list[Plan]:
+    def _plans(self, offer: Offer, length: int, limit: int, depth: int | None) -> list[Plan]:
         """What the offer could be used for."""
         name, bucket, behind = offer.drafter, offer.bucket, offer.behind
+        room = min(offer.room, limit)
         depths = candidates(room) if depth is None else [min(depth, room)]
         tokens = self.survival.expected(name, bucket, depths[-1])
+        reading = self.curve.catching_up(name, behind)
+        left = min(self._reply, limit + 1)
         plans = [
             Plan(
                 drafter=name,
@@ -150,12 +186,13 @@ class Controller:
                 bucket=bucket,
                 behind=behind,
                 expected=tokens[d],
-                cost=self.curve.round(name, d, length, behind),
+                cost=self.curve.round(name, d, length) + reading,
+                lasting=reading * max(1 - tokens[d] / left, 0.0),
             )
             for d in depths
         ]
         if offer.branches:
-            plans += [self._branched(plan, tokens) for plan in plans]
+            plans += [self._branched(plan, tokens) for plan in plans if plan.depth < MAX_DEPTH]
         return plans
 
     def _branched(self, plan: Plan, tokens: Sequence[float]) -> Plan:
@@ -163,11 +200,12 @@ class Controller:
         falls = [2 * b - a - c for a, b, c in zip([0.0, *tokens], tokens, tokens[1:], strict=False)]
         at = max(range(plan.depth), key=falls.__getitem__)
         kind = f"{plan.drafter}{BRANCHED}"
-        return replace(
-            plan,
+        return plan._replace(
             branch=at,
             expected=plan.expected + falls[at] * self.survival.chance(kind, plan.bucket, 0),
-            cost=self.curve.round(kind, plan.depth, plan.length, plan.behind),
+            cost=plan.cost
+            + self.curve.round(kind, plan.depth, plan.length)
+            - self.curve.round(plan.drafter, plan.depth, plan.length),
         )
 
     def _look(self, plans: Sequence[Plan]) -> Plan | None:
@@ -179,17 +217,20 @@ class Controller:
         if not models:
             return None
         self._looks = LOOKS if self._may_pay(models) else RARELY
-        least = min(models, key=_loss)
-        if _loss(least) > self._purse:
+        best = max(models, key=_by_worth)
+        if best.loss > self._purse:
             return None
-        return replace(least, why=f"{least.drafter}: a look at whether drafting pays by now")
+        why = f"{best.drafter}: a look at whether drafting pays by now"
+        return best._replace(look=True, why=why)
 
     def _may_pay(self, plans: Sequence[Plan]) -> bool:
         """Whether one of them would pay if its drafter were better than it looks."""
-        deepest = {(plan.drafter or "", plan.bucket): plan.depth for plan in plans}
-        hoped = {key: self.survival.expected(*key, it, DOUBTS) for key, it in deepest.items()}
+        deepest = max(plan.depth for plan in plans)
+        offers = {(plan.drafter or "", plan.bucket) for plan in plans}
+        hoped = {key: self.survival.expected(*key, deepest, DOUBTS) for key in offers}
         return any(
-            hoped[plan.drafter or "", plan.bucket][plan.depth] >= plan.cost for plan in plans
+            hoped[plan.drafter or "", plan.bucket][plan.depth] >= plan.cost - plan.lasting
+            for plan in plans
         )
 
 
@@ -199,16 +240,10 @@ def _explained(plan: Plan) -> Plan:
         f"{plan.drafter} at depth {plan.depth}{branch}: about {plan.expected:.2f} tokens for the "
         f"time of {plan.cost:.2f} plain steps"
     )
-    return replace(plan, why=why)
+    return plan._replace(why=why)
 
 
-def _worth(plan: Plan) -> float:
-    return plan.expected / plan.cost
-
-
-def _loss(plan: Plan) -> float:
-    """Plain steps that it should lose."""
-    return max(plan.cost - plan.expected, 0.0)
+_by_worth = attrgetter("worth")
 
 
 def _against(best: Plan) -> str:

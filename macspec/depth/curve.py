@@ -25,8 +25,17 @@ quantized models on an M4 Pro and on an M5 Max (`bench/curves.py`)."""
 RECENT = 15
 """Rounds of one kind whose median counts."""
 
+RUN = 8
+"""Plain rounds that are clocked together where each is launched ahead of the one before it."""
+
 PRIOR = 2.0
 """Rounds that a cost from parts counts for, beside rounds that really took place."""
+
+LEAP = 1.5
+"""Most that one round can differ from what was expected of it, so that a hiccup counts little."""
+
+READING = 0.05
+"""Draft steps that a draft model takes for each token that it reads at once, until measured."""
 
 Kind = tuple[str | None, int, int]
 """Drafter, depth and context bucket of a round."""
@@ -56,8 +65,12 @@ class CostCurve:
         self._costs: dict[Kind, float] = {}
         """What ``_points`` and ``round`` last found, until something new is learned."""
         self._steps: dict[str, float] = {}
+        self._reading: dict[str, float] = {}
         self._rounds: dict[Kind, deque[float]] = {}
+        self._run: list[float] = []
+        """Seconds of the newest plain rounds, one after the other."""
         self._plain: deque[float] = deque(maxlen=RECENT)
+        """Means of such runs."""
 
     @property
     def unit(self) -> float | None:
@@ -80,6 +93,10 @@ class CostCurve:
         self._steps[drafter] = positive(cost)
         self._costs.clear()
 
+    def set_reading(self, drafter: str, cost: float) -> None:
+        """A draft model took so many plain passes for each token that it read at once."""
+        self._reading[drafter] = positive(cost)
+
     def verify(self, rows: int, length: int) -> float:
         """A verify pass of so many rows, in plain steps."""
         points = self._points(bucket(length))
@@ -96,12 +113,11 @@ class CostCurve:
         drafter = drafter.removesuffix(BRANCHED)
         return self._steps.get(drafter, self._shipped_steps.get(drafter, 0.0))
 
-    def round(self, drafter: str | None, depth: int, length: int, behind: int = 0) -> float:
-        """A whole round, in plain steps.
+    def round(self, drafter: str | None, depth: int, length: int) -> float:
+        """A whole round of a drafter that has nothing to catch up with, in plain steps.
 
         Args:
             drafter: its name, followed by ``BRANCHED`` where the chain has a sibling.
-            behind: committed tokens that the drafter's model must read first.
         """
         if drafter is None or depth == 0:
             return 1.0
@@ -111,22 +127,45 @@ class CostCurve:
             seen = self._rounds.get(kind, ())
             known = statistics.median(seen) if seen else 0.0
             self._costs[kind] = (PRIOR * parts + len(seen) * known) / (PRIOR + len(seen))
-        return self._costs[kind] + self._catching_up(drafter, behind, length)
+        return self._costs[kind]
+
+    def catching_up(self, drafter: str, behind: int) -> float:
+        """What reading committed tokens adds to the first draft step, which reads one anyway."""
+        drafter = drafter.removesuffix(BRANCHED)
+        each = self._reading.get(drafter, READING * self.step(drafter))
+        return each * max(behind - 1, 0)
 
     def observe(
-        self, drafter: str | None, depth: int, length: int, seconds: float, behind: int = 0
+        self,
+        drafter: str | None,
+        depth: int,
+        length: int,
+        seconds: float,
+        behind: int = 0,
+        alone: bool = True,
     ) -> None:
-        """A round took so many seconds. One that had much to catch up with is not typical."""
+        """A round took so many seconds. One that had much to catch up with is not typical.
+
+        Args:
+            alone: it was neither launched ahead nor another behind it. Where several are in the
+                air, only the time of a run of them says what one takes.
+        """
         if drafter is None or depth == 0:
-            self._plain.append(seconds)
+            if alone:
+                self._plain.append(seconds)
+            self._run = [] if alone else [*self._run, seconds]
+            if len(self._run) == RUN:
+                self._plain.append(statistics.mean(self._run))
+                self._run = []
             return
+        self._run = []
         unit = self.unit
         if unit is None or behind > 4:
             return
         cost = self.round(drafter, depth, length)
         # What moves every round alike moves the unit; the rest is this kind's own.
-        ratio = seconds / unit - self._catching_up(drafter, behind, length)
-        ratio = min(max(ratio, cost / 3), cost * 3)
+        ratio = seconds / unit - self.catching_up(drafter, behind)
+        ratio = min(max(ratio, cost / LEAP), cost * LEAP)
         kind = drafter, depth, bucket(length)
         self._rounds.setdefault(kind, deque(maxlen=RECENT)).append(ratio)
         self._costs.clear()
@@ -136,6 +175,7 @@ class CostCurve:
         return {
             "passes": [[rows, at, cost] for (rows, at), cost in self._passes.items()],
             "steps": self._steps,
+            "reading": self._reading,
             "rounds": [[*kind, statistics.median(seen)] for kind, seen in self._rounds.items()],
             "unit": self.unit,
         }
@@ -148,16 +188,19 @@ class CostCurve:
         """
         passes = {(int(rows), int(at)): positive(value) for rows, at, value in stored["passes"]}
         steps = {str(name): positive(value) for name, value in stored["steps"].items()}
+        reading = {str(name): positive(value) for name, value in stored["reading"].items()}
         rounds: dict[Kind, deque[float]] = {
             (str(name), int(depth), int(at)): deque([positive(value)], maxlen=RECENT)
             for name, depth, at, value in stored["rounds"]
         }
         unit = stored["unit"]
         plain = [] if unit is None else [positive(unit)]
-        self._passes, self._steps, self._rounds = passes, steps, rounds
+        self._passes, self._rounds = passes, rounds
+        self._steps, self._reading = steps, reading
         self._known.clear()
         self._costs.clear()
         self._plain = deque(plain, maxlen=RECENT)
+        self._run = []
 
     def _points(self, at: int) -> dict[int, float]:
         """Cost by rows, in their order, in a bucket: of its own, the nearest one's, or shipped."""
@@ -178,12 +221,6 @@ class CostCurve:
                 low = max(r for r in points if r < rows)
                 points[rows] = points[low] * SHIPPED[rows] / SHIPPED[low]
         return points
-
-    def _catching_up(self, drafter: str, behind: int, length: int) -> float:
-        """What reading so many tokens adds to the first draft step, which reads one anyway."""
-        if behind < 2:
-            return 0.0
-        return self.step(drafter) * (self.verify(min(behind, ROWS[-1]), length) - 1)
 
     def _parts(self, drafter: str, depth: int, length: int) -> float:
         rows = depth + 1 + drafter.endswith(BRANCHED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..errors import BadOptionError
 
@@ -33,8 +34,7 @@ class Offer:
     """Whether a token of its chain may get a sibling."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What a round drafts with and how deep; depth 0 is plain decoding."""
 
     drafter: str | None
@@ -50,6 +50,10 @@ class Plan:
     """Tokens that the round should bring."""
     cost: float = 1.0
     """Plain steps that it should take."""
+    lasting: float = 0.0
+    """Of those, what later rounds will gain from: a draft model's reading of the text so far."""
+    look: bool = False
+    """Whether it is taken to see if drafting pays, and not because it should."""
     why: str = ""
     """The choice in one sentence."""
 
@@ -59,6 +63,16 @@ class Plan:
         if self.drafter is None or self.branch is None:
             return self.drafter
         return self.drafter + BRANCHED
+
+    @property
+    def worth(self) -> float:
+        """Tokens for the time of a plain step."""
+        return self.expected / (self.cost - self.lasting)
+
+    @property
+    def loss(self) -> float:
+        """Plain steps that it loses if none of its tokens stands."""
+        return self.cost - 1
 
 
 PLAIN = Plan(None, 0, why="plain")

@@ -6,10 +6,12 @@ import errno
 import os
 import ssl
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 from urllib.request import getproxies
 
-from huggingface_hub import constants, list_repo_files, snapshot_download
+from huggingface_hub import constants, errors, list_repo_files, snapshot_download
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -23,6 +25,10 @@ from huggingface_hub.errors import (
 
 from ..errors import BadOptionError, MacspecError, ModelBrokenError, ModelNotFoundError, brief
 from .weights import check_weights, without_weights
+
+_errors: Any = errors
+# httpx in the hub's first versions, httpx2 in later ones.
+http: Any = import_module(_errors.HTTPError.__module__.partition(".")[0])
 
 PATTERNS = [
     "*.json",
@@ -166,7 +172,9 @@ def _explanation(error: Exception, repository: str, revision: str | None) -> str
             f"{repository} cannot be fetched: the hub's TLS certificate is not trusted here: "
             "behind a company proxy set SSL_CERT_FILE to its certificate, and check the clock"
         )
-    unreachable = isinstance(error, LocalEntryNotFoundError | ConnectionError | TimeoutError)
+    unreachable = isinstance(
+        error, LocalEntryNotFoundError | ConnectionError | TimeoutError | http.TransportError
+    )
     refused = any(type(cause).__name__ == "ProxyError" for cause in causes)
     if refused or (unreachable and "https" in getproxies() and status is None):
         return (

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
 from mlx_lm import utils
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 from transformers.utils import logging as transformers_logging
@@ -40,6 +41,9 @@ UNKNOWN_CONTEXT = 4096
 
 ENDLESS = 10**9
 """A tokenizer's limit from here on means that it has none."""
+
+STRIDE = 256 * 2**20
+"""Bytes of weights that are read between two reports of progress."""
 
 
 def open_model(
@@ -94,24 +98,45 @@ def open_model(
     return model, footprint
 
 
-def read_weights(model: Model) -> None:
+def read_weights(model: Model, progress: Callable[[int], None] = lambda done: None) -> None:
     """Read a model's weights into memory.
+
+    Args:
+        progress: told the bytes read so far, after every ``STRIDE`` or so; what it raises ends the
+            reading.
 
     Raises:
         OutOfMemoryError: the device refused the memory.
         ModelBrokenError: the files changed or cannot be read.
     """
     module: Any = model.module
-    try:
-        mx.eval(module.parameters())
-    except MemoryError as error:
-        raise _full(model, error) from error
-    except Exception as error:
-        if "alloc" in str(error) or "memory" in str(error).lower():
+    arrays: Any = dict(tree_flatten(module.parameters())).values()
+    done = 0
+    for stride in _strides(arrays):
+        try:
+            mx.eval(stride)
+        except MemoryError as error:
             raise _full(model, error) from error
-        raise ModelBrokenError(
-            f"{model.name}: its weights cannot be read ({brief(error)}): {AGAIN}"
-        ) from error
+        except Exception as error:
+            if "alloc" in str(error) or "memory" in str(error).lower():
+                raise _full(model, error) from error
+            raise ModelBrokenError(
+                f"{model.name}: its weights cannot be read ({brief(error)}): {AGAIN}"
+            ) from error
+        done += sum(array.nbytes for array in stride)
+        progress(done)
+
+
+def _strides(arrays: Iterable[mx.array]) -> Iterator[list[mx.array]]:
+    """Arrays in groups of at least ``STRIDE`` bytes, but for the last one."""
+    stride: list[mx.array] = []
+    for array in arrays:
+        stride.append(array)
+        if sum(array.nbytes for array in stride) >= STRIDE:
+            yield stride
+            stride = []
+    if stride:
+        yield stride
 
 
 def _full(model: Model, error: BaseException) -> OutOfMemoryError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..assets import pocket
@@ -40,6 +41,31 @@ class Pair:
     """Lines to tell the user once."""
     stop_ids: frozenset[int]
     """Ids that end the model's turn."""
+    plan: memory.Plan
+    """What it needs of the device's memory."""
+    footprint: Footprint = field(repr=False)
+    """What the target costs, for another draft model beside it."""
+
+    def read(self, progress: Callable[[int], None] = lambda done: None) -> None:
+        """Read the weights that are not in memory yet.
+
+        Args:
+            progress: told the bytes of ``plan.weights`` read so far; what it raises ends the
+                reading.
+
+        Raises:
+            OutOfMemoryError, ModelBrokenError: as ``load_pair``.
+        """
+        before = 0
+
+        def so_far(done: int) -> None:
+            progress(before + done)
+
+        with memory.wired():
+            for model in (self.target, self.draft):
+                if model is not None:
+                    read_weights(model, so_far)
+                    before += model.weight_bytes
 
 
 def load_pair(
@@ -73,6 +99,38 @@ def load_pair(
         PairMismatchError: ``require_draft`` and a gate turned the draft model off.
         OutOfMemoryError: the target does not fit into memory at this context.
     """
+    pair = open_pair(
+        target,
+        draft,
+        context=context,
+        kv_bits=kv_bits,
+        trust_remote_code=trust_remote_code,
+        require_draft=require_draft,
+    )
+    pair.read()
+    return pair
+
+
+def open_pair(
+    target: str | None = None,
+    draft: str | None = None,
+    *,
+    context: int | None = None,
+    kv_bits: int | None = None,
+    trust_remote_code: bool = False,
+    require_draft: bool = False,
+    beside: Pair | None = None,
+    held: int = 0,
+) -> Pair:
+    """Everything of ``load_pair`` but the weights, which ``Pair.read`` reads.
+
+    Args:
+        beside: a pair whose target, loaded from the same name, is used again.
+        held: bytes of memory that other engines hold.
+
+    Raises:
+        As ``load_pair``.
+    """
     if kv_bits is not None and kv_bits not in KV_BITS:
         raise BadOptionError(f"--kv-bits {kv_bits}: choose one of {', '.join(map(str, KV_BITS))}")
     if context is not None and context < 1:
@@ -83,16 +141,19 @@ def load_pair(
 
     names = {"target": target, "draft": draft}
     built_in = dict(zip(names, pocket(), strict=True))
+    opened: dict[str, tuple[Model, Footprint]] = {}
     found: dict[str, tuple[str, Path]] = {}
+    if beside is not None:
+        opened["target"] = beside.target, beside.footprint
     for role, name in names.items():
+        if role in opened:
+            continue
         if name is not None:
             found[role] = (name, locate(name, trust_remote_code=trust_remote_code))
         elif target is None:
             found[role] = (f"built-in {role}", built_in[role])
-    opened = {
-        role: open_model(name, path, trust_remote_code=trust_remote_code)
-        for role, (name, path) in found.items()
-    }
+    for role, (name, path) in found.items():
+        opened[role] = open_model(name, path, trust_remote_code=trust_remote_code)
     return _join(
         opened["target"],
         opened.get("draft"),
@@ -100,6 +161,7 @@ def load_pair(
         context=context,
         kv_bits=kv_bits,
         require_draft=require_draft,
+        held=held,
     )
 
 
@@ -111,6 +173,7 @@ def _join(
     context: int | None,
     kv_bits: int | None,
     require_draft: bool,
+    held: int,
 ) -> Pair:
     model, footprint = target
     if context is not None and context > model.context:
@@ -122,7 +185,7 @@ def _join(
     off = gates.why_not(model, draft[0], vocabulary) if draft else None
     advice = "choose a draft model of the target's family"
     fitting = draft[1] if draft and off is None else None
-    plan, refused = memory.fit(footprint, fitting, context=context, kv_bits=kv_bits)
+    plan, refused = memory.fit(footprint, fitting, context=context, kv_bits=kv_bits, held=held)
     if refused is not None:
         off = f"target and draft need {refused}"
         advice = "choose a smaller draft model, or a shorter --context"
@@ -150,10 +213,6 @@ def _join(
             f"{model.name} names no token that ends its turn: replies run to --max-tokens, a "
             "--stop text or the end of the context"
         )
-    with memory.wired():
-        for loaded in (model, drafter):
-            if loaded is not None:
-                read_weights(loaded)
     return Pair(
         target=model,
         draft=drafter,
@@ -162,4 +221,6 @@ def _join(
         draft_off=off,
         notices=tuple(notices),
         stop_ids=stop_ids,
+        plan=plan,
+        footprint=footprint,
     )

@@ -14,13 +14,27 @@ README = Path(__file__).parents[2] / "README.md"
 
 HEAVY = ("mlx", "mlx_lm", "textual", "transformers", "numpy", "huggingface_hub")
 
-COMMANDS = [
+SHOWN = [
     ["--help"],
     ["run", "--help"],
     ["check", "--help"],
+    ["models", "--help"],
+    ["history", "--help"],
+    ["config", "--help"],
     ["bench", "--help"],
     ["bench", "simulate", "--help"],
     ["bench", "record", "--help"],
+]
+"""What README shows."""
+
+COMMANDS = [
+    *SHOWN,
+    *(["models", name, "--help"] for name in ("pull", "rm", "plan", "quantize", "convert")),
+    *(
+        ["history", name, "--help"]
+        for name in ("list", "search", "show", "export", "import", "rename", "delete", "undo")
+    ),
+    *(["config", name, "--help"] for name in ("show", "set", "unset", "edit", "path")),
 ]
 
 
@@ -68,7 +82,7 @@ def test_every_option_says_what_it_does(arguments: list[str]) -> None:
         assert re.search(r" {2,}\S", rest) or re.match(r" {20,}\S", following), option
 
 
-@pytest.mark.parametrize("arguments", COMMANDS)
+@pytest.mark.parametrize("arguments", SHOWN)
 def test_the_readme_shows_this_help(arguments: list[str]) -> None:
     readme = README.read_text(encoding="utf-8")
     shown = f"$ macspec {' '.join(arguments)}\n{run(*arguments)}"

@@ -106,7 +106,7 @@ def test_the_last_json_line_has_every_statistic(macspec: Callable[..., Any]) -> 
     events = [json.loads(line) for line in outcome.out.splitlines()]
     last = events[-1]
     described = ["text", "token_ids", "reason", "accept_rule", "method", "depth", "seed"]
-    assert sorted(last) == sorted(["event", *described, *STATISTICS])
+    assert sorted(last) == sorted(["event", "energy", *described, *STATISTICS])
     assert last["event"] == "finished"
     assert last["accept_rule"] == "keyed"
     assert last["tokens"] == len(last["token_ids"]) <= 8
@@ -118,8 +118,11 @@ def test_the_last_json_line_has_every_statistic(macspec: Callable[..., Any]) -> 
 
 
 def test_the_statistics_are_a_table_on_standard_error(
-    macspec: Callable[..., Any], script: Callable[..., Any]
+    macspec: Callable[..., Any],
+    script: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("MACSPEC_POWER_SOURCE", "off")
     script("a", "b", "c")
     outcome = macspec("run", "Hello", "--stats")
     assert outcome.out == b"abc"
@@ -136,6 +139,7 @@ def test_the_statistics_are_a_table_on_standard_error(
         "prefill              6.0 tok/s  0 of 3 prompt tokens were cached",
         "tokens               3          ended by the model",
         "seconds              1.500      device idle 0.000",
+        "energy               -          switched off in the settings (power.source)",
         "acceptance rule      block",
         "method               auto       depth auto",
         "seed                 7",

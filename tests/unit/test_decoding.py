@@ -294,6 +294,6 @@ def test_a_recurrent_draft_model_is_off_and_says_why(pocket: Pair) -> None:
     assert session.finished is not None
     assert session.finished.token_ids == stock_greedy("llama", PROMPT, 24)
     assert [e.message for e in events if isinstance(e, Notice) and "draft model" in e.message]
-    assert {e.drafter for e in events if isinstance(e, Round)} <= {"ngram", None}
+    assert {e.drafter for e in events if isinstance(e, Round)} <= {"ngram", "suffix", None}
     with pytest.raises(BadOptionError, match="running state"):
         session.method = "draft"

@@ -21,6 +21,8 @@ RULES = [
     (["macspec.app"], ["mlx", "mlx_lm", "macspec.session"]),
     (["macspec"], ["mlx", "textual", "transformers", "huggingface_hub"]),
     (["macspec.verification", "macspec.depth", "macspec.stats"], ["mlx_lm", "macspec.models"]),
+    (["macspec.store"], ["mlx", "textual", "numpy", "macspec.models", "macspec.session"]),
+    (["macspec.power", "macspec.config.options"], ["mlx", "textual", "tomlkit", "macspec.session"]),
 ]
 
 

@@ -68,3 +68,13 @@ def test_a_session_adds_up() -> None:
     assert (session.replies, session.tokens, session.passes) == (2, 14, 6)
     assert session.acceptance == 8 / 14
     assert session.tokens_per_pass == 14 / 6
+
+
+def test_a_sleep_leaves_counts_and_no_times() -> None:
+    counters = counted()
+    whole = counters.stats()
+    counters.slept = True
+    slept = counters.stats()
+    assert (slept.tokens, slept.acceptance) == (whole.tokens, whole.acceptance)
+    times = ("ttft_s", "itl_ms_median", "itl_ms_p95", "decode_tokens_per_s", "measured_speedup")
+    assert {getattr(slept, name) for name in (*times, "prefill_tokens_per_s")} == {None}

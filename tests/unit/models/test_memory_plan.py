@@ -7,7 +7,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
-from mlx_lm.models import deepseek_v3, gpt_oss, llama, llama4, mamba
+from mlx_lm.models import deepseek_v3, gpt_oss, llama, llama4, mamba, qwen3_moe
 from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
 
 from macspec.errors import OutOfMemoryError
@@ -15,6 +15,16 @@ from macspec.models import memory
 from macspec.models.cached import PREFILL_CHUNK
 from macspec.models.memory import STEP, Footprint, LayerFootprint, fit, measure
 from macspec.windowed import SLACK
+
+MIXTURE: dict[str, Any] = {
+    "num_experts": 8,
+    "num_experts_per_tok": 3,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "moe_intermediate_size": 48,
+    "norm_topk_prob": True,
+    "tie_word_embeddings": False,
+}
 
 COMMON: dict[str, Any] = {
     "hidden_size": 64,
@@ -62,7 +72,27 @@ def test_measuring_computes_nothing():
     footprint = measure(model, 4096)
     assert mx.get_peak_memory() - before < 10_000
     assert footprint.weights == sum(array.nbytes for _, array in tree_flatten(model.parameters()))
-    assert (footprint.width, footprint.widest) == (300, 128)
+    assert (footprint.width, footprint.itemsize) == (300, 4)
+    # Query, key, value and output, then gate, up and down.
+    assert footprint.outputs == 128 + 64 + 64 + 64 + 96 + 96 + 64
+    assert [(layer.heads, layer.fused) for layer in footprint.layers] == [(4, False)] * 4
+
+
+def test_of_the_experts_those_count_that_a_token_is_sent_to():
+    dense = measure(make(llama), 4096).outputs
+    sparse = measure(make(qwen3_moe, **MIXTURE), 4096).outputs
+    routed = 3 * (48 + 48 + 64)
+    assert sparse == dense - (96 + 96 + 64) + 8 + routed
+
+
+def test_the_scores_are_kept_where_no_kernel_spares_them(monkeypatch):
+    models = make(llama, head_dim=64), make(llama, head_dim=256)
+    monkeypatch.setattr(memory, "on_metal", lambda: True)
+    fused, unfused = (measure(model, 4096) for model in models)
+    assert (fused.layers[0].fused, unfused.layers[0].fused) == (True, False)
+    assert fused.buffers(4096, 8) == fused.buffers(512) + 512 * 4 * 4 * 4096
+    assert fused.buffers(512) == fused.buffers(4096)
+    assert unfused.buffers(4096) - unfused.buffers(512) == 512 * 4 * 4 * (4096 - 512)
 
 
 def test_half_precision_halves_the_cache():
@@ -140,8 +170,8 @@ def test_quantized_caches_are_counted_as_quantized(head, group, bits):
 def footprint(**changes: Any) -> Footprint:
     """A model whose cache costs 1,000 bytes a position and whose buffers cost nothing."""
     layer = LayerFootprint(values=500, itemsize=2)
-    settings = {"weights": 10**6, "width": 0, "widest": 0, "context": 8192, "layers": (layer,)}
-    return Footprint(**{**settings, **changes})
+    settings = {"weights": 10**6, "width": 0, "outputs": 0, "itemsize": 2, "context": 8192}
+    return Footprint(**{**settings, "layers": (layer,), **changes})
 
 
 @pytest.fixture
@@ -225,10 +255,12 @@ def test_a_draft_holds_no_more_than_its_own_context(limited):
     assert plan.caches == (8192 + 1024) * 1000
 
 
-def test_verify_buffers_are_counted(limited):
+def test_the_larger_pass_of_the_larger_model_is_counted(limited):
     limited(10**9)
-    plan, _ = fit(footprint(width=1000, widest=10), footprint(width=500))
-    assert plan.buffers == 33 * 4 * 2 * (1000 + 500) + 4 * 512 * 10 * 4
+    plan, _ = fit(footprint(width=1000, outputs=10), footprint(width=500))
+    assert plan.buffers == 33 * 4 * 4 * 1000
+    plan, _ = fit(footprint(width=1000, outputs=1000), footprint(width=500))
+    assert plan.buffers == 512 * 2 * 3 * 1000
 
 
 def test_the_limit_is_metals_recommendation_where_there_is_one(monkeypatch):

@@ -19,6 +19,7 @@ from exact import Array, excess
 from mlx import nn
 
 from macspec.decoding import Decoder
+from macspec.depth import Controller, CostCurve, Survival
 from macspec.drafters import Context, Drafter, DraftModel, NGram, Proposal
 from macspec.events import Round
 from macspec.reply import Reply
@@ -82,7 +83,8 @@ class Tables:
         pair = SimpleNamespace(
             target=target, draft=draft, vocabulary=SIZE, context=10**6, draft_off=None
         )
-        decoder = Decoder(cast(Any, pair), None, NGram(), time.perf_counter)
+        controller = Controller(CostCurve(), Survival())
+        decoder = Decoder(cast(Any, pair), None, [NGram()], controller, time.perf_counter)
         decoder.settings = settings
         return decoder
 

@@ -1,0 +1,157 @@
+"""The catalogue: pairs that people run on Macs, and those that the user adds in the settings.
+
+Nothing here imports MLX, so that the app can ask too.
+"""
+
+from __future__ import annotations
+
+import datetime
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any
+
+from ..assets import folder
+from ..errors import BadOptionError
+from .machine import GIB, recommended_for
+
+CONTEXT = 8192
+"""Positions for which the catalogue states the memory."""
+
+GIVEN = GIB // 2
+"""A Mac sold as 16 GB may report a little less: what is overlooked."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A target and its draft on the Hugging Face hub."""
+
+    name: str
+    target: str
+    draft: str | None = None
+    quantization: tuple[str, ...] = ()
+    """Of the target, and of the draft."""
+    download: float | None = None
+    """GB (10**9) of both, about; None where nobody stated it."""
+    memory_8k: float | None = None
+    """GB (2**30) that both need at ``CONTEXT`` positions."""
+    drafters: tuple[str, ...] = ("draft", "suffix", "ngram")
+    """Methods that can draft for the target."""
+    least: float | None = None
+    """GB of unified memory in the smallest Mac that holds it."""
+    date: datetime.date | None = None
+    """When it was taken from its source."""
+    source: str = ""
+    loaded: datetime.date | None = None
+    """When somebody loaded it with macspec; None: nobody has yet."""
+    user: bool = False
+    """From the settings."""
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The ids to have for it, the target first."""
+        return (self.target,) if self.draft is None else (self.target, self.draft)
+
+    def fits(self, limit: int) -> bool | None:
+        """Whether it fits at ``CONTEXT`` positions; None where its memory is not stated.
+
+        Args:
+            limit: bytes that models may use.
+        """
+        return None if self.memory_8k is None else self.memory_8k * GIB <= limit
+
+
+def shipped() -> tuple[Entry, ...]:
+    """The pairs that ship, from small to large."""
+    text = (folder() / "catalogue.toml").read_text(encoding="utf-8")
+    return tuple(entry(table) for table in tomllib.loads(text)["pair"])
+
+
+def catalogue(own: Iterable[Mapping[str, Any]] = ()) -> tuple[Entry, ...]:
+    """The user's pairs, then those that ship and whose names the user did not take.
+
+    Args:
+        own: tables of the settings, each with the fields of ``Entry``.
+
+    Raises:
+        BadOptionError: a table cannot be used.
+    """
+    added: dict[str, Entry] = {}
+    for table in own:
+        pair = entry(table, user=True)
+        if pair.name in added:
+            raise BadOptionError(f"two pairs of the settings are called {pair.name}: rename one")
+        added[pair.name] = pair
+    return (*added.values(), *(pair for pair in shipped() if pair.name not in added))
+
+
+def entry(table: Mapping[str, Any], *, user: bool = False) -> Entry:
+    """An entry from its table.
+
+    Raises:
+        BadOptionError: a field is missing, unknown or of another type.
+    """
+    name = table.get("name")
+    if not isinstance(name, str) or not name.strip() or "/" in name:
+        raise BadOptionError(
+            f"a pair in the settings needs a name without a slash, not {name!r}: add name = ..."
+        )
+    known = [field.name for field in fields(Entry) if field.name != "user"]
+    for key in table:
+        if key not in known:
+            near = get_close_matches(str(key), known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
+            raise BadOptionError(f"the pair {name} has an unknown field {key}: {hint}")
+    values = {key: _checked(name, key, value) for key, value in table.items()}
+    if "target" not in values:
+        raise BadOptionError(f"the pair {name} has no target: add target = ...")
+    return Entry(**values, user=user)
+
+
+def _checked(name: str, key: str, value: Any) -> Any:
+    if key in ("download", "memory_8k", "least"):
+        right = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        wanted = "a number of GB above 0"
+    elif key in ("quantization", "drafters"):
+        right = isinstance(value, list) and all(isinstance(item, str) for item in value)
+        value, wanted = tuple(value) if right else value, "a list of texts"
+    elif key in ("date", "loaded"):
+        right, wanted = type(value) is datetime.date, "a date like 2026-01-31"
+    else:
+        right, wanted = isinstance(value, str) and bool(value.strip()), "a text"
+    if not right:
+        raise BadOptionError(f"the pair {name}: {key} must be {wanted}, not {value!r}")
+    return value
+
+
+def find(name: str, pairs: Sequence[Entry]) -> Entry:
+    """The pair of this name.
+
+    Raises:
+        BadOptionError: there is none.
+    """
+    for pair in pairs:
+        if pair.name == name:
+            return pair
+    near = get_close_matches(name, [pair.name for pair in pairs], 1)
+    hint = f"did you mean {near[0]}?" if near else "macspec models lists them"
+    raise BadOptionError(f"no pair is called {name}: {hint}")
+
+
+def best(memory: int, limit: int | None = None) -> Entry | None:
+    """The pair to propose on a machine that has none yet: the one for the largest Macs up to this.
+
+    Among several the first of the catalogue; the user's own pairs need no proposal.
+
+    Args:
+        memory: bytes of unified memory.
+        limit: bytes that models may use; None for what macOS recommends on such a Mac.
+    """
+    limit = recommended_for(memory) if limit is None else limit
+    suited = [
+        pair
+        for pair in shipped()
+        if pair.least is not None and pair.least * GIB <= memory + GIVEN and pair.fits(limit)
+    ]
+    return max(suited, key=lambda pair: pair.least or 0, default=None)

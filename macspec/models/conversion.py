@@ -1,0 +1,151 @@
+"""Models made smaller, or made into the format that mlx-lm loads."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..errors import BadOptionError, MacspecError, ModelBrokenError, brief
+from .hub import locate
+from .loading import read_config
+from .progress import size
+from .weights import check_weights
+
+# mlx-lm has no annotations, and its package holds a function of the module's name.
+_conversion: Any = import_module("mlx_lm.convert")
+
+BITS = (2, 3, 4, 5, 6, 8)
+"""Bits of a weight that MLX's affine quantization knows."""
+
+TARGET_BITS = 4
+DRAFT_BITS = 8
+"""The draft model's bytes are a small share of what a round reads, and each of its guesses that
+precision would have saved costs a share of a whole pass of the target."""
+
+GROUP = 64
+"""Weights that share a scale and a bias."""
+
+
+def quantize(
+    source: str,
+    destination: str,
+    *,
+    bits: int | None = None,
+    draft: bool = False,
+    group: int = GROUP,
+    trust_remote_code: bool = False,
+) -> Path:
+    """Make a model smaller, with mlx-lm.
+
+    Args:
+        source: a folder or a Hugging Face id, in full precision.
+        destination: the folder to make.
+        bits: of a weight, one of ``BITS``; None: ``TARGET_BITS``, or ``DRAFT_BITS`` for a draft.
+        draft: the model is to be a draft model.
+        group: weights that share a scale and a bias.
+
+    Raises:
+        BadOptionError: a value out of range, a destination that exists, or a source that is
+            quantized already.
+        ModelNotFoundError: there is no such source.
+        ModelBrokenError: it cannot be loaded or written.
+    """
+    bits = bits or (DRAFT_BITS if draft else TARGET_BITS)
+    if bits not in BITS:
+        raise BadOptionError(f"--bits {bits}: choose one of {', '.join(map(str, BITS))}")
+    folder, config = _opened(source, trust_remote_code)
+    if (known := config.get("quantization")) is not None:
+        of = f" to {known['bits']} bits" if isinstance(known, dict) and "bits" in known else ""
+        raise BadOptionError(
+            f"{source} is quantized{of} already, and would only lose by it: quantize the model "
+            "that it was made from"
+        )
+    # Scales and biases of 16 bits.
+    share = (bits + 32 / group) / 16
+    return _made(
+        source, folder, destination, share, trust_remote_code, q_bits=bits, q_group_size=group
+    )
+
+
+def convert(
+    source: str, destination: str, *, dtype: str | None = None, trust_remote_code: bool = False
+) -> Path:
+    """Make a model into the format that mlx-lm loads, in full precision.
+
+    Args:
+        source: a folder or a Hugging Face id.
+        destination: the folder to make.
+        dtype: float16, bfloat16 or float32; None: as it is.
+
+    Raises:
+        As ``quantize``.
+    """
+    folder, _ = _opened(source, trust_remote_code)
+    return _made(source, folder, destination, 1.0, trust_remote_code, dtype=dtype)
+
+
+def _opened(source: str, trust_remote_code: bool) -> tuple[Path, dict[str, Any]]:
+    folder = locate(source, trust_remote_code=trust_remote_code)
+    config = read_config(source, folder)
+    if config.get("model_file") is not None and not trust_remote_code:
+        raise ModelBrokenError(
+            f"{source} runs its own code ({config['model_file']}): read it, and if you trust it "
+            "add --trust-remote-code"
+        )
+    check_weights(source, folder)
+    return folder, config
+
+
+def _made(
+    source: str,
+    folder: Path,
+    destination: str,
+    share: float,
+    trust_remote_code: bool,
+    **settings: Any,
+) -> Path:
+    """Convert a folder; the result stands at its place only when it is whole."""
+    made = Path(destination).expanduser()
+    if made.exists():
+        raise BadOptionError(f"{made} exists already: choose another folder, or delete it first")
+    if not made.parent.is_dir():
+        raise BadOptionError(f"{made.parent} is no folder: make it first")
+    needed = share * sum(file.stat().st_size for file in folder.glob("model*.safetensors"))
+    free = shutil.disk_usage(made.parent).free
+    if needed > free:
+        raise BadOptionError(
+            f"{made} would take about {size(needed)} and {size(free)} are free there: free some "
+            "space, or choose a folder on another disk"
+        )
+    with _unfinished(source, made) as part, redirect_stdout(sys.stderr):
+        _conversion.convert(
+            str(folder),
+            str(part),
+            quantize="q_bits" in settings,
+            trust_remote_code=trust_remote_code,
+            **settings,
+        )
+        part.rename(made)
+    return made
+
+
+@contextmanager
+def _unfinished(source: str, made: Path) -> Iterator[Path]:
+    part = made.with_name(f"{made.name}.unfinished")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        yield part
+    except MacspecError:
+        raise
+    except Exception as error:
+        raise ModelBrokenError(
+            f"{source} cannot be converted by mlx-lm ({brief(error)}): choose another model, or an "
+            "MLX version of this one"
+        ) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

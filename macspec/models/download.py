@@ -1,0 +1,248 @@
+"""Downloads from the Hugging Face hub that survive a broken connection, told as events.
+
+What is fetched goes into the hub's own cache, under the names its library looks for. The library
+itself forgets the part of a file that it has when a download fails; here it stays in the cache,
+and the next attempt, in this process or a later one, goes on behind it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from huggingface_hub import constants, errors, get_session, hf_hub_url, snapshot_download, utils
+
+from ..errors import ModelBrokenError, ModelNotFoundError, brief
+from .hub import PATTERNS, explain, http
+from .progress import Cancelled, DownloadEvent, Listed, Progress, Pulled, Retrying, size
+from .repository import File, Repository, listing
+
+# What it offers to other programs without saying so.
+_utils: Any = utils
+
+PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
+"""Seconds to wait before each new attempt while nothing arrives; then the download ends."""
+
+PASSING = (408, 429, 500, 502, 503, 504)
+"""Answers of a server after which it is worth asking again."""
+
+CHUNK = 2**20
+"""Bytes taken from the network and hashed at a time."""
+
+INTERVAL = 0.2
+"""Seconds between two reports of progress."""
+
+RESERVE = 512 * 2**20
+"""Bytes that a download leaves free on the disk."""
+
+LARGEST = 50 * 10**9
+"""Bytes above which the hub serves a file only to its own library."""
+
+
+def pull(
+    names: Sequence[str],
+    *,
+    cancel: threading.Event | None = None,
+    pauses: Sequence[float] | None = None,
+) -> Generator[DownloadEvent, None, None]:
+    """Bring models into the hub's cache, each file checked against the hub's checksum.
+
+    Nothing is fetched unless all of it fits on the disk. Closing the generator stops it, as
+    ``cancel`` does; what arrived stays for the next time.
+
+    Args:
+        names: ids on the hub, ``id@revision`` to pin one.
+        cancel: set from any thread to stop.
+        pauses: seconds to wait before each attempt while the connection is broken; None:
+            ``PAUSES``.
+
+    Raises:
+        ModelNotFoundError: there is no such model, it may not be fetched, the connection stayed
+            broken, or the disk is too small.
+        ModelBrokenError: it has no weights that macspec loads, or it came damaged.
+    """
+    cancel = cancel or threading.Event()
+    repositories = [listing(name) for name in dict.fromkeys(names)]
+    listed = _room(repositories)
+    yield listed
+    _check_room(listed)
+    for repository in repositories:
+        with _explained(repository):
+            yield from _fetch(repository, cancel, PAUSES if pauses is None else pauses)
+        if cancel.is_set():
+            yield Cancelled(repository.name, repository.here, repository.total)
+            return
+        # Links the files, remembers the revision, and has nothing left to fetch.
+        with _explained(repository):
+            folder = snapshot_download(
+                repository.id,
+                revision=repository.revision,
+                allow_patterns=PATTERNS,
+                tqdm_class=_Silent,
+            )
+        yield Pulled(repository.name, Path(folder), repository.total)
+
+
+def _room(repositories: Sequence[Repository]) -> Listed:
+    cache = Path(constants.HF_HUB_CACHE)
+    standing = next(folder for folder in (cache, *cache.parents) if folder.exists())
+    return Listed(
+        models=tuple(repository.name for repository in repositories),
+        total=sum(repository.total for repository in repositories),
+        present=sum(repository.here for repository in repositories),
+        free=shutil.disk_usage(standing).free,
+    )
+
+
+def _check_room(listed: Listed) -> None:
+    missing = listed.total - listed.present
+    if missing and missing + RESERVE > listed.free:
+        raise ModelNotFoundError(
+            f"{' and '.join(listed.models)}: {size(missing)} to download and {size(listed.free)} "
+            f"free in {constants.HF_HUB_CACHE}: free {size(missing + RESERVE - listed.free)} more, "
+            "or set HF_HOME to a folder on another disk"
+        )
+
+
+def _fetch(
+    repository: Repository, cancel: threading.Event, pauses: Sequence[float]
+) -> Iterator[DownloadEvent]:
+    """Bring every missing file of a repository, small ones first, into the cache."""
+    meter = _Meter(repository)
+    for file in sorted(repository.files, key=lambda file: file.size):
+        failures = 0
+        while not repository.blob(file).exists() and file.size <= LARGEST:
+            before = repository.present(file)
+            try:
+                yield from _stream(repository, file, meter, cancel)
+            except (http.TransportError, errors.HfHubHTTPError, ConnectionError) as error:
+                if not _passing(error):
+                    raise
+                failures = 0 if repository.present(file) > before else failures
+                if failures == len(pauses):
+                    raise
+                yield Retrying(repository.name, brief(error), pauses[failures])
+                cancel.wait(pauses[failures])
+                failures += 1
+            if cancel.is_set():
+                return
+
+
+def _passing(error: Exception) -> bool:
+    if isinstance(error, errors.HfHubHTTPError):
+        return error.response.status_code in PASSING
+    # A proxy that refuses, or a certificate that is not trusted, will do so again.
+    return not isinstance(error, http.ProxyError) and "SSL" not in str(error)
+
+
+def _stream(
+    repository: Repository, file: File, meter: _Meter, cancel: threading.Event
+) -> Iterator[DownloadEvent]:
+    """One attempt to bring what is missing of a file; it stays where it is if that fails."""
+    with _locked(repository, file) as part:
+        digest = file.hash()
+        while block := part.read(CHUNK):
+            digest.update(block)
+        here = part.tell()
+        if here < file.size:
+            headers = {**_utils.build_hf_headers(), "Accept-Encoding": "identity"}
+            if here:
+                headers["Range"] = f"bytes={here}-"
+            url = hf_hub_url(repository.id, file.path, revision=repository.commit)
+            timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
+            with get_session().stream("GET", url, headers=headers, timeout=timeout) as response:
+                _utils.hf_raise_for_status(response)
+                if here and response.status_code != 206:
+                    part.seek(0)
+                    part.truncate()
+                    digest, here = file.hash(), 0
+                for block in response.iter_bytes(CHUNK):
+                    part.write(block)
+                    digest.update(block)
+                    here += len(block)
+                    if (report := meter.report(file, here)) is not None:
+                        yield report
+                    if cancel.is_set():
+                        return
+        if here < file.size:
+            raise ConnectionError(f"the connection ended after {here} of {file.size} bytes")
+        if here > file.size or digest.hexdigest() != file.checksum:
+            part.truncate(0)
+            raise ModelBrokenError(
+                f"{file.path} of {repository.name} came damaged ({here} bytes, the checksum is not "
+                "the hub's): run the same command again"
+            )
+        part.flush()
+        os.fsync(part.fileno())
+        repository.partial(file).rename(repository.blob(file))
+    if (report := meter.report(file, file.size, always=True)) is not None:
+        yield report
+
+
+@contextmanager
+def _locked(repository: Repository, file: File) -> Iterator[BinaryIO]:
+    """The part of a file that is here, for this process alone."""
+    path = repository.partial(file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as part:
+        try:
+            fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ModelNotFoundError(
+                f"another macspec is downloading {repository.name}: wait for it, or end it"
+            ) from error
+        part.seek(0)
+        yield part
+
+
+@contextmanager
+def _explained(repository: Repository) -> Iterator[None]:
+    try:
+        yield
+    except (ModelBrokenError, ModelNotFoundError):
+        raise
+    except Exception as error:
+        broken = isinstance(error, http.TransportError | ConnectionError)
+        if broken and not isinstance(error, http.ProxyError) and "SSL" not in str(error):
+            raise ModelNotFoundError(
+                f"the connection to the hub broke while downloading {repository.name} "
+                f"({brief(error)}): run the same command again, it goes on where it was"
+            ) from error
+        raise explain(error, repository.id, repository.revision) from error
+
+
+class _Silent(_utils.tqdm):  # type: ignore[misc]
+    """No progress bar of the library's own."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **{**settings, "disable": True})
+
+
+class _Meter:
+    """Counts a repository's bytes and their rate."""
+
+    def __init__(self, repository: Repository, clock: Callable[[], float] = time.monotonic) -> None:
+        self._repository = repository
+        self._clock = clock
+        self._here = {file.path: repository.present(file) for file in repository.files}
+        self._marks: deque[tuple[float, int]] = deque(maxlen=26)
+        self._marks.append((clock(), sum(self._here.values())))
+
+    def report(self, file: File, here: int, always: bool = False) -> Progress | None:
+        """The progress with ``here`` bytes of a file, if the last report is long enough ago."""
+        self._here[file.path] = here
+        now, done = self._clock(), sum(self._here.values())
+        if not always and now - self._marks[-1][0] < INTERVAL:
+            return None
+        self._marks.append((now, done))
+        seconds = now - self._marks[0][0]
+        rate = max(done - self._marks[0][1], 0) / seconds if seconds > 0 else 0.0
+        return Progress(self._repository.name, file.path, done, self._repository.total, rate)

@@ -1,0 +1,140 @@
+"""What this machine has for models: its memory, the GPU's share of it, and how short it is now.
+
+Nothing here imports MLX, so that the app can ask too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+GIB = 2**30
+
+LARGE = 36 * GIB
+"""From this much memory on, macOS lets the GPU use three quarters of it and not two thirds."""
+
+LEVELS: dict[int, Literal["normal", "warning", "critical"]] = {
+    1: "normal",
+    2: "warning",
+    4: "critical",
+}
+"""Values of macOS's ``kern.memorystatus_vm_pressure_level``."""
+
+STALLED = 10.0
+"""Percent of the last ten seconds in which Linux tasks waited for memory: a warning."""
+
+SCARCE = 0.05
+"""Share of the memory below which Linux's ``MemAvailable`` is a warning."""
+
+
+@dataclass(frozen=True)
+class Pressure:
+    """How short of memory the machine is now."""
+
+    level: Literal["normal", "warning", "critical"] | None
+    """None where the system does not tell."""
+    free: float | None
+    """Share of the memory that can still be had, 0 to 1; None where the system does not tell."""
+
+    def __str__(self) -> str:
+        parts: list[str] = [self.level or "unknown"]
+        if self.free is not None:
+            parts.append(f"{self.free:.0%} of the memory free")
+        return ", ".join(parts)
+
+
+def unified_memory() -> int:
+    """Bytes of memory that the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def recommended_for(memory: int) -> int:
+    """Bytes that Metal recommends to use on a Mac with so much memory.
+
+    The share is the one that logs of llama.cpp show: 11453 MB of 16 GB, 22906 MB of 32 GB,
+    28991 MB of 36 GB, 51540 MB of 64 GB. Newer versions of macOS recommend up to a tenth more.
+    """
+    return memory * 3 // 4 if memory >= LARGE else memory * 2 // 3
+
+
+def working_set() -> int:
+    """Bytes that models should use here, found without Metal.
+
+    On a Mac what ``iogpu.wired_limit_mb`` sets, or the usual share; elsewhere the whole memory.
+    """
+    if sys.platform != "darwin":
+        return unified_memory()
+    return wired_limit() or recommended_for(unified_memory())
+
+
+def wired_limit() -> int | None:
+    """Bytes that the user lets a Mac's GPU wire; 0 for macOS's own choice, None where unknown."""
+    number = _sysctl("iogpu.wired_limit_mb")
+    return None if number is None else number * 2**20
+
+
+def wired_advice(needed: int, limit: int) -> str | None:
+    """How to let models use more of a Mac's memory, if that would make a plan fit.
+
+    Args:
+        needed: bytes of the plan.
+        limit: bytes that the GPU may use now.
+    """
+    room = unified_memory() - max(unified_memory() // 8, 4 * GIB)
+    if sys.platform != "darwin" or not limit < needed <= room:
+        return None
+    megabytes = -(-needed * 21 // 20 // 2**20)
+    return (
+        "macOS keeps the GPU to a part of the memory; to raise that until the next restart: "
+        f"sudo sysctl iogpu.wired_limit_mb={min(megabytes, room // 2**20)} (everything else on "
+        "this Mac then has the rest)"
+    )
+
+
+def pressure() -> Pressure:
+    """How short of memory the machine is, from the kernel and without special rights."""
+    if sys.platform == "darwin":
+        level = _sysctl("kern.memorystatus_vm_pressure_level")
+        found = re.search(r"free percentage:\s*(\d+)%", _output("memory_pressure", "-Q") or "")
+        free = int(found[1]) / 100 if found else None
+        return Pressure(None if level is None else LEVELS.get(level), free)
+    return _linux(Path("/proc"))
+
+
+def _linux(proc: Path) -> Pressure:
+    """From ``meminfo`` and, where the kernel keeps it, ``pressure/memory``."""
+    try:
+        lines = (proc / "meminfo").read_text().splitlines()
+        sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+        free = sizes["MemAvailable"] / sizes["MemTotal"]
+    except (OSError, ValueError, KeyError, IndexError, ZeroDivisionError):
+        return Pressure(None, None)
+    try:
+        some = re.search(r"some avg10=([\d.]+)", (proc / "pressure" / "memory").read_text())
+    except OSError:
+        some = None
+    waiting = float(some[1]) if some else 0.0
+    if free < SCARCE and waiting > STALLED:
+        return Pressure("critical", free)
+    return Pressure("warning" if free < SCARCE or waiting > STALLED else "normal", free)
+
+
+def _sysctl(name: str) -> int | None:
+    try:
+        return int(_output("sysctl", "-n", name) or "")
+    except ValueError:
+        return None
+
+
+def _output(*command: str) -> str | None:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=2, check=True, stdin=subprocess.DEVNULL
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,68 @@
+"""What a download tells, in the order it happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What is to be fetched, before anything is."""
+
+    models: tuple[str, ...]
+    total: int
+    """Bytes of all of them."""
+    present: int
+    """Bytes of those that are here already."""
+    free: int
+    """Bytes free on the cache's disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one model is."""
+
+    model: str
+    file: str
+    done: int
+    """Bytes of the model that are here."""
+    total: int
+    rate: float
+    """Bytes per second, over the last seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """The connection broke; the download goes on where it was."""
+
+    model: str
+    reason: str
+    seconds: float
+    """Until the next attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """It was asked to stop; what arrived stays for the next time."""
+
+    model: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """A model is here whole, its files checked against the hub's checksums."""
+
+    model: str
+    folder: Path
+    total: int
+
+
+DownloadEvent = Listed | Progress | Retrying | Cancelled | Pulled
+
+
+def size(count: float) -> str:
+    """Bytes for people, in units of 10**9 as the hub and disks count."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"

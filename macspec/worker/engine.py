@@ -1,0 +1,359 @@
+"""A session that can change its pair: the engine itself, in whatever process it runs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import fields, replace
+from typing import Any, Literal, cast
+
+import mlx.core as mx
+
+from ..drafters import DraftModel
+from ..errors import BadOptionError, MacspecError, OutOfMemoryError
+from ..events import Event, Finished, Notice
+from ..kernels import kernels_for
+from ..models.machine import Pressure, pressure
+from ..models.memory import device_limit, gigabytes
+from ..models.pair import Pair, open_pair
+from ..remembered import corpus, ledger
+from ..sampling import Sampling
+from ..session import Session
+from ..settings import Settings
+from ..stats import SessionStats
+from .fetching import fetch
+from .messages import (
+    Answer,
+    Loaded,
+    LoadProgress,
+    PairChoice,
+    PairInfo,
+    ReplyRequest,
+    Status,
+    Tuning,
+)
+from .registry import Registry, Running
+
+Report = Callable[[Answer], None]
+
+_TUNING = tuple(field.name for field in fields(Tuning))
+_SAMPLING = tuple(field.name for field in fields(Sampling))
+
+
+class Engine:
+    """Holds at most one pair, and answers conversations with it. All calls from one thread.
+
+    Args:
+        registry: where engines make themselves known to each other.
+        pressure: how short of memory the machine is.
+    """
+
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        pressure: Callable[[], Pressure] = pressure,
+    ) -> None:
+        self.session: Session | None = None
+        """None while no pair is loaded."""
+        self._choice: PairChoice | None = None
+        self._tuning = Tuning()
+        self._registry = registry or Registry()
+        self._pressure = pressure
+
+    def load(self, choice: PairChoice, report: Report) -> Loaded:
+        """Load a pair, or switch to it. The conversation is the front end's, and stays there.
+
+        The new pair passes its gates and the memory plan before anything of the old one is let go.
+        Both are held while the new one is read if they fit together and memory is not short; else
+        the old one goes first, and is read again if the new one fails. Where only the draft model
+        changes, the target stays as it is, with what it has read.
+
+        Args:
+            report: told of notices and progress; what it raises ends the loading.
+
+        Raises:
+            MacspecError: the pair cannot be loaded; the old one works.
+        """
+        began = time.monotonic()
+        if self.session is not None and choice == self._choice:
+            return Loaded(_info(self.session.pair), 0.0, kept_cache=True)
+        report(LoadProgress("finding"))
+        fetch([name for name in (choice.target, choice.draft) if name is not None], report)
+        pair = self._opened(choice)
+        for notice in pair.notices:
+            report(Notice(notice))
+        level = self._pressure().level
+        if level == "critical":
+            report(Notice("the system is short of memory: close other programs, or it will swap"))
+        # No name here may keep the old pair alive.
+        kept = self.session is not None and pair.target is self.session.pair.target
+        both = pair.plan.total + self._resident(kept)
+        together = level in (None, "normal") and self._enter(choice, both)
+        if not together and not self._enter(choice, pair.plan.total):
+            others = self._registry.others()
+            raise OutOfMemoryError(f"the pair needs {pair.plan}; {_holders(others)}")
+        try:
+            if not together:
+                self._let_go(keep_target=kept)
+            pair.read(lambda done: report(LoadProgress("reading", done, pair.plan.weights)))
+            self._install(pair, choice, report)
+        except BaseException as error:
+            # Nor may the error keep what was read of the new one.
+            traceback.clear_frames(error.__traceback__)
+            del pair
+            self._go_back(together, error)
+            raise
+        self._enter(choice, pair.plan.total)
+        return Loaded(_info(pair), time.monotonic() - began, kept_cache=kept)
+
+    def unload(self) -> None:
+        """Let go of the pair."""
+        self._let_go()
+        self._choice = None
+        self._registry.leave()
+
+    def reply(self, request: ReplyRequest) -> Generator[Event, None, None]:
+        """Answer a conversation.
+
+        Raises:
+            BadOptionError: no pair is loaded; or as ``Session.reply``.
+        """
+        if request.on_overflow not in ("drop", "refuse"):
+            raise BadOptionError(f"on_overflow is {request.on_overflow}: choose drop or refuse")
+        return self._loaded().reply(
+            request.messages,
+            max_tokens=request.max_tokens,
+            stop=request.stop,
+            raw=request.raw,
+            think=request.think,
+            on_overflow=cast(Literal["drop", "refuse"], request.on_overflow),
+            forced=request.forced,
+        )
+
+    def stop(self) -> Finished:
+        """End the reply, if it has not ended yet, and say how it did."""
+        session = self._loaded()
+        session.close()
+        assert session.finished is not None
+        return session.finished
+
+    def tune(self, changes: Mapping[str, Any]) -> Tuning:
+        """Change what is named, all of it or nothing.
+
+        Raises:
+            BadOptionError: a name or value that there is not.
+        """
+        _check_names(changes, _TUNING)
+        sampling = {**self._tuning.sampling, **(changes.get("sampling") or {})}
+        tuning = replace(self._tuning, **{**changes, "sampling": sampling})
+        settings = _settings(tuning)
+        if self.session is not None:
+            self.session.method = settings.method
+            _apply(settings, self.session)
+        self._tuning = tuning
+        return tuning
+
+    def status(self) -> Status:
+        """How things are."""
+        session = self.session
+        return Status(
+            pid=os.getpid(),
+            pair=None if session is None else _info(session.pair),
+            tuning=self._tuning,
+            why="" if session is None else session.why,
+            stats=SessionStats() if session is None else session.stats,
+            cached_tokens=0 if session is None else session.cached_tokens,
+            memory=mx.get_active_memory(),
+            memory_peak=mx.get_peak_memory(),
+            memory_limit=device_limit(),
+        )
+
+    def idle(self) -> Iterator[None]:
+        """What is worth doing while nobody asks: measuring, then keeping what was learned."""
+        if self.session is not None:
+            yield from self.session.measure()
+            self.session.remember()
+
+    def close(self) -> None:
+        """Keep what was learned, and leave."""
+        if self.session is not None:
+            self.session.close()
+            self.session.remember()
+        self._registry.leave()
+
+    def _loaded(self) -> Session:
+        if self.session is None:
+            raise BadOptionError("no model is loaded: choose one first")
+        return self.session
+
+    def _opened(self, choice: PairChoice) -> Pair:
+        """A pair that has passed everything but the reading of its weights."""
+        others = self._registry.others()
+        beside = None
+        if self.session is not None and _same_target(choice, self._choice):
+            beside = self.session.pair
+        try:
+            return open_pair(
+                choice.target,
+                choice.draft,
+                context=choice.context,
+                kv_bits=choice.kv_bits,
+                trust_remote_code=choice.trust_remote_code,
+                require_draft=choice.require_draft,
+                beside=beside,
+                held=sum(other.planned for other in others),
+            )
+        except OutOfMemoryError as error:
+            if not others:
+                raise
+            raise OutOfMemoryError(f"{error}; {_holders(others)}") from error
+
+    def _resident(self, kept: bool) -> int:
+        """Bytes of the loaded pair that are to be had once another one is there.
+
+        Args:
+            kept: the target stays.
+        """
+        if self.session is None:
+            return 0
+        pair = self.session.pair
+        if not kept:
+            return pair.plan.total
+        return 0 if pair.draft is None else pair.draft.weight_bytes
+
+    def _enter(self, choice: PairChoice, planned: int) -> bool:
+        """Whether so much fits beside the other engines; if so it is now this one's."""
+        names = " + ".join(name for name in (choice.target or "built-in", choice.draft) if name)
+        limit = device_limit()
+        return planned <= limit and not self._registry.enter(names, planned, limit)
+
+    def _install(self, pair: Pair, choice: PairChoice, report: Report) -> None:
+        """Make a pair that has been read the session's."""
+        session = self.session
+        same = session is not None and session.pair.target is pair.target
+        kernels = session.kernels if session is not None and same else kernels_for(pair)
+        known = ledger(pair, choice.kv_bits, kernels=kernels.key) if choice.learn else None
+        if self._tuning.method == DraftModel.name and pair.draft is None:
+            report(Notice("this pair has no draft model: the method is auto again"))
+            self._tuning = replace(self._tuning, method="auto")
+        settings = _settings(self._tuning)
+        if session is not None and same:
+            session.remember()
+            session.change_draft(pair, known)
+        else:
+            if session is not None:
+                session.close()
+                session.remember()
+            past = corpus(pair) if choice.learn else None
+            session = Session(
+                pair, kv_bits=choice.kv_bits, ledger=known, corpus=past, kernels=kernels
+            )
+        # A draft model can turn out to be of no use after all, and reason enough is said later.
+        with suppress(BadOptionError):
+            session.method = settings.method
+        _apply(settings, session)
+        self.session, self._choice = session, choice
+        _free()
+
+    def _let_go(self, keep_target: bool = False) -> None:
+        """Forget the session, or only its draft model."""
+        session = self.session
+        if session is None:
+            return
+        session.close()
+        session.remember()
+        if keep_target:
+            session.change_draft(replace(session.pair, draft=None))
+        else:
+            self.session = None
+        del session
+        _free()
+
+    def _go_back(self, together: bool, cause: BaseException) -> None:
+        """After a load that failed: the old pair, read again if it had to go."""
+        _free()
+        choice, pair = self._choice, None if self.session is None else self.session.pair
+        if choice is None:
+            self._registry.leave()
+            return
+        try:
+            if pair is None or (not together and pair.draft is None):
+                pair = self._opened(choice)
+                pair.read()
+                self._install(pair, choice, lambda event: None)
+            self._enter(choice, pair.plan.total)
+        except MacspecError as error:
+            if self.session is None:
+                self._choice = None
+                self._registry.leave()
+            raise type(error)(
+                f"{cause}; and the pair before could not be loaded again: {error}"
+            ) from cause
+
+
+def _check_names(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in known:
+            raise BadOptionError(
+                f"there is no setting {name!r}; it must be one of {', '.join(known)}"
+            )
+
+
+def _settings(tuning: Tuning) -> Settings:
+    """A tuning with everything checked.
+
+    Raises:
+        BadOptionError: a value is outside its range.
+    """
+    values = dict(tuning.sampling)
+    _check_names(values, _SAMPLING)
+    if "logit_bias" in values:
+        values["logit_bias"] = tuple(map(tuple, values["logit_bias"]))
+    return Settings(tuning.method, tuning.depth, tuning.rule, Sampling(**values))
+
+
+def _apply(settings: Settings, session: Session) -> None:
+    session.depth, session.rule = settings.depth, settings.accept
+    session.sampling = settings.sampling
+
+
+def _same_target(choice: PairChoice, old: PairChoice | None) -> bool:
+    """Whether two choices differ in the draft model and the context at most."""
+    return (
+        old is not None
+        and replace(choice, draft=old.draft, context=old.context, require_draft=old.require_draft)
+        == old
+    )
+
+
+def _info(pair: Pair) -> PairInfo:
+    return PairInfo(
+        target=pair.target.name,
+        draft=None if pair.draft is None else pair.draft.name,
+        draft_off=pair.draft_off,
+        context=pair.context,
+        target_parameters=pair.target.parameters,
+        draft_parameters=None if pair.draft is None else pair.draft.parameters,
+        weights=pair.plan.weights,
+        caches=pair.plan.caches,
+        buffers=pair.plan.buffers,
+        limit=pair.plan.limit,
+    )
+
+
+def _holders(others: list[Running]) -> str:
+    """Who holds what, and what to do about it."""
+    held = ", ".join(
+        f"process {other.pid} {gigabytes(other.planned)} for {other.pair}" for other in others
+    )
+    return f"other macspec engines hold memory ({held}): close one of them"
+
+
+def _free() -> None:
+    """Give memory back that nobody refers to any more."""
+    gc.collect()
+    mx.clear_cache()

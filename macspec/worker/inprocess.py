@@ -1,0 +1,122 @@
+"""The engine in this process, driven by whoever reads its events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..errors import MacspecError
+from ..events import Finished
+from .call import Call
+from .client import EngineClient
+from .engine import Engine
+from .messages import (
+    Answer,
+    Failed,
+    Loaded,
+    PairChoice,
+    ReplyRequest,
+    Status,
+    Tuned,
+    Unloaded,
+)
+from .server import between_rounds
+
+
+class InProcessEngine(EngineClient):
+    """An ``EngineClient`` without a process: reading a reply's next event runs its next round.
+
+    So it costs nothing beside the session itself. Everything happens on the caller's thread, which
+    must always be the same; all but replies is done at once, and a reply that nobody reads stands
+    still. Errors that are not for users are raised as they are.
+
+    Args:
+        engine: None: a new one.
+    """
+
+    def __init__(self, engine: Engine | None = None) -> None:
+        self.engine = engine or Engine()
+        self._reply: Driven | None = None
+
+    def start(self) -> None:
+        pass
+
+    def load(self, choice: PairChoice) -> Call:
+        call = Call(Loaded)
+        return _at_once(call, lambda: self.engine.load(choice, call.put))
+
+    def unload(self) -> Call:
+        self.engine.unload()
+        return _at_once(Call(Unloaded), Unloaded)
+
+    def reply(self, request: ReplyRequest) -> Call:
+        self._reply = Driven(self.engine, request)
+        return self._reply
+
+    def tune(self, **changes: Any) -> Call:
+        return _at_once(Call(Tuned), lambda: Tuned(self.engine.tune(changes)))
+
+    def status(self) -> Call:
+        return _at_once(Call(Status), self.engine.status)
+
+    def interrupt(self) -> None:
+        if self._reply is not None:
+            self._reply.stop()
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+class Driven(Call):
+    """A reply whose reader runs it."""
+
+    def __init__(self, engine: Engine, request: ReplyRequest) -> None:
+        super().__init__(Finished, self._halt)
+        self._halted = False
+        self._steps = self._run(engine, request)
+
+    def result(self, timeout: float | None = None) -> Answer:
+        """Run the reply to its end, however long that takes."""
+        while not self.done:
+            self._step()
+        return super().result()
+
+    def __next__(self) -> Answer:
+        if not self._events and not self.done:
+            self._step()
+        return super().__next__()
+
+    async def __anext__(self) -> Answer:
+        await asyncio.sleep(0)
+        try:
+            return next(self)
+        except StopIteration:
+            raise StopAsyncIteration from None
+
+    def _halt(self) -> None:
+        self._halted = True
+
+    def _step(self) -> None:
+        self.put(next(self._steps, Failed("stopped", "the next reply began before this one ended")))
+
+    def _run(self, engine: Engine, request: ReplyRequest) -> Iterator[Answer]:
+        if self._halted:
+            yield Failed("stopped", "it was stopped before it was done")
+            return
+        try:
+            for event in engine.reply(request):
+                yield event
+                if self._halted and between_rounds(event):
+                    yield engine.stop()
+                    return
+        except MacspecError as error:
+            yield Failed("refused", str(error))
+
+
+def _at_once(call: Call, work: Callable[[], Answer]) -> Call:
+    try:
+        call.put(work())
+    except MacspecError as error:
+        call.put(Failed("refused", str(error)))
+    return call

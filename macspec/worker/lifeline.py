@@ -1,0 +1,43 @@
+"""Dying with the parent, however it dies."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with(parent: int) -> None:
+    """End this process when its parent ends, also while Python's lock is held by a library.
+
+    The end of the pipe from the parent tells as much; this is for when nobody can read it. On Linux
+    the signal comes when the thread that started this process ends, so that thread must live as
+    long as the process is wanted.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(0)
+    elif sys.platform == "darwin":
+        threading.Thread(target=_await_exit, args=(parent,), daemon=True).start()
+
+
+if sys.platform == "darwin":
+    import select
+
+    def _await_exit(parent: int) -> None:
+        queue = select.kqueue()
+        leaving = select.kevent(
+            parent, select.KQ_FILTER_PROC, select.KQ_EV_ADD, select.KQ_NOTE_EXIT
+        )
+        try:
+            queue.control([leaving], 1, None)
+        except ProcessLookupError:
+            pass  # It is gone already.
+        except OSError:
+            return
+        os._exit(0)

@@ -1,0 +1,146 @@
+"""``macspec models`` against a hub on the loopback interface."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakehub import Hub, serving
+
+from macspec.models import download
+
+POCKET = Path(str(files("macspec.assets"))) / "pocket"
+PAIR = """
+[[pairs]]
+name = "tiny"
+target = "owner/target"
+draft = "owner/draft"
+memory_8k = 0.1
+"""
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub with the built-in pair, which the settings know as ``tiny``."""
+    home = tmp_path / "home"
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "config.toml").write_text(PAIR)
+    monkeypatch.setenv("MACSPEC_HOME", str(home))
+    monkeypatch.setattr(download, "PAUSES", (0.0,) * 8)
+    served = Hub()
+    served.add("owner/target", POCKET / "target")
+    served.add("owner/draft", POCKET / "draft")
+    with serving(served, tmp_path / "cache", monkeypatch):
+        yield served
+
+
+def records(outcome: Any) -> list[dict[str, Any]]:
+    assert outcome.status == 0, outcome.err
+    return [json.loads(line) for line in outcome.out.splitlines()]
+
+
+def test_a_pair_is_fetched_listed_planned_and_removed(
+    macspec: Callable[..., Any], hub: Hub, tmp_path: Path
+) -> None:
+    before = macspec("models").out.decode()
+    assert "nothing yet" in before
+    assert "tiny" in before.partition("pairs to fetch")[2]
+
+    pulled = macspec("models", "pull", "tiny")
+    assert pulled.status == 0, pulled.err
+    folders = [Path(line) for line in pulled.out.decode().splitlines()]
+    assert [(folder / "config.json").exists() for folder in folders] == [True, True]
+    assert "macspec: owner/target and owner/draft: 22." in pulled.err
+    assert "100%" in pulled.err
+
+    listed = macspec("models").out.decode()
+    assert "owner/target + owner/draft: fits" in listed
+    assert "\n  tiny" in listed
+    assert "here" in next(line for line in listed.splitlines() if line.startswith("  tiny"))
+    names = {name for record in records(macspec("models", "--json")) for name in record}
+    assert names == {"machine", "model", "match", "pair"}
+
+    planned = macspec("models", "plan", "tiny", "--context", "512")
+    assert planned.status == 0, planned.err
+    assert "for 512 positions" in planned.out.decode()
+    assert "fits; up to 2048 positions do" in planned.out.decode()
+
+    refused = macspec("models", "rm", "tiny")
+    assert refused.status == 2
+    assert "would delete owner/target" in refused.error
+    assert macspec("models", "rm", "tiny", "--yes").status == 0
+    assert "nothing yet" in macspec("models").out.decode()
+    assert "not in the hub's cache" in macspec("models", "rm", "tiny", "--yes").error
+
+
+def test_the_events_of_a_broken_download(macspec: Callable[..., Any], hub: Hub) -> None:
+    hub.breaks = [100_000]
+    events = records(macspec("models", "pull", "owner/draft", "--json"))
+    kinds = [event["event"] for event in events]
+    assert kinds[0] == "listed"
+    assert kinds[-1] == "pulled"
+    assert {"retrying", "progress"} <= set(kinds)
+    assert events[-1]["total"] == events[0]["total"]
+
+
+def test_errors_are_one_line(macspec: Callable[..., Any], hub: Hub) -> None:
+    hub.refuses["owner/gated"] = (403, "GatedRepo")
+    for arguments, says in (
+        (("pull", "owner/gated"), "accept its licence"),
+        (("pull", "tinny"), "did you mean tiny?"),
+        (("rm", "owner/none", "--yes"), "not in the hub's cache"),
+        (("plan", "owner/none"), "macspec models pull owner/none"),
+        (("plan", "tinny"), "did you mean tiny?"),
+        (("plan", "built-in", "--context", "4096"), "made for 2048 positions"),
+        (("quantize", str(POCKET / "draft"), "/"), "exists already"),
+    ):
+        outcome = macspec("models", *arguments)
+        assert outcome.status == 2
+        assert says in outcome.error
+
+
+def test_a_draft_that_another_pair_needs_is_kept(
+    macspec: Callable[..., Any], hub: Hub, tmp_path: Path
+) -> None:
+    hub.add("owner/other", POCKET / "target")
+    other = PAIR.replace("tiny", "second").replace("owner/target", "owner/other")
+    (tmp_path / "home" / "config" / "config.toml").write_text(PAIR + other)
+    assert macspec("models", "pull", "tiny", "second").status == 0
+    assert macspec("models", "rm", "tiny", "--yes").status == 0
+    left = [it["model"]["name"] for it in records(macspec("models", "--json")) if "model" in it]
+    assert left == ["owner/draft", "owner/other"]
+
+
+def test_a_plan_of_what_is_not_here_is_the_catalogues(
+    macspec: Callable[..., Any], hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("macspec.models.memory.device_limit", lambda: 8 * 2**30)
+    fitting = macspec("models", "plan", "qwen3-8b")
+    assert fitting.status == 0
+    assert "about 6.7 GB at 8192 positions, from the catalogue" in fitting.out.decode()
+    assert macspec("models", "plan", "qwen3-14b").status == 1
+
+
+def test_a_plan_that_does_not_fit(
+    macspec: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("macspec.models.memory.device_limit", lambda: 35 * 2**20)
+    outcome = macspec("models", "plan", "built-in", "--context", "2048")
+    assert outcome.status == 1
+    report = outcome.out.decode()
+    assert "does not fit, by 0.0" in report
+    assert "positions do" in report
+
+
+def test_models_are_made_smaller(macspec: Callable[..., Any], tmp_path: Path) -> None:
+    made = tmp_path / "small"
+    outcome = macspec("models", "quantize", str(POCKET / "draft"), str(made), "--group-size", "32")
+    assert outcome.out.decode() == f"{made}\n"
+    assert "4 bits" in macspec("models", "quantize", str(made), str(tmp_path / "b")).error
+    full = tmp_path / "full"
+    assert macspec("models", "convert", str(POCKET / "draft"), str(full)).status == 0
+    assert (full / "config.json").exists()

@@ -1,0 +1,56 @@
+"""The energy of a run, with a source that says twenty watts."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from scriptedpower import Script, Scripted, World, steady
+
+from macspec.commands.energy import Gauge
+from macspec.events import Finished, Prefilled, Round
+from macspec.power import Rail
+from macspec.power.choice import SOURCES
+from macspec.stats import Counters
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    """Chosen as ``rapl``, on the real clock."""
+    world = World()
+    world.clock = time.monotonic  # type: ignore[method-assign]
+    scripted = Scripted(world, {"gpu": Script(steady(20))}, (Rail("gpu"),))
+    monkeypatch.setitem(SOURCES, "rapl", lambda: scripted)
+    return scripted
+
+
+def test_a_reply_is_measured(source: Scripted) -> None:
+    gauge = Gauge(True, "rapl")
+    while not source.reads:
+        time.sleep(0.01)
+    time.sleep(0.7)
+    gauge.begin()
+    gauge.see(Prefilled(5, 0, 0.1))
+    for seconds in (0.1, 0.3, 0.3):
+        gauge.see(Round((1, 2), None, 0, 0, 0, seconds, 0.0))
+    counters = Counters(0.0)
+    gauge.see(Finished("end", "", (), 1, "block", "auto", "auto", counters.stats()))
+    result = gauge.result()
+    assert result is not None
+    assert result.decode.watts == pytest.approx(20)
+    assert result.decode.joules_per_token == pytest.approx(20 * 0.6 / 4)
+    record = gauge.record()
+    assert record is not None
+    assert record["decode"]["joules"] == pytest.approx(12)
+    gauge.close()
+    assert source.closed
+
+
+def test_nothing_is_read_where_nothing_is_wanted(source: Scripted) -> None:
+    gauge = Gauge(False, "rapl")
+    gauge.begin()
+    gauge.see(Prefilled(5, 0, 0.1))
+    assert gauge.result() is None
+    assert gauge.record() is None
+    gauge.close()
+    assert source.reads == []

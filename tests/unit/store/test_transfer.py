@@ -1,0 +1,263 @@
+"""Out as JSON and in again: the same conversations, or a refusal, whatever the file."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile import TEXTS, harms
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from macspec.errors import BadOptionError
+from macspec.store import CUT_OFF, Making, Store
+from macspec.store.transfer import VERSION, from_json, to_json
+
+
+def exported(store: Store) -> str:
+    return to_json((chat, store.messages(chat.id)) for chat in store.chats())
+
+
+def without_ids(text: str) -> Any:
+    """What an export says, whatever the ids."""
+    document = json.loads(text)
+    for chat in document["chats"]:
+        places = {message["id"]: n for n, message in enumerate(chat["messages"])}
+        chat["leaf"] = places.get(chat["leaf"])
+        for message in chat["messages"]:
+            message["id"] = places[message["id"]]
+            message["parent"] = places.get(message["parent"])
+    return document
+
+
+def full_store() -> Store:
+    """A tree with every kind of thing in it."""
+    store = Store(None)
+    chat = store.new_chat(system="Be brief.", sampling={"temperature": 0.1})
+    asked = store.add(chat.id, None, "Pears?")
+    for text in TEXTS.values():
+        reply = store.reply(chat.id, asked.id)
+        reply.append(text, text[:100])
+        reply.finish(
+            "interrupted",
+            Making(
+                "m", None, {"top_k": 1}, "block", "auto", 3, 2**64 - 1, {"a": [1.5]}, [(1, "n")]
+            ),
+        )
+    store.set_leaf(chat.id, asked.id)
+    store.set_unsent(chat.id, "\x1b[2J")
+    raw = store.new_chat()
+    store.add(raw.id, None, "Once upon", "raw")
+    return store
+
+
+def test_a_round_trip_keeps_everything() -> None:
+    text = exported(full_store())
+    assert text.isascii()
+    assert harms(text) == []
+    store = Store(None)
+    store.new_chat()  # so that ids differ
+    added = store.take_in(from_json(text))
+    assert all(chat is not None for chat in added)
+    assert without_ids(exported(store)) == without_ids(text)
+
+
+def test_what_is_here_already_is_not_added_again() -> None:
+    store = full_store()
+    text = exported(store)
+    assert store.take_in(from_json(text)) == [None, None]
+    one, other = store.chats()
+    store.delete(one.id)
+    assert store.take_in(from_json(text)) == [None, None]
+    assert store.chat(one.id).deleted is None
+    store.add(other.id, other.leaf, "more")
+    added = [chat for chat in store.take_in(from_json(text)) if chat is not None]
+    assert len(added) == 1
+    assert added[0].uid != other.uid
+    assert len(store.chats()) == 3
+
+
+def test_a_reply_that_was_streaming_comes_back_cut_off() -> None:
+    store = Store(None)
+    chat = store.new_chat()
+    reply = store.reply(chat.id, store.add(chat.id, None, "a").id)
+    reply.append("b")
+    reply.save()
+    other = Store(None)
+    other.take_in(from_json(exported(store)))
+    assert other.messages(1)[1].state == CUT_OFF
+    assert other.take_in(from_json(exported(store))) == [None]
+
+
+MINIMAL: dict[str, Any] = {
+    "format": "macspec conversations",
+    "version": 1,
+    "chats": [
+        {
+            "made": 1,
+            "messages": [
+                {"id": 7, "role": "user", "text": "a", "made": 1},
+                {"id": 8, "parent": 7, "role": "assistant", "text": "b", "made": 2.5},
+            ],
+        }
+    ],
+}
+
+
+def test_the_least_that_can_be_imported() -> None:
+    store = Store(None)
+    (chat,) = store.take_in(from_json(json.dumps(MINIMAL)))
+    assert chat is not None
+    assert [turn.text for turn in store.thread(chat.id)] == ["a", "b"]
+    assert len(chat.uid) == 32
+
+
+@pytest.mark.parametrize("ids", [(0, 1), (-5, -4), (2**70, 2**71), (9, 3)])
+def test_ids_of_a_file_are_only_its_own(ids: tuple[int, int]) -> None:
+    document = copy.deepcopy(MINIMAL)
+    first, second = document["chats"][0]["messages"]
+    first["id"], second["id"], second["parent"] = ids[0], ids[1], ids[0]
+    document["chats"][0]["leaf"] = ids[1]
+    store = Store(None)
+    (chat,) = store.take_in(from_json(json.dumps(document)))
+    assert chat is not None
+    assert [turn.id for turn in store.thread(chat.id)] == [1, 2]
+    assert (chat.leaf, chat.imported) == (2, 2)
+
+
+def changed(**fields: Any) -> Any:
+    document = copy.deepcopy(MINIMAL)
+    document.update(fields)
+    return document
+
+
+def with_chat(**fields: Any) -> Any:
+    document = copy.deepcopy(MINIMAL)
+    document["chats"][0].update(fields)
+    return document
+
+
+def with_message(**fields: Any) -> Any:
+    document = copy.deepcopy(MINIMAL)
+    document["chats"][0]["messages"][1].update(fields)
+    return document
+
+
+deep: Any = 1
+for _ in range(50):
+    deep = {"a": deep}
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ([], "not an object"),
+        ({}, "history export"),
+        (changed(format="other"), "history export"),
+        (changed(version=VERSION + 1), "newer macspec"),
+        (changed(version="1"), "version"),
+        (changed(version=True), "version"),
+        (changed(chats={}), "chats of it"),
+        (changed(chats=[1]), r"chats\[0\] of it"),
+        (with_chat(title=5), "title"),
+        (with_chat(titled="nobody"), "titled"),
+        (with_chat(made="now"), "made"),
+        (with_chat(made=10**400), "made"),
+        (with_chat(changed=-1e300), "changed"),
+        (with_chat(sampling=[]), "sampling"),
+        (with_chat(sampling=deep), "sampling"),
+        (with_chat(leaf=9), "leaf"),
+        (with_chat(messages=[], leaf=1), "leaf"),
+        (with_message(id="8"), "id"),
+        (with_message(id=7), "id"),
+        (with_message(parent=8), "parent"),
+        (with_message(parent=9), "parent"),
+        (with_message(role="tool"), "role"),
+        (with_message(text=None), "text"),
+        (with_message(state="done"), "state"),
+        (with_message(reason="ünd"), "reason"),
+        (with_message(making=[]), "making"),
+        (with_message(making={"seed": 1.5}), "seed"),
+        (with_message(making={"spans": [[1]]}), "spans"),
+        (with_message(making={"spans": [["1", None]]}), "spans"),
+        (with_message(making={"spans": [[1, 2]]}), "spans"),
+        (with_message(making={"stats": deep}), "stats"),
+    ],
+)
+def test_what_is_damaged_is_refused_with_its_place(document: Any, says: str) -> None:
+    with pytest.raises(BadOptionError, match=says):
+        from_json(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 100_000, '{"a": NaN}', "1" * 10_000, "\ufeff{}", "null"]
+)
+def test_what_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(BadOptionError):
+        from_json(text)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        inner = list(value.items())
+    elif isinstance(value, list):
+        inner = list(enumerate(value))
+    return [path] * bool(path) + [p for key, each in inner for p in places(each, (*path, key))]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_whatever_is_changed_it_is_taken_in_or_refused(data: st.DataObject) -> None:
+    source = Store(None)
+    chat = source.new_chat(sampling={"temperature": 0.1})
+    reply = source.reply(chat.id, source.add(chat.id, None, "a").id)
+    reply.append("b")
+    reply.finish(
+        "end", Making("m", "d", {"top_k": 1}, "block", "auto", 3, 5, {"a": 1}, [(1, None)])
+    )
+    document = json.loads(exported(source))
+    for _ in range(data.draw(st.integers(1, 3))):
+        *path, last = data.draw(st.sampled_from(places(document)))
+        holder = document
+        for key in path:
+            holder = holder[key]
+        if data.draw(st.booleans()):
+            del holder[last]
+        else:
+            holder[last] = data.draw(JSON)
+        if not places(document):
+            break
+    store = Store(None)
+    try:
+        chats = from_json(json.dumps(document))
+    except BadOptionError:
+        return
+    added = [chat for chat in store.take_in(chats) if chat is not None]
+    for chat in added:
+        store.thread(chat.id)
+        store.search("b")
+    assert without_ids(exported(store))["chats"] is not None
+    assert store.trouble is None
+
+
+def test_all_or_nothing(path: Path) -> None:
+    store = Store(path)
+    document = copy.deepcopy(MINIMAL)
+    document["chats"].append({"made": 1, "messages": "none"})
+    with pytest.raises(BadOptionError):
+        store.take_in(from_json(json.dumps(document)))
+    assert store.chats() == []
+    store.close()

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from children import SCRIPTED
+
+from macspec.worker import PairChoice, ProcessEngine
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[ProcessEngine]:
+    """A child process with a scripted engine, loaded."""
+    client = ProcessEngine(program=SCRIPTED, log=tmp_path / "state" / "engine.log")
+    assert client.load(PairChoice()).result(30)
+    yield client
+    client.close()

@@ -1,0 +1,141 @@
+"""An engine without a model, for the real child's loop: ``python scripted_engine.py ARGUMENTS``.
+
+What it does is written in the names of models and in the prompts that it is given.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any
+
+from macspec.errors import BadOptionError, ModelBrokenError
+from macspec.events import Emitted, Event, Finished, Prefilled, Round, Text
+from macspec.stats import Counters, SessionStats
+from macspec.worker.child import main
+from macspec.worker.messages import (
+    Answer,
+    Loaded,
+    LoadProgress,
+    PairChoice,
+    PairInfo,
+    ReplyRequest,
+    Status,
+    Tuning,
+)
+
+
+class ScriptedEngine:
+    """Replies with ``words(n)``, as fast or slow as the prompt says."""
+
+    def __init__(self) -> None:
+        self._pair: PairInfo | None = None
+        self._tuning = Tuning()
+        self._finished: Finished | None = None
+        self._idle_steps = 0
+        self._stats = SessionStats()
+
+    def load(self, choice: PairChoice, report: Callable[[Answer], None]) -> Loaded:
+        name = choice.target or "built-in"
+        report(LoadProgress("finding"))
+        if name == "broken":
+            raise ModelBrokenError("broken is broken: get another one")
+        if name == "crash":
+            print("the metal is bent", file=sys.stderr, flush=True)
+            os._exit(3)
+        for step in range(200 if name == "slow" else 2):
+            report(LoadProgress("reading", step, 200))
+            time.sleep(0.01 if name == "slow" else 0)
+        self._pair = PairInfo(name, choice.draft, None, 4096, 7, None, 1, 2, 3, 100)
+        return Loaded(self._pair, 0.0)
+
+    def unload(self) -> None:
+        self._pair = None
+
+    def reply(self, request: ReplyRequest) -> Generator[Event, None, None]:
+        if self._pair is None:
+            raise BadOptionError("no model is loaded: choose one first")
+        prompt = request.messages if isinstance(request.messages, str) else ""
+        return self._rounds(prompt.split(), request.max_tokens or 50)
+
+    def _rounds(self, how: list[str], length: int) -> Generator[Event, None, None]:
+        said: list[str] = []
+        counters = Counters(0.0)
+        reason = "interrupted"
+        try:
+            for number in range(length):
+                if "slowly" in how:
+                    time.sleep(0.01)
+                if number == 3 and "die" in how:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if number == 3 and "fail" in how:
+                    raise RuntimeError(f"cannot go on with {how}")
+                if (number == 3 and "print" in how) or f"print-at-{number}" in how:
+                    print("to standard output")
+                    os.write(1, b"and below it\n")
+                    print("to standard error", file=sys.stderr)
+                word = self._word(number, "wide" in how)
+                said.append(word)
+                seconds = counters.count(float(number), 1, 0, 0, 0.0)
+                if number == 0:
+                    yield Prefilled(3, 0, seconds)
+                drafter = "scripted" if number % 2 else None
+                yield Text(word, (Emitted(number, drafter),))
+                depth = self._tuning.depth
+                yield Round(
+                    (number,), drafter, depth if isinstance(depth, int) else 0, 1, 0, 0.01, 0.0
+                )
+            reason = "length"
+        finally:
+            settings = self._tuning
+            self._finished = Finished(
+                reason,
+                "".join(said),
+                tuple(range(len(said))),
+                0,
+                settings.rule,
+                settings.method,
+                settings.depth,
+                counters.stats(),
+            )
+            self._stats.add(self._finished.stats)
+        yield self._finished
+
+    def _word(self, number: int, wide: bool) -> str:
+        return f"{number} " + "x" * (10_000 if wide else 0)
+
+    def stop(self) -> Finished:
+        assert self._finished is not None
+        return self._finished
+
+    def tune(self, changes: Mapping[str, Any]) -> Tuning:
+        values = {"method": "auto", "depth": "auto", "rule": "block", "sampling": {}, **changes}
+        if values["depth"] == 99:
+            raise BadOptionError("depth is 99; it must be auto or 0 to 32")
+        self._tuning = Tuning(**values)
+        return self._tuning
+
+    def status(self) -> Status:
+        why = f"{self._idle_steps} idle steps"
+        return Status(os.getpid(), self._pair, self._tuning, why, self._stats, 0, 1, 2, 3)
+
+    def idle(self) -> Iterator[None]:
+        for _ in range(1000):
+            time.sleep(0.005)
+            self._idle_steps += 1
+            yield
+
+    def close(self) -> None:
+        print("closed in order", file=sys.stderr, flush=True)
+
+
+def words(count: int) -> str:
+    """What it says when asked for so many tokens."""
+    return "".join(f"{number} " for number in range(count))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:], ScriptedEngine)

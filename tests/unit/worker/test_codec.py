@@ -1,0 +1,88 @@
+"""What crosses the pipe comes out as it went in."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macspec.events import Emitted, Finished, Notice, Prefilled, Prefilling, Round, Text
+from macspec.stats import ReplyStats, SessionStats
+from macspec.worker import messages
+from macspec.worker.codec import TOP, decode, encode
+
+# Half of a surrogate pair is what a broken tokenizer may bring.
+texts = st.text(st.characters())
+counts = st.integers(0, 2**63)
+numbers = st.floats(allow_nan=False)
+options = st.dictionaries(texts, st.none() | st.booleans() | counts | numbers | texts)
+names = texts | st.none()
+choices = st.builds(messages.PairChoice, target=names, draft=names, context=counts | st.none())
+tunings = st.builds(messages.Tuning, texts, counts | texts, texts, options)
+pairs = st.builds(
+    messages.PairInfo, *[texts, names, names], *[counts] * 2, st.none(), *[counts] * 4
+)
+emitted = st.builds(Emitted, counts, names)
+ids = st.lists(counts).map(tuple)
+turns = st.lists(st.fixed_dictionaries({"role": texts, "content": texts})).map(tuple)
+stats = st.builds(
+    ReplyStats, acceptance_by_position=st.lists(numbers).map(tuple), ttft_s=numbers | st.none()
+)
+
+EVERY = {
+    messages.Load: st.builds(messages.Load, choices),
+    messages.ReplyRequest: st.builds(
+        messages.ReplyRequest,
+        texts | turns,
+        counts | st.none(),
+        st.lists(texts).map(tuple),
+        forced=ids | st.none(),
+    ),
+    messages.Tune: st.builds(messages.Tune, options),
+    messages.Unload: st.just(messages.Unload()),
+    messages.Ask: st.just(messages.Ask()),
+    messages.Stop: st.builds(messages.Stop, counts),
+    messages.Close: st.just(messages.Close()),
+    Prefilling: st.builds(Prefilling, counts, counts),
+    Prefilled: st.builds(Prefilled, counts, counts, numbers),
+    Text: st.builds(Text, texts, st.lists(emitted).map(tuple)),
+    Round: st.builds(Round, ids, names, *[counts] * 3, numbers, numbers, numbers, texts),
+    Notice: st.builds(Notice, texts),
+    Finished: st.builds(Finished, texts, texts, ids, counts, texts, texts, counts | texts, stats),
+    messages.LoadProgress: st.builds(messages.LoadProgress, texts, counts, counts, texts),
+    messages.Loaded: st.builds(messages.Loaded, pairs, numbers, st.booleans()),
+    messages.Unloaded: st.just(messages.Unloaded()),
+    messages.Tuned: st.builds(messages.Tuned, tunings),
+    messages.Status: st.builds(
+        messages.Status,
+        counts,
+        pairs | st.none(),
+        tunings,
+        texts,
+        st.builds(SessionStats, *[counts] * 5),
+    ),
+    messages.Failed: st.builds(messages.Failed, texts, texts),
+}
+
+
+def test_every_message_is_tried() -> None:
+    assert set(EVERY) == set(TOP)
+
+
+@given(counts, st.one_of(*EVERY.values()))
+def test_a_message_survives_the_line(call: int, message: object) -> None:
+    line = encode(call, message)
+    assert line.isascii()
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert decode(line) == (call, message)
+
+
+def test_a_line_is_json_of_strings_and_numbers() -> None:
+    event = Text("a\nb\x1b]52;", (Emitted(7, "draft"), Emitted(8, None)))
+    assert json.loads(encode(3, event)) == [
+        3,
+        "Text",
+        ["a\nb\x1b]52;", [[7, "draft"], [8, None]]],
+    ]
