@@ -137,7 +137,7 @@ def test_installed() -> None:
             mx.eval(pipeline(kernel))
 
 
-def test_broken_kernels() -> None:
+def test_mutants() -> None:
     kernel = inline(REVERSE, ("x",), ("out",))
     want = np.array(X).reshape(2, 64)[:, ::-1].reshape(-1)
     case = Case(kernel, [X], LAUNCH, lambda outputs: bool((np.array(outputs[0]) == want).all()))
