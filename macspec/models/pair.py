@@ -11,17 +11,16 @@ from ..cache import KV_BITS
 from ..device import prepare
 from ..errors import BadOptionError, PairMismatchError
 from . import gates, memory
+from .catalog import best
 from .hub import locate
 from .loading import open_model, read_weights
+from .machine import unified_memory
 from .memory import Footprint
 from .model import Model
 
 __all__ = ["Model", "Pair", "load_pair"]
 
-BUILT_IN_NOTICE = (
-    "using the small pair that is built in; for a real one: "
-    "macspec run --target <folder or Hugging Face id> --draft <folder or Hugging Face id>"
-)
+BUILT_IN = "using the small pair that is built in; for a real one: "
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,12 +156,21 @@ def open_pair(
     return _join(
         opened["target"],
         opened.get("draft"),
-        notices=[BUILT_IN_NOTICE] if target is None else [],
+        notices=[built_in_notice()] if target is None else [],
         context=context,
         kv_bits=kv_bits,
         require_draft=require_draft,
         held=held,
     )
+
+
+def built_in_notice() -> str:
+    """That no pair was chosen, and how to get the best one that fits this machine."""
+    entry = best(unified_memory(), memory.device_limit())
+    if entry is None:
+        return f"{BUILT_IN}macspec run --target <folder or Hugging Face id> --draft <the same>"
+    draft = "" if entry.draft is None else f" --draft {entry.draft}"
+    return f"{BUILT_IN}macspec models pull {entry.name}, then --target {entry.target}{draft}"
 
 
 def _join(

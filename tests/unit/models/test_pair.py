@@ -54,7 +54,18 @@ def test_the_built_in_pair():
     assert (pair.vocabulary, pair.context, pair.draft_off) == (4096, 2048, None)
     assert pair.stop_ids == {5}
     assert len(pair.notices) == 1
-    assert "macspec run --target" in pair.notices[0]
+    assert " --target " in pair.notices[0]
+
+
+@pytest.mark.parametrize(("memory", "said"), [(2**30, "<folder"), (64 * 2**30, "models pull")])
+def test_the_notice_names_a_pair_that_fits(
+    monkeypatch: pytest.MonkeyPatch, memory: int, said: str
+) -> None:
+    monkeypatch.setattr("macspec.models.pair.unified_memory", lambda: memory)
+    monkeypatch.setattr("macspec.models.memory.device_limit", lambda: memory * 3 // 4)
+    notice = load_pair().notices[0]
+    assert said in notice
+    assert "\n" not in notice
 
 
 def test_a_pair_of_folders(target, draft):
