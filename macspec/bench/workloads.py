@@ -80,11 +80,12 @@ def _tasks(name: str, *, force: bool, count: Count | None, room: int | None) -> 
             return
     whole = _file(name)
     for number, entry in enumerate(whole["tasks"], 1):
-        answer = entry.get("answer")
+        answer = entry["answer"].strip() if "answer" in entry else None
+        turns = entry.get("messages") or [{"role": "user", "content": entry["prompt"].strip()}]
         yield Task(
             id=f"{name}-{number}",
             workload=name,
-            messages=tuple(entry.get("messages") or [{"role": "user", "content": entry["prompt"]}]),
+            messages=tuple(turns),
             max_tokens=entry.get("max_tokens", whole["max_tokens"]),
             forced=answer if force else None,
             language=entry.get("language", "en"),
