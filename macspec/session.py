@@ -305,6 +305,12 @@ class Session:
         """How much of the conversation the target holds, in tokens."""
         return len(self._decoder.tokens)
 
+    def forget(self) -> None:
+        """Drop what is cached of the conversation: the next reply reads its whole prompt."""
+        self.close()
+        self._decoder.rollback(0)
+        self._decoder.tokens = []
+
     def measure(self) -> Iterator[None]:
         """Measure what is not known yet about costs, a short pass at each step.
 
