@@ -30,7 +30,7 @@ class Task:
     forced: str | None = None
     """The recorded answer that is decoded along, whatever the target says; None: it writes."""
     language: str = "en"
-    """Of the reply; ISO 639-1."""
+    """Of the reply: its code in ISO 639, ``und`` where nobody knows."""
     source: str = OWN
     """``OWN``, ``REPLAY`` or a file's name."""
     raw: bool = False
