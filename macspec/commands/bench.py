@@ -32,11 +32,19 @@ NOTES = (
 
 def bench(options: argparse.Namespace) -> int:
     """Run one of the experiments; returns the exit status."""
+    if options.experiment == "measure":
+        return _measure(options)
     try:
         with interruptible():
             return {"simulate": _simulate, "record": _record}[options.experiment](options)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _measure(options: argparse.Namespace) -> int:
+    from .measure import measure
+
+    return measure(options)
 
 
 def _simulate(options: argparse.Namespace) -> int:

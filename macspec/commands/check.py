@@ -12,6 +12,7 @@ import mlx.core as mx
 from ..assets import prompts
 from ..cache import ModelCache
 from ..device import on_metal, prepare
+from ..forks import Fork
 from ..kernels import Kernels, kernels_for
 from ..models import Model, Pair, load_pair, memory
 from ..plaintext import one_line
@@ -20,7 +21,7 @@ from ..power.report import check_lines
 from .interrupt import interruptible
 from .kernels import kernel_table
 from .output import Output
-from .selftest import DEPTH, Fork, Trial, self_test
+from .selftest import DEPTH, Trial, self_test
 
 
 def check(options: argparse.Namespace) -> int:

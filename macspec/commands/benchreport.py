@@ -1,0 +1,67 @@
+"""What ``macspec bench`` prints and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..bench import record
+from ..bench.page import page
+from ..bench.report import ALL, FORCED
+from ..bench.tables import by_workload, summary
+from ..bench.words import head, notes
+from ..errors import BadOptionError, brief
+
+
+class Files:
+    """Where a report goes.
+
+    Args:
+        path: of the JSON file; the others lie beside it.
+        plot: whether pictures are wanted.
+    """
+
+    def __init__(self, path: Path, *, plot: bool) -> None:
+        self._path, self._plot = path, plot
+
+    def write(self, found: Mapping[str, Any]) -> Iterator[str]:
+        """Write everything.
+
+        Yields:
+            A line on what was written, or why it was not.
+
+        Raises:
+            BadOptionError: it cannot be written.
+        """
+        record.save(self._path, found)
+        yield f"report: {self._path}"
+        beside = self._path.with_suffix(".md")
+        try:
+            beside.write_text(page(found), encoding="utf-8")
+        except OSError as error:
+            raise BadOptionError(f"cannot write {beside}: {brief(error)}") from None
+        yield f"tables: {beside}"
+        if self._plot:
+            yield from _pictures(found, self._path)
+
+
+def told(found: Mapping[str, Any]) -> str:
+    """A report for a terminal."""
+    cells = record.cells_of(found)
+    parts = ["".join(f"{line}\n" for line in head(found))]
+    for group in (ALL, ALL + FORCED):
+        parts += [table.text() for table in summary(cells, group)]
+    parts += [table.text() for table in by_workload(cells, found["baseline"])]
+    parts.append("".join(f"{line}\n" for line in notes(found)))
+    return "\n".join(part for part in parts if part)
+
+
+def _pictures(found: Mapping[str, Any], path: Path) -> Iterator[str]:
+    try:
+        from ..bench.plots import draw
+    except ImportError:
+        yield "no pictures without matplotlib: pip install 'macspec[plots]' adds it"
+        return
+    for picture in draw(found, path.parent):
+        yield f"picture: {picture}"
