@@ -58,6 +58,7 @@ def long_task(length: int, count: Callable[[Sequence[Message]], int], *, force: 
     )
 
 
+@cache
 def entry(day: int) -> str:
     """The log of a day, the same at every call."""
     words = _words()

@@ -162,9 +162,11 @@ class Server:
     def _events(self, response: HTTPResponse) -> Iterator[bytes]:
         """The data of each event of a stream (text/event-stream)."""
         data: list[bytes] = []
+        size = 0
         while True:
             line = self._received(response.readline)
-            if len(line) + sum(map(len, data)) > LONGEST:
+            size += len(line)
+            if size > LONGEST:
                 raise ServerError(f"the server at {self.address} streams an event without an end")
             over, line = not line, line.rstrip(b"\r\n")
             name, _, value = line.partition(b":")
@@ -174,7 +176,7 @@ class Server:
                 data.append(b'{"error": ' + (value.strip() or b'"unknown"') + b"}")
             if not line:
                 whole = b"\n".join(data)
-                data = []
+                data, size = [], 0
                 if whole == b"[DONE]" or (over and not whole):
                     return
                 if whole:
