@@ -55,6 +55,8 @@ class Session:
         BadOptionError: a value is outside its range, or the pair cannot do it.
     """
 
+    decoder_type = Decoder
+
     def __init__(
         self,
         pair: Pair,
@@ -79,7 +81,9 @@ class Session:
         self._ledger, self._corpus = ledger, corpus
         self.controller = controller or _controller(pair, ledger)
         lookups = [ngram or NGram(), Suffix(corpus)]
-        self._decoder = Decoder(pair, kv_bits, lookups, self.controller, clock, self.kernels)
+        self._decoder = self.decoder_type(
+            pair, kv_bits, lookups, self.controller, clock, self.kernels
+        )
         self._template: dict[bool | None, Template] = {}
         self._said: set[str] = set()
         self._open: weakref.ref[Generator[Event, None, None]] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..errors import BadOptionError
 from ..kernels import Kernels
@@ -15,12 +16,17 @@ from .costs import Costs, measure_costs
 from .energylog import EnergyLog
 from .equality import Compared, Judge, compare
 from .own import Own
+from .profile import profile
 from .protocol import Measurement, Protocol, Step
 from .report import Cell, cells
 from .sample import Sample
 from .task import Task
+from .way import Way
 
 Progress = Callable[[Step], None]
+
+PROFILED = 4
+"""Questions whose replies are split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,23 @@ class Experiment:
             for arm in self._arms:
                 arm.close()
 
+    @property
+    def anything(self) -> bool:
+        """Whether a reply was measured."""
+        return self._measurement is not None and bool(self._measurement.samples)
+
+    def profile(self) -> dict[str, dict[str, Any]]:
+        """Where the rounds' time goes, of macspec's own arms, by name and temperature."""
+        found: dict[str, dict[str, Any]] = {}
+        for temperature in self.protocol.temperatures:
+            sampling = replace(self.protocol.sampling, temperature=temperature)
+            for arm in self._arms:
+                if isinstance(arm, Own):
+                    self._progress(Step(0, 0, None, f"profiling {arm.name}"))
+                    split = profile(arm.pair, arm.way, self._questions[:PROFILED], sampling)
+                    found.setdefault(arm.name, {})[f"{temperature:g}"] = split.as_dict()
+        return found
+
     def outcome(self) -> Outcome:
         """What was found so far."""
         samples = [] if self._measurement is None else self._measurement.samples
@@ -135,7 +158,7 @@ class Experiment:
             ),
             self._kv_bits,
         )
-        keyed = {it.text: it.rule == "keyed" or it.method == "off" for it in self._names}
+        keyed = {it.text: it.keyed for it in self._names}
         compared = list(compare(samples, self.baseline, keyed, judge))
         return Outcome(
             pair=self.pair,
@@ -146,7 +169,13 @@ class Experiment:
             baseline=self.baseline,
             costs=self._costs,
             measurement=self._measurement,
-            cells=cells(samples, self.baseline, costs=self._costs, compared=compared),
+            cells=cells(
+                samples,
+                self.baseline,
+                [it.text for it in self._names],
+                costs={it.text: self._costs for it in self._names if it.usual},
+                compared=compared,
+            ),
             compared=compared,
         )
 
@@ -159,7 +188,7 @@ class Experiment:
             self._progress(Step(0, 0, None, f"measuring what passes cost, step {number}"))
         if any(question.task.then for question in self._questions):
             self._progress(Step(0, 0, None, "writing what later turns refer to"))
-            writer = Own("", self.pair, method="off", kernels=self._kernels)
+            writer = Own("", self.pair, Way("off", kernels=self._kernels))
             self._questions = with_replies(self._questions, self.pair, writer)
         self._workshop.costs = self._costs
         self._make()

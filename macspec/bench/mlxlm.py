@@ -36,6 +36,9 @@ DEPTHS = (1, 2, 3, 4, 6, 8)
 TRIED = 4
 """Questions on which each of them is tried."""
 
+TRIED_TOKENS = 48
+"""Longest reply of such a trial."""
+
 
 class MlxLm:
     """``mlx_lm.stream_generate``, with or without the draft model.
@@ -44,8 +47,10 @@ class MlxLm:
         name: how reports call it.
         pair: from ``load_pair``.
         depth: its ``num_draft_tokens``; 0: without the draft model; None: for each temperature
-            the fastest of ``DEPTHS`` on the first questions, found when it is prepared.
+            the fastest of ``depths`` on some of the questions, found when it is prepared.
         kv_bits: quantize the keys and values to this many bits, from the first token on.
+        depths: what is tried for the best depth.
+        tried: on so many questions.
         clock: seconds.
 
     Raises:
@@ -59,12 +64,15 @@ class MlxLm:
         *,
         depth: int | None = 0,
         kv_bits: int | None = None,
+        depths: Sequence[int] = DEPTHS,
+        tried: int = TRIED,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         if depth != 0 and pair.draft is None:
             raise BadOptionError(f"{name} needs a draft model: {pair.draft_off or 'add --draft'}")
         self.name = name
         self._pair, self._depth, self._kv_bits, self._clock = pair, depth, kv_bits, clock
+        self._depths, self._tried = depths, tried
         self._template = Template(pair)
         self._best: dict[float, int] = {}
         self._found: dict[str, dict[str, float]] = {}
@@ -141,9 +149,9 @@ class MlxLm:
 
     def _choose(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
         """Find the fastest depth: seconds of decode over all tokens, of a few questions."""
-        tried = _spread(questions, TRIED)
+        tried = [_short(question) for question in _spread(questions, self._tried)]
         found = {}
-        for depth in DEPTHS:
+        for depth in self._depths:
             self._best[sampling.temperature] = depth
             tokens, seconds = 0.0, 0.0
             for number, question in enumerate(tried):
@@ -205,6 +213,12 @@ def _processors(sampling: Sampling) -> list[Any]:
         frequency_context_size=sampling.penalty_context,
     )
     return processors
+
+
+def _short(question: Question) -> Question:
+    limit = min(question.max_tokens, TRIED_TOKENS)
+    forced = None if question.forced is None else question.forced[:limit]
+    return replace(question, max_tokens=limit, forced=forced)
 
 
 def _spread(questions: Sequence[Question], count: int) -> Sequence[Question]:

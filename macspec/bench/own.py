@@ -9,7 +9,6 @@ from typing import Any
 
 from ..depth import CostCurve, Ledger, Survival
 from ..events import Prefilled, Round
-from ..kernels import Kernels
 from ..models import Pair
 from ..sampling import Sampling
 from ..session import Session
@@ -17,6 +16,7 @@ from ..stats import Counters
 from .arm import Question
 from .costs import Costs
 from .sample import Tally, Written
+from .way import Way
 
 WARM_UP = 24
 """Tokens of the reply that only warms up."""
@@ -25,37 +25,32 @@ WARM_UP = 24
 class Own:
     """Replies of a session of its own for each temperature, as in a chat that goes on.
 
-    What its controller learns of costs and acceptance it keeps from reply to reply. It knows no
-    past replies: with them it would draft from its own answers to the same question.
+    What its controller learns of costs and acceptance it keeps from reply to reply.
 
     Args:
         name: how reports call it.
         pair: from ``load_pair``.
-        method, depth, rule, kv_bits, kernels: as for ``Session``.
+        way: how it drafts and judges.
         costs: what passes cost, as the engine measures it when it is idle.
         clock: seconds.
+
+    Raises:
+        BadOptionError: this pair cannot do it.
     """
 
     def __init__(
         self,
         name: str,
         pair: Pair,
+        way: Way,
         *,
-        method: str = "auto",
-        depth: int | str = "auto",
-        rule: str = "block",
-        kv_bits: int | None = None,
-        kernels: Kernels | str = "auto",
         costs: Costs | None = None,
         clock: Callable[[], float] = time.perf_counter,
-        session: type[Session] = Session,
     ) -> None:
-        self.name = name
+        self.name, self.pair, self.way = name, pair, way
         self._pairs = {True: pair, False: replace(pair, stop_ids=frozenset())}
-        self._method, self._depth, self._rule = method, depth, rule
-        self._kv_bits, self._kernels, self._clock = kv_bits, kernels, clock
         self._known = None if costs is None else _Known(costs)
-        self._type = session
+        self._clock = clock
         self._sessions: dict[tuple[float, bool], Session] = {}
         self.session(Sampling(), True)  # what cannot be is refused before anything is measured
 
@@ -63,16 +58,7 @@ class Own:
         """The session of a temperature."""
         key = sampling.temperature, ends
         if key not in self._sessions:
-            self._sessions[key] = self._type(
-                self._pairs[ends],
-                method=self._method,
-                depth=self._depth,
-                rule=self._rule,
-                kv_bits=self._kv_bits,
-                ledger=self._known,
-                clock=self._clock,
-                kernels=self._kernels,
-            )
+            self._sessions[key] = self.way.session(self._pairs[ends], self._clock, self._known)
         return self._sessions[key]
 
     def why_not(self, question: Question, sampling: Sampling) -> str | None:
@@ -82,9 +68,10 @@ class Own:
         for question in questions[:1]:
             short = replace(question, max_tokens=min(WARM_UP, question.max_tokens))
             self.write(short, replace(sampling, seed=0), ends)
-            # A chat's idle moments.
-            for _ in self.session(sampling, ends).measure():
-                pass
+            if self.way.chooses:
+                # A chat's idle moments.
+                for _ in self.session(sampling, ends).measure():
+                    pass
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
         session = self.session(sampling, ends)
@@ -118,13 +105,7 @@ class Own:
         )
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "program": "macspec",
-            "method": self._method,
-            "depth": self._depth,
-            "rule": self._rule,
-            "kv_bits": self._kv_bits,
-        }
+        return self.way.describe()
 
     def close(self) -> None:
         for session in self._sessions.values():

@@ -99,28 +99,33 @@ class Cell:
 def cells(
     samples: Sequence[Sample],
     baseline: str,
+    arms: Sequence[str],
     *,
-    costs: Costs | None = None,
+    costs: Mapping[str, Costs] | None = None,
     compared: Sequence[Compared] = (),
 ) -> list[Cell]:
-    """The cells of all samples: by temperature, all tasks first, arms as they were given.
+    """The cells of all samples: by temperature, all tasks first, then by workload and arm.
 
     Args:
         baseline: the arm whose speed is 1.
-        costs: what passes cost; None: nothing is predicted.
+        arms: their order.
+        costs: what passes cost, by arm; of the others no limits are told.
         compared: replies beside the baseline's.
     """
     equality = {id(it.sample): it.equality for it in compared}
+    known = costs or {}
     made = []
     for temperature in sorted({sample.temperature for sample in samples}):
         there = [sample for sample in samples if sample.temperature == temperature]
         for group, members in _groups(there):
             plain = {it.cell: it for it in members if it.arm == baseline}
-            for arm in dict.fromkeys(it.arm for it in members):
+            for arm in arms:
                 own = [it for it in members if it.arm == arm]
+                if not own:
+                    continue
                 equal = sum((equality.get(id(it), Equality()) for it in own), Equality())
                 speedup = speed_ratio(own, plain)
-                made.append(_cell(group, temperature, arm, own, speedup, equal, costs or Costs()))
+                made.append(_cell(group, temperature, arm, own, speedup, equal, known.get(arm)))
     return made
 
 
@@ -155,7 +160,7 @@ def _cell(
     samples: Sequence[Sample],
     speedup: Ratio | None,
     equality: Equality,
-    costs: Costs,
+    costs: Costs | None,
 ) -> Cell:
     stats = [sample.written.stats for sample in samples]
     awake = [sample.written.stats for sample in samples if not sample.slept]
@@ -180,7 +185,7 @@ def _cell(
         acceptance_by_position=tuple(a / d for a, d in zip(accepted, drafted, strict=True)),
         joules_per_token=_joules(samples),
         equality=equality,
-        limits=limits_of(samples, costs),
+        limits=None if costs is None else limits_of(samples, costs),
     )
 
 

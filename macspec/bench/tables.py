@@ -2,53 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..plaintext import one_line
 from .equality import Equality
 from .report import ALL, FORCED, Cell
 from .statistics import Ratio
+from .sweep import points_of
 
 DASH = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells that are text already. The first column is aligned left, the others right."""
+    """Rows of cells that are text already."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    left: int = 1
+    """So many columns are aligned left, the others right."""
 
     def text(self) -> str:
         """For a terminal; columns in which nothing is known are left out."""
         kept = [
             at
             for at in range(len(self.columns))
-            if at == 0 or any(row[at] not in (DASH, "") for row in self.rows)
+            if at < self.left or any(row[at] not in (DASH, "") for row in self.rows)
         ]
         whole = (self.columns, *self.rows)
         lines = [[row[at] for at in kept] for row in whole]
         widths = [max(len(line[at]) for line in lines) for at in range(len(kept))]
         made = [self.title] if self.title else []
-        for first, *rest in lines:
-            cells = [f"{cell:>{width}}" for cell, width in zip(rest, widths[1:], strict=True)]
-            made.append("  ".join([f"  {first:<{widths[0]}}", *cells]).rstrip())
+        for line in lines:
+            cells = [
+                f"{cell:<{width}}" if at < self.left else f"{cell:>{width}}"
+                for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ]
+            made.append("  ".join(["", *cells]).rstrip())
         return "".join(f"{line}\n" for line in made)
 
     def markdown(self) -> str:
         """The same for a page."""
-        lines = [self.columns, ("---", *["---:"] * (len(self.columns) - 1)), *self.rows]
+        lines = [self.columns, self._rule(), *self.rows]
         table = "".join(f"| {' | '.join(map(_escaped, line))} |\n" for line in lines)
         return f"**{_escaped(self.title)}**\n\n{table}" if self.title else table
 
+    def _rule(self) -> tuple[str, ...]:
+        return tuple("---" if at < self.left else "---:" for at in range(len(self.columns)))
 
-def summary(cells: Sequence[Cell], group: str = ALL) -> Iterator[Table]:
+
+def summary(cells: Sequence[Cell], baseline: str, group: str = ALL) -> Iterator[Table]:
     """A table for each temperature: all arms on one group of tasks."""
     columns = (
-        "arm", "tok/s", "vs plain", "95 %", "tok/pass", "accepted", "TTFT ms", "ITL ms", "p95",
-        "J/token", "equal",
+        "arm", "tok/s", f"vs {baseline}", "95 %", "tok/pass", "accepted", "TTFT ms", "ITL ms",
+        "p95", "J/token", "equal",
     )  # fmt: skip
     for temperature in sorted({cell.temperature for cell in cells}):
         members = [it for it in cells if it.group == group and it.temperature == temperature]
@@ -86,6 +96,32 @@ def by_workload(cells: Sequence[Cell], baseline: str) -> Iterator[Table]:
         if len(rows) > 1 and arms:
             title = f"temperature {temperature:g}: times {baseline}, and tokens per pass"
             yield Table(title, ("workload", *arms), rows)
+
+
+def swept(record: Mapping[str, Any]) -> Iterator[Table]:
+    """A table for each temperature: a row for each setting, columns for each series."""
+    points = points_of(record)
+    for temperature in sorted({point.temperature for point in points}):
+        there = [point for point in points if point.temperature == temperature]
+        series = list(dict.fromkeys(point.series for point in there))
+        found = {(point.x, point.series): point for point in there}
+        rows = []
+        for x in dict.fromkeys(point.x for point in there):
+            cells = [f"{x:g}" if isinstance(x, float) else str(x)]
+            for name in series:
+                point = found.get((x, name))
+                ends = None if point is None or point.low is None else (point.low, point.high)
+                cells += [
+                    number(None if point is None else point.value, "{:.2f}x"),
+                    DASH if ends is None else f"{ends[0]:.2f}-{ends[1]:.2f}",
+                    number(None if point is None else point.tokens_per_pass, "{:.2f}"),
+                ]
+            rows.append(tuple(cells))
+        columns = [record["sweep"]["over"]]
+        for name in series:
+            columns += [name, "95 %", "tok/pass"]
+        title = f"temperature {temperature:g}: {record['sweep']['measure']}"
+        yield Table(title, tuple(columns), tuple(rows))
 
 
 def number(value: float | None, form: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..plaintext import one_line
+from .aa import Held
 from .record import cells_of
 from .tables import number
 
@@ -43,6 +44,12 @@ def notes(record: Record) -> Iterator[str]:
         yield "where the time went"
         yield from lines
         yield ""
+    for at, split in profiled(record):
+        yield at
+        yield from split
+        yield ""
+    for line in record.get("aa", ()):
+        yield str(Held.from_dict(line))
     for said, count in record["not_answered"].items():
         yield one_line(f"{count} times not answered by {said}")
     if record["energy_reason"]:
@@ -80,6 +87,18 @@ def limits(record: Record) -> Iterator[str]:
             f"{number(found.predicted, '{:.2f}x')}, measured {number(measured, '{:.2f}x')}{host}; "
             f"{found.sentence(measured)}"
         )
+
+
+def profiled(record: Record) -> Iterator[tuple[str, list[str]]]:
+    """The profile, if there is one: its title and its lines."""
+    lines = [
+        f"  {arm} at {temperature}: {it['round_ms']:.1f} ms = draft {it['draft_ms']:.1f} + verify "
+        f"{it['verify_ms']:.1f} + host {it['host_ms']:.1f}, over {it['rounds']} rounds"
+        for arm, by_temperature in record.get("profile", {}).items()
+        for temperature, it in by_temperature.items()
+    ]
+    if lines:
+        yield "a round, waiting for the device after each part", lines
 
 
 def machine_state(record: Record) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 from ..assets import prompts
 from ..bench.curves import DRAFT_STEP, PublishedCurve, published
 from ..bench.simulate import GAP, SHAKE, Result, as_record, best_for_all, simulate
-from ..bench.traces import Trace, load, save, shipped
+from ..bench.traces import Trace, save, shipped
+from ..bench.traces import load as load_traces
 from ..errors import BadOptionError
 from .interrupt import INTERRUPTED, interruptible
 from .output import Output, say
@@ -42,6 +43,13 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def _measure(options: argparse.Namespace) -> int:
+    if options.compare is not None:
+        from ..bench.record import load
+        from .benchreport import compared
+
+        one, other = (load(Path(name).expanduser()) for name in options.compare)
+        Output().text(compared(one, other))
+        return 0
     from .measure import measure
 
     return measure(options)
@@ -50,7 +58,7 @@ def _measure(options: argparse.Namespace) -> int:
 def _simulate(options: argparse.Namespace) -> int:
     output = Output()
     curves = _chosen(options.curve)
-    traces = shipped() if options.traces is None else load(Path(options.traces))
+    traces = shipped() if options.traces is None else load_traces(Path(options.traces))
     worst: list[Result] = []
     for curve in curves:
         if options.json:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..bench import record
+from ..bench import compare, record
 from ..bench.page import page
 from ..bench.report import ALL, FORCED
-from ..bench.tables import by_workload, summary
+from ..bench.tables import by_workload, summary, swept
 from ..bench.words import head, notes
 from ..errors import BadOptionError, brief
 
@@ -51,8 +51,9 @@ def told(found: Mapping[str, Any]) -> str:
     cells = record.cells_of(found)
     parts = ["".join(f"{line}\n" for line in head(found))]
     for group in (ALL, ALL + FORCED):
-        parts += [table.text() for table in summary(cells, group)]
+        parts += [table.text() for table in summary(cells, found["baseline"], group)]
     parts += [table.text() for table in by_workload(cells, found["baseline"])]
+    parts += [table.text() for table in swept(found)]
     parts.append("".join(f"{line}\n" for line in notes(found)))
     return "\n".join(part for part in parts if part)
 
@@ -65,3 +66,17 @@ def _pictures(found: Mapping[str, Any], path: Path) -> Iterator[str]:
         return
     for picture in draw(found, path.parent):
         yield f"picture: {picture}"
+
+
+def compared(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Two reports for a terminal."""
+    different = list(compare.differences(one, other))
+    parts = [
+        "measured under the same conditions, as far as the reports tell\n"
+        if not different
+        else "not the same\n" + "".join(f"  {line}\n" for line in different)
+    ]
+    parts += [table.text() for table in compare.tables(one, other)]
+    count = compare.disagreements(one, other)
+    parts.append(f"{count} of the intervals do not meet\n" if count else "no intervals disagree\n")
+    return "\n".join(parts)

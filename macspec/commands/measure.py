@@ -3,59 +3,35 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-from ..bench import record, setup
-from ..bench.arm import Arm
+from ..bench import aa, record, setup, sweep
 from ..bench.armname import Workshop
-from ..bench.experiment import Experiment, usual_arms
-from ..bench.loopback import Address
-from ..bench.promptfile import from_file
-from ..bench.protocol import Protocol
-from ..bench.replay import replayed
+from ..bench.experiment import Experiment
 from ..bench.scrub import scrubbed
-from ..bench.server import Server
-from ..bench.serverarm import ServerArm
-from ..bench.task import Task
-from ..bench.workloads import QUICK, Count, shipped
-from ..config import data_folder
+from ..bench.starting import Started
 from ..device import prepare
-from ..errors import BadOptionError
-from ..kernels import Kernels, kernels_for
+from ..kernels import kernels_for
 from ..models import Pair, load_pair
-from ..models.template import Template
 from ..power import Meter, awake, choose, remembered_idle
-from ..sampling import Sampling
-from ..store import Store, store_path
+from . import benchchoice
 from .benchprogress import MeasureBar
 from .benchreport import Files, told
 from .interrupt import interruptible, status_of
 from .output import Output, say
 
-TEMPERATURES = (0.0, 0.7, 1.0)
-QUICK_TEMPERATURES = (0.0, 0.7)
-
-REPEATS = 5
-QUICK_REPEATS = 3
-
-QUICK_TASKS = 2
-"""Of each workload."""
-
-QUICK_TOKENS = 48
-"""Longest reply of a short run."""
-
-SERVER = "server"
+BUSY = 0.7
+"""Load before a measurement from which on it is worth a warning."""
 
 
 def measure(options: argparse.Namespace) -> int:
     """Measure, report, and return the exit status."""
-    _refuse(options)
-    files = Files(_place(options.out), plot=options.plot)
+    benchchoice.refuse(options)
+    files = Files(benchchoice.place(options.out), plot=options.plot)
     load = setup.load()
     prepare()
     pair = load_pair(
@@ -67,151 +43,112 @@ def measure(options: argparse.Namespace) -> int:
     )
     for notice in (*pair.notices, *([pair.draft_off] if pair.draft_off else [])):
         say(notice)
-    kernels = kernels_for(pair, options.kernels)
-    tasks = _tasks(options, pair)
-    bar = MeasureBar()
-    status = 0
-    with ExitStack() as held:
-        workshop = Workshop(pair, options.kv_bits, kernels, server=_serving(options, held))
-        meter = held.enter_context(_metered(options.settings.power.source))
-        experiment = Experiment(
-            pair,
-            tasks,
-            _arms(options, pair),
-            _protocol(options),
-            baseline=options.baseline,
-            kv_bits=options.kv_bits,
-            kernels=kernels,
-            most=_longest(options),
-            workshop=workshop,
-            meter=meter,
-            progress=bar.show,
-        )
-        _warn(experiment.left_out, load)
-        try:
-            with interruptible(), awake(options.settings.power.keep_awake):
-                experiment.run()
-        except KeyboardInterrupt as interrupt:
-            status = status_of(interrupt)
-        finally:
-            bar.end()
-        outcome = experiment.outcome()
-        found = record.document(
+    if load is not None and load[0] > BUSY:
+        say(f"the machine is busy (load {load[0]:.1f}): other programs' work will be in the times")
+    run = _Run(options, pair)
+    try:
+        run.measure()
+    finally:
+        if run.anything:
+            found = run.document(load)
+            if options.json:
+                Output().json(found)
+            else:
+                Output().text(told(found))
+            for line in files.write(found):
+                say(line)
+        elif run.status:
+            say("nothing was measured yet")
+    return run.status
+
+
+class _Run:
+    """A measurement as its options want it. Whatever ends it, ``document`` has what there is."""
+
+    def __init__(self, options: argparse.Namespace, pair: Pair) -> None:
+        self._options, self._pair = options, pair
+        self._kernels = kernels_for(pair, options.kernels)
+        self._sweep = None if options.sweep is None else sweep.sweep_of(options.sweep, pair)
+        self._tasks = benchchoice.tasks(options, pair, self._sweep)
+        self._experiment: Experiment | None = None
+        self._profile: dict[str, Any] | None = None
+        self._no_joules: str | None = None
+        self.status = 0
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is a reply to report on."""
+        return self._experiment is not None and self._experiment.anything
+
+    def measure(self) -> None:
+        """Measure, until it is done or the user has enough."""
+        options, bar = self._options, MeasureBar()
+        with ExitStack() as held:
+            server = benchchoice.server(options)
+            meter = held.enter_context(_metered(options.settings.power.source))
+            try:
+                held.enter_context(interruptible())
+                held.enter_context(awake(options.settings.power.keep_awake))
+                if server is not None and options.server_command:
+                    say(f"starting {options.server_command}")
+                    command = shlex.split(options.server_command)
+                    held.enter_context(Started(command, server))
+                workshop = Workshop(
+                    self._pair,
+                    options.kv_bits,
+                    self._kernels,
+                    server=benchchoice.server_arm(server),
+                )
+                if options.quick:
+                    workshop.depths = benchchoice.QUICK_DEPTHS
+                    workshop.tried = benchchoice.QUICK_TRIED
+                self._experiment = Experiment(
+                    self._pair,
+                    self._tasks,
+                    benchchoice.arms(options, self._pair, self._sweep),
+                    benchchoice.protocol(options),
+                    baseline=benchchoice.baseline(options, self._sweep),
+                    kv_bits=options.kv_bits,
+                    kernels=self._kernels,
+                    most=benchchoice.longest(options),
+                    workshop=workshop,
+                    meter=meter,
+                    progress=bar.show,
+                )
+                _tell_left_out(self._experiment.left_out)
+                self._experiment.run()
+                if options.profile:
+                    self._profile = self._experiment.profile()
+            except KeyboardInterrupt as interrupt:
+                self.status = status_of(interrupt)
+            finally:
+                bar.end()
+                self._no_joules = meter.reason
+
+    def document(self, load: list[float] | None) -> dict[str, Any]:
+        """The report."""
+        assert self._experiment is not None
+        outcome = self._experiment.outcome()
+        more: dict[str, Any] = {}
+        if self._sweep is not None:
+            lengths = {it.id: len(it.ids) for it in outcome.questions}
+            more["sweep"] = sweep.entry(self._sweep, outcome.cells, outcome.samples, lengths)
+        if self._options.aa is not None:
+            repeats = outcome.protocol.repeats // aa.RUNS
+            found = aa.held(outcome.samples, self._options.aa, repeats)
+            more["aa"] = [it.as_dict() for it in found]
+        if self._profile is not None:
+            more["profile"] = self._profile
+        return record.document(
             outcome,
             ["macspec", *sys.argv[1:]],
-            kernels=kernels,
-            kv_bits=options.kv_bits,
+            kernels=self._kernels,
+            kv_bits=self._options.kv_bits,
             load=load,
-            energy=meter.reason,
-            mask=scrubbed if options.with_text else None,
+            energy=self._no_joules,
+            mask=scrubbed if self._options.with_text else None,
+            **more,
         )
-    output = Output()
-    if options.json:
-        output.json(found)
-    else:
-        output.text(told(found))
-    for line in files.write(found):
-        say(line)
-    return status
-
-
-def _refuse(options: argparse.Namespace) -> None:
-    """Refuse what does not go together."""
-    given = [
-        flag
-        for flag, value in (
-            ("--arms", options.arms),
-            ("--sweep", options.sweep),
-            ("--aa", options.aa),
-        )
-        if value is not None
-    ]
-    if len(given) > 1:
-        raise BadOptionError(f"{' and '.join(given)} do not go together: each names the arms")
-    if options.server is None and (options.server_model or options.server_command):
-        raise BadOptionError("--server-model and --server-command need --server ADDRESS")
-
-
-def _place(out: str | None) -> Path:
-    """The JSON file to be written."""
-    if out is None:
-        stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
-        return data_folder() / "bench" / stamp / "report.json"
-    path = Path(out).expanduser()
-    return path if path.suffix == ".json" else path / "report.json"
-
-
-def _tasks(options: argparse.Namespace, pair: Pair) -> list[Task]:
-    template = Template(pair)
-
-    def count(messages: Any) -> int:
-        return len(template.tokens(messages))
-
-    if options.prompts is not None:
-        tasks = from_file(Path(options.prompts), force=options.force, max_tokens=options.max_tokens)
-        return _most_of_each(tasks, options.tasks)
-    if options.replay:
-        return _own_chats(options, pair, count)
-    chosen = options.workloads or (QUICK if options.quick else None)
-    most = options.tasks or (QUICK_TASKS if options.quick else None)
-    return shipped(chosen, count=count, room=pair.context, force=options.force, most=most)
-
-
-def _own_chats(options: argparse.Namespace, pair: Pair, count: Count) -> list[Task]:
-    store = Store(store_path())
-    try:
-        settings = {} if options.tasks is None else {"most": options.tasks}
-        found = replayed(store, count=count, room=pair.context, **settings)
-    finally:
-        store.close()
-    return found.tasks
-
-
-def _most_of_each(tasks: list[Task], most: int | None) -> list[Task]:
-    if most is None:
-        return tasks
-    taken: dict[str, int] = {}
-    kept = []
-    for task in tasks:
-        taken[task.workload] = taken.get(task.workload, 0) + 1
-        if taken[task.workload] <= most:
-            kept.append(task)
-    return kept
-
-
-def _arms(options: argparse.Namespace, pair: Pair) -> list[str]:
-    arms = options.arms or usual_arms(pair, quick=options.quick)
-    return [*arms, *([SERVER] if options.server and SERVER not in arms else [])]
-
-
-def _protocol(options: argparse.Namespace) -> Protocol:
-    usual = QUICK_TEMPERATURES if options.quick else TEMPERATURES
-    return Protocol(
-        temperatures=tuple(options.temperatures or usual),
-        repeats=options.repeats or (QUICK_REPEATS if options.quick else REPEATS),
-        seed=options.seed,
-        ends=not options.ignore_end,
-        cool_down=options.cool_down,
-        sampling=Sampling(),
-    )
-
-
-def _longest(options: argparse.Namespace) -> int | None:
-    quick = QUICK_TOKENS if options.quick else None
-    return quick if options.max_tokens is None else int(options.max_tokens)
-
-
-def _serving(options: argparse.Namespace, held: ExitStack) -> Any:
-    """Makes the arm of a server, which is started before it if there is a command."""
-
-    def make(name: str, place: str) -> Arm:
-        address = Address.parse(place or options.server)
-        server = Server(address, options.server_model)
-        if options.server_command:
-            raise BadOptionError("not here")
-        return ServerArm(name, server)
-
-    return make
 
 
 @contextmanager
@@ -224,15 +161,8 @@ def _metered(source: str) -> Iterator[Meter]:
         meter.stop()
 
 
-def _warn(left_out: int, load: list[float] | None) -> None:
-    if left_out:
-        tasks = "task does" if left_out == 1 else "tasks do"
-        say(
-            f"{left_out} {tasks} not fit into the context and {'is' if left_out == 1 else 'are'} "
-            "left out"
-        )
-    if load is not None and load[0] > 0.5:
-        say(f"the machine is busy (load {load[0]:.1f}): other programs' work will be in the times")
-
-
-__all__ = ["Kernels", "measure"]
+def _tell_left_out(count: int) -> None:
+    if count:
+        tasks = "prompt does" if count == 1 else "prompts do"
+        are = "is" if count == 1 else "are"
+        say(f"{count} {tasks} not fit into the context with the reply, and {are} left out")
