@@ -16,7 +16,10 @@ LOOKS = 0.02
 """Share of plain time that looks at whether drafting pays by now may lose, while it may well."""
 
 RARELY = 0.005
-"""The same while it hardly can."""
+"""The same while it hardly can; each look that fails halves it."""
+
+RAREST = 0.001
+"""Where halving ends."""
 
 SAVED = 4.0
 """Plain steps that can be saved up for looks."""
@@ -64,6 +67,7 @@ class Controller:
         self.last = PLAIN
         """The newest plan."""
         self._looks = LOOKS
+        self._rarely = RARELY
         self._purse = 0.0
         self._since_plain = 0
         self._gap = GAP
@@ -86,9 +90,9 @@ class Controller:
         if not plans:
             self.last = PLAIN._replace(length=length, why="plain: there is nothing to draft with")
             return self.last
-        best = _explained(max(plans, key=_by_worth))
+        best = max(plans, key=_by_worth)
         if depth is not None:
-            self.last = best
+            self.last = _explained(best)
         elif best.expected < MARGIN * (best.cost - best.lasting + self._leaving):
             self.last = self._look(plans) or PLAIN._replace(length=length, why=_against(best))
         elif self.curve.unit is None or self._since_plain >= CHECK:
@@ -96,7 +100,7 @@ class Controller:
                 length=length, why="plain: a look at what a plain step costs"
             )
         else:
-            self.last = best
+            self.last = _explained(best)
         return self.last
 
     def clock(
@@ -126,7 +130,9 @@ class Controller:
             self._since_plain += 1
             if plan.look:
                 took = seconds / (self.curve.unit or seconds)
-                self._purse += min(brought - min(took, HICCUP * plan.cost), REFUND)
+                won = brought - min(took, HICCUP * plan.cost)
+                self._purse += min(won, REFUND)
+                self._rarely = RARELY if won > 0 else max(self._rarely / 2, RAREST)
             return
         self._since_plain = 0
         self._purse = min(self._purse + self._looks, SAVED)
@@ -216,22 +222,20 @@ class Controller:
         models = [plan for plan in plans if self.curve.step(plan.drafter or "") > 0]
         if not models:
             return None
-        self._looks = LOOKS if self._may_pay(models) else RARELY
-        best = max(models, key=_by_worth)
+        best = max(models, key=self._hoped_worth)
+        pays = self._hoped_worth(best) >= 1
+        self._looks = LOOKS if pays else self._rarely
+        if not pays:
+            best = max(models, key=_by_worth)
         if best.loss > self._purse:
             return None
         why = f"{best.drafter}: a look at whether drafting pays by now"
         return best._replace(look=True, why=why)
 
-    def _may_pay(self, plans: Sequence[Plan]) -> bool:
-        """Whether one of them would pay if its drafter were better than it looks."""
-        deepest = max(plan.depth for plan in plans)
-        offers = {(plan.drafter or "", plan.bucket) for plan in plans}
-        hoped = {key: self.survival.expected(*key, deepest, DOUBTS) for key in offers}
-        return any(
-            hoped[plan.drafter or "", plan.bucket][plan.depth] >= plan.cost - plan.lasting
-            for plan in plans
-        )
+    def _hoped_worth(self, plan: Plan) -> float:
+        """What it would be worth if its drafter were better than it looks."""
+        hoped = self.survival.expected(plan.drafter or "", plan.bucket, MAX_DEPTH, DOUBTS)
+        return hoped[plan.depth] / (plan.cost - plan.lasting)
 
 
 def _explained(plan: Plan) -> Plan:
