@@ -43,6 +43,8 @@ ALL = -1
 """All positions of a bucket, or all buckets. The latter cell holds, in place of how many tokens
 were judged, how many of them the table would have let stand."""
 
+NONE = (0.0, 0.0)
+
 Cell = tuple[str, int, int]
 
 
@@ -61,12 +63,8 @@ class Survival:
 
     def chance(self, drafter: str, bucket: int, position: int) -> float:
         """Chance that the token at ``position`` (0 is the first) stands after those before it."""
-        position = min(position, POSITIONS - 1)
-        stood, foretold = self._counts.get((drafter, ALL, ALL), (0.0, 0.0))
-        scale = (stood + PRIOR) / (foretold + PRIOR)
-        prior = min(shipped(drafter, bucket) * scale, MOST)
-        whole = self._mean((drafter, bucket, ALL), prior)
-        return self._mean((drafter, bucket, position), whole)
+        cell = drafter, bucket, min(position, POSITIONS - 1)
+        return self._mean(cell, self._whole(drafter, bucket))
 
     def expected(
         self, drafter: str, bucket: int, depth: int, doubts: float = 0.0
@@ -114,19 +112,27 @@ class Survival:
         self._expected.clear()
 
     def _expect(self, drafter: str, bucket: int, depth: int, doubts: float) -> list[float]:
+        whole = self._whole(drafter, bucket)
         tokens, alive, chance = [1.0], 1.0, 1.0
         for position in range(depth):
             if position < POSITIONS:
-                chance = self.chance(drafter, bucket, position)
-                _, judged = self._counts.get((drafter, bucket, position), (0.0, 0.0))
-                spread = math.sqrt(chance * (1 - chance) / (judged + DOUBTFUL))
-                chance = min(chance + doubts * spread, 1.0)
+                stood, judged = self._counts.get((drafter, bucket, position), NONE)
+                chance = (stood + LEANING * whole) / (judged + LEANING)
+                if doubts:
+                    spread = math.sqrt(chance * (1 - chance) / (judged + DOUBTFUL))
+                    chance = min(chance + doubts * spread, 1.0)
             alive *= chance
             tokens.append(tokens[-1] + alive)
         return tokens
 
+    def _whole(self, drafter: str, bucket: int) -> float:
+        """Chance of a token at any position."""
+        stood, foretold = self._counts.get((drafter, ALL, ALL), NONE)
+        scale = (stood + PRIOR) / (foretold + PRIOR)
+        return self._mean((drafter, bucket, ALL), min(shipped(drafter, bucket) * scale, MOST))
+
     def _mean(self, cell: Cell, prior: float) -> float:
-        stood, judged = self._counts.get(cell, (0.0, 0.0))
+        stood, judged = self._counts.get(cell, NONE)
         return (stood + LEANING * prior) / (judged + LEANING)
 
     def _count(self, cell: Cell, stood: bool, weight: float = 1.0) -> None:
