@@ -10,11 +10,12 @@ from ..device import prepare
 from ..errors import BadOptionError, ModelNotFoundError
 from ..models import memory
 from ..models.catalog import CONTEXT, Entry
+from ..models.footprint import Footprint
 from ..models.hub import locate
 from ..models.inventory import at_hand
 from ..models.machine import pressure, unified_memory, wired_advice
 from ..models.matches import Candidate, candidate, why_not
-from ..models.memory import Footprint, gigabytes
+from ..models.memory import gigabytes
 from ..plaintext import one_line
 from ..worker.registry import Registry, Running
 from .output import Output
