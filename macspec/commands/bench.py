@@ -35,6 +35,10 @@ def bench(options: argparse.Namespace) -> int:
     """Run one of the experiments; returns the exit status."""
     if options.experiment == "measure":
         return _measure(options)
+    if options.experiment == "specbench":
+        from .specbench import specbench
+
+        return specbench(options)
     try:
         with interruptible():
             return {"simulate": _simulate, "record": _record}[options.experiment](options)

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from .specbencharguments import add_specbench
+
 BENCH_DESCRIPTION = """\
 Measure this pair: plain decoding, macspec and mlx-lm write the same replies in
 turn, over and over, and every speed is compared with plain decoding's. Ctrl-C
@@ -69,6 +71,7 @@ def add_bench(commands: Any, whole: Whole, add_models: Callable[[Any], None]) ->
     )
     _add_simulate(experiments)
     _add_record(experiments, whole, add_models)
+    add_specbench(experiments, whole, temperatures, add_models)
 
 
 def listed(text: str) -> list[str]:
