@@ -55,7 +55,7 @@ def differences(one: Record, other: Record) -> Iterator[str]:
         same = sum(asked[1].get(name) == value for name, value in asked[0].items())
         yield f"prompts: {len(asked[0])} in A, {len(asked[1])} in B, {same} of them the same"
     for name, record in zip(CALLED, (one, other), strict=True):
-        if not record["complete"]:
+        if record["ended"] == "interrupted":
             yield f"{name} was interrupted"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,9 +53,9 @@ class Outcome:
         return [] if self.measurement is None else self.measurement.samples
 
     @property
-    def complete(self) -> bool:
-        """Whether everything was measured."""
-        return self.measurement is not None and self.measurement.complete
+    def ended(self) -> str:
+        """Why: all was measured, the time was over, or it was interrupted."""
+        return "interrupted" if self.measurement is None else self.measurement.ended
 
 
 class Experiment:
@@ -71,6 +72,7 @@ class Experiment:
         workshop: makes the arms; None: the usual one.
         meter: running, for joules.
         progress: is told each step.
+        began: when the time of the protocol began to run; None: now.
 
     Raises:
         BadOptionError: an arm cannot be had with this pair, or no task fits.
@@ -90,7 +92,9 @@ class Experiment:
         workshop: Workshop | None = None,
         meter: Meter | None = None,
         progress: Progress = lambda step: None,
+        began: float | None = None,
     ) -> None:
+        self._began = time.perf_counter() if began is None else began
         names = [ArmName.parse(text) for text in arms]
         if not names:
             raise BadOptionError("there is no arm to measure")
@@ -120,6 +124,7 @@ class Experiment:
                 self.protocol,
                 energy=energy,
                 progress=self._progress,
+                began=self._began,
             )
             for _ in self._measurement.run():
                 pass

@@ -26,6 +26,8 @@ class Limits:
     """Share of decode in which the device waited for the host; None where nobody knows."""
     tokens: float
     """Tokens a round."""
+    stood: float
+    """Drafted tokens that stand, in a round that drafts."""
     drafted: float
     """Tokens drafted in a round that drafts."""
     drafting: float
@@ -50,15 +52,24 @@ class Limits:
             return f"{said}; {self._cost()}"
         gains = self._gains()
         what = max(gains, key=gains.__getitem__)
-        said = {
-            "verify": self._cost(),
-            "draft": f"drafting {self.drafted:.1f} tokens costs {self.draft:.2f} plain steps",
-            "drafts": f"of {self.drafted:.1f} drafted tokens {self.tokens - 1:.1f} stand",
-            "host": f"the device waits for the host in {self.host or 0:.0%} of the time",
+        said, instead = {
+            "verify": (self._cost(), "if it cost one"),
+            "draft": (
+                f"drafting {self.drafted:.1f} tokens costs {self.draft:.2f} plain steps",
+                "if it cost nothing",
+            ),
+            "drafts": (
+                f"of {self.drafted:.1f} drafted tokens {self.stood:.1f} stand",
+                "if all did",
+            ),
+            "host": (
+                f"the device waits for the host in {self.host or 0:.0%} of the time",
+                "without",
+            ),
         }[what]
         if gains[what] < SLIGHT or measured is None:
             return said
-        return f"{said}; without that it would be about {measured * gains[what]:.2f}x"
+        return f"{said}; {instead}: about {measured * gains[what]:.2f}x"
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -66,6 +77,7 @@ class Limits:
             "predicted_speedup": self.predicted,
             "host_share": self.host,
             "tokens_per_round": self.tokens,
+            "stood_per_round": self.stood,
             "drafted_per_round": self.drafted,
             "drafting_share": self.drafting,
             "verify_steps": self.verify,
@@ -80,6 +92,7 @@ class Limits:
             predicted=stored["predicted_speedup"],
             host=stored["host_share"],
             tokens=stored["tokens_per_round"],
+            stood=stored["stood_per_round"],
             drafted=stored["drafted_per_round"],
             drafting=stored["drafting_share"],
             verify=stored["verify_steps"],
@@ -108,7 +121,7 @@ class Limits:
 def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
     """The limits of one arm; None where its passes are not known, or nothing was decoded."""
     curve = costs.curve()
-    whole, verify, draft, rows, drafted = Rounds(), 0.0, 0.0, 0, 0
+    whole, verify, draft, rows, drafted, stood = Rounds(), 0.0, 0.0, 0, 0, 0
     drafting, steps = 0, 0.0
     decode, idle, known = 0.0, 0.0, True
     for sample in samples:
@@ -128,6 +141,7 @@ def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
                 drafting += it.count
                 drafted += it.count * depth
                 rows += it.count * (depth + 1)
+                stood += it.tokens - it.count
                 verify += it.count * cost
                 draft += it.count * step
     if whole.count == 0:
@@ -137,6 +151,7 @@ def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
         predicted=whole.tokens / steps if costs.passes and steps else None,
         host=idle / decode if known and decode > 0 else None,
         tokens=whole.tokens / whole.count,
+        stood=stood / many,
         drafted=drafted / many,
         drafting=drafting / whole.count,
         verify=verify / many,

@@ -22,6 +22,9 @@ Record = Mapping[str, Any]
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#000000")
 """Okabe and Ito's: told apart by everybody."""
 
+LEAST_DRAFTED = 10
+"""Tokens of which a share is worth drawing."""
+
 SETTINGS: Any = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -83,7 +86,7 @@ def speedups(record: Record) -> Figure | None:
 
 def acceptance(record: Record) -> Figure | None:
     """How often drafted tokens stand, by their position in the chain."""
-    cells = [it for it in cells_of(record) if it.whole and len(it.acceptance_by_position) > 1]
+    cells = [it for it in cells_of(record) if it.whole and _known_rates(it)]
     if not cells:
         return None
     panels_of = _once((cell.temperature, cell.group) for cell in cells)
@@ -93,7 +96,7 @@ def acceptance(record: Record) -> Figure | None:
     for panel, (temperature, group) in zip(panels, panels_of, strict=True):
         for cell in cells:
             if (cell.temperature, cell.group) == (temperature, group):
-                rates = cell.acceptance_by_position
+                rates = _known_rates(cell)
                 colour = COLOURS[arms.index(cell.arm) % len(COLOURS)]
                 label = one_line(cell.arm)
                 panel.plot(
@@ -102,6 +105,7 @@ def acceptance(record: Record) -> Figure | None:
         panel.set_title(f"temperature {temperature:g}, {group}", loc="left")
         panel.set_xlabel("position in the chain")
         panel.set_ylim(0, 1.02)
+        panel.xaxis.get_major_locator().set_params(integer=True)
         panel.legend()
     panels[0].set_ylabel("accepted / drafted")
     _about(figure, record)
@@ -170,6 +174,12 @@ PICTURES: dict[str, Callable[[Record], Figure | None]] = {
 }
 
 
+def _known_rates(cell: Cell) -> list[float]:
+    """The acceptance by position, as far as enough tokens were drafted there."""
+    known = [it for it in cell.drafted_by_position if it >= LEAST_DRAFTED]
+    return list(cell.acceptance_by_position[: len(known)])
+
+
 def _bars(panel: Axes, cells: Sequence[Cell], groups: Sequence[str], arms: Sequence[str]) -> None:
     width = 0.8 / len(arms)
     for number, arm in enumerate(arms):
@@ -233,7 +243,7 @@ def _about(figure: Figure, record: Record) -> None:
     """What it was measured on, below every picture."""
     machine, models = record["machine"], record["models"]
     draft = "no draft model" if models["draft"] is None else models["draft"]["name"]
-    cut = "" if record["complete"] else ", interrupted"
+    cut = ", interrupted" if record["ended"] == "interrupted" else ""
     text = (
         f"{machine['chip']}, MLX {machine['versions']['mlx']} on {machine['backend']}; "
         f"{models['target']['name']} with {draft}; {record['made'][:10]}{cut}"

@@ -40,6 +40,8 @@ class Protocol:
     """Whether the target's end of turn ends a reply; otherwise all run to their limit."""
     cool_down: float = 0.0
     """Seconds of rest before each reply."""
+    minutes: float | None = None
+    """After which no further question is begun, what comes before the first one included."""
     sampling: Sampling = field(default_factory=Sampling)
     """The same for every arm, but for its temperature and seed."""
 
@@ -51,6 +53,7 @@ class Protocol:
             "seed": self.seed,
             "end_of_text": "respected" if self.ends else "ignored",
             "cool_down_s": self.cool_down,
+            "minutes": self.minutes,
             "top_p": self.sampling.top_p,
             "top_k": self.sampling.top_k,
             "min_p": self.sampling.min_p,
@@ -91,6 +94,7 @@ class Measurement:
         state: tells what the machine is like.
         energy: measures joules; None: nobody does.
         progress: is told each step before it is done.
+        began: when the time of the protocol began to run; None: now.
     """
 
     def __init__(
@@ -104,6 +108,7 @@ class Measurement:
         state: Callable[[], Conditions] = conditions,
         energy: EnergyLog | None = None,
         progress: Callable[[Step], None] = lambda step: None,
+        began: float | None = None,
     ) -> None:
         names = [arm.name for arm in arms]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -118,18 +123,14 @@ class Measurement:
         """Replies that were measured although the machine was hot."""
         self.seconds = 0.0
         self.total = protocol.repeats * len(protocol.temperatures) * len(questions) * len(arms)
-        self.prepared = False
+        self.ended = "interrupted"
+        """all: everything was measured; time: until the time was over; interrupted."""
         self._clock, self._rest, self._state = clock, rest, state
         self._energy, self._progress = energy, progress
         self._watch = ClockWatch()
-        self._began = clock()
+        self._began = clock() if began is None else began
         self._pace = _Pace()
         self._done = 0
-
-    @property
-    def complete(self) -> bool:
-        """Whether everything was measured that was to be."""
-        return self._done == self.total
 
     def run(self) -> Iterator[Sample]:
         """Prepare the arms, then measure.
@@ -137,12 +138,16 @@ class Measurement:
         Yields:
             Each sample as it is there; all of them are in ``samples`` too.
         """
-        self._began = self._clock()
         try:
             self._prepare()
             self._look()
             for repeat, temperature, index in self._laps():
+                if self._late:
+                    self.ended = "time"
+                    break
                 yield from self._lap(repeat, temperature, index)
+            else:
+                self.ended = "all"
             self._look()
         finally:
             self.seconds = self._clock() - self._began
@@ -156,7 +161,11 @@ class Measurement:
                 self._progress(Step(0, self.total, None, f"warming up {arm.name}"))
                 able = [it for it in self.questions if arm.why_not(it, sampling) is None]
                 arm.prepare(able, sampling, self.protocol.ends)
-        self.prepared = True
+
+    @property
+    def _late(self) -> bool:
+        minutes = self.protocol.minutes
+        return minutes is not None and self._clock() - self._began >= 60 * minutes
 
     def _laps(self) -> Iterator[tuple[int, float, int]]:
         for repeat in range(self.protocol.repeats):
@@ -210,6 +219,9 @@ class Measurement:
 
     def _tell(self, arm: Arm, question: Question) -> None:
         left = self._pace.left(self.total - self._done)
+        if left is not None and self.protocol.minutes is not None:
+            over = 60 * self.protocol.minutes - (self._clock() - self._began)
+            left = min(left, max(over, 0.0))
         what = f"{question.workload}, {arm.name}"
         self._progress(Step(self._done, self.total, left, what))
 

@@ -40,6 +40,7 @@ class Cell:
     """Over all replies together, as acceptance."""
     acceptance: float | None
     acceptance_by_position: tuple[float, ...]
+    drafted_by_position: tuple[int, ...]
     joules_per_token: float | None
     """Of decode, if it was measured in every reply."""
     equality: Equality
@@ -73,6 +74,7 @@ class Cell:
             "tokens_per_pass": self.tokens_per_pass,
             "acceptance": self.acceptance,
             "acceptance_by_position": list(self.acceptance_by_position),
+            "drafted_by_position": list(self.drafted_by_position),
             "joules_per_token": self.joules_per_token,
             "equality": self.equality.as_dict(),
             "limits": None if self.limits is None else self.limits.as_dict(),
@@ -92,7 +94,8 @@ class Cell:
         fields["speedup"] = None if speedup is None else Ratio(**speedup)
         fields["equality"] = Equality(**equality)
         fields["limits"] = None if limits is None else Limits.from_dict(limits)
-        fields["acceptance_by_position"] = tuple(fields["acceptance_by_position"])
+        for name in ("acceptance_by_position", "drafted_by_position"):
+            fields[name] = tuple(fields[name])
         return cls(**fields)
 
 
@@ -183,6 +186,7 @@ def _cell(
         tokens_per_pass=tokens / passes if counted and passes else None,
         acceptance=sum(accepted) / sum(drafted) if sum(drafted) else None,
         acceptance_by_position=tuple(a / d for a, d in zip(accepted, drafted, strict=True)),
+        drafted_by_position=tuple(drafted),
         joules_per_token=_joules(samples),
         equality=equality,
         limits=None if costs is None else limits_of(samples, costs),

@@ -24,6 +24,8 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     left: int = 1
     """So many columns are aligned left, the others right."""
+    worded: bool = False
+    """Whether the last column is words, and aligned left too."""
 
     def text(self) -> str:
         """For a terminal; columns in which nothing is known are left out."""
@@ -38,8 +40,8 @@ class Table:
         made = [self.title] if self.title else []
         for line in lines:
             cells = [
-                f"{cell:<{width}}" if at < self.left else f"{cell:>{width}}"
-                for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+                f"{cell:<{width}}" if self._left(at) else f"{cell:>{width}}"
+                for at, cell, width in zip(kept, line, widths, strict=True)
             ]
             made.append("  ".join(["", *cells]).rstrip())
         return "".join(f"{line}\n" for line in made)
@@ -51,7 +53,10 @@ class Table:
         return f"**{_escaped(self.title)}**\n\n{table}" if self.title else table
 
     def _rule(self) -> tuple[str, ...]:
-        return tuple("---" if at < self.left else "---:" for at in range(len(self.columns)))
+        return tuple("---" if self._left(at) else "---:" for at in range(len(self.columns)))
+
+    def _left(self, at: int) -> bool:
+        return at < self.left or (self.worded and at == len(self.columns) - 1)
 
 
 def summary(cells: Sequence[Cell], baseline: str, group: str = ALL) -> Iterator[Table]:
@@ -67,7 +72,7 @@ def summary(cells: Sequence[Cell], baseline: str, group: str = ALL) -> Iterator[
                 it.arm,
                 number(it.decode_tokens_per_s, "{:.1f}"),
                 number(None if it.speedup is None else it.speedup.value, "{:.2f}x"),
-                interval(it.speedup),
+                DASH if it.arm == baseline else interval(it.speedup),
                 number(it.tokens_per_pass, "{:.2f}"),
                 number(it.acceptance, "{:.2f}"),
                 number(None if it.ttft_s is None else 1e3 * it.ttft_s, "{:.0f}"),
@@ -96,6 +101,31 @@ def by_workload(cells: Sequence[Cell], baseline: str) -> Iterator[Table]:
         if len(rows) > 1 and arms:
             title = f"temperature {temperature:g}: times {baseline}, and tokens per pass"
             yield Table(title, ("workload", *arms), rows)
+
+
+def limits(cells: Sequence[Cell], baseline: str) -> Iterator[Table]:
+    """What was predicted of each arm that drafts, on all tasks, and what limits it."""
+    rows = []
+    for cell in cells:
+        found = cell.limits
+        if not cell.whole or found is None or cell.arm == baseline:
+            continue
+        if found.drafted == 0 and cell.acceptance is None and found.host is None:
+            continue
+        measured = None if cell.speedup is None else cell.speedup.value
+        rows.append(
+            (
+                cell.arm + (FORCED if cell.forced else ""),
+                f"{cell.temperature:g}",
+                number(found.predicted, "{:.2f}x"),
+                number(measured, "{:.2f}x"),
+                number(found.host, "{:.0%}"),
+                found.sentence(measured),
+            )
+        )
+    if rows:
+        columns = ("arm", "temp.", "predicted", "measured", "host", "what limits it")
+        yield Table("where the time went", columns, tuple(rows), worded=True)
 
 
 def swept(record: Mapping[str, Any]) -> Iterator[Table]:

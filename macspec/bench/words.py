@@ -7,8 +7,6 @@ from typing import Any
 
 from ..plaintext import one_line
 from .aa import Held
-from .record import cells_of
-from .tables import number
 
 Record = Mapping[str, Any]
 
@@ -33,17 +31,13 @@ def head(record: Record) -> Iterator[str]:
         f"{len(questions)} prompts{kinds}, {protocol['repeats']} repeats, seed {protocol['seed']}"
         f"{ends}; {machine_state(record)}"
     )
-    if not record["complete"]:
-        yield "INTERRUPTED: not all of it was measured"
+    if record["ended"] != "all":
+        why = "the time was over" if record["ended"] == "time" else "INTERRUPTED"
+        yield f"{why} after {record['replies']} of {record['replies_wanted']} replies"
 
 
 def notes(record: Record) -> Iterator[str]:
-    """Where the time went, and how to read the tables."""
-    lines = list(limits(record))
-    if lines:
-        yield "where the time went"
-        yield from lines
-        yield ""
+    """What else there is to say, and how to read the tables."""
     for at, split in profiled(record):
         yield at
         yield from split
@@ -58,6 +52,11 @@ def notes(record: Record) -> Iterator[str]:
         f"vs plain: decode speed over that of {record['baseline']}, paired by prompt, with its "
         "95 % bootstrap interval"
     )
+    if any(it["limits"] for it in record["cells"]):
+        yield (
+            "predicted: tokens a round over what such rounds cost when measured alone; host: the "
+            "share of decode in which the device waited for it"
+        )
     yield "tok/s, TTFT and ITL are medians over the replies; tok/pass counts the target's own token"
     if any(it["equality"]["compared"] for it in record["cells"]):
         yield (
@@ -68,24 +67,6 @@ def notes(record: Record) -> Iterator[str]:
         yield (
             "forced: decoded along a recorded answer, whatever the target says: it holds for "
             "look-ups and costs, not for a draft model's guesses"
-        )
-
-
-def limits(record: Record) -> Iterator[str]:
-    """For each arm on all tasks, predicted beside measured, and what limits it."""
-    for cell in cells_of(record):
-        found = cell.limits
-        if not cell.whole or found is None or cell.arm == record["baseline"]:
-            continue
-        if found.drafting == 0 and "mlx-lm" in cell.arm:
-            continue
-        measured = None if cell.speedup is None else cell.speedup.value
-        host = "" if found.host is None else f", host {found.host:.0%}"
-        tail = " forced" if cell.forced else ""
-        yield (
-            f"  {cell.arm} at {cell.temperature:g}{tail}: predicted "
-            f"{number(found.predicted, '{:.2f}x')}, measured {number(measured, '{:.2f}x')}{host}; "
-            f"{found.sentence(measured)}"
         )
 
 

@@ -106,6 +106,17 @@ def seconds(text: str) -> float:
     return number
 
 
+def minutes(text: str) -> float:
+    """An argument type: a time above nothing, up to a week."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 10080:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes above 0")
+    return number
+
+
 def _add_questions(bench: Any, whole: Whole) -> None:
     group = bench.add_argument_group("what is asked")
     which = group.add_mutually_exclusive_group()
@@ -182,6 +193,12 @@ def _add_protocol(bench: Any, whole: Whole) -> None:
         help="default: 0,0.7,1; with --quick 0,0.7",
     )
     group.add_argument("--repeats", metavar="N", type=whole(1), help="default: 5; with --quick 3")
+    group.add_argument(
+        "--minutes",
+        metavar="M",
+        type=minutes,
+        help="begin no further prompt after so long; default: no limit; with --quick 1.6",
+    )
     group.add_argument(
         "--seed", metavar="N", type=whole(0, 2**32), default=1, help="the first seed (default: 1)"
     )

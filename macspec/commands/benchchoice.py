@@ -39,6 +39,12 @@ SHORT_TASKS = 2
 QUICK_TOKENS = 48
 """Longest reply of the shortest run."""
 
+QUICK_TASKS = {"chat": 3, "maths": 3, "code-edit": 1}
+"""Of each workload, in the shortest run: enough that the target writes itself for an interval."""
+
+QUICK_MINUTES = 1.6
+"""After which the shortest run begins no further prompt: two, less the report's share."""
+
 QUICK_DEPTHS = (1, 2, 4)
 QUICK_TRIED = 2
 """What mlx-lm's best depth is looked for among, and on how many prompts, in the shortest run."""
@@ -96,12 +102,17 @@ def tasks(options: argparse.Namespace, pair: Pair, sweep: Sweep | None) -> list[
     if options.replay:
         return _own_chats(options, pair, count)
     chosen: Sequence[str] | None = options.workloads
+    most: int | None = options.tasks
     if chosen is None and sweep is not None and sweep.workloads is not None:
         chosen = sweep.workloads
-    if chosen is None and _short(options):
-        chosen = QUICK
-    most = options.tasks or (SHORT_TASKS if _short(options) else None)
+    if chosen is None and options.quick and options.tasks is None:
+        chosen, most = [*QUICK_TASKS], max(QUICK_TASKS.values())
+    else:
+        chosen = QUICK if chosen is None and _short(options) else chosen
+        most = most or (SHORT_TASKS if _short(options) else None)
     found = shipped(chosen, count=count, room=pair.context, force=options.force, most=most)
+    if chosen == [*QUICK_TASKS]:
+        found = [task for name in chosen for task in _of(found, name)[: QUICK_TASKS[name]]]
     if not found:
         raise BadOptionError(
             f"no prompt of {', '.join(chosen or ())} fits the context of {pair.context} positions"
@@ -137,6 +148,7 @@ def protocol(options: argparse.Namespace) -> Protocol:
         seed=options.seed,
         ends=not options.ignore_end,
         cool_down=options.cool_down,
+        minutes=QUICK_MINUTES if options.quick and not options.minutes else options.minutes,
     )
     return found if options.aa is None else protocol_of(found)
 
@@ -172,6 +184,10 @@ def _own_chats(options: argparse.Namespace, pair: Pair, count: Callable[[Any], i
         return replayed(store, count=count, room=pair.context, most=options.tasks).tasks
     finally:
         store.close()
+
+
+def _of(found: Sequence[Task], workload: str) -> list[Task]:
+    return [task for task in found if task.workload == workload]
 
 
 def _most_of_each(found: list[Task], most: int | None) -> list[Task]:

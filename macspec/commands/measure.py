@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -30,6 +31,7 @@ BUSY = 0.7
 
 def measure(options: argparse.Namespace) -> int:
     """Measure, report, and return the exit status."""
+    began = time.perf_counter()
     benchchoice.refuse(options)
     files = Files(benchchoice.place(options.out), plot=options.plot)
     load = setup.load()
@@ -45,7 +47,7 @@ def measure(options: argparse.Namespace) -> int:
         say(notice)
     if load is not None and load[0] > BUSY:
         say(f"the machine is busy (load {load[0]:.1f}): other programs' work will be in the times")
-    run = _Run(options, pair)
+    run = _Run(options, pair, began)
     try:
         run.measure()
     finally:
@@ -65,7 +67,7 @@ def measure(options: argparse.Namespace) -> int:
 class _Run:
     """A measurement as its options want it. Whatever ends it, ``document`` has what there is."""
 
-    def __init__(self, options: argparse.Namespace, pair: Pair) -> None:
+    def __init__(self, options: argparse.Namespace, pair: Pair, began: float) -> None:
         self._options, self._pair = options, pair
         self._kernels = kernels_for(pair, options.kernels)
         self._sweep = None if options.sweep is None else sweep.sweep_of(options.sweep, pair)
@@ -73,6 +75,7 @@ class _Run:
         self._experiment: Experiment | None = None
         self._profile: dict[str, Any] | None = None
         self._no_joules: str | None = None
+        self._began = began
         self.status = 0
 
     @property
@@ -114,6 +117,7 @@ class _Run:
                     workshop=workshop,
                     meter=meter,
                     progress=bar.show,
+                    began=self._began,
                 )
                 _tell_left_out(self._experiment.left_out)
                 self._experiment.run()
