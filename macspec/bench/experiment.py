@@ -16,6 +16,7 @@ from .armname import MLX_LM, MLX_LM_DRAFT, PLAIN, ArmName, Workshop
 from .costs import Costs, measure_costs
 from .energylog import EnergyLog
 from .equality import Compared, Judge, compare
+from .mlxlm import OWN_DEPTH
 from .own import Own
 from .profile import profile
 from .protocol import Measurement, Protocol, Step
@@ -98,6 +99,9 @@ class Experiment:
         names = [ArmName.parse(text) for text in arms]
         if not names:
             raise BadOptionError("there is no arm to measure")
+        twice = next((it for it in arms if list(arms).count(it) > 1), None)
+        if twice is not None:
+            raise BadOptionError(f"the arm {twice} is there twice; call the second one {twice}#2")
         plain = (it.text for it in names if it.method == "off")
         self.baseline = baseline or next(plain, names[0].text)
         if self.baseline not in [it.text for it in names]:
@@ -203,6 +207,11 @@ class Experiment:
 
 
 def usual_arms(pair: Pair, *, quick: bool = False) -> list[str]:
-    """Plain, what macspec does by itself, and mlx-lm without and with the draft model."""
+    """Plain, what macspec does by itself, and mlx-lm without and with the draft model.
+
+    Args:
+        quick: without looking for mlx-lm's best depth: at the one that it has by itself.
+    """
     arms = [PLAIN, "auto"] if quick else [PLAIN, "auto", "auto:keyed"]
-    return [*arms, MLX_LM, *([MLX_LM_DRAFT] if pair.draft is not None else [])]
+    drafting = f"{MLX_LM_DRAFT}@{OWN_DEPTH}" if quick else MLX_LM_DRAFT
+    return [*arms, MLX_LM, *([drafting] if pair.draft is not None else [])]

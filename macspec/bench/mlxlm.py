@@ -30,6 +30,9 @@ from .forced import ForcedTarget, prompt_ids
 from .own import WARM_UP
 from .sample import Tally, Written
 
+OWN_DEPTH = 2
+"""Its ``num_draft_tokens`` where nobody gives one."""
+
 DEPTHS = (1, 2, 3, 4, 6, 8)
 """Depths among which the best is looked for."""
 
@@ -93,7 +96,11 @@ class MlxLm:
             self._choose(questions, sampling, ends)
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
-        depth = self._depth if self._depth is not None else self._best.get(sampling.temperature, 2)
+        depth = (
+            self._depth
+            if self._depth is not None
+            else self._best.get(sampling.temperature, OWN_DEPTH)
+        )
         mx.random.seed(sampling.seed or 0)
         start = self._clock()
         prompt = prompt_ids(question.task, self._template)

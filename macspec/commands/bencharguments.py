@@ -136,12 +136,25 @@ def _add_questions(bench: Any, whole: Whole) -> None:
     group.add_argument(
         "--tasks", metavar="N", type=whole(1), help="at most so many of each workload"
     )
-    group.add_argument("--max-tokens", metavar="N", type=whole(1), help="longest reply")
+    # Under a name of its own: no user's setting may change what is measured.
     group.add_argument(
+        "--max-tokens", dest="longest", metavar="N", type=whole(1), help="longest reply"
+    )
+    force = group.add_mutually_exclusive_group()
+    force.add_argument(
+        "--forced",
+        dest="force",
+        action="store_true",
+        default=None,
+        help="decode along a recorded answer where a task has one; default: with the built-in "
+        "pair, which cannot write them",
+    )
+    force.add_argument(
         "--no-forced",
         dest="force",
         action="store_false",
-        help="let the target write where a recorded answer would be decoded along",
+        default=None,
+        help="let the target write everything",
     )
 
 
@@ -197,7 +210,7 @@ def _add_protocol(bench: Any, whole: Whole) -> None:
         "--minutes",
         metavar="M",
         type=minutes,
-        help="begin no further prompt after so long; default: no limit; with --quick 1.6",
+        help="begin no further prompt after so long; default: no limit; with --quick 1.4",
     )
     group.add_argument(
         "--seed", metavar="N", type=whole(0, 2**32), default=1, help="the first seed (default: 1)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,16 @@ class Files:
     Args:
         path: of the JSON file; the others lie beside it.
         plot: whether pictures are wanted.
+
+    Raises:
+        BadOptionError: nothing can be written there.
     """
 
     def __init__(self, path: Path, *, plot: bool) -> None:
         self._path, self._plot = path, plot
+        there = next(it for it in path.parents if it.exists())
+        if path.is_dir() or not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            raise BadOptionError(f"cannot write {path}: choose another place with --out")
 
     def write(self, found: Mapping[str, Any]) -> Iterator[str]:
         """Write everything.

@@ -102,9 +102,6 @@ class _Run:
                     self._kernels,
                     server=benchchoice.server_arm(server),
                 )
-                if options.quick:
-                    workshop.depths = benchchoice.QUICK_DEPTHS
-                    workshop.tried = benchchoice.QUICK_TRIED
                 self._experiment = Experiment(
                     self._pair,
                     self._tasks,
