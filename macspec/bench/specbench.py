@@ -79,11 +79,13 @@ def chosen(tasks: Sequence[Task], pair: Pair, plan: Plan) -> list[Question]:
                 f"there is no question of {name}: give Spec-Bench's question.jsonl"
             )
         fitting, _ = ready(own, pair, plan.max_tokens)
-        whole = [it for it in fitting if it.forced is None or len(it.forced) >= ANSWER]
+        least = min(ANSWER, plan.max_tokens)
+        whole = [it for it in fitting if it.forced is None or len(it.forced) >= least]
         if len(whole) < plan.tasks:
             raise BadOptionError(
                 f"only {len(whole)} questions of {name} fit the context of {pair.context} "
-                f"positions: ask for no more with --tasks {len(whole)}"
+                f"positions and have a recorded answer of {least} tokens, if they need one: give a "
+                "smaller --tasks or --max-tokens"
             )
         questions += [whole[len(whole) * at // plan.tasks] for at in range(plan.tasks)]
     return questions
