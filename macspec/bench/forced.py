@@ -62,13 +62,15 @@ class ForcedTarget:
         # The row of the prompt's last token is the first to be judged.
         self._first = prompt - 1
         self._answer = mx.array([*answer], mx.uint32)
+        self._read = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)
 
     def __call__(self, tokens: mx.array, cache: Any = None, **options: Any) -> mx.array:
         """Logits [1, rows, V] of tokens [1, rows], which follow what the cache holds."""
-        before = cache[0].offset
+        before = self._before(cache)
+        self._read = before + tokens.shape[1]
         logits: mx.array = self._module(tokens, cache=cache, **options)
         start = before - self._first
         skipped = max(-start, 0)
@@ -79,3 +81,8 @@ class ForcedTarget:
         end = skipped + chosen.shape[0]
         rows = logits[:, skipped:end] + mx.where(sure, SURE, 0).astype(logits.dtype)
         return mx.concatenate([logits[:, :skipped], rows, logits[:, end:]], axis=1)
+
+    def _before(self, cache: Any) -> int:
+        """Tokens that the cache holds; of one that does not tell, all that were read so far."""
+        told = (getattr(layer, "offset", None) for layer in cache)
+        return next((offset for offset in told if isinstance(offset, int)), self._read)

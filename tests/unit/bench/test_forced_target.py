@@ -70,8 +70,11 @@ def test_before_and_beyond_the_answer_the_model_is_as_it_is() -> None:
     assert mx.argmax(changed[0, first : first + len(ANSWER)], axis=-1).tolist() == ANSWER
 
 
-def test_a_sliding_window_is_counted_from_the_beginning() -> None:
-    steps = generate_step(mx.array(PROMPT), forced("llama-sliding"), max_tokens=len(ANSWER))
+@pytest.mark.parametrize("name", ["llama-sliding", "mamba", "qwen3_next", "llama4"])
+def test_other_caches_are_counted_as_well(name: str) -> None:
+    steps = generate_step(
+        mx.array(PROMPT), forced(name), max_tokens=len(ANSWER), prefill_step_size=3
+    )
     assert [int(token) for token, _ in steps] == ANSWER
 
 
