@@ -135,7 +135,7 @@ def test_a_cell_without_a_lead_says_so(pocket: Pair, tokens: int, seconds: float
         assert cell.not_slower == (tokens == 1)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(stops=st.lists(st.integers(0, 30), max_size=12))
 def test_stops_change_nothing(pocket: Pair, stops: list[int]) -> None:
     whole = rows_of(ScriptedBench(pocket, Clock()))
