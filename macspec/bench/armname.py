@@ -56,7 +56,7 @@ class ArmName:
     @property
     def usual(self) -> bool:
         """Whether passes and draft steps cost what they cost the other arms."""
-        return self.kv_bits is None and self.draft_bits is None and self.at_once == 1
+        return self.kv_bits is None and self.draft_bits is None
 
     @property
     def keyed(self) -> bool:
@@ -160,9 +160,10 @@ class Workshop:
                 tried=self.tried,
             )
         way = Way(name.method, name.depth, name.rule, kv_bits, self.kernels)
+        costs = self.costs if name.usual else None
         if name.at_once > 1:
-            return Crowd(name.text, pair, name.at_once, way)
-        return Own(name.text, pair, way, costs=self.costs if name.usual else None)
+            return Crowd(name.text, pair, name.at_once, way, costs=costs)
+        return Own(name.text, pair, way, costs=costs)
 
     def _pair(self, name: ArmName) -> Pair:
         bits = name.draft_bits

@@ -18,7 +18,8 @@ from ..sampling import Sampling
 from ..session import Session
 from ..stats import Counters
 from .arm import Question
-from .own import WARM_UP
+from .costs import Costs
+from .own import WARM_UP, Known
 from .sample import Tally, Written
 from .statistics import median
 from .way import Way
@@ -36,6 +37,7 @@ class Crowd:
         pair: from ``load_pair``.
         count: how many.
         way: how each drafts and judges.
+        costs: what passes cost, as for one session alone.
         clock: seconds.
     """
 
@@ -46,12 +48,14 @@ class Crowd:
         count: int,
         way: Way,
         *,
+        costs: Costs | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.name = name
         self._clock, self._way = clock, way
         endless = replace(pair, stop_ids=frozenset())
-        self._sessions = [way.session(endless, clock) for _ in range(count)]
+        known = None if costs is None else Known(costs)
+        self._sessions = [way.session(endless, clock, known) for _ in range(count)]
         self._questions: list[Question] = []
 
     def why_not(self, question: Question, sampling: Sampling) -> str | None:
@@ -62,7 +66,7 @@ class Crowd:
         if not questions:
             return
         self.write(_short(questions[0]), replace(sampling, seed=0), ends)
-        for session in self._sessions:
+        for session in self._sessions if self._way.chooses else ():
             for _ in session.measure():
                 pass
 

@@ -70,17 +70,16 @@ class Compared:
 def compare(
     samples: Sequence[Sample],
     baseline: str,
-    keyed: Mapping[str, bool],
+    equals: Mapping[str, bool],
     explained: Explain,
 ) -> Iterator[Compared]:
     """Every reply that should be the baseline's, beside it.
 
-    Greedy replies should be, of every arm that tells its tokens; above temperature 0 those of the
-    arms whose text depends on seed and prompt alone. Forced replies are equal by themselves, and
-    interrupted ones end anywhere.
+    Forced replies are equal by themselves, and interrupted ones end anywhere.
 
     Args:
-        keyed: of each arm, whether its text is a function of seed and prompt.
+        equals: the arms whose greedy replies should be the baseline's, and whether those above
+            temperature 0 should be too: their text depends on seed and prompt alone.
         explained: judges where two replies part.
     """
     plain = {it.cell: it.written for it in samples if it.arm == baseline}
@@ -88,9 +87,11 @@ def compare(
         written, base = sample.written, plain.get(sample.cell)
         if sample.arm == baseline or sample.forced or base is None or not base.ids:
             continue
+        if sample.arm not in equals:
+            continue
         if not written.ids or "interrupted" in (written.reason, base.reason):
             continue
-        if sample.temperature > 0 and not (keyed.get(sample.arm) and keyed.get(baseline)):
+        if sample.temperature > 0 and not (equals[sample.arm] and equals.get(baseline)):
             continue
         position = first_difference(base.ids, written.ids)
         fork = None if position is None else explained(sample, base.ids, position)

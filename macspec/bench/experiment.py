@@ -157,6 +157,7 @@ class Experiment:
         """What was found so far."""
         samples = [] if self._measurement is None else self._measurement.samples
         sampling = self.protocol.sampling
+        base = next(it for it in self._names if it.text == self.baseline)
         judge = Judge(
             self.pair,
             self._questions,
@@ -165,10 +166,10 @@ class Experiment:
                 temperature=it.temperature,
                 seed=it.seed if it.temperature > 0 else None,
             ),
-            self._kv_bits,
+            self._kv_bits if base.kv_bits is None else base.kv_bits,
         )
-        keyed = {it.text: it.keyed for it in self._names}
-        compared = list(compare(samples, self.baseline, keyed, judge))
+        equals = {it.text: it.keyed for it in self._names if it.kv_bits == base.kv_bits}
+        compared = list(compare(samples, self.baseline, equals, judge))
         return Outcome(
             pair=self.pair,
             protocol=self.protocol,
@@ -182,7 +183,7 @@ class Experiment:
                 samples,
                 self.baseline,
                 [it.text for it in self._names],
-                costs={it.text: self._costs for it in self._names if it.usual},
+                costs={it.text: self._costs for it in self._names if it.usual and it.at_once == 1},
                 compared=compared,
             ),
             compared=compared,

@@ -96,11 +96,8 @@ class MlxLm:
             self._choose(questions, sampling, ends)
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
-        depth = (
-            self._depth
-            if self._depth is not None
-            else self._best.get(sampling.temperature, OWN_DEPTH)
-        )
+        best = self._best.get(sampling.temperature, OWN_DEPTH)
+        depth = best if self._depth is None else self._depth
         mx.random.seed(sampling.seed or 0)
         start = self._clock()
         prompt = prompt_ids(question.task, self._template)

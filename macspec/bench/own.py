@@ -49,7 +49,7 @@ class Own:
     ) -> None:
         self.name, self.pair, self.way = name, pair, way
         self._pairs = {True: pair, False: replace(pair, stop_ids=frozenset())}
-        self._known = None if costs is None else _Known(costs)
+        self._known = None if costs is None else Known(costs)
         self._clock = clock
         self._sessions: dict[tuple[float, bool], Session] = {}
         self.session(Sampling(), True)  # what cannot be is refused before anything is measured
@@ -113,7 +113,7 @@ class Own:
         self._sessions.clear()
 
 
-class _Known(Ledger):
+class Known(Ledger):
     """Gives every session the same measured costs, and keeps nothing."""
 
     def __init__(self, costs: Costs) -> None:

@@ -76,12 +76,10 @@ def test_an_interrupt_keeps_what_was_measured() -> None:
     arms = two()
     clock = arms[0].clock
     run = Measurement(arms, questions(8), Protocol(), clock=clock, state=lambda: NOMINAL)
-    kept = []
+    going = run.run()
+    kept = [next(going) for _ in range(5)]
     with pytest.raises(KeyboardInterrupt):
-        for sample in run.run():
-            kept.append(sample)
-            if len(kept) == 5:
-                raise KeyboardInterrupt
+        going.throw(KeyboardInterrupt)
     assert run.samples == kept
     assert run.ended == "interrupted"
     assert run.seconds >= 0

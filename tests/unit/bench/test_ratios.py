@@ -24,7 +24,7 @@ some_pairs = st.dictionaries(
 def drawn(
     tasks: int, repeats: int, truth: float, chance: random.Random, *, spread: float = 0.15
 ) -> Pairs:
-    """Speeds of two arms: tasks differ in how much is gained, replies shake and some are held up."""
+    """Speeds of two arms: tasks differ in the gain, replies shake and some are held up."""
     pairs: dict[str, list[tuple[float, float]]] = {}
     for task in range(tasks):
         level = chance.lognormvariate(0, 1)

@@ -1,0 +1,233 @@
+"""The arms with the built-in pair: the same work, counted the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from macspec.bench.arm import Arm, Question, ready, with_replies
+from macspec.bench.armname import ArmName, Workshop
+from macspec.bench.costs import Costs, measure_costs
+from macspec.bench.crowd import Crowd
+from macspec.bench.mlxlm import MlxLm, _Passes
+from macspec.bench.own import Own
+from macspec.bench.profile import profile
+from macspec.bench.sample import Tally
+from macspec.bench.task import Task
+from macspec.bench.way import Way
+from macspec.errors import BadOptionError
+from macspec.models import Pair
+from macspec.sampling import Sampling
+from macspec.stats import Counters
+
+GREEDY = Sampling(temperature=0, seed=3)
+WARM = Sampling(temperature=0.8, seed=3)
+
+CHAT = Task("chat-1", "chat", ({"role": "user", "content": "Hello, how are you?"},), 12)
+LONG = replace(CHAT, max_tokens=20)
+FORCED = replace(CHAT, id="forced-1", forced="One two three four five six seven eight nine ten.")
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What passes cost is measured once, not five times."""
+    monkeypatch.setattr("macspec.measuring.REPEATS", 1)
+
+
+@pytest.fixture
+def question(pocket: Pair) -> Question:
+    (found,), left_out = ready([CHAT], pocket)
+    assert left_out == 0
+    return found
+
+
+def made(pocket: Pair, name: str) -> Any:
+    return Workshop(pocket).make(ArmName.parse(name))
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "auto", "draft@4", "draft@3:keyed", "ngram", "mlx-lm", "mlx-lm-draft@3"]
+)
+@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "warm"])
+def test_counts_add_up(pocket: Pair, question: Question, name: str, sampling: Sampling) -> None:
+    arm: Arm = made(pocket, name)
+    written = arm.write(question, sampling, False)
+    stats = written.stats
+    assert len(written.ids) == stats.tokens == question.max_tokens
+    assert stats.cached_tokens == 0
+    assert stats.prompt_tokens == len(question.ids)
+    assert sum(written.drafted_at) == stats.drafted
+    assert sum(written.accepted_at) == stats.accepted
+    assert stats.tokens == stats.passes + stats.accepted or written.reason == "length"
+    rounds = written.rounds.values()
+    assert sum(it.count for it in rounds) == stats.passes - 1
+    assert 0 < sum(it.tokens for it in rounds) < stats.tokens
+
+
+def test_every_reply_reads_its_whole_prompt(pocket: Pair, question: Question) -> None:
+    arm = made(pocket, "draft@4")
+    first, second = (arm.write(question, GREEDY, True) for _ in range(2))
+    assert second.stats.cached_tokens == 0
+    assert first.ids == second.ids
+    assert first.rounds.keys() == second.rounds.keys()
+
+
+def test_greedy_text_is_the_same_in_every_arm(pocket: Pair, question: Question) -> None:
+    names = ["plain", "auto", "draft@4", "mlx-lm", "mlx-lm-draft@2"]
+    written = [made(pocket, name).write(question, GREEDY, True) for name in names]
+    assert len({it.ids for it in written}) == 1
+    assert len({it.text for it in written}) == 1
+    assert len({it.reason for it in written}) == 1
+
+
+def test_keyed_text_is_plains_at_any_temperature(pocket: Pair, question: Question) -> None:
+    names = ["plain", "auto:keyed", "draft@4:keyed"]
+    written = [made(pocket, name).write(question, WARM, False).ids for name in names]
+    assert len(set(written)) == 1
+
+
+def test_a_seed_repeats_mlx_lms_text(pocket: Pair, question: Question) -> None:
+    arm = made(pocket, "mlx-lm-draft@2")
+    hot = Sampling(temperature=1.5, seed=3)
+    texts = [arm.write(question, hot, False).ids for _ in range(2)]
+    assert texts[0] == texts[1]
+    assert arm.write(question, replace(hot, seed=4), False).ids != texts[0]
+
+
+def test_the_end_of_text_is_respected_or_ignored(pocket: Pair) -> None:
+    (question,), _ = ready([LONG], pocket)
+    for name in ("plain", "mlx-lm", "mlx-lm-draft@2"):
+        arm = made(pocket, name)
+        assert arm.write(question, GREEDY, True).reason == "end"
+        assert len(arm.write(question, GREEDY, False).ids) == LONG.max_tokens
+    assert pocket.stop_ids
+
+
+@pytest.mark.parametrize("name", ["plain", "auto", "mlx-lm", "mlx-lm-draft@2"])
+def test_a_recorded_answer_is_decoded_along(pocket: Pair, name: str) -> None:
+    (question,), _ = ready([FORCED], pocket)
+    assert question.forced is not None
+    assert made(pocket, name).write(question, WARM, True).ids == question.forced
+
+
+def test_mlx_lm_is_prepared_at_its_best_depth(pocket: Pair, question: Question) -> None:
+    arm = MlxLm("mlx-lm-draft", pocket, depth=None, depths=(1, 2), tried=1)
+    arm.prepare([question], GREEDY, True)
+    about = arm.describe()
+    assert about["num_draft_tokens"]["0"] in (1, 2)
+    assert set(about["tried_tokens_per_s"]["0"]) == {"1", "2"}
+
+
+def test_mlx_lms_draft_needs_a_draft_model(pocket: Pair) -> None:
+    alone = replace(pocket, draft=None)
+    with pytest.raises(BadOptionError, match="mlx-lm-draft@2 needs a draft model"):
+        Workshop(alone).make(ArmName.parse("mlx-lm-draft@2"))
+
+
+def passes_of(drafted: Sequence[bool], depth: int, limit: int) -> Tally:
+    """A stream of tokens a second apart, of which it is known whether each was drafted."""
+    tally = Tally(Counters(0.0))
+    passes = _Passes(tally, depth, limit)
+    for number, it in enumerate(drafted, 1):
+        passes.see(float(number), number, it)
+    passes.end()
+    return tally
+
+
+def test_mlx_lms_passes_are_found_in_its_stream() -> None:
+    tally = passes_of([False, True, True, False, True, False], depth=2, limit=20)
+    assert tally.counters.passes == 3
+    assert tally.counters.drafted_at == [3, 3]
+    assert tally.counters.accepted_at == [2, 1]
+    # All tokens of a pass are there when its first one is.
+    assert tally.counters.last == 5.0
+
+
+def test_a_pass_that_the_end_cuts_counts_what_was_emitted() -> None:
+    tally = passes_of([False, True, True], depth=4, limit=20)
+    assert tally.counters.passes == 2
+    assert tally.counters.drafted_at == [2, 2, 1, 1]
+    assert tally.counters.accepted_at == [1, 1, 0, 0]
+
+
+def test_mlx_lm_drafts_no_further_than_the_limit() -> None:
+    tally = passes_of([False] * 3, depth=4, limit=5)
+    assert tally.counters.drafted_at == [3, 3, 3, 2]
+
+
+def test_what_does_not_fit_is_left_out(pocket: Pair) -> None:
+    long = replace(CHAT, id="long-1", max_tokens=pocket.context)
+    questions, left_out = ready([CHAT, long], pocket)
+    assert ([it.id for it in questions], left_out) == (["chat-1"], 1)
+    assert ready([long], pocket, most=8)[1] == 0
+    with pytest.raises(BadOptionError, match="none of the 1 tasks fits"):
+        ready([long], pocket)
+
+
+def test_later_turns_get_the_same_history_in_every_arm(pocket: Pair) -> None:
+    (question,), _ = ready([replace(CHAT, then=("For three, please.",))], pocket)
+    plain = made(pocket, "plain")
+    first, second = with_replies([question], pocket, plain)
+    assert second.id == "chat-1/2"
+    said = second.task.messages
+    assert [it["role"] for it in said] == ["user", "assistant", "user"]
+    assert said[1]["content"] == plain.write(first, GREEDY, True).text
+
+
+def test_costs_are_measured_and_predict(pocket: Pair, question: Question) -> None:
+    *_, costs = measure_costs(pocket, [question])
+    assert {rows for rows, _ in costs.passes} >= {2, 3, 4, 5, 8, 16, 32}
+    assert all(cost > 0 for cost in costs.passes.values())
+    assert costs.steps["draft"] > 0
+    assert Costs.from_dict(costs.as_dict()) == costs
+    arm = Own("auto", pocket, Way(), costs=costs)
+    curve = arm.session(GREEDY, True).controller.curve
+    for rows in (2, 5, 8):
+        assert curve.verify(rows, len(question.ids)) == costs.passes[rows, 0]
+
+
+def test_several_sessions_write_at_once(pocket: Pair, question: Question) -> None:
+    others = [replace(question, id=f"chat-{number}") for number in range(2, 4)]
+    arm = Crowd("auto/2", pocket, 2, Way())
+    arm.prepare([question, *others], GREEDY, True)
+    written = arm.write(question, GREEDY, True)
+    assert written.stats.tokens >= question.max_tokens
+    assert written.stats.decode_tokens_per_s is not None
+    assert written.stats.itl_ms_median is not None
+    assert arm.describe()["sessions_at_once"] == 2
+
+
+@pytest.mark.parametrize("name", ["auto+kv8", "draft+draft4"])
+def test_fewer_bits(pocket: Pair, question: Question, name: str) -> None:
+    before = pocket.draft
+    written = made(pocket, name).write(question, GREEDY, True)
+    assert written.stats.drafted > 0
+    assert pocket.draft is before
+
+
+def test_a_profile_splits_its_rounds(pocket: Pair, question: Question) -> None:
+    split = profile(pocket, Way("draft", 4), [question, question], WARM)
+    assert split.rounds > 0
+    assert min(split.draft, split.verify, split.host) > 0
+    assert split.draft + split.verify + split.host == pytest.approx(split.whole)
+    assert profile(pocket, Way("off"), [question], GREEDY).draft < split.verify
+
+
+def test_a_profiled_reply_is_the_same_text(pocket: Pair, question: Question) -> None:
+    from macspec.bench.profile import SplitSession
+
+    texts = []
+    for kind in (None, SplitSession):
+        way = Way("draft", 4, "keyed")
+        session = (
+            way.session(pocket, lambda: 0.0)
+            if kind is None
+            else way.session(pocket, lambda: 0.0, kind=kind)
+        )
+        list(session.reply(question.asked, WARM, max_tokens=12))
+        assert session.finished is not None
+        texts.append(session.finished.token_ids)
+    assert texts[0] == texts[1]
