@@ -5,27 +5,38 @@ Neither Textual nor MLX is needed to read it, so that line mode has the same com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from macspec.depth import METHODS
-
 from .situation import Situation
 
-RULES = ("block", "keyed", "match")
-DEPTHS = ("auto", *map(str, range(17)))
-SAMPLING = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "seed",
-)
+METHODS = {
+    "auto": "whatever should be fastest, before every round",
+    "draft": "the draft model",
+    "ngram": "text that repeats",
+    "suffix": "text that repeats, in past replies too",
+    "off": "nobody: plain decoding",
+}
+RULES = {
+    "block": "the fastest",
+    "keyed": "repeats its text for a seed",
+    "match": "the classic",
+}
+DEPTHS = {"auto": "what pays here", "0": "plain decoding", **dict.fromkeys(map(str, range(1, 17)))}
+SAMPLING = {
+    "temperature": "0 takes the likeliest token, more is bolder",
+    "top_p": "keep the likeliest tokens up to this share",
+    "top_k": "keep so many of the likeliest tokens; 0 keeps all",
+    "min_p": "drop tokens below this share of the likeliest",
+    "repetition_penalty": "above 1, recent tokens become less likely",
+    "presence_penalty": "taken off the score of each recent token",
+    "frequency_penalty": "taken off it for every recent use",
+    "seed": "start of the random numbers",
+}
 """What ``/sampling`` can set for a conversation."""
+TEMPERATURES = {"0": "the likeliest token", "0.4": "careful", "0.7": "usual", "1": "as trained"}
+THINK = {"auto": "as the model does by itself", "on": "reason first", "off": "answer at once"}
 
 REPLY, CHAT, SPECULATION, VIEW, MACSPEC = GROUPS = (
     "Reply",
@@ -36,17 +47,21 @@ REPLY, CHAT, SPECULATION, VIEW, MACSPEC = GROUPS = (
 )
 
 
+Choice = tuple[str, str]
+"""An argument, and what it stands for in a few words. Untrusted."""
+
+
 class Offers(Protocol):
-    """What a front end can offer as arguments of commands; called while somebody types."""
+    """What a front end can offer as arguments of commands; asked while somebody types."""
 
-    def themes(self) -> Sequence[str]: ...
+    def themes(self) -> Sequence[Choice]: ...
 
-    def models(self) -> Sequence[str]: ...
+    def models(self) -> Sequence[Choice]: ...
 
-    def chats(self) -> Sequence[str]: ...
+    def chats(self) -> Sequence[Choice]: ...
 
 
-Choices = Callable[[Offers], Sequence[str]]
+Choices = Callable[[Offers], Sequence[Choice]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +103,10 @@ class Action:
         return situation.lacks(self.needs)
 
 
-def words(*values: str) -> Choices:
-    """The same choices whatever happens."""
-    return lambda offers: values
+def words(values: Mapping[str, str | None]) -> Choices:
+    """The same choices whatever happens: each with what it stands for."""
+    choices = [(value, about or "") for value, about in values.items()]
+    return lambda offers: choices
 
 
 # fmt: off
@@ -136,26 +152,26 @@ ACTIONS: tuple[Action, ...] = (
     Action("system", "System prompt", "What the model is told before this conversation.",
            CHAT, ("i",), "system", "[TEXT]"),
     Action("sampling", "Sampling", "How this conversation draws tokens.",
-           CHAT, ("s",), "sampling", "[NAME VALUE]", words(*SAMPLING), aliases=("set",)),
+           CHAT, ("s",), "sampling", "[NAME VALUE]", words(SAMPLING), aliases=("set",)),
     Action("think", "Reasoning on or off",
            "Whether the model reasons before it answers, where it has a switch for that.",
-           CHAT, ("h",), "think", "[auto|on|off]", words("auto", "on", "off")),
+           CHAT, ("h",), "think", "[auto|on|off]", words(THINK)),
 
     Action("tuning", "Tuning", "Go to the sliders of depth, method, rule and temperature.",
            SPECULATION, ("ctrl+g",), "tune", screen=True),
     Action("depth", "Depth", "Tokens to draft in a round, from the next one on.",
-           SPECULATION, ("d",), "depth", "[auto|0..32]", words(*DEPTHS)),
+           SPECULATION, ("d",), "depth", "[auto|0..32]", words(DEPTHS)),
     Action("deeper", "Deeper", "Draft one token more.",
            SPECULATION, ("+",), "deeper", extra_keys=("=", "alt+up")),
     Action("shallower", "Shallower", "Draft one token less.",
            SPECULATION, ("-",), "shallower", extra_keys=("_", "alt+down")),
     Action("method", "Method", "Who drafts, from the next round on; alone, the next in the list.",
-           SPECULATION, ("ctrl+s", "m"), "method", f"[{'|'.join(METHODS)}]", words(*METHODS)),
+           SPECULATION, ("ctrl+s", "m"), "method", f"[{'|'.join(METHODS)}]", words(METHODS)),
     Action("rule", "Acceptance rule",
            "Which drafts stand, from the next round on; each rule is exact.",
-           SPECULATION, ("k",), "rule", f"[{'|'.join(RULES)}]", words(*RULES)),
+           SPECULATION, ("k",), "rule", f"[{'|'.join(RULES)}]", words(RULES)),
     Action("temperature", "Temperature", "0 takes the likeliest token, more is bolder.",
-           SPECULATION, ("t",), "temperature", "[NUMBER]", words("0", "0.4", "0.7", "1")),
+           SPECULATION, ("t",), "temperature", "[NUMBER]", words(TEMPERATURES)),
     Action("compare", "Plain against speculative",
            "Replay the last prompt both ways: speeds, energy, and whether the text is equal.",
            SPECULATION, ("v",), "compare", aliases=("ab",), needs=("turns", "idle")),
