@@ -1,0 +1,103 @@
+"""Lines about context, memory and power."""
+
+from __future__ import annotations
+
+from macspec.plaintext import one_line
+
+from ..talk.panel import PanelState
+from .bars import bar
+from .figures import DASH, fixed, gigabytes, number, ratio, whole
+from .lines import Line, Role, cells, cut, figure, fit, ruled, wrapped
+
+ALMOST = 0.9
+"""Share from which on there is little room left."""
+
+RAIL = 11
+"""Columns of a rail and its watts."""
+
+SHORT = {"system": "all"}
+
+
+def head(state: PanelState, width: int, rows: int) -> list[Line]:
+    return [ruled("Room", width)]
+
+
+def context(state: PanelState, width: int, rows: int) -> list[Line]:
+    share = ratio(state.context_used, state.context_limit)
+    text = f"{whole(state.context_used, 7)} /{whole(state.context_limit, 8)}"
+    return [_filled("context", share, text, width)]
+
+
+def memory(state: PanelState, width: int, rows: int) -> list[Line]:
+    limit = state.memory_limit
+    text = f"{gigabytes(state.memory_used)} /{gigabytes(limit)} GB"
+    return [
+        _filled(
+            "memory ", ratio(state.memory_used, limit), text, width, ratio(state.memory_plan, limit)
+        )
+    ]
+
+
+def plan(state: PanelState, width: int, rows: int) -> list[Line]:
+    share = ratio(state.memory_plan, state.memory_limit)
+    role: Role = "bad" if share is not None and share > 1 else "value"
+    return [figure("planned for a full context", f"{gigabytes(state.memory_plan)} GB", width, role)]
+
+
+def energy_head(state: PanelState, width: int, rows: int) -> list[Line]:
+    source = one_line(state.energy_source)
+    return [ruled("Energy", width, ((source, "label"),) if source else ())]
+
+
+def power(state: PanelState, width: int, rows: int) -> list[Line]:
+    if not state.watts:
+        reason = one_line(state.energy_reason) or "no watts yet"
+        return [((line, "label"),) for line in wrapped(f"{DASH} {reason}", width, rows)]
+    each = max(width // max(width // RAIL, 1), 1)
+    lines: list[Line] = []
+    left = list(state.watts.items())
+    for _ in range(rows):
+        row: list[tuple[str, Role]] = []
+        for name, watts in left[: max(width // RAIL, 1)]:
+            label = cut(SHORT.get(name, one_line(name).upper() if len(name) < 5 else name), 5)
+            cell: Line = ((f"{label} ", "label"), (fixed(watts, 4, 1), "value"), (" W", "label"))
+            row += fit(cell, each)
+        left = left[max(width // RAIL, 1) :]
+        lines.append(tuple(row))
+    return lines
+
+
+def joules(state: PanelState, width: int, rows: int) -> list[Line]:
+    gross = state.joules_per_token
+    left: Line = (("J/token ", "label"), (fixed(gross, 5, 2), "value"))
+    if number(gross) is None:
+        reason = state.energy_reason or "after a longer reply"
+        return [fit((*left, (f" {one_line(reason)}", "label")), width)]
+    net: Line = (
+        (" gross ", "label"),
+        (fixed(state.net_joules_per_token, 5, 2), "value"),
+        (" net", "label"),
+    )
+    return [fit((*left, *net), width)]
+
+
+def joules_of_plain(state: PanelState, width: int, rows: int) -> list[Line]:
+    plain = state.plain_joules_per_token
+    share = ratio(state.joules_per_token, plain)
+    left: Line = (("plain   ", "label"), (fixed(plain, 5, 2), "value"))
+    if number(plain) is None:
+        return [fit((*left, (" A/B measures it", "label")), width)]
+    role: Role = "label" if share is None else "good" if share <= 0.97 else "value"
+    return [fit((*left, (" gross  ", "label"), (f"{fixed(share, 4, 2)}×", role)), width)]
+
+
+def _filled(
+    label: str, share: float | None, text: str, width: int, notch: float | None = None
+) -> Line:
+    role: Role = "bar"
+    if share is not None and share >= ALMOST:
+        role = "warn"
+    end: Line = ((text, "value"),)
+    room = width - len(label) - 2 - cells(end)
+    middle = bar(share, room, role, notch) if room >= 3 else ((" " * max(room, 0), "plain"),)
+    return fit(((f"{label} ", "label"), *middle, (" ", "plain"), *end), width)

@@ -1,0 +1,46 @@
+"""Numbers that stand still while they hardly change."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from typing import Any
+
+from ..talk.panel import PanelState
+
+SLACK: dict[str, tuple[float, float]] = {
+    "tokens_per_s": (0.07, 0.01),
+    "tokens_per_s_reply": (0.07, 0.005),
+    "plain_tokens_per_s": (0.07, 0.01),
+    "acceptance_now": (0.012, 0.0),
+    "acceptance": (0.006, 0.0),
+    "tokens_per_pass": (0.007, 0.0),
+    "itl_ms_median": (0.07, 0.01),
+    "itl_ms_p95": (0.07, 0.02),
+    "memory_used": (0.06 * 2**30, 0.0),
+    "joules_per_token": (0.007, 0.0),
+    "net_joules_per_token": (0.007, 0.0),
+}
+"""By field: how far a number may go, at least and as a share of it, before another is shown."""
+
+
+def settled(shown: PanelState, new: PanelState) -> PanelState:
+    """``new``, with the numbers of ``shown`` where they have hardly changed."""
+    if new.passes < shown.passes or new.activity != shown.activity:
+        return new
+    kept: dict[str, Any] = {}
+    for name, (least, share) in SLACK.items():
+        before, now = getattr(shown, name), getattr(new, name)
+        if before is None or now is None or not math.isfinite(before):
+            continue
+        if abs(now - before) <= max(least, share * abs(before)):
+            kept[name] = before
+    if new.watts.keys() == shown.watts.keys():
+        kept["watts"] = {
+            name: shown.watts[name] if abs(watts - shown.watts[name]) <= 0.07 else watts
+            for name, watts in new.watts.items()
+        }
+    return replace(new, **kept)
+
+
+assert SLACK.keys() <= {field.name for field in fields(PanelState)}
