@@ -75,6 +75,14 @@ def last(connection: sqlite3.Connection) -> Chat | None:
     return None if row is None else chat_of(row)
 
 
+def last_models(connection: sqlite3.Connection) -> dict[int, str | None]:
+    """The target of each conversation's newest reply, by conversation; None: the built-in one."""
+    newest = "SELECT max(id) FROM messages WHERE making IS NOT NULL GROUP BY chat"
+    model = "json_extract(making, '$.model')"
+    found = connection.execute(f"SELECT chat, {model} FROM messages WHERE id IN ({newest})")
+    return {id: None if name is None else str(name) for id, name in found}
+
+
 def messages(connection: sqlite3.Connection, chat: int) -> list[Message]:
     """All messages of a conversation, parents before their children."""
     rows = connection.execute(f"{MESSAGE} WHERE chat = ? ORDER BY id", (chat,))
