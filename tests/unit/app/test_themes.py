@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from rich.color import Color as RichColor
@@ -112,7 +112,7 @@ def test_sixteen_colours_can_be_read(theme: Theme, palette: tuple[RGB, ...]) -> 
 
 
 @pytest.fixture(params=["truecolor", "256", "16", "none"])
-def app(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[App[None]]:
+def app(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> App[None]:
     for name in ("COLORTERM", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm" if request.param == "16" else "xterm-256color")
@@ -122,7 +122,7 @@ def app(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
         monkeypatch.setenv("NO_COLOR", "1")
     app: App[None] = App(ansi_color=themes.ansi_color(os.environ))
     themes.register(app)
-    yield app
+    return app
 
 
 async def test_every_theme_can_be_chosen_on_every_terminal(app: App[None]) -> None:
