@@ -17,13 +17,14 @@ TABLE: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "× plain",
         ("speed head",),
-        "This reply's speed over what the same model would give without speculation.",
+        "This reply's speed over plain decoding's: what the same model would give without "
+        "speculation, from what its passes were measured to cost.",
     ),
     (
-        "tok/s, plain",
+        "tok/s, reply, TTFT",
         ("speed",),
-        "Tokens a second over the last second or so, and what plain decoding would give, from "
-        "what its passes were measured to cost.",
+        "Tokens a second over the last second or so, and over the whole reply; time to its first "
+        "token.",
     ),
     (
         "history",
@@ -33,10 +34,10 @@ TABLE: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     ("▴", ("marks",), "Where you changed a setting, and which."),
     (
-        "TTFT, ITL, p95, reply",
+        "ITL, p95",
         ("latency",),
-        "Time to the first token; the median time between tokens and the time that 95 % of them "
-        "stay under; tokens a second over the whole reply.",
+        "Inter-token latency: the median time between tokens, and the time that 95 % of them stay "
+        "under.",
     ),
     (
         "Speculation",
@@ -89,13 +90,13 @@ TABLE: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     (
         "exactness",
-        ("badge", "trust head"),
+        ("badge",),
         "What you can rely on: greedy and keyed replies are the very text that plain decoding "
         "gives, the block and match rules draw from the same distribution.",
     ),
     (
         "self-test",
-        ("self-test",),
+        ("trust head",),
         "When macspec check last compared this pair with plain decoding, token by token.",
     ),
     (

@@ -26,15 +26,16 @@ class Lined(Widget):
         & > .lined--plain { color: $foreground; }
         & > .lined--label { color: $text-muted; }
         & > .lined--value { color: $foreground; text-style: bold; }
-        & > .lined--head { color: $primary; text-style: bold; }
-        & > .lined--good { color: $success; text-style: bold; }
-        & > .lined--warn { color: $warning; text-style: bold; }
-        & > .lined--bad { color: $error; text-style: bold; }
+        & > .lined--head { color: $text-primary; text-style: bold; }
+        & > .lined--good { color: $text-success; text-style: bold; }
+        & > .lined--warn { color: $text-warning; text-style: bold; }
+        & > .lined--bad { color: $text-error; text-style: bold; }
         & > .lined--bar { color: $primary; }
+        & > .lined--gain { color: $success; }
         & > .lined--track { color: $foreground 25%; }
-        & > .lined--mark { color: $accent; }
+        & > .lined--mark { color: $text-accent; }
         & > .lined--chosen { color: $foreground; text-style: bold reverse; }
-        & > .lined--asked { color: $warning; text-style: bold underline; }
+        & > .lined--asked { color: $text-warning; text-style: bold underline; }
     }
     """
 

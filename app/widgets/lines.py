@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
@@ -16,6 +15,7 @@ Role = Literal[
     "warn",
     "bad",
     "bar",
+    "gain",
     "track",
     "mark",
     "chosen",
@@ -38,6 +38,11 @@ def cut(text: str, width: int) -> str:
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1).rstrip() + "…" if width > 0 else ""
+
+
+def fitting(width: int, *texts: str) -> str:
+    """The first of the texts that has room; else the last one, cut."""
+    return next((text for text in texts if cell_len(text) <= width), cut(texts[-1], width))
 
 
 def fit(line: Line, width: int) -> Line:
@@ -68,20 +73,6 @@ def sides(left: Line, right: Line, width: int) -> Line:
 def figure(label: str, value: str, width: int, role: Role = "value") -> Line:
     """A label on the left and its value on the right."""
     return sides(((label, "label"),), ((value, role),), width)
-
-
-def beside(lines: Iterable[Line], width: int, gap: int = 2) -> Line:
-    """Lines in columns of one width, and a gap between them."""
-    lines = list(lines)
-    each = max((width - gap * (len(lines) - 1)) // len(lines), 0)
-    parts: list[tuple[str, Role]] = []
-    for number, line in enumerate(lines):
-        last = number == len(lines) - 1
-        room = width - (each + gap) * number if last else each
-        parts += sides(line[:1], line[-1:], max(room, 0)) if len(line) > 1 else fit(line, room)
-        if not last:
-            parts.append((" " * gap, "plain"))
-    return fit(tuple(parts), width)
 
 
 def wrapped(text: str, width: int, rows: int) -> list[str]:

@@ -15,6 +15,9 @@ ALMOST = 0.9
 RAIL = 11
 """Columns of a rail and its watts."""
 
+WORDY = 30
+"""Columns from which on there are more words."""
+
 SHORT = {"system": "all"}
 
 
@@ -23,6 +26,8 @@ def head(state: PanelState, width: int, rows: int) -> list[Line]:
 
 
 def context(state: PanelState, width: int, rows: int) -> list[Line]:
+    if number(state.context_limit) is None:
+        return [(("context ", "label"), (f"{DASH} no model is loaded", "label"))]
     share = ratio(state.context_used, state.context_limit)
     text = f"{whole(state.context_used, 7)} /{whole(state.context_limit, 8)}"
     return [_filled("context", share, text, width)]
@@ -30,18 +35,17 @@ def context(state: PanelState, width: int, rows: int) -> list[Line]:
 
 def memory(state: PanelState, width: int, rows: int) -> list[Line]:
     limit = state.memory_limit
+    if number(limit) is None and number(state.memory_used) is None:
+        return [(("memory  ", "label"), (f"{DASH} no model is loaded", "label"))]
     text = f"{gigabytes(state.memory_used)} /{gigabytes(limit)} GB"
-    return [
-        _filled(
-            "memory ", ratio(state.memory_used, limit), text, width, ratio(state.memory_plan, limit)
-        )
-    ]
+    planned = ratio(state.memory_plan, limit)
+    return [_filled("memory ", ratio(state.memory_used, limit), text, width, planned)]
 
 
 def plan(state: PanelState, width: int, rows: int) -> list[Line]:
     share = ratio(state.memory_plan, state.memory_limit)
     role: Role = "bad" if share is not None and share > 1 else "value"
-    return [figure("planned for a full context", f"{gigabytes(state.memory_plan)} GB", width, role)]
+    return [figure("┃ plan, full context", f"{gigabytes(state.memory_plan)} GB", width, role)]
 
 
 def energy_head(state: PanelState, width: int, rows: int) -> list[Line]:
@@ -51,7 +55,7 @@ def energy_head(state: PanelState, width: int, rows: int) -> list[Line]:
 
 def power(state: PanelState, width: int, rows: int) -> list[Line]:
     if not state.watts:
-        reason = one_line(state.energy_reason) or "no watts yet"
+        reason = one_line(state.energy_reason) or "not read yet"
         return [((line, "label"),) for line in wrapped(f"{DASH} {reason}", width, rows)]
     each = max(width // max(width // RAIL, 1), 1)
     lines: list[Line] = []
@@ -71,24 +75,26 @@ def joules(state: PanelState, width: int, rows: int) -> list[Line]:
     gross = state.joules_per_token
     left: Line = (("J/token ", "label"), (fixed(gross, 5, 2), "value"))
     if number(gross) is None:
-        reason = state.energy_reason or "after a longer reply"
-        return [fit((*left, (f" {one_line(reason)}", "label")), width)]
-    net: Line = (
-        (" gross ", "label"),
-        (fixed(state.net_joules_per_token, 5, 2), "value"),
-        (" net", "label"),
-    )
-    return [fit((*left, *net), width)]
+        return [(*left, (f" {_unmeasured(state)}", "label"))]
+    net = fixed(state.net_joules_per_token, 5, 2)
+    if width < WORDY:
+        return [(*left, ("  net ", "label"), (net, "value"))]
+    return [(*left, (" gross ", "label"), (net, "value"), (" net", "label"))]
 
 
 def joules_of_plain(state: PanelState, width: int, rows: int) -> list[Line]:
     plain = state.plain_joules_per_token
-    share = ratio(state.joules_per_token, plain)
-    left: Line = (("plain   ", "label"), (fixed(plain, 5, 2), "value"))
+    left: Line = (("  plain ", "label"), (fixed(plain, 5, 2), "value"))
     if number(plain) is None:
-        return [fit((*left, (" A/B measures it", "label")), width)]
-    role: Role = "label" if share is None else "good" if share <= 0.97 else "value"
-    return [fit((*left, (" gross  ", "label"), (f"{fixed(share, 4, 2)}×", role)), width)]
+        reason = _unmeasured(state) if state.energy_reason else "A/B measures it"
+        return [(*left, (f" {reason}", "label"))]
+    share = ratio(state.joules_per_token, plain)
+    role: Role = "good" if share is not None and share <= 0.97 else "value"
+    return [(*left, (" gross ", "label"), (f"{fixed(share, 5, 2)}×", role))]
+
+
+def _unmeasured(state: PanelState) -> str:
+    return "no watts here" if state.energy_reason and not state.watts else "not measured"
 
 
 def _filled(

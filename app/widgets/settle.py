@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import fields, replace
 from typing import Any
 
 from ..talk.panel import PanelState
+
+NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
 SLACK: dict[str, tuple[float, float]] = {
     "tokens_per_s": (0.07, 0.01),
@@ -35,12 +38,22 @@ def settled(shown: PanelState, new: PanelState) -> PanelState:
             continue
         if abs(now - before) <= max(least, share * abs(before)):
             kept[name] = before
+    if (new.drafter, new.depth) == (shown.drafter, shown.depth) and _alike(shown.why, new.why):
+        kept["why"] = shown.why
     if new.watts.keys() == shown.watts.keys():
         kept["watts"] = {
             name: shown.watts[name] if abs(watts - shown.watts[name]) <= 0.07 else watts
             for name, watts in new.watts.items()
         }
     return replace(new, **kept)
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two sentences differ in numbers only, and in those by little."""
+    if NUMBER.sub("", one) != NUMBER.sub("", other):
+        return False
+    pairs = zip(NUMBER.findall(one), NUMBER.findall(other), strict=True)
+    return all(abs(float(a) - float(b)) <= max(0.1, 0.1 * float(a)) for a, b in pairs)
 
 
 assert SLACK.keys() <= {field.name for field in fields(PanelState)}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from ..talk.panel import Mark
 from .bars import eighth
@@ -21,21 +23,24 @@ def sparkline(
 ) -> list[Line]:
     """The newest ``width`` values, from the top row to the bottom one; the newest is on the right.
 
-    The scale begins at 0. Above ``plain`` the columns have another colour.
+    The scale begins at 0. What rises above ``plain`` has another colour: its upper rows, or in a
+    single row the whole column.
     """
-    if width < 1:
-        return [BLANK] * rows
+    if width < 1 or rows < 1:
+        return [BLANK] * max(rows, 0)
     shown = [_finite(value) for value in values[-width:]]
-    end = scale(max(shown, default=0.0))
+    level = _finite(plain) if number(plain) is not None else 0.0
+    end, below = scale(max(shown, default=0.0), level, rows)
     heights = [max(round(value / end * 8 * rows), 1 if value > 0 else 0) for value in shown]
-    level = number(plain)
-    base = 8 * rows if level is None else max(min(round(level / end * 8 * rows), 8 * rows), 0)
-    pad = " " * (width - len(heights))
+    pad: tuple[str, Role] = (" " * (width - len(heights)), "plain")
+    if rows == 1 and level > 0:
+        faster = [value > level for value in shown]
+        runs = groupby(zip(heights, faster, strict=True), itemgetter(1))
+        return [(pad, *(_run(found, gains) for gains, found in runs))]
     lines: list[Line] = []
     for row in reversed(range(rows)):
-        text = pad + "".join(eighth(height, row) for height in heights)
-        role: Role = "good" if level is not None and 8 * row >= base - 2 else "bar"
-        lines.append(((text, role),))
+        text = "".join(eighth(height, row) for height in heights)
+        lines.append((pad, (text, "gain" if level > 0 and row >= below else "bar")))
     return lines
 
 
@@ -68,12 +73,24 @@ def marks(found: Sequence[Mark], count: int, width: int) -> Line:
     return (("".join(cells), "mark"),)
 
 
-def scale(highest: float) -> float:
-    """The end of a scale that holds ``highest``."""
+def scale(highest: float, level: float = 0.0, rows: int = 1) -> tuple[float, int]:
+    """The end of a scale that holds ``highest``, and how many rows lie below ``level``.
+
+    Where it can be, ``level`` is the edge between two rows.
+    """
+    if level > 0:
+        for below in range(rows - 1, 0, -1):
+            if level * rows / below >= highest:
+                return level * rows / below, below
     if highest <= 0:
-        return 1.0
+        return 1.0, rows
     power = 10.0 ** math.floor(math.log10(highest))
-    return next((step * power for step in STEPS if step * power >= highest), highest)
+    end = next((step * power for step in STEPS if step * power >= highest), highest)
+    return end, max(min(round(level / end * rows), rows), 1)
+
+
+def _run(found: Iterable[tuple[int, bool]], gains: bool) -> tuple[str, Role]:
+    return "".join(eighth(height, 0) for height, _ in found), "gain" if gains else "bar"
 
 
 def _finite(value: float) -> float:

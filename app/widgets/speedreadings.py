@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
 from macspec.plaintext import one_line
 
 from ..talk.panel import PanelState
 from .bars import axis, bar, columns
+from .bigdigits import HIGH, big
 from .figures import DASH, fixed, milliseconds, number, percent, ratio, whole
-from .lines import Line, Role, beside, cells, cut, figure, fit, ruled, sides, wrapped
+from .lines import BLANK, Line, Role, cells, figure, fit, fitting, ruled, sides, wrapped
 from .sparkline import marks, sparkline
 
-LABEL = 11
-"""Columns of a label before a bar."""
+NARROW = 31
+"""Columns below which there are fewer words."""
+
+BIG, BESIDE = 32, 20
+"""Columns that large digits need, and the column at which there is room beside them."""
 
 SIGNS: dict[str, tuple[str, Role]] = {
     "no model": ("○", "label"),
@@ -21,8 +27,6 @@ SIGNS: dict[str, tuple[str, Role]] = {
     "writing": ("●", "bar"),
     "waiting": ("◌", "warn"),
 }
-
-PASSES_AFTER = "in the first reply"
 
 
 def speed_role(times: float | None) -> Role:
@@ -57,7 +61,9 @@ def activity(state: PanelState, width: int, rows: int) -> list[Line]:
 
 
 def pair(state: PanelState, width: int, rows: int) -> list[Line]:
-    target: Line = (("target ", "label"), (_name(state.target), "value"))
+    target: Line = (("target ", "label"), (f"{DASH} no model is loaded", "label"))
+    if state.target is not None:
+        target = (("target ", "label"), (_name(state.target), "value"))
     if state.draft is not None:
         draft: Line = (("draft  ", "label"), (_name(state.draft), "plain"))
     else:
@@ -67,23 +73,36 @@ def pair(state: PanelState, width: int, rows: int) -> list[Line]:
 
 
 def speed_head(state: PanelState, width: int, rows: int) -> list[Line]:
-    times = against_plain(state)
-    if times is None:
-        return [ruled("Speed", width)]
-    return [
-        ruled("Speed", width, ((f"{fixed(times, 4, 2)}×", speed_role(times)), (" plain", "label")))
-    ]
+    times, plain = against_plain(state), state.plain_tokens_per_s
+    right: Line = ()
+    if number(plain) is not None:
+        right = ((" plain ", "label"), (fixed(plain, 5, 1), "plain"))
+    if times is not None:
+        right = ((f"{fixed(times, 4, 2)}×", speed_role(times)), *right)
+    return [ruled("Speed", width, right)]
 
 
 def speed(state: PanelState, width: int, rows: int) -> list[Line]:
+    """One line; with three, the number is three lines high."""
     now = state.tokens_per_s if state.tokens_per_s is not None else state.tokens_per_s_reply
-    left: Line = ((fixed(now, 5, 1), "value"), (" tok/s", "label"))
-    plain = state.plain_tokens_per_s
-    if number(plain) is None:
-        right: Line = (("plain ", "label"), (DASH, "label"), (" not measured", "label"))
-    else:
-        right = (("plain ", "label"), (fixed(plain, 5, 1), "value"))
-    return [sides(left, right, width)]
+    ttft = milliseconds(_thousand(state.ttft_s))
+    digits = big(fixed(now, 4, 1)) if rows >= HIGH and width >= BIG else None
+    if digits is None:
+        left: Line = ((fixed(now, 5, 1), "value"), (" tok/s", "label"))
+        right: Line = (("TTFT ", "label"), (ttft, "value"))
+        return [sides(left, right, width)] + [BLANK] * (rows - 1)
+    room = width - BESIDE
+    reply = f"{fixed(state.tokens_per_s_reply, 5, 1)}   "
+    lines: tuple[Line, ...] = (
+        ((f"{digits[0]:<{BESIDE}}", "value"),),
+        ((f"{digits[1]:<{BESIDE}}", "value"), *figure("reply", reply, room)),
+        (
+            (f"{digits[2]:<13}", "value"),
+            (f"{'tok/s':<{BESIDE - 13}}", "label"),
+            *figure("TTFT", ttft, room),
+        ),
+    )
+    return [*lines, *[BLANK] * (rows - HIGH)]
 
 
 def history(state: PanelState, width: int, rows: int) -> list[Line]:
@@ -98,22 +117,8 @@ def changes(state: PanelState, width: int, rows: int) -> list[Line]:
 
 
 def latency(state: PanelState, width: int, rows: int) -> list[Line]:
-    each = (width - 2) // 2
-    first = beside(
-        (
-            figure("TTFT", milliseconds(_thousand(state.ttft_s)), each),
-            figure("reply", f"{fixed(state.tokens_per_s_reply, 5, 1)} t/s", each),
-        ),
-        width,
-    )
-    second = beside(
-        (
-            figure("ITL", milliseconds(state.itl_ms_median), each),
-            figure("p95", milliseconds(state.itl_ms_p95), each),
-        ),
-        width,
-    )
-    return [first, second][:rows]
+    median, p95 = milliseconds(state.itl_ms_median), milliseconds(state.itl_ms_p95)
+    return [_two(("ITL", median, "value"), ("p95", p95, "value"), width)]
 
 
 def speculation_head(state: PanelState, width: int, rows: int) -> list[Line]:
@@ -121,28 +126,31 @@ def speculation_head(state: PanelState, width: int, rows: int) -> list[Line]:
         return [ruled("Speculation", width)]
     if state.drafter is None:
         return [ruled("Speculation", width, (("plain now", "warn"),))]
+    between = " depth " if width >= NARROW else " "
     right: Line = (
         (one_line(state.drafter), "value"),
-        (" depth ", "label"),
+        (between, "label"),
         (fixed(state.depth, 2), "value"),
     )
     return [ruled("Speculation", width, right)]
 
 
 def acceptance(state: PanelState, width: int, rows: int) -> list[Line]:
-    reason = "nothing drafted yet" if _drafts(state) else "speculation is off"
-    return [_share("acceptance", state.acceptance, reason, width)]
+    return [_share("acceptance", state.acceptance, state, width)]
 
 
 def acceptance_now(state: PanelState, width: int, rows: int) -> list[Line]:
-    reason = "no recent draft" if _drafts(state) else "speculation is off"
-    return [_share("       now", state.acceptance_now, reason, width)]
+    return [_share("       now", state.acceptance_now, state, width)]
 
 
 def positions(state: PanelState, width: int, rows: int) -> list[Line]:
+    found = columns(state.acceptance_by_position, width, rows)
+    name = "by position"
     if not state.acceptance_by_position:
-        return [fit((), width)] * (rows - 1) + [(("by position ", "label"), (DASH, "label"))]
-    return columns(state.acceptance_by_position, width, rows)
+        found[0] = ((f"{DASH} {name}", "label"),)
+    elif found and cells(found[0]) + len(name) + 2 <= width:
+        found[0] = sides(found[0], ((name, "label"),), width)
+    return found
 
 
 def axis_of_positions(state: PanelState, width: int, rows: int) -> list[Line]:
@@ -150,53 +158,52 @@ def axis_of_positions(state: PanelState, width: int, rows: int) -> list[Line]:
 
 
 def passes(state: PanelState, width: int, rows: int) -> list[Line]:
-    each = (width - 2) // 2
-    return [
-        beside(
-            (
-                figure("tok/pass", fixed(state.tokens_per_pass, 5, 2), each),
-                figure("passes", whole(state.passes or None, 7), each),
-            ),
-            width,
-        )
-    ]
+    rate, count = fixed(state.tokens_per_pass, 5, 2), whole(state.passes or None, 7)
+    return [_two(("tok/pass", rate, "value"), ("passes", count, "plain"), width)]
 
 
 def chosen(state: PanelState, width: int, rows: int) -> list[Line]:
-    each = (width - 2) // 2
-    return [
-        beside(
-            (
-                figure("method", one_line(state.method_set), each, "plain"),
-                figure("depth", str(state.depth_set), each, "plain"),
-            ),
-            width,
-        )
-    ]
+    method, depth = one_line(state.method_set), str(state.depth_set)
+    return [_two(("method", method, "plain"), ("depth", depth, "plain"), width)]
 
 
 def why(state: PanelState, width: int, rows: int) -> list[Line]:
+    """The engine's sentence without what the heading says already."""
     text = one_line(state.why)
     role: Role = "label"
-    if state.passes and state.drafter is None:
-        text, role = text.removeprefix("plain: "), "warn"
+    if not state.passes:
+        text = text or "Numbers come with the first reply."
+    elif state.drafter is None:
+        text, role = text.removeprefix("plain: "), "plain"
+    else:
+        text = text.removeprefix(f"{state.drafter} at depth {state.depth}: ")
     return [((line, role),) for line in wrapped(text, width, rows)]
 
 
-def _share(label: str, share: float | None, reason: str, width: int) -> Line:
+def _two(left: tuple[str, str, Role], right: tuple[str, str, Role], width: int) -> Line:
+    """Two labelled figures beside each other; only the left one where there is little room."""
+    each = (width - 3) // 2
+    if any(cell_len(label) + 1 + cell_len(value) > each for label, value, _ in (left, right)):
+        return figure(left[0], left[1], width, left[2])
+    first, second = (figure(label, value, each, role) for label, value, role in (left, right))
+    return fit((*first, (" " * (width - 2 * each), "plain"), *second), width)
+
+
+def _share(label: str, share: float | None, state: PanelState, width: int) -> Line:
     left: Line = ((label, "label"), (" ", "plain"), (percent(share), "value"), (" ", "plain"))
-    room = width - cells(left)
+    room = max(width - cells(left), 0)
     if number(share) is None:
-        return (*left, (cut(reason, max(room, 0)), "label"))
-    return (*left, *bar(share, max(room, 0)))
+        reasons = ("nothing drafted", "none yet") if _drafts(state) else ("switched off", "off")
+        return (*left, (fitting(room, *reasons), "label"))
+    return (*left, *bar(share, room))
 
 
 def _drafts(state: PanelState) -> bool:
     return state.method_set != "off" and state.depth_set != 0
 
 
-def _name(name: str | None) -> str:
-    return DASH if name is None else one_line(name).rsplit("/", 1)[-1]
+def _name(name: str) -> str:
+    return one_line(name).rsplit("/", 1)[-1]
 
 
 def _thousand(seconds: float | None) -> float | None:

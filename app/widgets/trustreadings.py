@@ -6,7 +6,7 @@ from macspec.plaintext import one_line
 
 from ..talk.panel import PanelState
 from .figures import DASH, number
-from .lines import Line, fit, ruled, sides, wrapped
+from .lines import Line, ruled, sides, wrapped
 
 SAME_TEXT, SAME_DISTRIBUTION = "same text", "same distribution"
 
@@ -23,31 +23,23 @@ def promise(rule: str, temperature: float) -> tuple[str, str]:
 
 
 def head(state: PanelState, width: int, rows: int) -> list[Line]:
-    return [ruled("Exactness", width)]
+    tested = one_line(state.self_test)
+    right: Line = ((f"{DASH} run macspec check", "label"),)
+    if tested:
+        right = (("self-test ", "label"), (tested, "plain"))
+    return [ruled("Exactness", width, right)]
 
 
 def badge(state: PanelState, width: int, rows: int) -> list[Line]:
     same, whose = promise(state.rule_set, number(state.temperature) or 0.0)
-    left: Line = (("✓ ", "good"), (same, "good"))
-    return [
-        sides(
-            left,
-            ((one_line(whose), "value"), (" rule", "label"))
-            if whose != "greedy"
-            else (("greedy", "value"),),
-            width,
-        )
-    ]
-
-
-def self_test(state: PanelState, width: int, rows: int) -> list[Line]:
-    if not state.self_test:
-        return [fit((("self-test ", "label"), (f"{DASH} run macspec check", "label")), width)]
-    return [fit((("self-test ", "label"), (one_line(state.self_test), "plain")), width)]
+    right: Line = ((one_line(whose), "value"),)
+    if whose != "greedy" and width >= 30:
+        right = (*right, (" rule", "label"))
+    return [sides((("✓ ", "good"), (same, "good")), right, width)]
 
 
 def kernels(state: PanelState, width: int, rows: int) -> list[Line]:
-    text = one_line(state.kernels) or DASH
+    text = one_line(state.kernels) or f"{DASH} no model is loaded"
     first, *more = wrapped(f"kernels {text}", width, rows)
     lines: list[Line] = [(("kernels", "label"), (first.removeprefix("kernels"), "plain"))]
     return lines + [((line, "plain"),) for line in more]

@@ -103,6 +103,10 @@ class Tuning(Lined, can_focus=True):
         self._draw(replace(self._dials, asked=asked, selected=dial, reason=""))
         self.post_message(Tune(changes(dial, value)))
 
+    def select(self, dial: str) -> None:
+        """Go to a dial."""
+        self._draw(replace(self._dials, selected=dial, reason=""))
+
     def action_select(self, by: int) -> None:
         at = DIALS.index(self._dials.selected) + by
         self._draw(replace(self._dials, selected=DIALS[at % len(DIALS)], reason=""))
