@@ -1,0 +1,85 @@
+"""Rows of drawn text, and text broken into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich._wrap import divide_line
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.strip import Strip
+
+from macspec.plaintext import SURROGATES, neutral
+
+NEW_LINE, SPACE, NOTHING = "\n", " ", ""
+
+JOINS = {join: Style.from_meta({"join": join}) for join in (SPACE, NOTHING)}
+"""Styles of a row's last character, where the row was broken by us: what a copy puts there."""
+
+TAB = 4
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One row of the screen."""
+
+    strip: Strip
+    lead: int = 0
+    """Characters at its start that are ornament and not text."""
+    join: str = NEW_LINE
+    """What stands between this row and the next one in a copy."""
+
+    bare: bool = False
+    """Nothing stands to its left."""
+    painted: tuple[int, int, Strip, Strip] | None = None
+    """Where it was last put on the screen, in what width, beside what, and how it looked."""
+
+    @property
+    def text(self) -> str:
+        """What a copy of the row has."""
+        return self.strip.text[self.lead :].rstrip()
+
+
+def clean(text: str) -> str:
+    """Untrusted text as it may be drawn. Its length is that of the text's parts, cleaned alone."""
+    return neutral(text).translate(SURROGATES)
+
+
+def broken(text: Text, width: int) -> Iterator[tuple[Text, str]]:
+    """A line in rows between words, or inside of words that are longer than a row.
+
+    Yields:
+        The row, and what joins it to the next one.
+    """
+    plain = text.plain
+    offsets = divide_line(plain, max(width, 1), fold=True)
+    if not offsets:
+        yield text, NEW_LINE
+        return
+    parts = text.divide(offsets)
+    for part, offset in zip(parts, [*offsets, None], strict=True):
+        if offset is None:
+            yield part, NEW_LINE
+        else:
+            spaced = part.plain.endswith(" ")
+            part.rstrip()
+            yield part, SPACE if spaced else NOTHING
+
+
+def row(segments: Iterable[Segment], base: Style, lead: int = 0, join: str = NEW_LINE) -> Row:
+    """A row of segments over a base style."""
+    return Row(Strip(list(Segment.apply_style(segments, base))), lead, join)
+
+
+def rows_of(lines: Sequence[list[Segment]], base: Style, lead: int = 0) -> list[Row]:
+    """Rows of lines that Rich has drawn; how they join stands in the last segment's meta."""
+    made = []
+    for line in lines:
+        join = NEW_LINE
+        for segment in line:
+            if segment.style is not None and segment.style._meta is not None:
+                join = segment.style.meta.get("join", join)
+        made.append(row(line, base, lead, join))
+    return made

@@ -1,0 +1,125 @@
+"""One text of a turn, its authors and its blocks; and how a block is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+
+from ..talk.turns import Span
+from .blocks import Block, Markdown, Plain
+from .code import coloured, language_of
+from .inks import Inks, Page
+from .rows import NEW_LINE, NOTHING, TAB, Row, broken, row
+from .tint import Authors, tinted
+
+
+class Source:
+    """The answer or the reasoning, as it grows. It is clean: fit to be drawn."""
+
+    def __init__(self, text: str = "", spans: Iterable[Span] = (), *, markdown: bool) -> None:
+        self.markdown = markdown
+        self.authors = Authors()
+        self.text = ""
+        self._blocks: Markdown | Plain | None = None
+        self.take(text, spans)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Source):
+            return NotImplemented
+        same = self.text == other.text and self.markdown == other.markdown
+        return same and self.authors == other.authors
+
+    def take(self, text: str, spans: Iterable[Span] = ()) -> None:
+        shown = self.authors.take(text, spans)
+        self.text += shown
+        if self._blocks is not None:
+            self._blocks.take(shown)
+
+    def blocks(self, plain: bool) -> list[Block]:
+        """Those of the Markdown, or of the text as it stands."""
+        kind = Plain if plain or not self.markdown else Markdown
+        if type(self._blocks) is not kind:
+            self._blocks = kind()
+            self._blocks.take(self.text)
+        return self._blocks.blocks
+
+
+def guess(text: str, block: Block, width: int) -> int:
+    """About how many rows a block takes."""
+    newlines = text.count("\n", block.start, block.stop)
+    return max(newlines + (block.stop - block.start) // max(width, 1), 1) + block.gap
+
+
+def draw_block(source: Source, block: Block, inks: Inks, width: int, *, tint: bool) -> list[Row]:
+    """The rows of a block."""
+    text = source.text[block.start : block.stop]
+    rows = [row((), inks.base)] if block.gap else []
+    if block.indent:
+        text = "\n".join(_moved(line, block.indent) for line in text.split("\n"))
+    if block.kind == "plain":
+        return rows + _plain(source, block, inks, width, tint=tint)
+    if block.kind == "code":
+        return rows + _code(text, block, inks, width)
+    if block.head is not None:
+        text = source.text[slice(*block.head)] + text
+    from .prose import prose
+
+    return rows + prose(text, width, inks, block.number)
+
+
+def _moved(line: str, columns: int) -> str:
+    return line[min(columns, len(line) - len(line.lstrip(" "))) :]
+
+
+def _plain(source: Source, block: Block, inks: Inks, width: int, *, tint: bool) -> list[Row]:
+    text = Text(source.text[block.start : block.stop])
+    if tint:
+        tinted(text, source.authors, block.start, inks)
+    text.expand_tabs(TAB)
+    lines = text.split("\n", allow_blank=True)
+    if text.plain.endswith("\n"):
+        lines.pop()
+    page = inks.page(width)
+    return [
+        row(part.render(page), inks.base, 0, join)
+        for line in lines
+        for part, join in broken(line, width)
+    ]
+
+
+def _code(text: str, block: Block, inks: Inks, width: int) -> list[Row]:
+    """Code on its own ground, a column from its edges; lines fold anywhere."""
+    page, ground = inks.page(width), inks.base + inks["block"]
+    language = language_of(block.info)
+    rows = []
+    if block.first:
+        label = Text(language or "text", inks["label"])
+        rows.append(_ground(label, page, ground, width))
+        rows[-1].lead = width
+    for line in coloured(text.removesuffix("\n"), language, inks):
+        for part, join in _folded(line, width - 2):
+            rows.append(_ground(part, page, ground, width, join))
+    return rows
+
+
+def _folded(line: Text, width: int) -> list[tuple[Text, str]]:
+    """A line of code in rows of at most ``width`` columns."""
+    offsets, used = [], 0
+    for index, character in enumerate(line.plain):
+        cells = cell_len(character)
+        if used + cells > max(width, 1):
+            offsets.append(index)
+            used = 0
+        used += cells
+    parts = list(line.divide(offsets)) if offsets else [line]
+    return [(part, NOTHING) for part in parts[:-1]] + [(parts[-1], NEW_LINE)]
+
+
+def _ground(text: Text, page: Page, ground: Style, width: int, join: str = NEW_LINE) -> Row:
+    room = max(width - 1 - cell_len(text.plain), 0)
+    segments = [Segment(" "), *text.render(page), Segment(" " * room)]
+    return row(segments, ground, 1, join)
