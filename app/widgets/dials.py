@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from macspec.plaintext import one_line
 
 from ..talk.panel import PanelState
 from .bars import TRACK
-from .lines import Line, Role, fit, ruled, wrapped
+from .lines import Line, Role, cells, fit, fitting, ruled, wrapped
 
 Value = int | float | str
 
@@ -34,7 +34,24 @@ AUTO = LABEL + len("auto ")
 WIDE = 34
 """Columns from which on every dial shows all that it can be set to."""
 
+GAP = 3
+"""Columns between two dials."""
+
+KEYS = (
+    "← → change   ↑ ↓ other dial   a auto   0–9 depth",
+    "← → change  ↑ ↓ choose  a auto",
+    "← → ↑ ↓  a auto",
+)
+
 THUMB, WAITING = "●", "○"
+
+
+class Place(NamedTuple):
+    """Where a dial lies."""
+
+    row: int
+    column: int
+    width: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +111,23 @@ def settings(changed: Mapping[str, Any]) -> dict[str, Value]:
     return {dial: flat[dial] for dial in DIALS if dial in flat}
 
 
+def places(dials: Dials, width: int, low: bool = False) -> dict[str, Place]:
+    """Where each dial lies: under each other, in a wide strip two beside each other, and where
+    there is hardly any height only the selected one."""
+    if low:
+        return {dials.selected: Place(0, 0, width)}
+    if width < 2 * WIDE + GAP:
+        return {dial: Place(1 + row, 0, width) for row, dial in enumerate(DIALS)}
+    half = (width - GAP) // 2
+    return {
+        dial: Place(1 + number // 2, (half + GAP) * (number % 2), half)
+        for number, dial in enumerate(DIALS)
+    }
+
+
 def at_column(dial: str, x: int, width: int) -> Value | None:
-    """The setting at a column of a dial's line; None: there is none."""
-    if x < LABEL:
-        return None
-    if width < WIDE:
+    """The setting at a column of a dial so wide; None: there is none."""
+    if x < LABEL or width < WIDE:
         return None
     if dial == "depth":
         return "auto" if x < AUTO - 1 else max(min(x - AUTO, DEEPEST), 0)
@@ -113,16 +142,23 @@ def at_column(dial: str, x: int, width: int) -> Value | None:
     return None
 
 
-def dial_lines(dials: Dials, width: int) -> tuple[Line, ...]:
-    """A heading, a line for each dial, and what there is to say."""
+def dial_lines(dials: Dials, width: int, low: bool = False) -> tuple[Line, ...]:
+    """A heading, the dials, and what there is to say; low: a dial, and that."""
     waits: Line = (("waits for the engine", "warn"),) if dials.asked else ()
-    lines = [ruled("Tuning", width, waits)]
-    lines += [_dial(dials, dial, width) for dial in DIALS]
+    lines: list[Line] = [] if low else [ruled("Tuning", width, waits)]
+    for dial, (row, column, room) in places(dials, width, low).items():
+        drawn = fit(_dial(dials, dial, room), room)
+        if row < len(lines):
+            lines[row] = (*lines[row], (" " * (column - cells(lines[row])), "plain"), *drawn)
+        else:
+            lines.append(drawn)
     if dials.reason:
         reason = one_line(dials.reason)
-        lines += [((line, "bad"),) for line in wrapped(reason, width, 3) if line]
+        lines += [((line, "bad"),) for line in wrapped(reason, width, 1 if low else 3) if line]
+    elif low and dials.asked:
+        lines.append(waits)
     else:
-        keys = "← → change  ↑ ↓ choose  a auto" if dials.focused else dials.hint
+        keys = fitting(width, *KEYS) if dials.focused else dials.hint
         lines.append(((keys, "label"),))
     return tuple(fit(line, width) for line in lines)
 

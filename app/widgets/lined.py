@@ -33,6 +33,7 @@ class Lined(Widget):
         & > .lined--bar { color: $primary; }
         & > .lined--gain { color: $success; }
         & > .lined--track { color: $foreground 25%; }
+        &:ansi > .lined--track { text-style: dim; }
         & > .lined--mark { color: $text-accent; }
         & > .lined--chosen { color: $foreground; text-style: bold reverse; }
         & > .lined--asked { color: $text-warning; text-style: bold underline; }

@@ -29,7 +29,7 @@ def sparkline(
     if width < 1 or rows < 1:
         return [BLANK] * max(rows, 0)
     shown = [_finite(value) for value in values[-width:]]
-    level = _finite(plain) if number(plain) is not None else 0.0
+    level = 0.0 if plain is None else _finite(plain)
     end, below = scale(max(shown, default=0.0), level, rows)
     heights = [max(round(value / end * 8 * rows), 1 if value > 0 else 0) for value in shown]
     pad: tuple[str, Role] = (" " * (width - len(heights)), "plain")

@@ -8,28 +8,31 @@ from typing import Any, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Offset, Size
 
 from ..messages import Tune
 from ..talk.panel import PanelState
 from .dials import (
     DEEPEST,
     DIALS,
+    LABEL,
     WIDE,
     Dials,
+    Place,
     Value,
     at_column,
     changes,
     dial_lines,
     known,
+    places,
     same,
     settings,
     stepped,
 )
 from .lined import Lined
 
-FIRST = 1
-"""The line of the first dial."""
+LOW = 16
+"""Rows of the screen below which only the selected dial is shown."""
 
 
 class Tuning(Lined, can_focus=True):
@@ -95,6 +98,10 @@ class Tuning(Lined, can_focus=True):
         """What was asked for cannot be: show what holds, and why."""
         self._draw(replace(self._dials, asked=self._without(settings(changed)), reason=reason))
 
+    def select(self, dial: str) -> None:
+        """Go to a dial: depth, method, rule or temperature."""
+        self._draw(replace(self._dials, selected=dial, reason=""))
+
     def ask(self, dial: str, value: Value) -> None:
         """Ask for another setting of a dial."""
         if same(value, self._dials.value(dial)):
@@ -103,17 +110,15 @@ class Tuning(Lined, can_focus=True):
         self._draw(replace(self._dials, asked=asked, selected=dial, reason=""))
         self.post_message(Tune(changes(dial, value)))
 
-    def select(self, dial: str) -> None:
-        """Go to a dial."""
-        self._draw(replace(self._dials, selected=dial, reason=""))
-
     def action_select(self, by: int) -> None:
-        at = DIALS.index(self._dials.selected) + by
-        self._draw(replace(self._dials, selected=DIALS[at % len(DIALS)], reason=""))
+        self.select(DIALS[(DIALS.index(self._dials.selected) + by) % len(DIALS)])
 
     def action_step(self, by: int) -> None:
         dial = self._dials.selected
-        self.ask(dial, stepped(dial, self._dials.value(dial), by))
+        value = self._dials.value(dial)
+        if dial == "depth" and value == "auto" and by > 0:
+            value = self._dials.in_use or 0
+        self.ask(dial, stepped(dial, value, by))
 
     def action_auto(self) -> None:
         self.ask("method" if self._dials.selected == "method" else "depth", "auto")
@@ -126,12 +131,13 @@ class Tuning(Lined, can_focus=True):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         at = event.get_content_offset(self)
-        if at is None or not 0 <= at.y - FIRST < len(DIALS):
+        dial = None if at is None else self._dial_at(at)
+        if at is None or dial is None:
             return
-        dial = DIALS[at.y - FIRST]
         self._draw(replace(self._dials, selected=dial))
-        if self.size.width < WIDE:
-            self.action_step(-1 if at.x < self.size.width // 3 else 1)
+        _, column, width = self._places()[dial]
+        if width < WIDE:
+            self.action_step(-1 if at.x - column < LABEL + 4 else 1)
             return
         self._dragged = dial
         self.capture_mouse()
@@ -156,20 +162,34 @@ class Tuning(Lined, can_focus=True):
         self._draw(self._dials)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(dial_lines(self._dials, width))
+        return len(dial_lines(self._dials, width, viewport.height < LOW))
+
+    @property
+    def _low(self) -> bool:
+        return self.screen.size.height < LOW
+
+    def _places(self) -> dict[str, Place]:
+        return places(self._dials, self.size.width, self._low)
+
+    def _dial_at(self, at: Offset) -> str | None:
+        for dial, (row, column, width) in self._places().items():
+            if at.y == row and column <= at.x < column + width:
+                return dial
+        return None
 
     def _without(self, told: Mapping[str, Value]) -> dict[str, Value]:
         asked = self._dials.asked
         return {d: v for d, v in asked.items() if d not in told or not same(v, told[d])}
 
     def _set_at(self, dial: str, x: int) -> None:
-        value = at_column(dial, x, self.size.width)
+        _, column, width = self._places()[dial]
+        value = at_column(dial, x - column, width)
         if value is not None:
             self.ask(dial, value)
 
     def _draw(self, dials: Dials) -> None:
         self._dials = dials
-        lines = dial_lines(dials, self.size.width)
+        lines = dial_lines(dials, self.size.width, self._low)
         if len(lines) != len(self.lines):
             self.refresh(layout=True)
         self.show_lines(lines)
