@@ -45,7 +45,7 @@ class Ask(Box[str | None]):
         super().__init__()
         self._question, self._value, self._placeholder = question, value, placeholder
         self._check, self._wrong = check, wrong
-        self.TITLE = title
+        self.heading = title
 
     def inside(self) -> ComposeResult:
         yield Static(self._question, id="question", markup=False)
@@ -86,7 +86,7 @@ class Confirm(Box[bool]):
     def __init__(self, question: str, *, title: str = "", yes: str = "yes", no: str = "no") -> None:
         super().__init__()
         self._question, self._yes, self._no = question, yes, no
-        self.TITLE = title
+        self.heading = title
 
     def inside(self) -> ComposeResult:
         yield Static(self._question, id="question", markup=False)

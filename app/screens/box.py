@@ -26,7 +26,7 @@ class Box(ModalScreen[Result]):
     A subclass says what is inside with ``inside``; ``hint`` changes the line below.
     """
 
-    TITLE = ""
+    heading = ""
     _keys: tuple[tuple[str, str], ...] = ()
 
     DEFAULT_CSS = """
@@ -54,7 +54,7 @@ class Box(ModalScreen[Result]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box") as box:
-            box.border_title = Content(self.TITLE)
+            box.border_title = Content(self.heading)
             yield from self.inside()
             yield Static("", id="told", markup=False)
             yield Static("", id="hint", markup=False)

@@ -67,7 +67,7 @@ class Conversations(Box[ChatChoice]):
         query: what to search for at first.
     """
 
-    TITLE = "Conversations"
+    heading = "Conversations"
 
     DEFAULT_CSS = """
     Conversations {

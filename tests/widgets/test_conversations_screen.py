@@ -188,14 +188,15 @@ async def test_letters_are_text_while_the_search_has_the_focus(store):
         assert len(store.chats()) == 3
 
 
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-async def test_hostile_titles_and_texts_are_only_text(text):
-    store = Store(None)
-    chat = store.new_chat()
-    store.add(chat.id, None, f"word {text[:3000]}")
-    store.rename(chat.id, text[:500] or "x")
+async def test_hostile_titles_and_texts_are_only_text():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        await app.ask(screen(store, query="word"))
-        await until(pilot, lambda: listed(app) == 1)
-        assert not harms(seen(app))
+        for name, text in TEXTS.items():
+            store = Store(None)
+            chat = store.new_chat()
+            store.add(chat.id, None, f"word {text[:3000]}")
+            store.rename(chat.id, text[:500])
+            await app.ask(screen(store, query="word"))
+            await until(pilot, lambda: listed(app) == 1)
+            assert not harms(seen(app)), name
+            await pilot.press("escape")
