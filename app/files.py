@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -41,16 +41,19 @@ class WithFiles:
     """A message with the files that it names."""
 
     text: str
-    blocks: tuple[tuple[str, str], ...] = ()
-    """Each file's name and the text that stands for it."""
+    files: tuple[str, ...] = ()
+    """Their names, as they stand in it."""
     notices: tuple[str, ...] = ()
     """What looked like a file's name and was left as it is."""
 
 
-def with_files(text: str) -> WithFiles:
+def with_files(text: str, whole: Callable[[str], str] = str) -> WithFiles:
     """``text`` with every ``@file`` in it named, and the files' contents below.
 
     What follows an @ and is no file stays text.
+
+    Args:
+        whole: makes the text whole once the names are found, so that what was pasted names none.
 
     Raises:
         FileError: a file is there and cannot go into a message.
@@ -72,9 +75,9 @@ def with_files(text: str) -> WithFiles:
         blocks.setdefault(label, block(path, label))
         return f"`{label}`{rest}"
 
-    named = MENTION.sub(name, text)
-    whole = "\n\n".join([named.rstrip("\n"), *blocks.values()]) if blocks else text
-    return WithFiles(whole, tuple(blocks.items()), tuple(notices))
+    named = whole(MENTION.sub(name, text))
+    message = "\n\n".join([named.rstrip("\n"), *blocks.values()]) if blocks else named
+    return WithFiles(message, tuple(blocks), tuple(notices))
 
 
 def block(path: Path, label: str) -> str:

@@ -72,7 +72,9 @@ def _edit(path: Path, environ: Mapping[str, str]) -> bool:
         with _interrupts_are_its():
             status = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
     except (OSError, ValueError) as error:
-        raise EditorError(f"cannot start the editor {editor!r}: {brief(error)}; set EDITOR") from None
+        raise EditorError(
+            f"cannot start the editor {editor!r}: {brief(error)}; set EDITOR"
+        ) from None
     if status:
         raise EditorError(f"the editor ended with status {status}")
     return time.monotonic() - began < AT_ONCE_S

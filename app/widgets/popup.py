@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import OptionList
@@ -11,14 +12,21 @@ from textual.widgets.option_list import Option
 
 from macspec.plaintext import one_line
 
-from ..completion import Completion
+from ..completion import Complete, Completion, nothing
 
 ROWS = 8
 """Completions that are seen at once."""
 
+KEYS = ("up", "down", "tab", "enter", "escape")
+"""What it takes while it is open; Enter only once somebody has walked through it."""
+
 
 class Popup(OptionList, can_focus=False):
-    """Shows completions over what is above; the prompt gives it the keys."""
+    """Shows completions over what is above; the prompt gives it the keys.
+
+    Args:
+        accept: takes the one that was chosen.
+    """
 
     DEFAULT_CSS = """
     Popup {
@@ -38,11 +46,15 @@ class Popup(OptionList, can_focus=False):
     }
     """
 
-    def __init__(self) -> None:
+    def __init__(self, accept: Callable[[Completion], None]) -> None:
         super().__init__(compact=True, markup=False)
+        self.complete: Complete = nothing
+        self._accept = accept
         self._completions: Sequence[Completion] = ()
-        self.chosen = False
-        """Whether somebody has walked through the list."""
+        self._looked_up = ""
+        self._walked = False
+        self._dismissed: int | None = None
+        """Where the completions begin that were closed with Esc."""
 
     @property
     def open(self) -> bool:
@@ -56,30 +68,55 @@ class Popup(OptionList, can_focus=False):
             return None
         return self._completions[self.highlighted]
 
-    def show(self, completions: Sequence[Completion]) -> None:
-        """Show these instead; none closes the list."""
-        self.chosen = False
+    def look_up(self, typed: str) -> None:
+        """Show what can come after what was typed up to the cursor."""
+        if typed == self._looked_up:
+            return
+        self._looked_up = typed
+        found = self.complete(typed) if typed else ()
+        if not found:
+            self._dismissed = None
+        elif found[0].start == self._dismissed:
+            found = ()
+        self._show(found)
+
+    def take_key(self, key: str) -> bool:
+        """Whether a key was meant for the list."""
+        completion = self.completion
+        if completion is None:
+            return False
+        if key in ("up", "down"):
+            self._walked = True
+            (self.action_cursor_up if key == "up" else self.action_cursor_down)()
+        elif key == "tab" or (key == "enter" and self._walked):
+            self._accept(completion)
+        elif key == "escape":
+            self._dismissed = completion.start
+            self._show(())
+        else:
+            return False
+        return True
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self._accept(self._completions[event.option_index])
+
+    def _show(self, completions: Sequence[Completion]) -> None:
+        self._walked = False
         if list(completions) == list(self._completions):
             return
         self._completions = completions
         self.set_class(bool(completions), "-open")
-        wide = max((len(one_line(each.label)) for each in completions), default=0)
+        wide = max((cell_len(one_line(each.label)) for each in completions), default=0)
         self.set_options([Option(_row(each, wide)) for each in completions])
         self.highlighted = 0 if completions else None
         rows = min(len(completions), ROWS, max(2, self.app.size.height // 3))
-        self.styles.max_height = rows
         frame = self.parent.styles.gutter.top if isinstance(self.parent, Widget) else 0
+        self.styles.max_height = rows
         self.styles.offset = (0, -rows - frame)
-
-    def walk(self, by: int) -> None:
-        """Highlight the next one, or the one before."""
-        self.chosen = True
-        if by > 0:
-            self.action_cursor_down()
-        else:
-            self.action_cursor_up()
 
 
 def _row(completion: Completion, wide: int) -> Content:
-    label = Content.styled(one_line(completion.label).ljust(wide), "bold")
-    return Content.assemble(label, "  ", Content.styled(one_line(completion.about), "dim"))
+    label, about = one_line(completion.label), one_line(completion.about)
+    gap = " " * (wide - cell_len(label) + 2)
+    return Content.assemble(Content.styled(label, "bold"), gap, Content.styled(about, "dim"))

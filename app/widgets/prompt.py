@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from textual import events, on
-from textual.app import ComposeResult
+from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
-from textual.widgets import OptionList, Static, TextArea
+from textual.widgets import Static, TextArea
 
-from ..completion import Complete, nothing
-from ..pastes import UNWIELDY, Pastes
+from ..completion import Complete, Completion
+from ..files import WithFiles, with_files
+from ..outside import EditorError, written
+from ..pastes import Pastes
 from ..recall import Recall
-from .popup import Popup
+from .popup import KEYS, Popup
 from .promptarea import PromptArea
 
 NEW_LINE = ("shift+enter", "alt+enter", "ctrl+enter", "shift+\r", "alt+\r", "ctrl+\r")
@@ -34,8 +37,7 @@ class Editing:
 class Prompt(Vertical):
     """The prompt: several lines, history, folded pastes, completions.
 
-    Attributes:
-        complete: gives completions of the text before the cursor.
+    Args:
         send_key: enter or ctrl+j; the other one makes a new line.
     """
 
@@ -58,6 +60,9 @@ class Prompt(Vertical):
         """A new message, or a slash command; the prompt is empty again."""
 
         text: str
+        """What was typed and pasted."""
+        message: Callable[[], WithFiles]
+        """Gives it with the files that were named in what was typed; raises ``FileError``."""
 
     @dataclass
     class Edited(Message):
@@ -65,6 +70,8 @@ class Prompt(Vertical):
 
         turn_id: int
         text: str
+        message: Callable[[], WithFiles]
+        """As in ``Submitted``."""
 
     @dataclass
     class Cancelled(Message):
@@ -77,17 +84,16 @@ class Prompt(Vertical):
 
     def __init__(self, *, send_key: str = "enter", id: str | None = None) -> None:
         super().__init__(id=id)
-        self.complete: Complete = nothing
         self.send_key = send_key
         self._pastes = Pastes()
         self._recall = Recall()
         self._edited: Editing | None = None
-        self._dismissed: int | None = None
         self.area = PromptArea(self._pastes, self._take_key)
-        self._popup = Popup()
+        self.area.placeholder = "Ask anything   / commands   @ files   ? keys"
+        self.popup = Popup(self._accept)
 
     def compose(self) -> ComposeResult:
-        yield self._popup
+        yield self.popup
         yield Static("", id="editing", markup=False)
         with Horizontal(id="line"):
             yield Static("❯ ", id="sign", markup=False)
@@ -99,6 +105,15 @@ class Prompt(Vertical):
         return self._pastes.expand(self.area.text)
 
     @property
+    def complete(self) -> Complete:
+        """Gives completions of the text before the cursor."""
+        return self.popup.complete
+
+    @complete.setter
+    def complete(self, complete: Complete) -> None:
+        self.popup.complete = complete
+
+    @property
     def editing(self) -> bool:
         """Whether an earlier message is being changed."""
         return self._edited is not None
@@ -106,12 +121,10 @@ class Prompt(Vertical):
     @property
     def unsent(self) -> str:
         """All that was typed and not sent; what to keep when macspec ends."""
-        texts = [self.value]
+        texts = self._recall.unsent(self.value)
         if self._edited is not None:
-            changed = self.value != self._edited.original
-            texts = [self._edited.unsent, *([self.value] if changed else [])]
-        elif self._recall.walking:
-            texts = [self._recall.unsent]
+            changed = [text for text in texts if text != self._edited.original]
+            texts = [self._edited.unsent, *changed]
         return "\n\n".join(text for text in texts if text.strip())
 
     def set_history(self, sent: Iterable[str]) -> None:
@@ -132,7 +145,8 @@ class Prompt(Vertical):
         Args:
             what: the message, such as "message 3".
         """
-        unsent = self._edited.unsent if self._edited else self.value
+        unsent = self._edited.unsent if self._edited else self.unsent
+        self._recall.rest()
         self._edited = Editing(turn_id, text, unsent)
         send = "Enter" if self.send_key == "enter" else "Ctrl+J"
         self.query_one("#editing", Static).update(
@@ -148,44 +162,63 @@ class Prompt(Vertical):
 
     def send(self) -> None:
         """Send what stands there, if anything does."""
-        text = self.value
+        text, shown = self.value, self.area.text
         if not text.strip():
             return
+        message = partial(with_files, shown, self._pastes.expand)
         if self._edited is not None:
             turn_id = self._edited.turn_id
             self._leave_editing()
-            self.post_message(self.Edited(turn_id, text))
+            self.post_message(self.Edited(turn_id, text, message))
         else:
             self.area.load_text("")
-            self.post_message(self.Submitted(text))
+            self.post_message(self.Submitted(text, message))
         self._recall.add(text)
+        self._look_up()
+
+    def open_editor(self) -> None:
+        """Hand the text to the user's own editor, and wait for it.
+
+        Raises:
+            EditorError: no text came back; what stood in the prompt still does.
+        """
+        try:
+            with self.app.suspend():  # An error within would leave the terminal to nobody.
+                outcome = _attempt(self.value)
+        except SuspendNotSupported:
+            raise EditorError("this terminal cannot be lent to an editor") from None
+        if isinstance(outcome, EditorError):
+            raise outcome
+        self.load(outcome)
+        self.focus()
 
     def _leave_editing(self) -> None:
-        editing = self._edited
-        assert editing is not None
+        edited = self._edited
+        assert edited is not None
         self._edited = None
+        self._recall.rest()
         self.remove_class("-editing")
         self.area.load_text("")
-        self._show(editing.unsent)
+        self._show(edited.unsent)
 
     def _cancel_editing(self) -> None:
-        editing = self._edited
-        assert editing is not None
-        if self.value != editing.original:
-            self._recall.keep(self.value)
+        edited = self._edited
+        assert edited is not None
+        for text in self._recall.unsent(self.value):
+            if text != edited.original:
+                self._recall.add(text)
         self._leave_editing()
-        self.post_message(self.Cancelled(editing.turn_id))
+        self.post_message(self.Cancelled(edited.turn_id))
 
     def _show(self, text: str, *, at_start: bool = False) -> None:
-        shown = self._pastes.folded(text)
-        if len(shown) > UNWIELDY:
-            shown = self._pastes.fold(text)
-        self.area.put(shown, at_start=at_start)
+        self.area.put(self._pastes.folded(text), at_start=at_start)
 
     def _take_key(self, event: events.Key) -> bool:
         key = event.key
-        if self._popup.open and self._take_popup_key(key):
-            return True
+        if key in KEYS:
+            self._look_up()  # The last key may have opened it, and that is yet to be told.
+            if self.popup.take_key(key):
+                return True
         if key == self.send_key and key == "ctrl+j":
             self.send()
         elif key == "enter" and self.send_key == "enter":
@@ -220,23 +253,7 @@ class Prompt(Vertical):
             self._show(text, at_start=at_start)
         return text is not None
 
-    def _take_popup_key(self, key: str) -> bool:
-        if key in ("up", "down"):
-            self._popup.walk(-1 if key == "up" else 1)
-        elif key == "tab" or (key == "enter" and self._popup.chosen):
-            self._accept()
-        elif key == "escape":
-            completion = self._popup.completion
-            self._dismissed = completion.start if completion else None
-            self._popup.show(())
-        else:
-            return False
-        return True
-
-    def _accept(self) -> None:
-        completion = self._popup.completion
-        if completion is None:
-            return
+    def _accept(self, completion: Completion) -> None:
         row, column = self.area.cursor_location
         typed = len(self.area.before_cursor) - completion.start
         self.area.type(completion.text, (row, column - typed))
@@ -249,18 +266,18 @@ class Prompt(Vertical):
     @on(TextArea.SelectionChanged)
     def _cursor_moved(self, event: TextArea.SelectionChanged) -> None:
         event.stop()
-        found = self.complete(self.area.before_cursor) if self.area.selection.is_empty else ()
-        if found and found[0].start == self._dismissed:
-            found = ()
-        elif not found:
-            self._dismissed = None
-        self._popup.show(found)
+        self._look_up()
 
-    @on(OptionList.OptionSelected)
-    def _clicked(self, event: OptionList.OptionSelected) -> None:
-        event.stop()
-        self._accept()
-        self.area.focus()
+    def _look_up(self) -> None:
+        """Offer what can be completed where the cursor is."""
+        self.popup.look_up(self.area.before_cursor if self.area.selection.is_empty else "")
 
     def on_resize(self) -> None:
         self.set_class(self.app.size.height < 16, "-tight")
+
+
+def _attempt(text: str) -> str | EditorError:
+    try:
+        return written(text)
+    except EditorError as error:
+        return error
