@@ -91,12 +91,15 @@ async def test_escape_without_changes_leaves_at_once():
 
 
 async def test_a_hostile_system_prompt_is_shown_as_text_and_kept_as_it_is():
+    system = "\n".join(text[:200] for text in TEXTS.values())
+    given = ChatSettings(system, {name: TEXTS["answerback"] for name in FIELDS})
     app = Host()
-    async with app.run_test(size=(60, 20)) as pilot:
-        for name, text in TEXTS.items():
-            given = ChatSettings(text[:9_000], {"temperature": text[:40]})
-            await app.ask(form(given))
-            await pilot.pause()
-            assert not harms(seen(app)), name
-            await pilot.press("tab", "ctrl+u", "ctrl+s")
-            assert app.results.pop() == ChatSettings(text[:9_000], {}), name
+    async with app.run_test(size=(60, 150)) as pilot:
+        await app.ask(form(given))
+        app.screen.query_one("#system").styles.height = 120
+        await until(pilot, lambda: "DROP TABLE" in seen(app))
+        assert not harms(seen(app))
+        for _ in FIELDS:
+            await pilot.press("tab", "ctrl+u")
+        await pilot.press("ctrl+s")
+        assert app.results == [ChatSettings(system, {})]
