@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from macspec.errors import BadOptionError
 
-from .actions import ACTIONS, BY_ID
+from .actions import ACTIONS, BY_ID, BY_SLASH
 
 NAMED = {
     "escape": "Esc",
@@ -75,13 +75,14 @@ class Keys:
 
     def __init__(self, own: Mapping[str, str] | None = None) -> None:
         self._keys = {action.id: (*action.keys, *action.extra_keys) for action in ACTIONS}
-        for name, text in (own or {}).items():
-            self._keys[_action(name)] = tuple(_key(name, part.strip()) for part in _parts(text))
+        changed = {_action(name): (name, text) for name, text in (own or {}).items()}
+        for id, (name, text) in changed.items():
+            self._keys[id] = tuple(_key(name, part) for part in _parts(text))
         owners: dict[str, str] = {}
         for id, key in self:
             other = owners.setdefault(key, id)
             if other != id:
-                mine, theirs = (id, other) if id in _actions(own) else (other, id)
+                mine, theirs = (id, other) if id in changed else (other, id)
                 raise BadOptionError(
                     f"keys.{mine} in the settings: {key} is the key of {theirs}; choose another "
                     f"one, or give keys.{theirs} another one too"
@@ -100,17 +101,16 @@ class Keys:
         return shown(self._keys[id][0], short=short)
 
 
-def _actions(own: Mapping[str, str] | None) -> set[str]:
-    return {name.replace("-", "_") for name in own or {}}
-
-
 def _action(name: str) -> str:
-    id = name.replace("-", "_")
-    if id not in BY_ID:
-        near = get_close_matches(id, BY_ID, 1)
-        hint = f"did you mean {near[0]}?" if near else "macspec chat --keys lists the actions"
-        raise BadOptionError(f"keys.{name} in the settings: there is no such action; {hint}")
-    return id
+    """The id of an action that is named by it, or by its command."""
+    wanted = name.replace("-", "_")
+    if wanted in BY_ID:
+        return wanted
+    if name in BY_SLASH:
+        return BY_SLASH[name].id
+    near = get_close_matches(name, [*BY_SLASH, *BY_ID], 1)
+    hint = f"did you mean {near[0]}?" if near else "macspec chat --keys lists them"
+    raise BadOptionError(f"keys.{name} in the settings: there is no such action; {hint}")
 
 
 def _parts(text: str) -> list[str]:

@@ -16,6 +16,7 @@ HEAVY = ("mlx", "mlx_lm", "textual", "transformers", "numpy", "huggingface_hub")
 
 SHOWN = [
     ["--help"],
+    ["chat", "--help"],
     ["run", "--help"],
     ["check", "--help"],
     ["models", "--help"],
@@ -50,7 +51,7 @@ def run(*arguments: str) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("arguments", [["--version"], [], *COMMANDS])
+@pytest.mark.parametrize("arguments", [["--version"], ["chat", "--keys"], *COMMANDS])
 def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     code = (
         "import sys; from macspec.cli import main; "
@@ -60,7 +61,7 @@ def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
-    assert done.stdout.startswith(("macspec ", "usage: macspec"))
+    assert done.stdout.startswith(("macspec ", "usage: macspec", "Keys "))
 
 
 @pytest.mark.parametrize("arguments", COMMANDS)

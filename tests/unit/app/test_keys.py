@@ -22,6 +22,10 @@ def test_own_keys_take_the_place_of_the_usual_ones() -> None:
     assert keys.shown("tint") == "F5"
 
 
+def test_an_action_is_named_by_its_command_too() -> None:
+    assert Keys({"quit": "f10"}).of("leave") == ("f10",)
+
+
 def test_keys_may_be_swapped() -> None:
     keys = Keys({"tint": "ctrl+l", "models": "ctrl+t"})
     assert (keys.of("tint"), keys.of("models")) == (("ctrl+l",), ("ctrl+t",))

@@ -1,0 +1,111 @@
+"""Which pair answers, and how a conversation asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from macspec.config.index import SETTINGS
+from macspec.config.schema import BUILT_IN, NONE
+from macspec.errors import BadOptionError
+from macspec.events import Notice
+from macspec.worker import Failed, Loaded, LoadProgress, PairChoice
+
+from .actions import SAMPLING, THINK, Choice
+from .replying import Replying
+
+
+class Modelling(Replying):
+    """Loading and switching pairs, the system prompt, sampling, and A/B."""
+
+    async def load(self, choice: PairChoice) -> None:
+        """Load a pair, or switch to it; the one before stays if that fails."""
+        async for event in self.talk.load(choice):
+            match event:
+                case Notice(message):
+                    self.told(message)
+                case Failed():
+                    self.told(event.message, "information" if event.kind == "stopped" else "error")
+                case Loaded():
+                    self.choice = choice
+                case LoadProgress():
+                    pass
+            self.show_state()
+
+    async def do_models(self, argument: str) -> None:
+        if argument:
+            target, _, draft = argument.partition(" ")
+            await self.load(self._choice(target, draft.strip()))
+            return
+        from .screens.switcher import Switcher
+
+        choice = await self.push_screen_wait(Switcher(self.pairs()))
+        if choice is not None:
+            await self.load(choice)
+
+    def _choice(self, target: str, draft: str) -> PairChoice:
+        if " " in draft:
+            raise BadOptionError("name a target and a draft, with a space between")
+        return replace(
+            self.choice,
+            target=None if target == BUILT_IN else target,
+            draft=None if draft in ("", NONE) else draft,
+            require_draft=False,
+        )
+
+    def pairs(self) -> Any:
+        """What there is to choose from."""
+        raise NotImplementedError
+
+    def models(self) -> Sequence[Choice]:
+        """Models to choose from."""
+        return [(BUILT_IN, "the small pair that comes with macspec")]
+
+    async def do_system(self, argument: str) -> None:
+        if argument:
+            self.talk.set_system(argument)
+            self.say("the system prompt of this conversation is changed")
+        else:
+            await self._ask_settings("system")
+
+    async def do_sampling(self, argument: str) -> None:
+        if not argument:
+            await self._ask_settings("temperature")
+            return
+        name, _, text = argument.partition(" ")
+        if name not in SAMPLING:
+            raise BadOptionError(f"there is no {name}: choose from {', '.join(SAMPLING)}")
+        kind = SETTINGS[f"sampling.{name}"].kind
+        try:
+            value = kind.from_text(text.strip())
+        except ValueError:
+            raise BadOptionError(f"{name} must be {kind.says}") from None
+        await self.talk.set_sampling({**self.talk.sampling, name: value})
+        self.say(f"{name} {text.strip()} in this conversation")
+
+    async def _ask_settings(self, field: str) -> None:
+        from .screens.chatsettings import ChatSettings, ChatSettingsForm
+
+        now = ChatSettings(self.talk.system, self.talk.sampling)
+        form = ChatSettingsForm(now, self.settings.config, focus=field)
+        wanted = await self.push_screen_wait(form)
+        if wanted is not None:
+            self.talk.set_system(wanted.system)
+            await self.talk.set_sampling(wanted.sampling)
+
+    async def do_think(self, argument: str) -> None:
+        words = tuple(THINK)
+        value = argument.lower() or words[(words.index(self.talk.think or "auto") + 1) % 3]
+        if value not in words:
+            raise BadOptionError(f"{argument} is none of {', '.join(words)}")
+        self.talk.set_think(None if value == "auto" else value)
+        self.say(f"reasoning {value}: {THINK[value]}, from the next reply on")
+
+    async def do_compare(self, argument: str) -> None:
+        from .screens.compare import CompareScreen
+
+        self.push_screen(CompareScreen(self.talk.compare()))
+
+    async def do_stats(self, argument: str) -> None:
+        raise NotImplementedError

@@ -1,0 +1,111 @@
+"""The help: made from the action records and from what the panel's numbers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from ..actions import ACTIONS, GROUPS, Action
+from ..keys import Keys, shown
+from ..widgets.explained import PANEL
+from .box import Box
+
+PROMPT = (
+    ("Enter", "sends; with app.send = ctrl+j in the settings it makes a new line."),
+    ("Ctrl+J, \\ Enter", "make a new line."),
+    ("↑ ↓", "bring earlier prompts back, from the first and the last line."),
+    ("Tab", "takes a completion, or goes to the conversation and the panel."),
+    ("/", "begins a command, @ the name of a file whose text is put in."),
+    ("Ctrl+C twice", "leaves. What is selected is copied, a reply stops first."),
+)
+
+READING = (
+    ("↑ ↓", "choose a turn; most actions then are about it."),
+    ("Space, b…", "plain keys work here: those below without Ctrl."),
+    ("Esc", "goes back to the prompt."),
+)
+
+
+class Help(Box[None]):
+    """Keys, commands and the panel, to be read.
+
+    Args:
+        keys: which keys do what.
+    """
+
+    heading = "Help"
+
+    DEFAULT_CSS = """
+    Help {
+        VerticalScroll { height: 1fr; scrollbar-size-vertical: 1; }
+        Static { height: auto; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,enter", "leave", "Close"),
+    ]
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__()
+        self._keys = keys
+
+    def inside(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static("", id="text", markup=False)
+
+    def on_mount(self) -> None:
+        self.hint(("↑ ↓ PageUp PageDown", "read"), ("Esc", "close"))
+        self.query_one(VerticalScroll).focus()
+
+    def on_resize(self, event: object) -> None:
+        super().on_resize(event)  # type: ignore[arg-type]
+        self.call_after_refresh(self._write)
+
+    def _write(self) -> None:
+        text = self.query_one("#text", Static)
+        width = text.size.width
+        if width:
+            text.update(Content("\n").join(list(page(self._keys, width))))
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+def page(keys: Keys, width: int) -> Iterator[Content]:
+    """The lines of the help, in columns where there is room for them."""
+    yield from _section("While you write", PROMPT, width)
+    yield from _section("While you read", READING, width)
+    for group in GROUPS:
+        rows = [(_names(keys, action), action.about) for action in ACTIONS if action.group == group]
+        yield from _section(group, rows, width)
+    yield from _section("The panel", PANEL, width)
+
+
+def _names(keys: Keys, action: Action) -> str:
+    own = " ".join(shown(key) for key in keys.of(action.id)[:2])
+    return f"{own}  /{action.slash}"
+
+
+def _section(title: str, rows: object, width: int) -> Iterator[Content]:
+    assert isinstance(rows, list | tuple)
+    yield Content.styled(title, "bold $primary")
+    column = min(max((len(name) for name, _ in rows), default=0) + 2, 30)
+    beside = width >= column + 30
+    for name, about in rows:
+        room = width - column if beside else width - 2
+        lines = Content(about).wrap(max(room, 10))
+        first = Content.styled(name.ljust(column) if beside else name, "bold")
+        if beside:
+            yield Content.assemble(first, lines[0])
+            lines = lines[1:]
+        else:
+            yield first
+        for line in lines:
+            yield Content.assemble(" " * (column if beside else 2), line)
+    yield Content("")

@@ -1,0 +1,135 @@
+"""The screen that everything happens on."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import getters
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal, Vertical
+from textual.events import Resize
+from textual.screen import Screen
+from textual.widgets import Static
+
+from ..actions import BY_ID
+from ..keys import Keys, everywhere
+from ..widgets.keyline import KeyLine
+from ..widgets.panel import Panel
+from ..widgets.prompt import Prompt
+from ..widgets.summary import Summary
+from ..widgets.titleline import TitleLine
+from ..widgets.transcript import Transcript
+from ..widgets.tuning import Tuning
+from ..widgets.welcome import Welcome
+
+LEAST = (40, 12)
+"""Columns and rows below which there is only a line that asks for room."""
+
+WIDE = 100
+"""Columns from which on the panel stands beside the conversation."""
+
+
+class Main(Screen[None]):
+    """The conversation, the prompt and the panel.
+
+    Classes on it say what is shown: ``-no-panel``, ``-tuning`` and ``-empty``, beside those of the
+    room there is.
+
+    Args:
+        keys: which keys do what.
+        send_key: as ``Prompt``.
+    """
+
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
+        (0, "-cramped"),
+        (LEAST[0], "-narrow"),
+        (WIDE, "-wide"),
+    ]
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
+        (0, "-flat"),
+        (LEAST[1], "-low"),
+        (20, "-high"),
+    ]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "help_while_empty", show=False, priority=True),
+        Binding("slash", "begin_command", show=False),
+    ]
+
+    title_line = getters.query_one(TitleLine)
+    transcript = getters.query_one(Transcript)
+    welcome = getters.query_one(Welcome)
+    panel = getters.query_one(Panel)
+    summary = getters.query_one(Summary)
+    prompt = getters.query_one(Prompt)
+    key_line = getters.query_one(KeyLine)
+
+    def __init__(self, keys: Keys, send_key: str = "enter") -> None:
+        super().__init__(id="main")
+        self._keys, self._send_key = keys, send_key
+        bindings = [
+            Binding(key, f"app.do('{id}')", BY_ID[id].title, priority=everywhere(key))
+            for id, key in keys
+        ]
+        for binding in Binding.make_bindings(bindings):
+            self._bindings._add_binding(binding)
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="room", markup=False)
+        with Vertical(id="all"):
+            yield TitleLine()
+            with Horizontal(id="middle"):
+                with Container(id="talk"):
+                    yield Transcript()
+                    yield Welcome()
+                with Vertical(id="side"):
+                    yield Panel()
+                    yield Tuning()
+            yield Tuning(id="strip")
+            yield Summary()
+            yield Prompt(send_key=self._send_key)
+            yield KeyLine()
+
+    def on_mount(self) -> None:
+        self.prompt.focus()
+
+    def on_resize(self, event: Resize) -> None:
+        size = event.size
+        columns, rows = LEAST
+        self.query_one("#room", Static).update(
+            f"macspec needs {columns}x{rows}; this is {size.width}x{size.height}"
+        )
+        if self.focused is None:
+            self.call_after_refresh(self._focus_again)
+
+    def _focus_again(self) -> None:
+        if self.focused is None:
+            self.prompt.focus()
+
+    @property
+    def tuning(self) -> Tuning:
+        """The dials that can be seen, or could be."""
+        beside = self.has_class("-wide") and not self.has_class("-no-panel")
+        return self.query_one("#side Tuning" if beside else "#strip", Tuning)
+
+    def on_descendant_blur(self) -> None:
+        self.call_after_refresh(self._fold_strip)
+
+    def _fold_strip(self) -> None:
+        if not self.query_one("#strip").has_focus:
+            self.remove_class("-tuning")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A question mark is text, but for the first one in an empty prompt."""
+        if action == "help_while_empty":
+            return self.prompt.area.has_focus and not self.prompt.value and not self.prompt.editing
+        return True
+
+    async def action_help_while_empty(self) -> None:
+        await self.run_action("app.do('help')")
+
+    def action_begin_command(self) -> None:
+        """A slash outside of the prompt begins a command in it."""
+        self.prompt.focus()
+        if not self.prompt.value:
+            self.prompt.load("/")

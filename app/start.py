@@ -1,0 +1,169 @@
+"""``macspec chat``: the screen, line mode where there is no terminal, and what both begin with.
+
+Nothing here imports Textual before the engine's process has been started: their imports then take
+their time side by side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from macspec.config import Config, Effective
+from macspec.config.schema import BUILT_IN, NONE
+from macspec.errors import BadOptionError
+from macspec.plaintext import one_line
+from macspec.store import Store, store_path
+from macspec.worker import PairChoice, ProcessEngine
+
+from .keys import Keys
+
+if TYPE_CHECKING:
+    from .talk.talk import Talk
+
+GRACE = 0.4
+"""Seconds that the engine has to keep what it learned, once the user wants to leave."""
+
+
+def recall(options: argparse.Namespace) -> None:
+    """Open the store and find the conversation to go on with; before the settings fill in the
+    rest, since its models come before theirs.
+
+    Args:
+        options: of ``macspec chat``; ``store``, ``chat`` and the models are set.
+
+    Raises:
+        BadOptionError: there is no such conversation.
+    """
+    options.store = store = Store(store_path())
+    if options.chat is not None:
+        store.chat(options.chat)
+    elif not options.new and (last := store.last_chat()) is not None:
+        options.chat = last.id
+    options.recalled = False
+    if options.chat is not None and options.target is None and options.draft is None:
+        models = _models(store, options.chat)
+        if models is not None:
+            options.target, options.draft = models
+            options.recalled = True
+
+
+def _models(store: Store, id: int) -> tuple[str, str] | None:
+    """Target and draft of the last reply that was made here; None: there is none."""
+    imported = store.chat(id).imported or 0
+    # What an imported file names is neither fetched nor loaded unasked.
+    own = [turn.making for turn in store.thread(id) if turn.id > imported]
+    makings = [making for making in own if making is not None]
+    return (makings[-1].model or BUILT_IN, makings[-1].draft or NONE) if makings else None
+
+
+def chat(options: argparse.Namespace) -> int:
+    """Chat until the user leaves, and return the exit status.
+
+    Args:
+        options: after ``recall``, filled in from the settings, which are ``effective``.
+
+    Raises:
+        BadOptionError: a setting cannot be used.
+    """
+    effective: Effective = options.effective
+    config = configured(options, effective.config)
+    effective = replace(effective, config=config)
+    keys = Keys(config.keys)
+    from .driver import refusal
+
+    reason = None if options.plain else refusal()
+    engine = ProcessEngine()
+    engine.start()
+    store: Store = options.store if config.history.save else Store(None)
+    choice = PairChoice(
+        config.models.target,
+        config.models.draft,
+        context=config.models.context,
+        kv_bits=config.models.kv_bits,
+        trust_remote_code=options.trust_remote_code,
+        learn=config.speculation.learn,
+        kernels=config.speculation.kernels,
+    )
+    from .talk.talk import Talk
+
+    talk = Talk(engine, store, config)
+    if options.chat is not None:
+        talk.open(options.chat)
+    if options.plain or reason is not None:
+        from .line import chat_in_lines
+
+        if reason is not None:
+            print(f"macspec: {reason}: line mode, as macspec chat --plain", file=sys.stderr)
+        return chat_in_lines(talk, effective, choice)
+    return _on_screen(talk, engine, effective, keys, choice)
+
+
+def configured(options: argparse.Namespace, config: Config) -> Config:
+    """The settings with what the command line says in place of theirs."""
+    sampling = {
+        name: getattr(options, name)
+        for name in config.sampling.__dataclass_fields__
+        if hasattr(options, name)
+    }
+    return replace(
+        config,
+        models=replace(
+            config.models,
+            target=options.target,
+            draft=options.draft,
+            context=options.context,
+            kv_bits=options.kv_bits,
+        ),
+        speculation=replace(
+            config.speculation,
+            method=options.method,
+            depth=options.depth,
+            accept=options.accept,
+            learn=options.learn,
+            kernels=options.kernels,
+        ),
+        sampling=replace(config.sampling, **sampling),
+        reply=replace(
+            config.reply,
+            system=options.system,
+            think=options.think,
+            max_tokens=options.max_tokens,
+        ),
+        history=replace(config.history, save=options.save),
+    )
+
+
+def list_keys(options: argparse.Namespace) -> int:
+    """Print every action with its keys and command."""
+    from macspec.commands.output import Output
+
+    from .keytable import table
+
+    output = Output()
+    for line in table(Keys(options.settings.keys)):
+        output.text(f"{line}\n")
+    return 0
+
+
+def _on_screen(
+    talk: Talk, engine: ProcessEngine, effective: Effective, keys: Keys, choice: PairChoice
+) -> int:
+    from .chat import MacspecApp
+    from .driver import ScreenDriver
+
+    app = MacspecApp(
+        talk, effective, keys, choice, farewell=lambda: engine.close(GRACE), driver=ScreenDriver
+    )
+    try:
+        app.run()
+    finally:
+        app.say_farewell()
+    if app.fault is not None:
+        from macspec.arguments import complain
+
+        complain(app.fault)
+    return app.return_code or 0

@@ -1,0 +1,96 @@
+"""How things look, and what is shown about macspec itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from macspec.errors import BadOptionError
+
+from . import outside, themes
+from .actions import Choice
+from .base import Base
+from .screens.main import WIDE
+from .talk.firstrun import proposal
+
+
+class Viewing(Base):
+    """Panel, tint, theme, editor, help."""
+
+    def show_choices(self) -> None:
+        """Take what is chosen in the settings."""
+        app = self.settings.config.app
+        themes.register(self)
+        self.theme = themes.known(app.theme, self)
+        if self.theme != app.theme:
+            self.say(f"there is no theme {app.theme}; /theme lists them", "warning")
+        self.main.set_class(not app.panel, "-no-panel")
+        self.main.transcript.tint = app.tint
+        self.main.transcript.reasoning_open = app.reasoning
+
+    async def do_panel(self, argument: str) -> None:
+        hidden = not self.main.has_class("-no-panel")
+        self.main.set_class(hidden, "-no-panel")
+        self.show_state()
+        wide = self.size.width >= WIDE
+        what = "the panel" if wide else f"the panel's line ({WIDE} columns hold all of it)"
+        self.say(f"{what} is {'hidden' if hidden else 'shown'}")
+        await self.remember({"app.panel": not hidden})
+
+    async def do_tint(self, argument: str) -> None:
+        transcript = self.main.transcript
+        transcript.tint = not transcript.tint
+        self.say(
+            "drafted tokens are marked, by drafter" if transcript.tint else "tokens are not marked"
+        )
+        await self.remember({"app.tint": transcript.tint})
+
+    async def do_reasoning(self, argument: str) -> None:
+        transcript = self.main.transcript
+        transcript.reasoning_open = not transcript.reasoning_open
+        self.say(f"reasoning is {'open' if transcript.reasoning_open else 'folded'}")
+        await self.remember({"app.reasoning": transcript.reasoning_open})
+
+    async def do_follow(self, argument: str) -> None:
+        self.main.transcript.follow()
+
+    def themes(self) -> Sequence[Choice]:
+        """Themes to choose from."""
+        return [(name, "") for name in themes.names(self)]
+
+    async def do_theme(self, argument: str) -> None:
+        names = themes.names(self)
+        name = argument or names[(names.index(self.theme) + 1) % len(names)]
+        if name not in names:
+            raise BadOptionError(f"there is no theme {argument}; /theme and a space list them")
+        self.theme = name
+        self.say(f"theme {name}")
+        await self.remember({"app.theme": name})
+
+    async def do_editor(self, argument: str) -> None:
+        prompt = self.main.prompt
+        with self.suspend():
+            text = outside.written(prompt.value)
+        prompt.load(text)
+        prompt.focus()
+
+    async def do_palette(self, argument: str) -> None:
+        from .palette import palette
+
+        self.push_screen(palette())
+
+    async def do_help(self, argument: str) -> None:
+        from .screens.help import Help
+
+        self.push_screen(Help(self.keys))
+
+    async def do_about(self, argument: str) -> None:
+        from .screens.about import About
+
+        self.push_screen(About(self.keys, proposal()))
+
+    async def do_report(self, argument: str) -> None:
+        from macspec.commands.report import report_file
+
+        path = await asyncio.to_thread(report_file)
+        self.say(f"the report is in {path}: read it before you send it")

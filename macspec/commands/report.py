@@ -1,0 +1,142 @@
+"""``macspec check --report``: what helps to find a problem, without any text of a conversation."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ..config import Effective, load, state_folder
+from ..errors import MacspecError
+from ..models.machine import GIB, pressure, unified_memory, working_set
+from ..plaintext import neutral, utf8
+from ..power.report import check_lines
+from .output import Output
+
+PACKAGES = ("macspec", "mlx", "mlx-lm", "textual", "transformers", "huggingface-hub", "numpy")
+
+TERMINAL = ("TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLORTERM", "NO_COLOR", "LANG")
+
+TAIL = 60
+"""Last lines of each log."""
+
+PRIVATE = ("reply.system",)
+"""Settings whose value is text of the user's."""
+
+HEADER = (
+    "Report of macspec. It has no text of a conversation; names of models and folders may stand "
+    "in it, so read it before you send it."
+)
+
+
+def report(write: Output | None = None) -> int:
+    """Print it."""
+    output = write or Output()
+    for line in lines():
+        output.text(f"{line}\n")
+    return 0
+
+
+def report_file() -> Path:
+    """Write it to a file in the state folder, and return its path.
+
+    Raises:
+        MacspecError: it cannot be written.
+    """
+    path = state_folder() / "report.txt"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_bytes(utf8("\n".join(lines()) + "\n"))
+    except OSError as error:
+        raise MacspecError(f"{path} cannot be written: {error.strerror or error}") from None
+    return path
+
+
+def lines() -> Iterator[str]:
+    """The report, line by line; every part says why, where it could not be made."""
+    yield HEADER
+    yield ""
+    for name, text in (*_versions(), *_machine(), *_terminal()):
+        yield _homeless(f"{name:<16} {text}")
+    yield ""
+    yield "settings that are not the usual ones"
+    yield from (f"  {_homeless(line)}" for line in _settings())
+    for log in ("engine.log", "app.log"):
+        yield ""
+        yield f"the last lines of {log}"
+        yield from (f"  {_homeless(line)}" for line in _tail(state_folder() / log))
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for package in PACKAGES:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:
+            yield package, "is not installed"
+    yield "Python", f"{platform.python_version()}, {sys.executable}"
+
+
+def _machine() -> Iterator[tuple[str, str]]:
+    yield "system", platform.platform()
+    yield "chip", _chip()
+    memory, share = unified_memory() / GIB, working_set() / GIB
+    yield "memory", f"{memory:.1f} GB, of which models may use {share:.1f}; {pressure()}"
+    try:
+        yield from ((label or "power", text) for label, text in check_lines())
+    except Exception as error:  # a driver may raise anything, and a report is wanted all the more
+        yield "power", f"{type(error).__name__}: {error}"
+
+
+def _chip() -> str:
+    if sys.platform == "darwin":
+        from ..models.machine import _output
+
+        return (_output("sysctl", "-n", "machdep.cpu.brand_string") or "").strip()
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.machine()
+    names = [line.partition(":")[2] for line in text.splitlines() if line.startswith("model name")]
+    return f"{platform.machine()}{names[0] if names else ''}, {os.cpu_count()} cores"
+
+
+def _terminal() -> Iterator[tuple[str, str]]:
+    for name in TERMINAL:
+        if name in os.environ:
+            yield name, os.environ[name]
+    try:
+        size = os.get_terminal_size()
+        yield "terminal", f"{size.columns}x{size.lines}"
+    except OSError:
+        yield "terminal", "none"
+
+
+def _settings() -> Iterator[str]:
+    try:
+        settings = load()
+    except MacspecError as error:
+        yield str(error)
+        return
+    yield from (_setting(settings, key) for key, origin in settings.origins.items() if origin.rank)
+
+
+def _setting(settings: Effective, key: str) -> str:
+    value = "(a text)" if key in PRIVATE else settings.value(key)
+    return f"{key} = {value} ({settings.origins[key].name})"
+
+
+def _tail(path: Path) -> list[str]:
+    try:
+        text = path.read_bytes()[-(2**16) :].decode(errors="replace")
+    except OSError as error:
+        return [f"({error.strerror or error})"]
+    return text.splitlines()[-TAIL:] or ["(empty)"]
+
+
+def _homeless(line: str) -> str:
+    """A neutral line in which the user's home folder, and so the user's name, does not stand."""
+    home = os.path.expanduser("~")
+    return neutral(line.replace(home, "~") if len(home) > 1 else line)
