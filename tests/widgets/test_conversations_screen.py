@@ -190,13 +190,14 @@ async def test_letters_are_text_while_the_search_has_the_focus(store):
 
 async def test_hostile_titles_and_texts_are_only_text():
     store = Store(None)
-    for text in TEXTS.values():
+    texts = [text for text in TEXTS.values() if harms(text)]
+    for text in texts:
         chat = store.new_chat()
         store.add(chat.id, None, f"word {text[:3000]}")
         store.rename(chat.id, text[:500])
     app = Host()
-    async with app.run_test(size=(60, 5 * len(TEXTS))) as pilot:
+    async with app.run_test(size=(60, 4 * len(texts))) as pilot:
         await app.ask(screen(store, query="word"))
         app.screen.query_one("#box").styles.max_height = 1000
-        await until(pilot, lambda: listed(app) == len(TEXTS) and "DROP TABLE" in seen(app))
+        await until(pilot, lambda: listed(app) == len(texts) and "␛" in seen(app))
         assert not harms(seen(app))
