@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from macspec.errors import MacspecError, brief
+from macspec.errors import MacspecError
 from macspec.plaintext import utf8
 
 VARIABLES = ("VISUAL", "EDITOR")
@@ -40,44 +40,41 @@ def written(text: str, environ: Mapping[str, str] | None = None) -> str:
     try:
         folder = Path(tempfile.mkdtemp(prefix="macspec-"))  # 0700
     except OSError as error:
-        raise EditorError(f"no file for an editor: {brief(error)}; {KEPT}") from None
+        raise EditorError(f"no file for an editor: {_why(error)}; {KEPT}") from None
     path = folder / "prompt.md"
+    at_once = False
     try:
         _create(path, before)
-        windowed = _edit(path, os.environ if environ is None else environ)
+        began = time.monotonic()
+        _edit(path, os.environ if environ is None else environ)
         after = path.read_bytes()
-        if windowed and after == before:
+        at_once = after == before and time.monotonic() - began < AT_ONCE_S
+        if at_once:
             raise EditorError(
-                "the editor did not wait; give it its option for that, as in EDITOR='code --wait'. "
-                f"{KEPT}; the file is {path}"
+                "the editor did not wait: give it its option for that, as in EDITOR='code --wait'"
             )
         result = after.decode()
-    except (OSError, ValueError, EditorError) as error:
-        why = str(error) if isinstance(error, EditorError) else brief(error)
-        if str(path) in why:
-            raise EditorError(why) from None
-        if _bytes(path) not in (None, before):
-            raise EditorError(f"{why}; {KEPT}, and what you wrote is in {path}") from None
+    except (OSError, UnicodeDecodeError, EditorError) as error:
+        if at_once or _bytes(path) not in (None, before):
+            raise EditorError(f"{_why(error)}; {KEPT}, and what you write is in {path}") from None
         shutil.rmtree(folder, ignore_errors=True)
-        raise EditorError(f"{why}; {KEPT}") from None
+        raise EditorError(f"{_why(error)}; {KEPT}") from None
     shutil.rmtree(folder, ignore_errors=True)
     return result if text.endswith("\n") else result.removesuffix("\n")
 
 
-def _edit(path: Path, environ: Mapping[str, str]) -> bool:
-    """Run the editor; whether it ended too soon to have been used."""
-    editor = next((environ[name] for name in VARIABLES if environ.get(name)), "vi")
-    began = time.monotonic()
+def _edit(path: Path, environ: Mapping[str, str]) -> None:
+    commands = (environ.get(name, "").strip() for name in VARIABLES)
+    editor = next(filter(None, commands), "vi")
     try:
         with _interrupts_are_its():
             status = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
     except (OSError, ValueError) as error:
         raise EditorError(
-            f"cannot start the editor {editor!r}: {brief(error)}; set EDITOR"
+            f"cannot start the editor {editor!r}: {_why(error)}; set EDITOR"
         ) from None
     if status:
         raise EditorError(f"the editor ended with status {status}")
-    return time.monotonic() - began < AT_ONCE_S
 
 
 @contextmanager
@@ -94,6 +91,12 @@ def _create(path: Path, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "wb") as file:
         file.write(data)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "the editor left no text in UTF-8"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _bytes(path: Path) -> bytes | None:
