@@ -9,7 +9,6 @@ from textual import on
 from macspec.errors import MacspecError
 
 from .base import Base
-from .files import with_files
 from .slash import Command, parse
 from .talk.talk import Began, Dropped, Ended, Told, Update
 from .talk.turns import Piece, Turn
@@ -30,7 +29,7 @@ class Replying(Base):
         try:
             command = parse(event.text)
             if command is None:
-                self.reply(self.talk.ask(self._whole(event.text)), event.text)
+                self.reply(self.talk.ask(self._whole(event)), event.text)
             else:
                 self.do_command(command)
         except MacspecError as error:
@@ -41,12 +40,12 @@ class Replying(Base):
     def _resent(self, event: Prompt.Edited) -> None:
         event.stop()
         try:
-            self.reply(self.talk.edit(event.turn_id, self._whole(event.text)), event.text)
+            self.reply(self.talk.edit(event.turn_id, self._whole(event)), event.text)
         except MacspecError as error:
             self.edit_turn(event.turn_id, event.text)
             self.say(str(error), "warning")
 
-    def _whole(self, text: str) -> str:
+    def _whole(self, event: Prompt.Submitted | Prompt.Edited) -> str:
         """A message with the files that it names.
 
         Raises:
@@ -54,7 +53,7 @@ class Replying(Base):
         """
         if self.talk.busy:
             raise MacspecError(BUSY)
-        message = with_files(text)
+        message = event.message()
         for notice in message.notices:
             self.say(notice, "warning")
         return message.text

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from macspec.errors import BadOptionError
 
-from . import outside, themes
+from . import themes
 from .actions import Choice
 from .base import Base
 from .screens.main import WIDE
@@ -68,11 +68,7 @@ class Viewing(Base):
         await self.remember({"app.theme": name})
 
     async def do_editor(self, argument: str) -> None:
-        prompt = self.main.prompt
-        with self.suspend():
-            text = outside.written(prompt.value)
-        prompt.load(text)
-        prompt.focus()
+        self.main.prompt.open_editor()
 
     async def do_palette(self, argument: str) -> None:
         from .palette import palette
