@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine, Mapping
+import threading
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 
 from macspec.config import Effective
 from macspec.errors import MacspecError
 from macspec.worker import PairChoice
 
+from . import themes
 from .faults import unforeseen
 from .keys import Keys
 from .remembering import remember
@@ -29,6 +32,9 @@ class Base(App[None], inherit_bindings=False):
         settings: what holds at the start.
         keys: which keys do what.
         choice: the pair to load at first.
+        farewell: lets go of the engine; called once, on a thread of its own, as soon as the user
+            wants to leave.
+        driver: of the terminal; None: Textual's own.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -37,13 +43,22 @@ class Base(App[None], inherit_bindings=False):
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(
-        self, talk: Talk, settings: Effective, keys: Keys, choice: PairChoice, **options: Any
+        self,
+        talk: Talk,
+        settings: Effective,
+        keys: Keys,
+        choice: PairChoice,
+        *,
+        farewell: Callable[[], None] = lambda: None,
+        driver: type[Driver] | None = None,
     ) -> None:
         self.talk, self.settings, self.keys, self.choice = talk, settings, keys, choice
-        self.main = Main(keys, settings.config.app.send)
+        self.farewell = threading.Thread(target=farewell, name="farewell")
+        app = settings.config.app
+        self.main = Main(keys, app.send, panel=app.panel)
         self.chosen: int | None = None
         """The turn of the transcript that the user went to."""
-        super().__init__(**options)
+        super().__init__(driver_class=driver, ansi_color=themes.ansi_color(os.environ))
 
     def get_default_screen(self) -> Main:
         return self.main

@@ -16,6 +16,7 @@ from .hints import hints
 from .leaving import Leaving
 from .messages import Do
 from .modelling import Modelling
+from .screens.main import Main
 from .slash import Command, continuations
 from .speculating import Speculating
 from .talk.chats import shortened, title_of
@@ -43,6 +44,11 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
     def on_mount(self) -> None:
         self._doing: set[str] = set()
         self.heed_signals()
+        self.paint()
+
+    @on(Main.Made)
+    def _made(self, event: Main.Made) -> None:
+        event.stop()
         self.show_choices()
         self.main.prompt.complete = self._completions
         self.begin(self._open(), "open")
@@ -94,6 +100,11 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
     def _asked_for(self, event: Do) -> None:
         event.stop()
         self.do(event.id, event.argument)
+
+    @on(Prompt.Asked)
+    def _help_asked_for(self, event: Prompt.Asked) -> None:
+        event.stop()
+        self.do("help")
 
     # What can be completed.
 

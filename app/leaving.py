@@ -32,8 +32,17 @@ class Leaving(Base):
                 loop.add_signal_handler(number, self._asked, number)
 
     def _asked(self, number: signal.Signals) -> None:
+        self._leave(128 + number)
+
+    def _leave(self, status: int = 0) -> None:
         self.save()
-        self.exit(return_code=128 + number)
+        self.say_farewell()
+        self.exit(return_code=status)
+
+    def say_farewell(self) -> None:
+        """Let go of the engine, beside all else that there is to do."""
+        if self.farewell.ident is None:
+            self.farewell.start()
 
     def save(self) -> None:
         """Keep the prompt and the reply as they are now."""
@@ -43,8 +52,7 @@ class Leaving(Base):
             self.talk.saved_interrupt()
 
     async def do_leave(self, argument: str) -> None:
-        self.save()
-        self.exit()
+        self._leave()
 
     async def action_interrupt(self) -> None:
         """Copy what is selected; else stop a reply, and leave at the second time."""
@@ -71,6 +79,7 @@ class Leaving(Base):
         """An error that nobody caught ends the app with a line, without the locals of its frames,
         which hold the chat."""
         self.save()
+        self.say_farewell()
         if self._exception is None:
             self._exception = error
             self._exception_event.set()

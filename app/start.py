@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from macspec.config import Config, Effective
 from macspec.config.schema import BUILT_IN, NONE
-from macspec.errors import BadOptionError
-from macspec.plaintext import one_line
 from macspec.store import Store, store_path
 from macspec.worker import PairChoice, ProcessEngine
 
@@ -162,6 +159,7 @@ def _on_screen(
         app.run()
     finally:
         app.say_farewell()
+        app.farewell.join()
     if app.fault is not None:
         from macspec.arguments import complain
 

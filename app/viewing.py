@@ -17,14 +17,16 @@ from .talk.firstrun import proposal
 class Viewing(Base):
     """Panel, tint, theme, editor, help."""
 
-    def show_choices(self) -> None:
-        """Take what is chosen in the settings."""
-        app = self.settings.config.app
+    def paint(self) -> None:
+        """Take the theme that is chosen in the settings."""
         themes.register(self)
-        self.theme = themes.known(app.theme, self)
+        self.theme = themes.known(self.settings.config.app.theme, self)
+
+    def show_choices(self) -> None:
+        """Take what else is chosen there."""
+        app = self.settings.config.app
         if self.theme != app.theme:
             self.say(f"there is no theme {app.theme}; /theme lists them", "warning")
-        self.main.set_class(not app.panel, "-no-panel")
         self.main.transcript.tint = app.tint
         self.main.transcript.reasoning_open = app.reasoning
 

@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
 from textual.events import Resize
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -39,7 +40,11 @@ class Main(Screen[None]):
     Args:
         keys: which keys do what.
         send_key: as ``Prompt``.
+        panel: whether the panel is shown.
     """
+
+    class Made(Message):
+        """All widgets are there."""
 
     HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
         (0, "-cramped"),
@@ -52,7 +57,6 @@ class Main(Screen[None]):
         (20, "-high"),
     ]
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark", "help_while_empty", show=False, priority=True),
         Binding("slash", "begin_command", show=False),
     ]
 
@@ -64,8 +68,8 @@ class Main(Screen[None]):
     prompt = getters.query_one(Prompt)
     key_line = getters.query_one(KeyLine)
 
-    def __init__(self, keys: Keys, send_key: str = "enter") -> None:
-        super().__init__(id="main")
+    def __init__(self, keys: Keys, send_key: str = "enter", *, panel: bool = True) -> None:
+        super().__init__(id="main", classes="-empty" if panel else "-empty -no-panel")
         self._keys, self._send_key = keys, send_key
         bindings = [
             Binding(key, f"app.do('{id}')", BY_ID[id].title, priority=everywhere(key))
@@ -92,6 +96,7 @@ class Main(Screen[None]):
 
     def on_mount(self) -> None:
         self.prompt.focus()
+        self.post_message(self.Made())
 
     def on_resize(self, event: Resize) -> None:
         size = event.size
@@ -118,15 +123,6 @@ class Main(Screen[None]):
     def _fold_strip(self) -> None:
         if not self.query_one("#strip").has_focus:
             self.remove_class("-tuning")
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A question mark is text, but for the first one in an empty prompt."""
-        if action == "help_while_empty":
-            return self.prompt.area.has_focus and not self.prompt.value and not self.prompt.editing
-        return True
-
-    async def action_help_while_empty(self) -> None:
-        await self.run_action("app.do('help')")
 
     def action_begin_command(self) -> None:
         """A slash outside of the prompt begins a command in it."""

@@ -79,6 +79,9 @@ class Prompt(Vertical):
 
         turn_id: int
 
+    class Asked(Message):
+        """A question mark was typed into the empty prompt: somebody looks for help."""
+
     class Changed(Message):
         """What stands in the prompt is not what stood there."""
 
@@ -229,6 +232,8 @@ class Prompt(Vertical):
             return self._walk(self._recall.older(self.value), at_start=True)
         elif key == "down" and self.area.on_last_row:
             return self._walk(self._recall.newer(self.value))
+        elif key == "question_mark" and not self.area.text and not self.editing:
+            self.post_message(self.Asked())
         elif key == "escape" and self.editing:
             self._cancel_editing()
         else:
