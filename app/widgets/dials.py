@@ -10,6 +10,7 @@ from macspec.plaintext import one_line
 
 from ..talk.panel import PanelState
 from .bars import TRACK
+from .figures import number
 from .lines import Line, Role, cells, fit, fitting, ruled, wrapped
 
 Value = int | float | str
@@ -195,10 +196,10 @@ def _depth(dials: Dials) -> Line:
     auto = _options(dials, "depth", ("auto",))
     track: list[tuple[str, Role]] = [(TRACK, "track")] * (DEEPEST + 1)
     if not isinstance(value, str):
-        at = max(min(round(value), DEEPEST), 0)
+        at = max(min(round(_number(value)), DEEPEST), 0)
         track[:at] = [("━", "bar")] * at
         track[at] = (WAITING if waits else THUMB, "warn" if waits else "bar")
-        shown: Line = ((f"{round(value):>4}", "value"),)
+        shown: Line = ((f"{round(_number(value)):>4}", "value"),)
     else:
         shown = ((" " * 4 if dials.in_use is None else f"{min(dials.in_use, 999):>4}", "label"),)
     if dials.in_use is not None and 0 <= dials.in_use <= DEEPEST and isinstance(value, str):
@@ -220,7 +221,7 @@ def _temperature(dials: Dials, track: int) -> Line:
 
 def _cycle(dials: Dials, dial: str) -> Line:
     value, waits = dials.value(dial), dial in dials.asked
-    text = f"{_number(value):.2f}" if dial == "temperature" else str(value)
+    text = f"{_number(value):.2f}" if dial == "temperature" else one_line(str(value))
     role: Role = "asked" if waits else "value"
     return (("‹ ", "label"), (f"{text:^6}", role), (" ›", "label"))
 
@@ -234,4 +235,5 @@ def _track(width: int) -> int:
 
 
 def _number(value: Value) -> float:
-    return 0.0 if isinstance(value, str) or value != value else float(value)
+    known = None if isinstance(value, str) else number(value)
+    return 0.0 if known is None else max(min(known, 1e6), -1e6)

@@ -65,6 +65,12 @@ def milliseconds(value: float | None) -> str:
     return f"{fixed(known, 4, 1 if known < 9.95 else 0)} ms"
 
 
+def seconds(value: float | None) -> str:
+    """Seconds as ``milliseconds`` has them."""
+    known = number(value)
+    return milliseconds(None if known is None else known * 1e3)
+
+
 def gigabytes(value: float | None, width: int = 5) -> str:
     """Bytes as GiB without the unit; three decimals below a tenth, as the memory plan has it."""
     known = number(value)

@@ -63,12 +63,20 @@ def power(state: PanelState, width: int, rows: int) -> list[Line]:
     for _ in range(rows):
         row: list[tuple[str, Role]] = []
         for name, watts in left[: max(width // RAIL, 1)]:
-            label = cut(SHORT.get(name, one_line(name).upper() if len(name) < 5 else name), 5)
-            cell: Line = ((f"{label} ", "label"), (fixed(watts, 4, 1), "value"), (" W", "label"))
+            cell: Line = (
+                (f"{_rail(name)} ", "label"),
+                (fixed(watts, 4, 1), "value"),
+                (" W", "label"),
+            )
             row += fit(cell, each)
         left = left[max(width // RAIL, 1) :]
         lines.append(tuple(row))
     return lines
+
+
+def _rail(name: str) -> str:
+    known = SHORT.get(name) or one_line(name)
+    return cut(known if len(known) > 4 or known in SHORT.values() else known.upper(), 5)
 
 
 def joules(state: PanelState, width: int, rows: int) -> list[Line]:

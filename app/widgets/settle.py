@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ..talk.panel import PanelState
+from .figures import number
 
 NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
@@ -33,19 +34,23 @@ def settled(shown: PanelState, new: PanelState) -> PanelState:
         return new
     kept: dict[str, Any] = {}
     for name, (least, share) in SLACK.items():
-        before, now = getattr(shown, name), getattr(new, name)
-        if before is None or now is None or not math.isfinite(before):
-            continue
-        if abs(now - before) <= max(least, share * abs(before)):
-            kept[name] = before
+        before, now = number(getattr(shown, name)), number(getattr(new, name))
+        if before is not None and now is not None and _near(before, now, least, share):
+            kept[name] = getattr(shown, name)
     if (new.drafter, new.depth) == (shown.drafter, shown.depth) and _alike(shown.why, new.why):
         kept["why"] = shown.why
     if new.watts.keys() == shown.watts.keys():
         kept["watts"] = {
-            name: shown.watts[name] if abs(watts - shown.watts[name]) <= 0.07 else watts
+            name: shown.watts[name]
+            if _near(number(shown.watts[name]) or 0.0, number(watts) or 0.0, 0.07, 0.0)
+            else watts
             for name, watts in new.watts.items()
         }
     return replace(new, **kept)
+
+
+def _near(before: float, now: float, least: float, share: float) -> bool:
+    return math.isfinite(before) and abs(now - before) <= max(least, share * abs(before))
 
 
 def _alike(one: str, other: str) -> bool:

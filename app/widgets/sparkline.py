@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 
+from macspec.plaintext import one_line
+
 from ..talk.panel import Mark
 from .bars import eighth
 from .figures import number
@@ -54,7 +56,7 @@ def marks(found: Sequence[Mark], count: int, width: int) -> Line:
         return BLANK
     first = count - width
     cells: list[str] = [" "] * width
-    seen = {mark.at - first: mark.what for mark in found if 0 <= mark.at - first < width}
+    seen = {mark.at - first: one_line(mark.what) for mark in found if 0 <= mark.at - first < width}
     for at in seen:
         cells[at] = SIGN
     free = width

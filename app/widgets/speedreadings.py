@@ -9,7 +9,7 @@ from macspec.plaintext import one_line
 from ..talk.panel import PanelState
 from .bars import axis, bar, columns
 from .bigdigits import HIGH, big
-from .figures import DASH, fixed, milliseconds, number, percent, ratio, whole
+from .figures import DASH, fixed, milliseconds, number, percent, ratio, seconds, whole
 from .lines import BLANK, Line, Role, cells, figure, fit, fitting, ruled, sides, wrapped
 from .sparkline import marks, sparkline
 
@@ -85,7 +85,7 @@ def speed_head(state: PanelState, width: int, rows: int) -> list[Line]:
 def speed(state: PanelState, width: int, rows: int) -> list[Line]:
     """One line; with three, the number is three lines high."""
     now = state.tokens_per_s if state.tokens_per_s is not None else state.tokens_per_s_reply
-    ttft = milliseconds(_thousand(state.ttft_s))
+    ttft = seconds(state.ttft_s)
     digits = big(fixed(now, 4, 1)) if rows >= HIGH and width >= BIG else None
     if digits is None:
         left: Line = ((fixed(now, 5, 1), "value"), (" tok/s", "label"))
@@ -204,8 +204,3 @@ def _drafts(state: PanelState) -> bool:
 
 def _name(name: str) -> str:
     return one_line(name).rsplit("/", 1)[-1]
-
-
-def _thousand(seconds: float | None) -> float | None:
-    known = number(seconds)
-    return None if known is None else known * 1e3

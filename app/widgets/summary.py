@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from textual import events
 
+from macspec.plaintext import one_line
+
 from ..talk.panel import PanelState
-from .figures import fixed, number, percent, ratio
+from .bars import bar
+from .figures import fixed, number, percent, ratio, seconds
 from .lined import Lined
-from .lines import Line, Role, cells, fit
+from .lines import Line, cells, cut, fit
 from .settle import settled
 from .speedreadings import SIGNS, against_plain, speed_role
-from .trustreadings import SAME_TEXT, promise
+from .trustreadings import promise
 
 
 class Summary(Lined):
@@ -40,27 +43,45 @@ class Summary(Lined):
 
 
 def summary(state: PanelState, width: int) -> Line:
-    """One line, ``width`` columns wide; which numbers it holds depends on the width alone."""
-    times = against_plain(state)
-    now = state.tokens_per_s if state.tokens_per_s is not None else state.tokens_per_s_reply
+    """One line, ``width`` columns wide. While a reply streams, which numbers it holds depends on
+    the width alone."""
     sign, role = SIGNS.get(state.activity, ("●", "label"))
-    drafting = "plain" if state.drafter is None else f"{state.drafter[:6]} {fixed(state.depth, 1)}"
+    start: Line = ((f"{sign} ", role),)
+    if number(state.progress) is not None and state.activity in ("loading", "reading"):
+        line: Line = (*start, (f"{state.activity} ", "value"))
+        room = max(min(width - cells(line) - 7, 40), 0)
+        return fit((*line, *bar(state.progress, room), (percent(state.progress), "value")), width)
+    if not state.passes:
+        return fit((*start, (one_line(state.activity), "value")), width)
+    parts = (_speed(state, width), *_parts(state))
+    line = start
+    for number_of, part in enumerate(parts):
+        gap = 2 if number_of else 0
+        if cells(line) + gap + cells(part) > width:
+            break
+        line = (*line, (" " * gap, "plain"), *part)
+    return fit(line, width)
+
+
+def _speed(state: PanelState, width: int) -> Line:
+    now = state.tokens_per_s if state.tokens_per_s is not None else state.tokens_per_s_reply
+    return ((fixed(now, 5, 1), "value"), (" tok/s" if width > 40 else " t/s", "label"))
+
+
+def _parts(state: PanelState) -> tuple[Line, ...]:
+    times = against_plain(state)
+    drafting = "plain"
+    if state.drafter is not None:
+        drafting = f"{cut(one_line(state.drafter), 6)} {fixed(state.depth, 1)}"
     same, _ = promise(state.rule_set, number(state.temperature) or 0.0)
     full = ratio(state.context_used, state.context_limit)
-    parts: tuple[Line, ...] = (
-        ((f"{sign} ", role), (fixed(now, 5, 1), "value"), (" tok/s", "label")),
+    return (
         ((f"{fixed(times, 4, 2)}×", speed_role(times)),),
         ((percent(state.acceptance), "value"), (" acc", "label")),
-        ((f"{drafting:<9}", "plain"),),
+        ((f"{drafting:<8}", "plain"),),
         ((fixed(state.tokens_per_pass, 4, 2), "value"), ("/pass", "label")),
-        (("✓ ", "good"), (f"{'text' if same == SAME_TEXT else 'distribution':<12}", "label")),
-        (("ctx ", "label"), (percent(full), "value")),
+        (("✓ ", "good"), (f"{same.removeprefix('same '):<12}", "label")),
+        (("ctx", "label"), (percent(full), "value")),
         ((fixed(state.joules_per_token, 4, 2), "value"), (" J/tok", "label")),
+        (("TTFT", "label"), (seconds(state.ttft_s), "value")),
     )
-    line: list[tuple[str, Role]] = []
-    for part in parts:
-        gap = 2 if line else 0
-        if cells(tuple(line)) + gap + cells(part) > width and line:
-            break
-        line += [(" " * gap, "plain"), *part]
-    return fit(tuple(line), width)
