@@ -42,7 +42,7 @@ class Replying(Base):
         try:
             self.reply(self.talk.edit(event.turn_id, self._whole(event)), event.text)
         except MacspecError as error:
-            self.edit_turn(event.turn_id, event.text)
+            self.edit_turn(event.turn_id, event.text, changed=True)
             self.say(str(error), "warning")
 
     def _whole(self, event: Prompt.Submitted | Prompt.Edited) -> str:
@@ -62,10 +62,15 @@ class Replying(Base):
         """Carry out a slash command."""
         raise NotImplementedError
 
-    def edit_turn(self, turn_id: int, text: str) -> None:
-        """Put a turn of the user's into the prompt, to be sent again."""
+    def edit_turn(self, turn_id: int, text: str, *, changed: bool = False) -> None:
+        """Put a turn of the user's into the prompt, to be sent again.
+
+        Args:
+            changed: the user has typed some of it.
+        """
         asked = [turn.id for turn in self.talk.turns if turn.role != "assistant"]
-        self.main.prompt.edit(turn_id, text, f"message {asked.index(turn_id) + 1}")
+        what = f"message {asked.index(turn_id) + 1}"
+        self.main.prompt.edit(turn_id, text, what, changed=changed)
 
     def reply(self, updates: AsyncIterator[Update], typed: str = "") -> None:
         """Show a reply as it comes.

@@ -10,7 +10,9 @@ from typing import Self
 from textual import events, on
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
+from textual.geometry import Size
 from textual.message import Message
+from textual.screen import Screen
 from textual.widgets import Static, TextArea
 
 from ..completion import Complete, Completion
@@ -23,6 +25,9 @@ from .promptarea import PromptArea
 
 NEW_LINE = ("shift+enter", "alt+enter", "ctrl+enter", "shift+\r", "alt+\r", "ctrl+\r")
 """Keys for a new line, where a terminal tells them from Enter; the last three as xterm does."""
+
+LOW = 16
+"""Rows of a screen below which the prompt goes without a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,7 @@ class Prompt(Vertical):
         self._pastes = Pastes()
         self._recall = Recall()
         self._edited: Editing | None = None
+        self._screen_size = Size(0, 0)
         self.area = PromptArea(self._pastes, self._take_key)
         self.area.placeholder = "Ask anything   / commands   @ files   ? keys"
         self.popup = Popup(self._accept)
@@ -142,15 +148,16 @@ class Prompt(Vertical):
         """Put a text that could not be sent before what was typed since."""
         self._show("\n\n".join(part for part in (text, self.value) if part.strip()))
 
-    def edit(self, turn_id: int, text: str, what: str) -> None:
+    def edit(self, turn_id: int, text: str, what: str, *, changed: bool = False) -> None:
         """Change an earlier message; what was being written comes back afterwards.
 
         Args:
             what: the message, such as "message 3".
+            changed: the text is not what was said, but was typed.
         """
         unsent = self._edited.unsent if self._edited else self.unsent
         self._recall.rest()
-        self._edited = Editing(turn_id, text, unsent)
+        self._edited = Editing(turn_id, "" if changed else text, unsent)
         send = "Enter" if self.send_key == "enter" else "Ctrl+J"
         self.query_one("#editing", Static).update(
             f"editing {what} · {send} resends · Esc leaves it"
@@ -277,8 +284,15 @@ class Prompt(Vertical):
         """Offer what can be completed where the cursor is."""
         self.popup.look_up(self.area.before_cursor if self.area.selection.is_empty else "")
 
-    def on_resize(self) -> None:
-        self.set_class(self.app.size.height < 16, "-tight")
+    def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._fit, immediate=True)
+
+    def _fit(self, screen: Screen[object]) -> None:
+        """Take as much room as the screen has for it."""
+        if screen.size != self._screen_size:
+            self._screen_size = screen.size
+            self.set_class(screen.size.height < LOW, "-tight")
+            self.area.refresh(layout=True)
 
 
 def _attempt(text: str) -> str | EditorError:

@@ -13,10 +13,14 @@ from textual.document._document import EditResult, Location, Selection
 from textual.document._document_navigator import DocumentNavigator
 from textual.document._edit import Edit
 from textual.document._wrapped_document import WrappedDocument
+from textual.geometry import Size
 from textual.widgets import TextArea
 
 from ..pastes import Pastes, is_long
 from .document import NeutralDocument
+
+LEAST_ROWS = 3
+"""What it may grow to on the lowest screen."""
 
 
 class PromptArea(TextArea):
@@ -31,7 +35,6 @@ class PromptArea(TextArea):
     PromptArea {
         height: auto;
         min-height: 1;
-        max-height: 34vh;
         border: none;
         padding: 0;
         background: transparent;
@@ -92,6 +95,11 @@ class PromptArea(TextArea):
         if (top, bottom) != (edit.top, edit.bottom):
             edit = replace(edit, from_location=top, to_location=bottom)
         return super().edit(edit)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as there are, up to a third of the screen."""
+        rows = super().get_content_height(container, viewport, width)
+        return min(rows, max(LEAST_ROWS, viewport.height // 3))
 
     def get_line(self, line_index: int) -> Text:
         line = super().get_line(line_index)
