@@ -63,6 +63,14 @@ def written(text: str, environ: Mapping[str, str] | None = None) -> str:
     return result if text.endswith("\n") else result.removesuffix("\n")
 
 
+def attempt(text: str) -> str | EditorError:
+    """As ``written``, for where an exception must not get out."""
+    try:
+        return written(text)
+    except EditorError as error:
+        return error
+
+
 def _edit(path: Path, environ: Mapping[str, str]) -> None:
     commands = (environ.get(name, "").strip() for name in VARIABLES)
     editor = next(filter(None, commands), "vi")

@@ -15,9 +15,10 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static, TextArea
 
+from .. import outside
 from ..completion import Complete, Completion
 from ..files import WithFiles, with_files
-from ..outside import EditorError, written
+from ..outside import EditorError
 from ..pastes import Pastes
 from ..recall import Recall
 from .popup import KEYS, Popup
@@ -194,7 +195,7 @@ class Prompt(Vertical):
         """
         try:
             with self.app.suspend():  # An error within would leave the terminal to nobody.
-                outcome = _attempt(self.value)
+                outcome = outside.attempt(self.value)
         except SuspendNotSupported:
             raise EditorError("this terminal cannot be lent to an editor") from None
         if isinstance(outcome, EditorError):
@@ -293,10 +294,3 @@ class Prompt(Vertical):
             self._screen_size = screen.size
             self.set_class(screen.size.height < LOW, "-tight")
             self.area.refresh(layout=True)
-
-
-def _attempt(text: str) -> str | EditorError:
-    try:
-        return written(text)
-    except EditorError as error:
-        return error
