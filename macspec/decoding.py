@@ -19,6 +19,7 @@ from .noise import Noise
 from .power.clocks import ClockWatch
 from .reply import Reply
 from .settings import Settings
+from .text import Piece
 from .verification import Tree, Verdict
 from .verification.forced import forced
 
@@ -112,7 +113,7 @@ class Decoder:
             landing = flight.land()  # the one host synchronisation
             idle, before = max(flight.began - landed_at, 0), landed_at
             landed_at = self.clock()
-            tokens, text = reply.take(landing.tokens)
+            tokens, pieces = reply.take(landing.tokens, landing.accepted, flight.plan.drafter)
             if behind is None:
                 self.keep(flight, landing.path[: len(tokens)])
             slept = self.sleep.jumped()
@@ -134,7 +135,7 @@ class Decoder:
             if reply.reason is None:
                 plan = self.plan(reply)
                 flight = behind or self.launch(reply, plan)
-            yield from _told(reply, done, landing, tokens, text, landed_at, idle)
+            yield from _told(reply, done, landing, tokens, pieces, landed_at, idle)
             if reply.reason is not None:
                 self.controller.ended(len(reply.ids))
                 return
@@ -266,7 +267,7 @@ def _told(
     flight: Flight,
     landing: Landing,
     tokens: list[int],
-    text: str,
+    pieces: list[Piece],
     landed_at: float,
     idle: float,
 ) -> Iterator[Event]:
@@ -278,9 +279,14 @@ def _told(
         accepted = drafted = len(tokens)
     seconds = counters.count(landed_at, len(tokens), drafted, accepted, idle)
     if counters.passes == 1:
-        yield Prefilled(counters.prompt_tokens, counters.cached_tokens, seconds)
+        yield Prefilled(
+            counters.prompt_tokens, counters.cached_tokens, seconds, counters.dropped_messages
+        )
     origins = (name if i < accepted else None for i in range(len(tokens)))
-    yield Text(text, tuple(map(Emitted, tokens, origins)))
+    emitted = tuple(map(Emitted, tokens, origins))
+    for piece in pieces or [Piece(reply.stream.part)]:
+        yield Text(piece.text, emitted, tuple(piece.spans), piece.part)
+        emitted = ()
     plan = flight.plan
     counters.expect(plan.expected, plan.cost)
     yield Round(

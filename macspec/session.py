@@ -11,7 +11,7 @@ from typing import Literal
 
 import mlx.core as mx
 
-from .conversation import Message, checked_messages, fit, overflow
+from .conversation import Message
 from .decoding import Decoder
 from .depth import Controller, CostCurve, Ledger, Survival
 from .drafters import Corpus, DraftModel, NGram, Suffix
@@ -21,7 +21,8 @@ from .kernels import Kernels, kernels_for
 from .measuring import measure
 from .models.memory import wired
 from .models.pair import Pair
-from .models.template import Template
+from .prompting import Prompting
+from .reasoning import Reasoning
 from .reply import Reply
 from .sampling import Sampling
 from .stats import Counters, SessionStats
@@ -80,7 +81,7 @@ class Session:
         self.controller = controller or _controller(pair, ledger)
         lookups = [ngram or NGram(), Suffix(corpus)]
         self._decoder = Decoder(pair, kv_bits, lookups, self.controller, clock, self.kernels)
-        self._template: dict[bool | None, Template] = {}
+        self._prompting = Prompting(pair)
         self._said: set[str] = set()
         self._open: weakref.ref[Generator[Event, None, None]] | None = None
         self.method, self.depth, self.rule = method, depth, rule
@@ -136,6 +137,7 @@ class Session:
         think: bool | None = None,
         on_overflow: Literal["drop", "refuse"] = "drop",
         forced: Sequence[int] | None = None,
+        resume: bool = False,
     ) -> Generator[Event, None, None]:
         """Answer a conversation.
 
@@ -153,6 +155,8 @@ class Session:
             on_overflow: what becomes of a history beyond the context: its oldest turns are
                 dropped, or it is refused.
             forced: emit these tokens whatever the target says, at the real cost: for measuring.
+            resume: go on with the last message, which is the assistant's; what it has of reasoning
+                is in ``reasoning`` beside ``content``.
 
         Yields:
             Notice, Prefilling and Prefilled, then Text and Round for each round, then Finished.
@@ -170,22 +174,30 @@ class Session:
         if any(not text for text in stop):
             raise BadOptionError("a stop string is empty; leave it out")
         start = self._clock()
-        tokens, notices = self._prompt(messages, max_tokens, raw, think, on_overflow)
-        room = self.pair.context - len(tokens)
+        context = self.pair.context
+        if raw:
+            prompt = self._prompting.raw(messages, context)
+        else:
+            reserve = min(context // 4, context if max_tokens is None else max_tokens)
+            prompt = self._prompting.chat(
+                messages, context, reserve, think=think, on_overflow=on_overflow, resume=resume
+            )
+        room = context - len(prompt.tokens)
         limit = room if max_tokens is None else min(max_tokens, room)
         if forced is not None:
             limit = min(limit, len(forced))
         seed = self.sampling.seed
+        tokenizer = self.pair.target.tokenizer
         reply = Reply(
-            stream=TextStream(self.pair.target.tokenizer, stop),
+            stream=TextStream(tokenizer, stop, Reasoning(tokenizer, begun=prompt.reasoning)),
             stop_ids=self.pair.stop_ids,
             limit=limit,
             limit_reason="length" if forced or limit == max_tokens else "context",
             seed=secrets.randbits(32) if seed is None else seed,
-            counters=Counters(start, prompt_tokens=len(tokens)),
+            counters=Counters(start, len(prompt.tokens), dropped_messages=prompt.dropped_messages),
             forced=forced,
         )
-        events = self._run(reply, tokens, notices)
+        events = self._run(reply, prompt.tokens, [*self._limits(), *prompt.notices])
         self._open = weakref.ref(events)
         return events
 
@@ -216,46 +228,6 @@ class Session:
                 if self._corpus is not None and reply.forced is None:
                     self._corpus.add(reply.ids)
         yield self.finished
-
-    def _prompt(
-        self,
-        messages: str | Sequence[Message],
-        max_tokens: int | None,
-        raw: bool,
-        think: bool | None,
-        on_overflow: Literal["drop", "refuse"],
-    ) -> tuple[list[int], list[str]]:
-        """The prompt's tokens, and what there is to say about them."""
-        context = self.pair.context
-        if think not in self._template:
-            self._template[think] = Template(self.pair, think)
-        template = self._template[think]
-        if raw:
-            if not isinstance(messages, str):
-                raise BadOptionError("raw takes one text, not a list of messages")
-            tokens = template.raw(messages)
-            if not tokens:
-                raise BadOptionError("the prompt is empty; say something")
-            if len(tokens) >= context:
-                raise overflow(len(tokens), context)
-            return tokens, self._limits()
-        if isinstance(messages, str):
-            messages = [{"role": "user", "content": messages}]
-        turns = checked_messages(messages)
-        reserve = min(context // 4, context if max_tokens is None else max_tokens)
-        if on_overflow == "refuse":
-            tokens, dropped = template.tokens(turns), 0
-            if len(tokens) >= context:
-                raise overflow(len(tokens), context)
-        else:
-            tokens, dropped = fit(turns, template.tokens, context, reserve)
-        notices = [*self._limits(), *template.notices_for(turns)]
-        if dropped:
-            turn = "turn was" if dropped == 1 else f"{dropped} turns were"
-            notices.append(
-                f"the conversation is longer than the context: the oldest {turn} left out"
-            )
-        return tokens, notices
 
     def _limits(self) -> list[str]:
         """What this pair cannot do."""

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from ..config.schema import BUILT_IN, NONE
 from ..errors import BadOptionError
 from ..events import Event, Finished, Text
+from ..power import ReplyEnergy
 from ..store import ASSISTANT, RAW, USER, Chat, Making, Message, OpenReply, Store, store_path
+from ..written import Written
 
 if TYPE_CHECKING:
     from ..sampling import Sampling  # imports MLX
@@ -52,6 +54,7 @@ class Conversation:
         self._chat: Chat | None = None
         self._thread: list[Message] = []
         self._reply: OpenReply | None = None
+        self._written = Written()
         self._making = Making()
         if options.chat is not None:
             self._recall(options.chat)
@@ -105,19 +108,35 @@ class Conversation:
     def take(self, event: Event) -> None:
         """Keep what an event of the reply brings."""
         if self._reply is not None and isinstance(event, Text):
-            self._reply.append(event.delta)
+            self._reply.append(*self._written.take(event))
 
-    def end(self, finished: Finished | None, *, broken: bool = False) -> None:
-        """The reply is over; ``broken``: neither the model nor the user has ended it."""
-        reply = self._reply
+    def end(
+        self,
+        finished: Finished | None,
+        *,
+        broken: bool = False,
+        energy: ReplyEnergy | None = None,
+    ) -> None:
+        """The reply is over.
+
+        Args:
+            broken: neither the model nor the user has ended it.
+            energy: what it took, where that was measured.
+        """
+        reply, written = self._reply, self._written
         if reply is None:
             return
-        making = None
+        making = replace(
+            self._making,
+            spans=written.spans,
+            reasoning_spans=written.reasoning_spans,
+            energy=None if energy is None else energy.as_dict(),
+        )
         if finished is not None:
-            if len(finished.text) > len(reply.text):
-                reply.append(finished.text[len(reply.text) :])
+            if len(finished.text) > written.characters:
+                reply.append(finished.text[written.characters :])
             making = replace(
-                self._making,
+                making,
                 rule=finished.accept_rule,
                 method=finished.method,
                 depth=finished.depth,

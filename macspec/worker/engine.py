@@ -132,6 +132,7 @@ class Engine:
             think=request.think,
             on_overflow=cast(Literal["drop", "refuse"], request.on_overflow),
             forced=request.forced,
+            resume=request.resume,
         )
 
     def stop(self) -> Finished:
@@ -170,6 +171,8 @@ class Engine:
             memory=mx.get_active_memory(),
             memory_peak=mx.get_peak_memory(),
             memory_limit=device_limit(),
+            kernels="" if session is None else session.kernels.state,
+            plain_seconds=None if session is None else session.controller.curve.unit,
         )
 
     def idle(self) -> Iterator[None]:
@@ -235,7 +238,10 @@ class Engine:
         """Make a pair that has been read the session's."""
         session = self.session
         same = session is not None and session.pair.target is pair.target
-        kernels = session.kernels if session is not None and same else kernels_for(pair)
+        if session is not None and same:
+            kernels = session.kernels
+        else:
+            kernels = kernels_for(pair, choice.kernels)
         known = ledger(pair, choice.kv_bits, kernels=kernels.key) if choice.learn else None
         if self._tuning.method == DraftModel.name and pair.draft is None:
             report(Notice("this pair has no draft model: the method is auto again"))

@@ -23,6 +23,8 @@ class PairChoice:
     require_draft: bool = False
     learn: bool = True
     """Use and keep what sessions learn about costs, and past replies to draft from."""
+    kernels: str = "auto"
+    """auto, off or strict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class ReplyRequest:
     think: bool | None = None
     on_overflow: str = "drop"
     forced: tuple[int, ...] | None = None
+    resume: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,10 @@ class Status:
     """In use by arrays."""
     memory_peak: int
     memory_limit: int
+    kernels: str = ""
+    """Whose kernels compute, and why, in half a sentence; empty while no pair is loaded."""
+    plain_seconds: float | None = None
+    """What a plain round takes, by the cost curve; None while that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macspec.models import Pair
-from macspec.text import TextStream
+from macspec.text import Piece, TextStream
 
 SAMPLES = [
     "plain words, and more",
@@ -25,20 +26,24 @@ def ids_of(pair: Pair, text: str) -> list[int]:
     return list(tokenizer.encode(text, add_special_tokens=False))
 
 
+def shown(pieces: Sequence[Piece]) -> str:
+    return "".join(piece.text for piece in pieces)
+
+
 @pytest.mark.parametrize("text", SAMPLES)
 def test_no_half_character_is_emitted(pocket: Pair, text: str) -> None:
     stream = TextStream(pocket.target.tokenizer)
-    pieces = [stream.push(token) for token in ids_of(pocket, text)]
+    pieces = [shown(stream.push(token)) for token in ids_of(pocket, text)]
     assert not any("\ufffd" in piece for piece in pieces)
-    assert "".join(pieces) + stream.finish() == text == stream.text
+    assert "".join(pieces) + shown(stream.finish()) == text == stream.text
 
 
 def test_an_unfinished_character_shows_as_one_replacement_at_the_end(pocket: Pair) -> None:
     stream = TextStream(pocket.target.tokenizer)
     tokens = ids_of(pocket, "ok 😀")
-    pieces = [stream.push(token) for token in tokens[:-1]]
+    pieces = [shown(stream.push(token)) for token in tokens[:-1]]
     assert "".join(pieces).strip() == "ok"
-    assert stream.finish().strip("\ufffd ") == ""
+    assert shown(stream.finish()).strip("\ufffd ") == ""
 
 
 @settings(max_examples=200, deadline=None)
@@ -51,16 +56,16 @@ def test_stop_strings_cut_where_the_whole_text_would(
 ) -> None:
     tokens = ids_of(pocket, "".join(words))
     whole = TextStream(pocket.target.tokenizer)
-    text = "".join(map(whole.push, tokens)) + whole.finish()
+    text = "".join(shown(whole.push(token)) for token in tokens) + shown(whole.finish())
     stream = TextStream(pocket.target.tokenizer, stops)
-    shown = ""
+    said = ""
     for token in tokens:
-        shown += stream.push(token)
+        said += shown(stream.push(token))
         if stream.stopped:
             break
-    shown += stream.finish()
+    said += shown(stream.finish())
     # The earliest end decides; of those that end together the earliest start.
     ends = [(text.find(stop) + len(stop), text.find(stop)) for stop in stops if stop in text]
     expected = {text[:start] for _, start in ends} or {text}
-    assert shown in expected
+    assert said in expected
     assert stream.stopped == bool(ends)

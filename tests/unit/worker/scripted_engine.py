@@ -83,7 +83,7 @@ class ScriptedEngine:
                 if number == 0:
                     yield Prefilled(3, 0, seconds)
                 drafter = "scripted" if number % 2 else None
-                yield Text(word, (Emitted(number, drafter),))
+                yield Text(word, (Emitted(number, drafter),), ((len(word), drafter),))
                 depth = self._tuning.depth
                 yield Round(
                     (number,), drafter, depth if isinstance(depth, int) else 0, 1, 0, 0.01, 0.0
