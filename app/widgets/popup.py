@@ -43,6 +43,11 @@ class Popup(OptionList, can_focus=False):
         text-overflow: ellipsis;
         scrollbar-size-vertical: 1;
         &.-open { display: block; }
+        & > .option-list--option-highlighted {
+            color: $block-cursor-foreground;
+            background: $block-cursor-background;
+            text-style: $block-cursor-text-style;
+        }
     }
     """
 
@@ -119,4 +124,4 @@ class Popup(OptionList, can_focus=False):
 def _row(completion: Completion, wide: int) -> Content:
     label, about = one_line(completion.label), one_line(completion.about)
     gap = " " * (wide - cell_len(label) + 2)
-    return Content.assemble(Content.styled(label, "bold"), gap, Content.styled(about, "dim"))
+    return Content.assemble(Content.styled(label, "bold"), gap, about)

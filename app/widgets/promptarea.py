@@ -41,6 +41,11 @@ class PromptArea(TextArea):
         scrollbar-size-vertical: 1;
         & .text-area--cursor-line { background: transparent; }
         & .text-area--paste { color: $accent; text-style: bold; }
+        & .text-area--placeholder { color: $text-muted; }
+        &:light .text-area--cursor {
+            color: $input-cursor-foreground;
+            background: $input-cursor-background;
+        }
         &:focus { border: none; }
     }
     """

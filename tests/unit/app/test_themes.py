@@ -24,6 +24,7 @@ PAIRS = (
     *((f"text-{name}", "background") for name in SIGNS),
     ("block-cursor-foreground", "block-cursor-background"),
     ("block-cursor-blurred-foreground", "block-cursor-blurred-background"),
+    ("foreground", "block-cursor-blurred-background"),
     ("input-cursor-foreground", "input-cursor-background"),
     ("input-selection-foreground", "input-selection-background"),
     ("screen-selection-foreground", "screen-selection-background"),
@@ -106,7 +107,10 @@ def test_sixteen_colours_can_be_read(theme: Theme, palette: tuple[RGB, ...]) -> 
         assert contrast(shown(values[name], text), ground) >= 4, name
     for name in ("text", "text-muted", "text-disabled", "foreground", "border-blurred"):
         assert shown(values[name], text) == text, name
-    for name in ("block-cursor", "block-cursor-blurred", "input-selection", "screen-selection"):
+    assert "reverse" in values["block-cursor-blurred-text-style"]
+    for name in ("foreground", "block-cursor-blurred-background"):
+        assert values[name] == "ansi_default"
+    for name in ("block-cursor", "input-selection", "screen-selection"):
         front = shown(values[f"{name}-foreground"], text)
         assert contrast(front, shown(values[f"{name}-background"], ground)) >= 4.5, name
 
