@@ -47,7 +47,7 @@ class Box(ModalScreen[Result]):
         #told { height: auto; max-height: 4; color: $text; display: none; }
         #told.-warning { color: $text-warning; }
         #told.-error { color: $text-error; }
-        &.-tight #told { max-height: 2; }
+        &.-tight #told { max-height: 2; &.-error { max-height: 4; } }
         #hint { height: auto; color: $text-muted; text-wrap: nowrap; }
     }
     """

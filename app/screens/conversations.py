@@ -21,6 +21,7 @@ from macspec.plaintext import one_line
 from ..talk.chats import LISTED, ChatList, ChatRow, Excerpt, file_name, shortened, trimmed, when
 from .ask import Ask
 from .box import Box
+from .rows import Rows, Search
 
 PAUSE = 0.12
 """Seconds without a key after which a search begins."""
@@ -36,27 +37,6 @@ class ChatChoice:
     """Whether something was renamed, deleted or brought back, the shown one perhaps too."""
 
 
-class Search(Input):
-    """What to search for; Down goes to the list."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "app.focus_next", show=False)]
-
-
-class Rows(OptionList):
-    """The list; Up on the first row goes back to the search."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "up", "Up", show=False),
-        Binding("j", "cursor_down", "Down", show=False),
-    ]
-
-    def action_up(self) -> None:
-        if self.highlighted in (0, None):
-            self.screen.focus_previous()
-        else:
-            self.action_cursor_up()
-
-
 class Conversations(Box[ChatChoice]):
     """Conversations to choose from; the result says which one to open.
 
@@ -68,18 +48,6 @@ class Conversations(Box[ChatChoice]):
     """
 
     heading = "Conversations"
-
-    DEFAULT_CSS = """
-    Conversations {
-        Rows {
-            height: 1fr;
-            margin-top: 1;
-            text-wrap: nowrap;
-            text-overflow: ellipsis;
-        }
-        &.-short Rows { margin-top: 0; }
-    }
-    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Close"),
