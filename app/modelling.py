@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from macspec.config.index import SETTINGS
-from macspec.config.schema import BUILT_IN, NONE
 from macspec.errors import BadOptionError
 from macspec.events import Notice
 from macspec.worker import Failed, Loaded, LoadProgress, PairChoice
@@ -15,9 +14,15 @@ from macspec.worker import Failed, Loaded, LoadProgress, PairChoice
 from .actions import SAMPLING, THINK, Choice
 from .replying import Replying
 
+if TYPE_CHECKING:
+    from .talk.download import Download
+    from .talk.pairs import Pairs
+
 
 class Modelling(Replying):
     """Loading and switching pairs, the system prompt, sampling, and A/B."""
+
+    _pairs: Pairs | None = None
 
     async def load(self, choice: PairChoice) -> None:
         """Load a pair, or switch to it; the one before stays if that fails."""
@@ -29,14 +34,15 @@ class Modelling(Replying):
                     self.told(event.message, "information" if event.kind == "stopped" else "error")
                 case Loaded():
                     self.choice = choice
+                    if self._pairs is not None:
+                        self._pairs.current = choice
                 case LoadProgress():
                     pass
             self.show_state()
 
     async def do_models(self, argument: str) -> None:
         if argument:
-            target, _, draft = argument.partition(" ")
-            await self.load(self._choice(target, draft.strip()))
+            await self.load(self.pairs().asked(argument))
             return
         from .screens.switcher import Switcher
 
@@ -44,23 +50,24 @@ class Modelling(Replying):
         if choice is not None:
             await self.load(choice)
 
-    def _choice(self, target: str, draft: str) -> PairChoice:
-        if " " in draft:
-            raise BadOptionError("name a target and a draft, with a space between")
-        return replace(
-            self.choice,
-            target=None if target == BUILT_IN else target,
-            draft=None if draft in ("", NONE) else draft,
-            require_draft=False,
-        )
+    def pairs(self) -> Pairs:
+        """What there is to choose from; made when it is first asked for."""
+        if self._pairs is None:
+            from .talk.pairs import Pairs
 
-    def pairs(self) -> Any:
-        """What there is to choose from."""
-        raise NotImplementedError
+            used = self.talk.store.last_models().values()
+            folders = {name for name in used if name is not None and os.path.isabs(name)}
+            self._pairs = Pairs(self.settings.config, self.choice, sorted(folders))
+            self._pairs.ended = self._downloaded
+        return self._pairs
+
+    def _downloaded(self, download: Download) -> None:
+        """A download that nobody waited for any more."""
+        self.told(download.line())
 
     def models(self) -> Sequence[Choice]:
         """Models to choose from."""
-        return [(BUILT_IN, "the small pair that comes with macspec")]
+        return self.pairs().names()
 
     async def do_system(self, argument: str) -> None:
         if argument:

@@ -10,8 +10,8 @@ from macspec.errors import MacspecError
 
 from .base import Base
 from .slash import Command, parse
-from .talk.talk import Began, Dropped, Ended, Told, Update
 from .talk.turns import Piece, Turn
+from .talk.updates import Began, Changed, Dropped, Ended, Told, Update
 from .widgets.prompt import Prompt
 
 BUSY = "a reply is being written: wait for it, or stop it with Esc"
@@ -97,6 +97,8 @@ class Replying(Base):
                     case Ended(turn):
                         await transcript.end(turn)
                         self._update_turns()
+                    case Changed(turn):
+                        transcript.update_turn(turn)
         except MacspecError:
             if typed and not began:
                 self.main.prompt.give_back(typed)

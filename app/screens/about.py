@@ -36,13 +36,13 @@ class About(Box[None]):
 
     def __init__(self, keys: Keys, proposal: Proposal) -> None:
         super().__init__()
-        self._keys, self._proposal = keys, proposal
+        self._mapping, self._proposal = keys, proposal
 
     def inside(self) -> ComposeResult:
         from importlib.metadata import version
 
         text = Content("\n\n").join(
-            [card(self._keys, self._proposal), Content(f"Version {version('macspec')}.")]
+            [card(self._mapping, self._proposal), Content(f"Version {version('macspec')}.")]
         )
         with VerticalScroll():
             yield Static(text, markup=False)

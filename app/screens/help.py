@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.events import Resize
 from textual.widgets import Static
 
-from ..actions import ACTIONS, GROUPS, Action
-from ..keys import Keys, shown
+from ..actions import ACTIONS, GROUPS
+from ..keys import Keys
+from ..keytable import names
 from ..widgets.explained import PANEL
 from .box import Box
 
@@ -53,7 +55,7 @@ class Help(Box[None]):
 
     def __init__(self, keys: Keys) -> None:
         super().__init__()
-        self._keys = keys
+        self._mapping = keys
 
     def inside(self) -> ComposeResult:
         with VerticalScroll():
@@ -63,15 +65,15 @@ class Help(Box[None]):
         self.hint(("↑ ↓ PageUp PageDown", "read"), ("Esc", "close"))
         self.query_one(VerticalScroll).focus()
 
-    def on_resize(self, event: object) -> None:
-        super().on_resize(event)  # type: ignore[arg-type]
+    def on_resize(self, event: Resize) -> None:
+        super().on_resize(event)
         self.call_after_refresh(self._write)
 
     def _write(self) -> None:
         text = self.query_one("#text", Static)
         width = text.size.width
         if width:
-            text.update(Content("\n").join(list(page(self._keys, width))))
+            text.update(Content("\n").join(list(page(self._mapping, width))))
 
     def action_leave(self) -> None:
         self.dismiss(None)
@@ -82,18 +84,17 @@ def page(keys: Keys, width: int) -> Iterator[Content]:
     yield from _section("While you write", PROMPT, width)
     yield from _section("While you read", READING, width)
     for group in GROUPS:
-        rows = [(_names(keys, action), action.about) for action in ACTIONS if action.group == group]
+        actions = [action for action in ACTIONS if action.group == group]
+        wide = max(len(names(keys, action.id)) for action in actions)
+        rows = [
+            (f"{names(keys, action.id):<{wide}}  /{action.slash}", action.about)
+            for action in actions
+        ]
         yield from _section(group, rows, width)
     yield from _section("The panel", PANEL, width)
 
 
-def _names(keys: Keys, action: Action) -> str:
-    own = " ".join(shown(key) for key in keys.of(action.id)[:2])
-    return f"{own}  /{action.slash}"
-
-
-def _section(title: str, rows: object, width: int) -> Iterator[Content]:
-    assert isinstance(rows, list | tuple)
+def _section(title: str, rows: Sequence[tuple[str, str]], width: int) -> Iterator[Content]:
     yield Content.styled(title, "bold $primary")
     column = min(max((len(name) for name, _ in rows), default=0) + 2, 30)
     beside = width >= column + 30
