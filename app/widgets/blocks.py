@@ -11,10 +11,10 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
-MOST = 2_400
+MOST = 1_600
 """Characters of a block; a longer one is cut at a line's end, a longer line between words."""
 
-MOST_LINES = 80
+MOST_LINES = 40
 
 FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
 HEADING = re.compile(r"#{1,6}(?:[ \t]|$)")

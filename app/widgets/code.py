@@ -58,6 +58,11 @@ def language_of(info: str) -> str:
     return words[0].lstrip(".").lower()[:24] if words else ""
 
 
+def code_label(language: str, number: int) -> str:
+    """What stands above a block of code."""
+    return f"{language or 'code'} · {number}"
+
+
 def coloured(source: str, language: str, inks: Inks) -> list[Text]:
     """The lines of some code, without their newlines."""
     text = Text(source, end="", no_wrap=True)

@@ -13,7 +13,7 @@ REASONS = {
     "context": "ended because the context is full",
 }
 
-DROPPED = "the model no longer sees this"
+DROPPED = "out of context"
 BORDER = "the model no longer sees what is above: its context is full"
 
 

@@ -17,7 +17,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from .code import coloured
+from .code import code_label, coloured, language_of
 from .inks import Inks, Page
 from .rows import JOINS, NEW_LINE, Row, broken, clean, rows_of
 
@@ -51,11 +51,21 @@ class Heading(markdown.Heading):
 
 
 class CodeBlock(markdown.CodeBlock):
-    """Code inside an item or a quote."""
+    """Code inside an item or a quote, or code without a fence."""
+
+    number = 0
+
+    @classmethod
+    def create(cls, markdown: markdown.Markdown, token: Token) -> CodeBlock:
+        assert isinstance(markdown, Prose)
+        block = cls(language_of(token.info), "")
+        block.number, markdown.code = markdown.code, markdown.code + 1
+        return block
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         assert isinstance(console, Page)
-        for line in coloured(str(self.text).rstrip("\n"), self.lexer_name, console.inks):
+        label = Text(code_label(self.lexer_name, self.number), console.inks["dim"])
+        for line in (label, *coloured(str(self.text).rstrip("\n"), self.lexer_name, console.inks)):
             yield from _rows(line, options.max_width)
 
 
@@ -110,8 +120,10 @@ class Prose(markdown.Markdown):
     }
     inlines: ClassVar[set[str]] = {*markdown.Markdown.inlines, "a"}  # type: ignore[misc]
 
-    def __init__(self, source: str, number: int | None = None) -> None:
+    def __init__(self, source: str, number: int | None = None, code: int = 1) -> None:
         super().__init__("", hyperlinks=False)
+        self.code = code
+        """The number of the next block of code."""
         self.parsed = list(_told(parser().parse(source)))
         if number is not None and self.parsed and self.parsed[0].type == "ordered_list_open":
             self.parsed[0].attrs["start"] = number
@@ -140,10 +152,17 @@ def _told(tokens: Iterable[Token]) -> Iterator[Token]:
         yield token
 
 
-def prose(source: str, width: int, inks: Inks, number: int | None = None) -> list[Row]:
-    """Markdown in rows of at most ``width`` columns."""
+def prose(
+    source: str, width: int, inks: Inks, number: int | None = None, code: int = 1
+) -> list[Row]:
+    """Markdown in rows of at most ``width`` columns.
+
+    Args:
+        number: of the item that it begins with.
+        code: the number of its first block of code.
+    """
     console = inks.page(width)
-    lines = console.render_lines(Prose(source, number), pad=False)
+    lines = console.render_lines(Prose(source, number, code), pad=False)
     rows = rows_of(lines, inks.base)
     full = [index for index, row in enumerate(rows) if row.text.strip()]
     return rows[full[0] : full[-1] + 1] if full else rows[:1]

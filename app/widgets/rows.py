@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich._wrap import divide_line
+from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
@@ -66,6 +67,13 @@ def broken(text: Text, width: int) -> Iterator[tuple[Text, str]]:
             spaced = part.plain.endswith(" ")
             part.rstrip()
             yield part, SPACE if spaced else NOTHING
+
+
+def drawn(text: Text, console: Console) -> list[Segment]:
+    """A line's segments, its own style included."""
+    if not text.spans:
+        return [Segment(text.plain, console.get_style(text.style, default=Style.null()))]
+    return list(text.render(console))
 
 
 def row(segments: Iterable[Segment], base: Style, lead: int = 0, join: str = NEW_LINE) -> Row:

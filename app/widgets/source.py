@@ -11,9 +11,10 @@ from rich.text import Text
 
 from ..talk.turns import Span
 from .blocks import Block, Markdown, Plain
-from .code import coloured, language_of
+from .code import code_label, coloured, language_of
+from .codeblocks import code_in, moved
 from .inks import Inks, Page
-from .rows import NEW_LINE, NOTHING, TAB, Row, broken, row
+from .rows import NEW_LINE, NOTHING, TAB, Row, broken, drawn, row
 from .tint import Authors, tinted
 
 
@@ -25,6 +26,8 @@ class Source:
         self.authors = Authors()
         self.text = ""
         self._blocks: Markdown | Plain | None = None
+        self._code: dict[tuple[int, int], int] = {}
+        """How many blocks of code begin in a block, by its place."""
         self.take(text, spans)
 
     def __eq__(self, other: object) -> bool:
@@ -47,6 +50,18 @@ class Source:
             self._blocks.take(self.text)
         return self._blocks.blocks
 
+    def code_before(self, block: Block) -> int:
+        """How many blocks of code begin before a block of the Markdown."""
+        found = 0
+        for each in self.blocks(False):
+            if each.start >= block.start:
+                break
+            key = (each.start, each.stop)
+            if key not in self._code:
+                self._code[key] = len(code_in(self.text, each))
+            found += self._code[key]
+        return found
+
 
 def guess(text: str, block: Block, width: int) -> int:
     """About how many rows a block takes."""
@@ -58,21 +73,18 @@ def draw_block(source: Source, block: Block, inks: Inks, width: int, *, tint: bo
     """The rows of a block."""
     text = source.text[block.start : block.stop]
     rows = [row((), inks.base)] if block.gap else []
-    if block.indent:
-        text = "\n".join(_moved(line, block.indent) for line in text.split("\n"))
     if block.kind == "plain":
         return rows + _plain(source, block, inks, width, tint=tint)
+    text = moved(text, block.indent)
     if block.kind == "code":
-        return rows + _code(text, block, inks, width)
+        number = source.code_before(block) + 1 if block.first else None
+        return rows + _code(text, block.info, number, inks, width)
     if block.head is not None:
         text = source.text[slice(*block.head)] + text
     from .prose import prose
 
-    return rows + prose(text, width, inks, block.number)
-
-
-def _moved(line: str, columns: int) -> str:
-    return line[min(columns, len(line) - len(line.lstrip(" "))) :]
+    first = source.code_before(block) + 1 if any(code_in(source.text, block)) else 1
+    return rows + prose(text, width, inks, block.number, first)
 
 
 def _plain(source: Source, block: Block, inks: Inks, width: int, *, tint: bool) -> list[Row]:
@@ -85,19 +97,19 @@ def _plain(source: Source, block: Block, inks: Inks, width: int, *, tint: bool) 
         lines.pop()
     page = inks.page(width)
     return [
-        row(part.render(page), inks.base, 0, join)
+        row(drawn(part, page), inks.base, 0, join)
         for line in lines
         for part, join in broken(line, width)
     ]
 
 
-def _code(text: str, block: Block, inks: Inks, width: int) -> list[Row]:
+def _code(text: str, info: str, number: int | None, inks: Inks, width: int) -> list[Row]:
     """Code on its own ground, a column from its edges; lines fold anywhere."""
     page, ground = inks.page(width), inks.base + inks["block"]
-    language = language_of(block.info)
+    language = language_of(info)
     rows = []
-    if block.first:
-        label = Text(language or "text", inks["label"])
+    if number is not None:
+        label = Text(code_label(language, number), inks["label"])
         rows.append(_ground(label, page, ground, width))
         rows[-1].lead = width
     for line in coloured(text.removesuffix("\n"), language, inks):
@@ -121,5 +133,5 @@ def _folded(line: Text, width: int) -> list[tuple[Text, str]]:
 
 def _ground(text: Text, page: Page, ground: Style, width: int, join: str = NEW_LINE) -> Row:
     room = max(width - 1 - cell_len(text.plain), 0)
-    segments = [Segment(" "), *text.render(page), Segment(" " * room)]
+    segments = [Segment(" "), *drawn(text, page), Segment(" " * room)]
     return row(segments, ground, 1, join)

@@ -14,7 +14,7 @@ from macspec.plaintext import one_line
 from ..talk.turns import Turn
 from .footer import BORDER, ending, figures, marks, speaker
 from .inks import Inks
-from .rows import Row, broken, row
+from .rows import Row, broken, drawn, row
 from .tint import legend
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ SEPARATOR = " · "
 
 def _row(text: Text, inks: Inks) -> Row:
     """A row that is ornament from end to end."""
-    return row(text.render(inks.page(max(cell_len(text.plain), 1))), inks.base, len(text.plain))
+    return row(drawn(text, inks.page(max(cell_len(text.plain), 1))), inks.base, len(text.plain))
 
 
 def blank(inks: Inks) -> list[Row]:
@@ -50,7 +50,7 @@ def flowing(parts: Iterable[Text], look: Look, style: Style) -> list[Row]:
 def note(text: str, look: Look) -> list[Row]:
     inks = look.inks
     made = [
-        row(part.render(inks.page(look.width)), inks.base)
+        row(drawn(part, inks.page(look.width)), inks.base)
         for part, _ in broken(Text(text, inks["note"]), look.width)
     ]
     return [*made, *blank(inks)]

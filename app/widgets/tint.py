@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from rich.style import Style
 from rich.text import Text
@@ -27,9 +27,9 @@ def author_name(author: Author) -> str:
 
 def author_style(author: Author, inks: Inks) -> Style:
     if author is None:
-        return inks["tint-own"]
-    if author == UNKNOWN:
         return Style.null()
+    if author == UNKNOWN:
+        return inks["tint-unknown"]
     return inks.styles.get(f"tint-{author}", inks["tint-other"])
 
 
@@ -99,12 +99,15 @@ def tinted(text: Text, authors: Authors, start: int, inks: Inks) -> None:
 def legend(counted: Counter[Author], inks: Inks) -> list[Text]:
     """What the tints mean and how much of the text is whose; one part for each author."""
     whole = counted.total()
-    known: Sequence[Author] = [who for who in counted if who not in (None, UNKNOWN)]
-    parts = []
-    for who in (*sorted(known, key=lambda who: -counted[who]), None):
-        if counted[who] or who is None:
-            share = f" {counted[who] / whole:.0%}" if whole else ""
-            parts.append(Text(author_name(who), author_style(who, inks)) + Text(share))
-    if counted[UNKNOWN] or not whole:
-        parts.append(Text("the rest: not known" if whole else "not known who wrote this"))
+    drafters = sorted(
+        (who for who in counted if who not in (None, UNKNOWN)), key=lambda who: -counted[who]
+    )
+    known: list[Author] = [*drafters, None] if whole > counted[UNKNOWN] else []
+    parts = [
+        Text.assemble((author_name(who), author_style(who, inks)), f" {counted[who] / whole:.0%}")
+        for who in known
+    ]
+    if counted[UNKNOWN]:
+        rest = "the rest: not known" if known else "who wrote it is not known"
+        parts.append(Text(rest, inks["tint-unknown"]))
     return parts

@@ -86,7 +86,8 @@ class Transcript(Canvas, can_focus=True):
     async def show(self, turns: Sequence[Turn]) -> None:
         """Shows these turns instead of everything else, from the end."""
         self._waiting.clear()
-        self.entries, self._turns, self._live, self.chosen = [], {}, None, None
+        self.list.entries.clear()
+        self._turns, self._live, self.chosen = {}, None, None
         self.following = True
         for turn in turns:
             self._add(turn)
@@ -120,7 +121,7 @@ class Transcript(Canvas, can_focus=True):
 
     def note(self, line: str) -> None:
         """A line of ours at the end: a model was switched, a notice."""
-        self.entries.append(Note(line))
+        self.list.entries.append(Note(line))
         self.changed()
 
     def follow(self) -> None:
@@ -130,7 +131,7 @@ class Transcript(Canvas, can_focus=True):
 
     def _add(self, turn: Turn) -> None:
         rows = self._turns[turn.id] = TurnRows(turn)
-        self.entries.append(rows)
+        self.list.entries.append(rows)
         if turn.state == "open":
             self._live = rows
         self._borders()
@@ -153,8 +154,11 @@ class Transcript(Canvas, can_focus=True):
         if self._live is None or not waiting:
             return
         began = perf_counter()
+        thought = not self._live.answer.text
         for piece in waiting:
             self._live.take(piece)
+        if thought and not self.following and self._live.unfolded is None:
+            self._live.unfolded = True  # Nothing folds under the eyes of somebody who reads it.
         self._live.compose()
         self.changed()
         now = perf_counter()
@@ -172,10 +176,13 @@ class Transcript(Canvas, can_focus=True):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        before, self._inks = self._inks, None
+        # Its parts get their styles after the widget itself.
+        self.call_next(self._restyle)
+
+    def _restyle(self) -> None:
+        self._inks = None
         self._gutters.clear()
-        if self.is_attached and self.size and before != self.look.inks:
-            self.relook()
+        self.relook()
 
     def watch_tint(self) -> None:
         self.relook()
@@ -213,8 +220,8 @@ class Transcript(Canvas, can_focus=True):
             place = len(turns) - 1 if by < 0 else len(turns)
         else:
             place = ids.index(self.chosen)
-            index = self.entries.index(turns[place])
-            first, last = self.start(index), self.ends[index]
+            index = self.list.entries.index(turns[place])
+            first, last = self.list.start(index), self.list.ends[index]
             if (by < 0 and first < top < last) or (by > 0 and first <= top + height < last):
                 self.scroll_relative(y=by * max(height // 2, 1), animate=False)
                 return
@@ -227,26 +234,22 @@ class Transcript(Canvas, can_focus=True):
         if turn_id is None:
             self.follow()
         else:
-            index = self.entries.index(self._turns[turn_id])
+            index = self.list.entries.index(self._turns[turn_id])
             self.scroll_to(y=self._toward(index))
             self.refresh()
         self.post_message(TurnChosen(turn_id))
 
     def _toward(self, index: int) -> int:
         """Where to scroll to see an entry, its beginning if not all of it."""
-        first, last = self.start(index), self.ends[index]
+        first, last = self.list.start(index), self.list.ends[index]
         top, height = self.scroll_offset.y, self.size.height
         if last <= top + height:
             return min(top, first) if last - first <= height else max(first, last - height)
         return min(first, max(last - height, 0)) if last - first <= height else first
 
     def on_click(self, event: events.Click) -> None:
-        y = event.y + self.scroll_offset.y
-        if not self.entries or y >= self.ends[-1]:
-            return
-        index, inside = self.at(y)
-        entry = self.entries[index]
-        if isinstance(entry, TurnRows) and entry.parts and entry.parts[entry.place(inside)[0]].fold:
-            entry.unfolded = not entry.open(self.look)
-            entry.compose()
+        found = self.list.part(event.y + self.scroll_offset.y)
+        if found is not None and found[1].fold and isinstance(found[0], TurnRows):
+            found[0].unfolded = not found[0].open(self.look)
+            found[0].compose()
             self.changed()
