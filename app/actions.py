@@ -196,7 +196,7 @@ ACTIONS: tuple[Action, ...] = (
            MACSPEC, ("ctrl+p",), "palette", screen=True),
     Action("help", "Help", "Keys and commands, and what the panel shows.",
            MACSPEC, ("?",), "help", extra_keys=("f1",)),
-    Action("stats", "Numbers", "What the last reply took.",
+    Action("stats", "Numbers", "All numbers of the panel, live or of the last reply.",
            MACSPEC, ("N",), "stats"),
     Action("about", "About", "What macspec is, and which pair fits this machine.",
            MACSPEC, ("w",), "about", aliases=("welcome",)),

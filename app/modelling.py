@@ -115,4 +115,6 @@ class Modelling(Replying):
         self.push_screen(CompareScreen(self.talk.compare()))
 
     async def do_stats(self, argument: str) -> None:
-        raise NotImplementedError
+        from .screens.numbers import Numbers
+
+        self.push_screen(Numbers(self.talk.panel))

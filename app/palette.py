@@ -27,11 +27,12 @@ class Actions(Provider):
         return cast("MacspecApp", self.app)
 
     async def discover(self) -> Hits:
-        for action in ACTIONS:
-            if action.id != "palette":
-                yield DiscoveryHit(
-                    self._entry(action), self._command(action), action.title, self._about(action)
-                )
+        situation = self.macspec.situation()
+        every = [action for action in ACTIONS if action.id != "palette"]
+        for action in sorted(every, key=lambda action: action.refusal(situation) is not None):
+            yield DiscoveryHit(
+                self._entry(action), self._command(action), action.title, self._about(action)
+            )
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)

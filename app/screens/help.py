@@ -29,7 +29,7 @@ PROMPT = (
 
 READING = (
     ("↑ ↓", "choose a turn; most actions then are about it."),
-    ("Space, b…", "plain keys work here: those below without Ctrl."),
+    ("letters", "work here: they are the keys below without ^, which is Ctrl."),
     ("Esc", "goes back to the prompt."),
 )
 

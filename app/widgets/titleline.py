@@ -29,21 +29,20 @@ class TitleLine(Static):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("", id=id, markup=False)
-        self._title = ""
-        self._state = PanelState()
+        self._shown = ("", "")
 
     def show(self, title: str, state: PanelState) -> None:
         """Show a conversation's title and a snapshot; only what changed costs anything."""
         shown = (one_line(title), right(state))
-        if shown != (self._title, right(self._state)):
-            self._title, self._state = shown[0], state
+        if shown != self._shown:
+            self._shown = shown
             self._draw()
 
     def on_resize(self) -> None:
         self._draw()
 
     def _draw(self) -> None:
-        self.update(line(self._title, right(self._state), self.size.width), layout=False)
+        self.update(line(*self._shown, self.size.width), layout=False)
 
 
 def right(state: PanelState) -> str:
