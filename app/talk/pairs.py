@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from macspec.config import Config
+from macspec.config.schema import BUILT_IN as BUILT_IN_NAME
 from macspec.errors import BadOptionError
 from macspec.models.catalog import Entry, best, catalogue
 from macspec.models.findings import Found
@@ -20,6 +21,7 @@ from macspec.plaintext import one_line
 from macspec.worker import PairChoice
 
 from .download import Download
+from .namedpair import named_pair
 from .offers import (
     BUILT_IN,
     FETCH,
@@ -132,14 +134,32 @@ class Pairs:
 
     def choice(self, target: Offer, draft: Offer | None) -> PairChoice:
         """What to ask the engine for."""
+        return self._choice(target.model, None if draft is None else draft.model)
+
+    def _choice(self, target: str | None, draft: str | None) -> PairChoice:
         return replace(
             self.current,
-            target=target.model,
-            draft=None if draft is None else draft.model,
+            target=target,
+            draft=draft,
             context=self._models.context,
             kv_bits=self._models.kv_bits,
             require_draft=False,
         )
+
+    def asked(self, argument: str) -> PairChoice:
+        """What words of a command stand for; raises as ``named_pair``."""
+        target, draft = named_pair(argument, self.known)
+        return self._choice(target, draft)
+
+    def names(self) -> list[tuple[str, str]]:
+        """What can be named in a command, each with what it is."""
+        offers = self.targets()
+        names = {it.target: it.name for it in reversed(self.known)}
+        return [
+            (BUILT_IN_NAME if it.model is None else names.get(it.model, it.model), it.facts)
+            for it in offers
+            if it.usable
+        ]
 
     def absent(self, *offers: Offer | None) -> list[str]:
         """The ids that have to be fetched for offers."""
