@@ -120,6 +120,9 @@ class Replying(Base):
         transcript = self.main.transcript
         if before != self._shown:
             await transcript.show([turn for turn in self.talk.turns if turn.id in before])
+        elif self.chosen is not None:
+            transcript.choose(None)
+        self.chosen = None
         self._shown = (*before, *(turn.id for turn in new))
         self.main.remove_class("-empty")
         for turn in new:

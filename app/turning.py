@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from textual import on
@@ -12,9 +11,8 @@ from macspec.errors import BadOptionError
 from . import clipboard, files
 from .replying import Replying
 from .talk.turns import Turn
+from .widgets.codeblocks import code_blocks
 from .widgets.transcript import TurnChosen
-
-FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.M | re.S)
 
 
 class Turning(Replying):
@@ -98,7 +96,7 @@ class Turning(Replying):
     async def do_copy_code(self, argument: str) -> None:
         turn = self._turn("assistant")
         assert turn is not None
-        blocks = [found[2] for found in FENCE.finditer(turn.text)]
+        blocks = code_blocks(turn.text)
         if not blocks:
             raise BadOptionError("there is no block of code in this reply")
         number = len(blocks)
@@ -107,7 +105,7 @@ class Turning(Replying):
                 raise BadOptionError(f"the reply has blocks 1 to {len(blocks)}, not {argument}")
             number = int(argument)
         which = "the block of code" if len(blocks) == 1 else f"block {number} of {len(blocks)}"
-        self.copy(blocks[number - 1], which)
+        self.copy(blocks[number - 1].text, which)
 
     async def do_copy_selection(self, argument: str) -> None:
         text = self.selected()
