@@ -21,6 +21,7 @@ from .slash import Command, continuations
 from .speculating import Speculating
 from .talk.chats import shortened, title_of
 from .talk.firstrun import proposal
+from .talk.updates import Changed, Told, Update
 from .turning import Turning
 from .viewing import Viewing
 from .widgets.prompt import Prompt
@@ -51,9 +52,18 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
         event.stop()
         self.show_choices()
         self.main.prompt.complete = self._completions
+        self.talk.listener = self._happened
         self.begin(self._open(), "open")
         self.begin(self.load(self.choice), "load")
         self.set_interval(PERIOD, self.show_state)
+
+    def _happened(self, update: Update) -> None:
+        """What is told outside of a reply."""
+        match update:
+            case Changed(turn):
+                self.main.transcript.update_turn(turn)
+            case Told(line, severity):
+                self.told(line, severity)
 
     async def _open(self) -> None:
         """Show what there was, or what this is."""

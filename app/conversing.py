@@ -14,11 +14,13 @@ class Conversing(Base):
     """New, open, search, rename, fork, export, delete."""
 
     async def do_new(self, argument: str) -> None:
-        self._keep_unsent()
+        """What is typed goes along: it was meant for the new one."""
+        prompt = self.main.prompt
+        prompt.stop_editing()
+        self.talk.save_unsent("")
         self.talk.new()
-        self.main.prompt.load("")
         await self.show_turns()
-        self.main.prompt.focus()
+        prompt.focus()
 
     async def do_chats(self, argument: str) -> None:
         if argument:
@@ -54,7 +56,8 @@ class Conversing(Base):
         if self.talk.chat is None:
             return
         if self.talk.store.chat(self.talk.chat.id).deleted is not None:
-            await self.do_new("")
+            self.talk.new()
+            await self.show_turns()
         else:
             self.talk.refresh()
         self.show_state()
@@ -69,6 +72,7 @@ class Conversing(Base):
         self.main.prompt.focus()
 
     def _keep_unsent(self) -> None:
+        self.main.prompt.stop_editing()
         self.talk.save_unsent(self.main.prompt.unsent)
 
     async def do_rename(self, argument: str) -> None:
@@ -128,12 +132,12 @@ class Conversing(Base):
         chat = self.talk.chat
         assert chat is not None
         self._keep_unsent()
-        self.talk.delete(chat.id)
+        self.talk.delete()
         self.main.prompt.load("")
         await self.show_turns()
         self.say(f"deleted {title_of(chat)}; {self.keys.shown('undo')} brings it back")
 
     async def do_undo(self, argument: str) -> None:
-        id = ChatList(self.talk.store).undo()
-        await self.open_chat(id)
+        chats = self.talk.undo()
+        await self.open_chat(chats[0].id)
         self.say("brought back")

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+import threading
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from macspec.config import Config, Effective
@@ -19,6 +22,8 @@ from macspec.worker import PairChoice, ProcessEngine
 from .keys import Keys
 
 if TYPE_CHECKING:
+    from macspec.power import Meter
+
     from .talk.talk import Talk
 
 GRACE = 0.4
@@ -85,9 +90,13 @@ def chat(options: argparse.Namespace) -> int:
         learn=config.speculation.learn,
         kernels=config.speculation.kernels,
     )
+    from macspec.power import Meter, choose, remembered_idle
+
     from .talk.talk import Talk
 
-    talk = Talk(engine, store, config)
+    source = config.power.source
+    meter = Meter(lambda: choose(source), idle=remembered_idle())
+    talk = Talk(engine, store, config, meter=meter)
     if options.chat is not None:
         talk.open(options.chat)
     if options.plain or reason is not None:
@@ -96,7 +105,7 @@ def chat(options: argparse.Namespace) -> int:
         if reason is not None:
             print(f"macspec: {reason}: line mode, as macspec chat --plain", file=sys.stderr)
         return chat_in_lines(talk, effective, choice)
-    return _on_screen(talk, engine, effective, keys, choice)
+    return _on_screen(talk, effective, keys, choice, partial(_farewell, engine, meter))
 
 
 def configured(options: argparse.Namespace, config: Config) -> Config:
@@ -147,21 +156,32 @@ def list_keys(options: argparse.Namespace) -> int:
 
 
 def _on_screen(
-    talk: Talk, engine: ProcessEngine, effective: Effective, keys: Keys, choice: PairChoice
+    talk: Talk,
+    effective: Effective,
+    keys: Keys,
+    choice: PairChoice,
+    farewell: Callable[[], None],
 ) -> int:
     from .chat import MacspecApp
     from .driver import ScreenDriver
 
-    app = MacspecApp(
-        talk, effective, keys, choice, farewell=lambda: engine.close(GRACE), driver=ScreenDriver
-    )
+    app = MacspecApp(talk, effective, keys, choice, farewell=farewell, driver=ScreenDriver)
     try:
         app.run()
     finally:
         app.say_farewell()
+        talk.store.close()
         app.farewell.join()
     if app.fault is not None:
         from macspec.arguments import complain
 
         complain(app.fault)
     return app.return_code or 0
+
+
+def _farewell(engine: ProcessEngine, meter: Meter) -> None:
+    """Let go of the engine and of the power source, side by side."""
+    metering = threading.Thread(target=meter.stop, name="meter", daemon=True)
+    metering.start()
+    engine.close(GRACE)
+    metering.join(GRACE)

@@ -28,7 +28,7 @@ class Turning(Replying):
         """The chosen turn, if it has one of the roles; else the last one that has."""
         fitting = [turn for turn in self.talk.turns if not roles or turn.role in roles]
         chosen = [turn for turn in fitting if turn.id == self.chosen]
-        return (chosen or fitting[-1:] or [None])[0]
+        return next(iter(chosen or fitting[-1:]), None)
 
     async def do_stop(self, argument: str) -> None:
         self.talk.stop()

@@ -167,6 +167,11 @@ class Prompt(Vertical):
         self._show(text)
         self.area.focus()
 
+    def stop_editing(self) -> None:
+        """Leave an earlier message as it was, as Esc does; if none is changed, nothing happens."""
+        if self._editing is not None:
+            self._cancel_editing()
+
     def focus(self, scroll_visible: bool = True) -> Self:
         self.area.focus(scroll_visible)
         return self
