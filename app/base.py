@@ -32,6 +32,7 @@ class Base(App[None], inherit_bindings=False):
         settings: what holds at the start.
         keys: which keys do what.
         choice: the pair to load at first.
+        fallback: the pair to load where that fails; None: none.
         farewell: lets go of the engine; called once, on a thread of its own, as soon as the user
             wants to leave.
         driver: of the terminal; None: Textual's own.
@@ -49,10 +50,12 @@ class Base(App[None], inherit_bindings=False):
         keys: Keys,
         choice: PairChoice,
         *,
+        fallback: PairChoice | None = None,
         farewell: Callable[[], None] = lambda: None,
         driver: type[Driver] | None = None,
     ) -> None:
         self.talk, self.settings, self.keys, self.choice = talk, settings, keys, choice
+        self.fallback = fallback
         self.farewell = threading.Thread(target=farewell, name="farewell")
         app = settings.config.app
         self.main = Main(keys, app.send, panel=app.panel)

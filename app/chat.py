@@ -54,7 +54,6 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
         self.main.prompt.complete = self._completions
         self.talk.listener = self._happened
         self.begin(self._open(), "open")
-        self.begin(self.load(self.choice), "load")
         self.set_interval(PERIOD, self.show_state)
 
     def _happened(self, update: Update) -> None:
@@ -78,6 +77,7 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
         else:
             self.main.welcome.show_keys(self.keys)
         await self.show_turns()
+        await self.load_first()
 
     # Actions.
 

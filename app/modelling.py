@@ -24,21 +24,36 @@ class Modelling(Replying):
 
     _pairs: Pairs | None = None
 
-    async def load(self, choice: PairChoice) -> None:
-        """Load a pair, or switch to it; the one before stays if that fails."""
+    async def load_first(self) -> None:
+        """Load the pair to begin with, or what the settings say where that is gone."""
+        if not await self.load(self.choice) and self.fallback not in (None, self.choice):
+            assert self.fallback is not None
+            await self.load(self.fallback)
+
+    async def load(self, choice: PairChoice) -> bool:
+        """Load a pair, or switch to it; the one before stays if that fails.
+
+        Returns:
+            Whether it is there now.
+        """
+        before, there = self.talk.choice, False
         async for event in self.talk.load(choice):
             match event:
                 case Notice(message):
-                    self.told(message)
+                    self.say(message)
                 case Failed():
                     self.told(event.message, "information" if event.kind == "stopped" else "error")
                 case Loaded():
+                    there = True
                     self.choice = choice
                     if self._pairs is not None:
                         self._pairs.current = choice
+                    if before is not None:
+                        self.told(_switched(event))
                 case LoadProgress():
                     pass
             self.show_state()
+        return there
 
     async def do_models(self, argument: str) -> None:
         if argument:
@@ -118,3 +133,9 @@ class Modelling(Replying):
         from .screens.numbers import Numbers
 
         self.push_screen(Numbers(self.talk.panel))
+
+
+def _switched(loaded: Loaded) -> str:
+    pair = loaded.pair
+    draft = "" if pair.draft is None else f" with {pair.draft}"
+    return f"{pair.target}{draft} answers from here on"

@@ -15,6 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from macspec.config import Config, Effective
+from macspec.config.file import checked
+from macspec.config.index import SETTINGS
 from macspec.config.schema import BUILT_IN, NONE
 from macspec.store import Store, store_path
 from macspec.worker import PairChoice, ProcessEngine
@@ -90,6 +92,8 @@ def chat(options: argparse.Namespace) -> int:
         learn=config.speculation.learn,
         kernels=config.speculation.kernels,
     )
+    usual = options.settings.models
+    fallback = replace(choice, target=_model(usual.target), draft=_model(usual.draft))
     from macspec.power import Meter, choose, remembered_idle
 
     from .talk.talk import Talk
@@ -105,15 +109,27 @@ def chat(options: argparse.Namespace) -> int:
         if reason is not None:
             print(f"macspec: {reason}: line mode, as macspec chat --plain", file=sys.stderr)
         return chat_in_lines(talk, effective, choice)
-    return _on_screen(talk, effective, keys, choice, partial(_farewell, engine, meter))
+    app = partial(
+        _on_screen, talk, effective, keys, choice, farewell=partial(_farewell, engine, meter)
+    )
+    return app(fallback=fallback if options.recalled else None)
+
+
+def _model(name: str | None) -> str | None:
+    """A model of the settings as an engine takes it."""
+    return None if name in (BUILT_IN, NONE) else name
 
 
 def configured(options: argparse.Namespace, config: Config) -> Config:
-    """The settings with what the command line says in place of theirs."""
+    """The settings with what the command line says in place of theirs.
+
+    Raises:
+        BadOptionError: a number is outside its range.
+    """
     sampling = {
-        name: getattr(options, name)
+        name: checked(SETTINGS[f"sampling.{name}"], value, "--")
         for name in config.sampling.__dataclass_fields__
-        if hasattr(options, name)
+        if (value := getattr(options, name)) is not None
     }
     return replace(
         config,
@@ -160,12 +176,22 @@ def _on_screen(
     effective: Effective,
     keys: Keys,
     choice: PairChoice,
+    *,
+    fallback: PairChoice | None,
     farewell: Callable[[], None],
 ) -> int:
     from .chat import MacspecApp
     from .driver import ScreenDriver
 
-    app = MacspecApp(talk, effective, keys, choice, farewell=farewell, driver=ScreenDriver)
+    app = MacspecApp(
+        talk,
+        effective,
+        keys,
+        choice,
+        fallback=fallback,
+        farewell=farewell,
+        driver=ScreenDriver,
+    )
     try:
         app.run()
     finally:
