@@ -1,4 +1,4 @@
-"""The terminal's input, with pastes that stay pastes."""
+"""The terminal's input: pastes that stay pastes, and Alt+Enter."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ STAND_INS = {0x1B: "\ufdd0", 0x00: "\ufdd1"}
 BACK = {ord(stand_in): chr(code) for code, stand_in in STAND_INS.items()}
 
 
-class PasteParser(XTermParser):
+ALT_ENTER = "\x1b[13;3u"
+"""As a terminal with the keyboard protocol sends it."""
+
+
+class SafeParser(XTermParser):
     """Textual's parser, which takes an escape character within a paste for the start of a key.
 
     What follows it would then be pressed as keys, Enter among them, by whoever wrote the text.
+    And it takes Alt+Enter, as most terminals send it, for Enter.
     """
 
     def __init__(self, debug: bool = False) -> None:
@@ -39,12 +44,18 @@ class PasteParser(XTermParser):
             yield message
 
     def _safe(self, data: str) -> str:
-        """``data`` in which only markers have escape characters while something is pasted."""
+        """``data`` in which only markers have escape characters while something is pasted.
+
+        An escape character and a carriage return that come together are one key.
+        """
         safe: list[str] = []
         for character in data:
             self._seen += character
             if not self._pasting:
-                safe.append(character)
+                if character == "\r" and safe[-1:] == [ESCAPE]:
+                    safe[-1] = ALT_ENTER
+                else:
+                    safe.append(character)
                 self._seen = self._seen[-len(BRACKETED_PASTE_START) :]
                 if self._seen == BRACKETED_PASTE_START:
                     self._pasting, self._seen = True, ""
@@ -63,5 +74,5 @@ class TerminalDriver(linux_driver.LinuxDriver):
     """Textual's driver with that parser."""
 
     def run_input_thread(self) -> None:
-        vars(linux_driver)["XTermParser"] = PasteParser  # The name that the method looks up.
+        vars(linux_driver)["XTermParser"] = SafeParser  # The name that the method looks up.
         super().run_input_thread()

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
+from rich.color import Color
+from rich.segment import Segment
+from rich.style import Style
 from textual.app import App
+from textual.filter import LineFilter, NoColor
 from textual.theme import BUILTIN_THEMES, Theme
 
 DARK = Theme(
@@ -114,7 +119,7 @@ DARK_16 = Theme(
         "block-cursor-background": "ansi_cyan",
         "block-cursor-blurred-foreground": "ansi_default",
         "block-cursor-blurred-background": "ansi_default",
-        "block-cursor-blurred-text-style": "reverse",
+        "block-cursor-blurred-text-style": "underline",
         "input-cursor-foreground": "ansi_default",
         "input-cursor-background": "ansi_default",
         "input-selection-foreground": "ansi_black",
@@ -155,7 +160,7 @@ LIGHT_16 = Theme(
         "block-cursor-background": "ansi_blue",
         "block-cursor-blurred-foreground": "ansi_default",
         "block-cursor-blurred-background": "ansi_default",
-        "block-cursor-blurred-text-style": "reverse",
+        "block-cursor-blurred-text-style": "underline",
         "input-cursor-foreground": "ansi_default",
         "input-cursor-background": "ansi_default",
         "input-selection-foreground": "ansi_bright_white",
@@ -169,11 +174,22 @@ LIGHT_16 = Theme(
     },
 )
 
-REVERSED = {
-    "block-cursor-text-style": "bold reverse",
-    "block-cursor-blurred-text-style": "reverse",
-}
-"""What marks the chosen line where colours do not."""
+WITHOUT = Style.from_color(Color.default(), Color.default())
+
+
+class Colourless(LineFilter):
+    """Takes all colours away; what had a background of its own is shown in reverse."""
+
+    def apply(self, segments: list[Segment], background: object) -> list[Segment]:
+        return [Segment(text, _colourless(style)) for text, style, _ in segments]
+
+
+@lru_cache(1024)
+def _colourless(style: Style | None) -> Style | None:
+    if style is None:
+        return None
+    marked = style.bgcolor is not None and not style.bgcolor.is_default
+    return style + WITHOUT + Style(reverse=bool(style.reverse) != marked)
 
 
 def ansi_color(environ: Mapping[str, str]) -> bool | None:
@@ -185,6 +201,8 @@ def register(app: App[Any]) -> None:
     """Give an app all themes, in the form that its terminal can show."""
     for theme in (*OWN, *BUILTIN_THEMES.values()):
         app.register_theme(_fitting(theme, app))
+    if app.no_color:
+        app._filters = [it for it in app._filters if not isinstance(it, NoColor)] + [Colourless()]
 
 
 def names(app: App[Any]) -> Sequence[str]:
@@ -199,9 +217,7 @@ def known(name: str, app: App[Any]) -> str:
 
 
 def _fitting(theme: Theme, app: App[Any]) -> Theme:
-    few = DARK_16 if theme.dark else LIGHT_16
-    if app.no_color:
-        return replace(few, name=theme.name, variables={**few.variables, **REVERSED})
-    if app.console.color_system in ("truecolor", "256") or theme.ansi:
+    many = theme.ansi or app.console.color_system in ("truecolor", "256")
+    if many and not app.no_color:
         return theme
-    return replace(few, name=theme.name)
+    return replace(DARK_16 if theme.dark else LIGHT_16, name=theme.name)

@@ -144,9 +144,19 @@ class PromptArea(TextArea):
         self._rewrap_and_refresh_virtual_size()
 
     async def _on_key(self, event: events.Key) -> None:
-        if self._take_key(event):
+        if self._take_key(event) or await self._act(event.key):
             event.stop()
             event.prevent_default()
+
+    async def _act(self, key: str) -> bool:
+        """Do at once what a key is bound to here.
+
+        Left to Textual it would be done by way of the app, after letters that were typed later.
+        """
+        for binding in self._bindings.key_to_bindings.get(key, ()):
+            if await self.app.run_action(binding.action, self):
+                return True
+        return False
 
     async def _on_paste(self, event: events.Paste) -> None:
         event.prevent_default()

@@ -240,6 +240,19 @@ async def test_tab_right_after_the_last_letter() -> None:
         assert prompt.area.has_focus
 
 
+async def test_keys_that_come_all_at_once_act_in_their_order() -> None:
+    async with typing() as (host, prompt, pilot):
+        for key in ("a", "b", "backspace", "c", "left", "d", "ctrl+e", "e", "ctrl+w", "f"):
+            prompt.area.post_message(events.Key(key, key if len(key) == 1 else None))
+        await pilot.pause()
+        assert prompt.value == "f"
+        prompt.set_history(["sent"])
+        for key in ("ctrl+u", "g", "up", "!", "down", "h", "enter"):
+            prompt.area.post_message(events.Key(key, key if len(key) == 1 else None))
+        await pilot.pause()
+        assert sent(host) == ["gh"]
+
+
 async def test_enter_takes_what_was_walked_to_and_else_sends() -> None:
     async with typing() as (host, prompt, pilot):
         await pilot.press("/", "m", "up", "up", "enter")

@@ -11,6 +11,7 @@ from rich.color import ColorSystem
 from textual.app import App
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
+from textual.widgets import Input, OptionList
 
 from macspec.app import themes
 
@@ -107,7 +108,7 @@ def test_sixteen_colours_can_be_read(theme: Theme, palette: tuple[RGB, ...]) -> 
         assert contrast(shown(values[name], text), ground) >= 4, name
     for name in ("text", "text-muted", "text-disabled", "foreground", "border-blurred"):
         assert shown(values[name], text) == text, name
-    assert "reverse" in values["block-cursor-blurred-text-style"]
+    assert values["block-cursor-blurred-text-style"] == "underline"
     for name in ("foreground", "block-cursor-blurred-background"):
         assert values[name] == "ansi_default"
     for name in ("block-cursor", "input-selection", "screen-selection"):
@@ -139,9 +140,30 @@ async def test_every_theme_can_be_chosen_on_every_terminal(app: App[None]) -> No
             app.theme = name
             assert app.current_theme.name == name
             assert app.current_theme.ansi == (few or BUILTIN_THEMES.get(name, themes.DARK).ansi)
-            if app.no_color:
-                values = variables(app.current_theme)
-                assert "reverse" in values["block-cursor-text-style"]
+
+
+async def test_without_colours_the_chosen_line_is_reversed(app: App[None]) -> None:
+    if not app.no_color:
+        pytest.skip("there are colours")
+    async with app.run_test(size=(20, 6)) as pilot:
+        app.theme = "macspec-light"
+        await app.mount(OptionList("one", "two"), Input("text"))
+        for focused in (OptionList, Input):
+            app.query_one(focused).focus()
+            await pilot.pause()
+            strips = app.screen._compositor.render_strips()
+            segments = [segment for strip in strips for segment in strip if segment.style]
+            assert all(
+                colour is None or colour.is_default
+                for segment in segments
+                for colour in (segment.style.color, segment.style.bgcolor)
+            )
+            chosen = next(segment for segment in segments if "one" in segment.text)
+            other = next(segment for segment in segments if "two" in segment.text)
+            assert bool(chosen.style.reverse) == (focused is OptionList)
+            assert bool(chosen.style.underline) == (focused is Input)
+            assert not other.style.reverse
+            assert not other.style.underline
 
 
 def test_an_unknown_theme_is_macspecs_own(app: App[None]) -> None:
