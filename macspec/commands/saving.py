@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import suppress
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config.schema import BUILT_IN, NONE
@@ -13,6 +11,7 @@ from ..errors import BadOptionError
 from ..events import Event, Finished, Text
 from ..power import ReplyEnergy
 from ..store import ASSISTANT, RAW, USER, Chat, Making, Message, OpenReply, Store, store_path
+from ..store.naming import lasting
 from ..written import Written
 
 if TYPE_CHECKING:
@@ -95,8 +94,8 @@ class Conversation:
         parent = self._thread[-1].id if self._thread else None
         prompt = store.add(chat.id, parent, options.prompt, RAW if options.raw else USER)
         self._making = Making(
-            model=_lasting(options.target),
-            draft=_lasting(options.draft),
+            model=lasting(options.target),
+            draft=lasting(options.draft),
             sampling={name: value for name, value in asdict(sampling).items() if name != "seed"},
             rule=options.accept,
             method=options.method,
@@ -183,12 +182,3 @@ def _answered(thread: list[Message]) -> list[Message]:
     """The turns up to the last reply that says something."""
     ends = [n for n, turn in enumerate(thread, 1) if turn.role == ASSISTANT and turn.text]
     return thread[: ends[-1]] if ends else []
-
-
-def _lasting(model: str | None) -> str | None:
-    """A folder by its whole path, so that the model is found from anywhere; an id as it is."""
-    if model is not None:
-        with suppress(OSError, ValueError):
-            if Path(model).is_dir():
-                return str(Path(model).resolve())
-    return model
