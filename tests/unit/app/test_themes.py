@@ -142,9 +142,8 @@ async def test_every_theme_can_be_chosen_on_every_terminal(app: App[None]) -> No
             assert app.current_theme.ansi == (few or BUILTIN_THEMES.get(name, themes.DARK).ansi)
 
 
+@pytest.mark.parametrize("app", ["none"], indirect=True)
 async def test_without_colours_the_chosen_line_is_reversed(app: App[None]) -> None:
-    if not app.no_color:
-        pytest.skip("there are colours")
     async with app.run_test(size=(20, 6)) as pilot:
         app.theme = "macspec-light"
         await app.mount(OptionList("one", "two"), Input("text"))
