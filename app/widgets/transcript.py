@@ -42,7 +42,7 @@ class TurnChosen(Message):
         self.turn_id = turn_id
 
 
-class Transcript(Canvas, can_focus=True):
+class Transcript(Canvas, can_focus=True, inherit_bindings=False):
     """Shows turns."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = inks.CLASSES
@@ -60,7 +60,7 @@ class Transcript(Canvas, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "step(-1)", "Turn above", show=False),
         Binding("down", "step(1)", "Turn below", show=False),
-        Binding("pageup,b", "page(-1)", "Page up", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
         Binding("pagedown,space", "page(1)", "Page down", show=False),
         Binding("home,g", "scroll_home", "Beginning", show=False),
         Binding("end", "follow", "Follow the end", show=False),
