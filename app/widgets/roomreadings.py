@@ -102,7 +102,9 @@ def joules_of_plain(state: PanelState, width: int, rows: int) -> list[Line]:
 
 
 def _unmeasured(state: PanelState) -> str:
-    return "no watts here" if state.energy_reason and not state.watts else "not measured"
+    if not state.energy_reason:
+        return "not measured"
+    return one_line(state.energy_reason) if state.watts else "no watts here"
 
 
 def _filled(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from ..talk.panel import PanelState
 from .figures import number
+
+RAILS = ("gpu", "cpu", "dram", "ane", "system")
 
 NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
@@ -30,23 +32,31 @@ SLACK: dict[str, tuple[float, float]] = {
 
 def settled(shown: PanelState, new: PanelState) -> PanelState:
     """``new``, with the numbers of ``shown`` where they have hardly changed."""
-    if new.passes < shown.passes or new.activity != shown.activity:
-        return new
     kept: dict[str, Any] = {}
-    for name, (least, share) in SLACK.items():
+    again = new.passes < shown.passes or new.activity != shown.activity
+    for name, (least, share) in SLACK.items() if not again else ():
         before, now = number(getattr(shown, name)), number(getattr(new, name))
         if before is not None and now is not None and _near(before, now, least, share):
             kept[name] = getattr(shown, name)
-    if (new.drafter, new.depth) == (shown.drafter, shown.depth) and _alike(shown.why, new.why):
+    same = (new.drafter, new.depth) == (shown.drafter, shown.depth)
+    if same and not again and _alike(shown.why, new.why):
         kept["why"] = shown.why
-    if new.watts.keys() == shown.watts.keys():
+    if new.watts:
         kept["watts"] = {
-            name: shown.watts[name]
-            if _near(number(shown.watts[name]) or 0.0, number(watts) or 0.0, 0.07, 0.0)
-            else watts
-            for name, watts in new.watts.items()
+            name: _watts(shown.watts.get(name), new.watts.get(name, math.nan))
+            for name in sorted({*shown.watts, *new.watts}, key=_rail)
         }
     return replace(new, **kept)
+
+
+def _rail(name: str) -> tuple[int, str]:
+    return (RAILS.index(name) if name in RAILS else len(RAILS), name)
+
+
+def _watts(before: float | None, now: float) -> float:
+    """A rail that stands still for long has no watts, but keeps its place."""
+    old, new = number(before), number(now)
+    return old if old is not None and new is not None and _near(old, new, 0.07, 0.0) else now
 
 
 def _near(before: float, now: float, least: float, share: float) -> bool:
@@ -59,6 +69,3 @@ def _alike(one: str, other: str) -> bool:
         return False
     pairs = zip(NUMBER.findall(one), NUMBER.findall(other), strict=True)
     return all(abs(float(a) - float(b)) <= max(0.1, 0.1 * float(a)) for a, b in pairs)
-
-
-assert SLACK.keys() <= {field.name for field in fields(PanelState)}

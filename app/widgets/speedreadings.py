@@ -172,7 +172,8 @@ def why(state: PanelState, width: int, rows: int) -> list[Line]:
     text = one_line(state.why)
     role: Role = "label"
     if not state.passes:
-        text = text or "Numbers come with the first reply."
+        quiet = state.activity in ("reading", "writing", "waiting")
+        text = text or ("" if quiet else "Numbers come with the first reply.")
     elif state.drafter is None:
         text, role = text.removeprefix("plain: "), "plain"
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +24,7 @@ from macspec.app.widgets.figures import (
 )
 from macspec.app.widgets.lines import Line, cells
 from macspec.app.widgets.readings import BLOCKS, ROWS, named, panel, plan
-from macspec.app.widgets.settle import settled
+from macspec.app.widgets.settle import SLACK, settled
 from macspec.app.widgets.summary import summary
 from macspec.app.widgets.trustreadings import promise
 from macspec.plaintext import neutral
@@ -223,7 +223,17 @@ def test_numbers_that_hardly_change_stand_still() -> None:
     far = replace(shown, passes=4, tokens_per_s=44.0, watts={"gpu": 12.0})
     assert settled(shown, near) == replace(shown, passes=4)
     assert settled(shown, far) == far
-    assert settled(replace(shown, passes=9), near) == near, "a new reply begins from its own"
+    again = settled(replace(shown, passes=9), near)
+    assert again.tokens_per_s == near.tokens_per_s, "a new reply begins from its own numbers"
+    assert set(SLACK) <= {field.name for field in fields(PanelState)}
+
+
+def test_a_rail_that_stands_still_keeps_its_place() -> None:
+    shown = PanelState(watts={"gpu": 11.2, "cpu": 3.1, "dram": 0.8})
+    stalled = settled(shown, PanelState(watts={"dram": 0.9, "gpu": 12.0}))
+    assert list(stalled.watts) == ["gpu", "cpu", "dram"]
+    assert f"CPU {DASH:>4} W" in written(panel(stalled, 34, 30))
+    assert settled(shown, PanelState(energy_reason="gone")).watts == {}
 
 
 def test_the_sentence_stands_still_until_its_numbers_matter() -> None:
