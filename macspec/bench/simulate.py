@@ -171,12 +171,13 @@ class Player:
 
     def _plan(self, text: _Text, at: int) -> Plan:
         return self.controller.choose(
-            text.offers(at, self._recent.bucket), text.prompt + at, MAX_DEPTH
+            text.offers(at, self._recent.bucket(at - text.judged)), text.prompt + at, MAX_DEPTH
         )
 
     def _learn(self, text: _Text, flight: Plan, at: int, drafted: int, accepted: int) -> None:
         if flight.drafter == DRAFT:
             self._recent.observe(drafted, accepted)
+            text.judged = at + accepted + 1
         if flight.drafter is not None:
             self.controller.learn(flight.drafter, flight.bucket, drafted, accepted)
         for name, guesses in text.reply.lookups.items():
@@ -200,6 +201,8 @@ class _Text:
         self._runs = reply.runs()
         self._read = 0
         """Tokens that the draft model has read, the prompt's included."""
+        self.judged = 0
+        """Tokens up to the end of the draft model's newest round."""
 
     def offers(self, at: int, bucket: int) -> list[Offer]:
         """What the drafters could do before token ``at``; ``bucket`` is the draft model's."""

@@ -14,6 +14,7 @@ from ..cache import ModelCache
 from ..device import on_metal, prepare
 from ..kernels import Kernels, kernels_for
 from ..models import Model, Pair, load_pair, memory
+from ..models.footprint import measure
 from ..plaintext import one_line
 from ..power import awake
 from ..power.report import check_lines
@@ -129,7 +130,7 @@ class _Report:
 
 def _memory_plan(pair: Pair, kv_bits: int | None) -> memory.Plan:
     target, draft = (
-        None if model is None else memory.measure(model.module, model.context)
+        None if model is None else measure(model.module, model.context)
         for model in (pair.target, pair.draft)
     )
     assert target is not None

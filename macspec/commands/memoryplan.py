@@ -10,12 +10,14 @@ from ..device import prepare
 from ..errors import BadOptionError, ModelNotFoundError
 from ..models import memory
 from ..models.catalog import CONTEXT, Entry
+from ..models.footprint import Footprint
 from ..models.hub import locate
 from ..models.inventory import at_hand
 from ..models.machine import pressure, unified_memory, wired_advice
 from ..models.matches import Candidate, candidate, why_not
-from ..models.memory import Footprint, gigabytes
+from ..models.memory import gigabytes
 from ..plaintext import one_line
+from ..worker.registry import Registry, Running
 from .output import Output
 
 BUILT_IN = "built-in"
@@ -97,7 +99,9 @@ def _show(
     context: int | None,
     kv_bits: int | None,
 ) -> int:
-    limit = memory.device_limit()
+    others = Registry().others()
+    taken = sum(other.planned for other in others)
+    limit = max(memory.device_limit() - taken, 0)
     longest = memory.longest_context(footprint, draft, kv_bits, limit)
     positions = context or longest or footprint.context
     if positions > footprint.context:
@@ -115,13 +119,15 @@ def _show(
         ("caches", f"{_parts(caches)}, for {positions} positions"),
         ("buffers", f"{gigabytes(planned.buffers)}, of the largest pass; an estimate"),
         ("together", gigabytes(planned.total)),
-        ("limit", _limits(limit)),
+        ("limit", _limits(memory.device_limit())),
+        *(("in use", _holder(other)) for other in others),
         ("now", f"memory pressure {pressure()}"),
         ("verdict", _verdict(planned, longest, footprint.context)),
     ]
     if off is not None:
         rows.append(("draft off", off))
-    if not planned.fits and (advice := wired_advice(planned.total, limit)) is not None:
+    advice = wired_advice(planned.total + taken, memory.device_limit())
+    if not planned.fits and advice is not None:
         rows.append(("wired limit", advice))
     output = Output()
     for label, text in rows:
@@ -137,6 +143,10 @@ def _parts(sizes: list[int]) -> str:
 
 def _limits(limit: int) -> str:
     return f"{gigabytes(limit)} of the {gigabytes(unified_memory())} are for models"
+
+
+def _holder(other: Running) -> str:
+    return f"{gigabytes(other.planned)} by macspec's process {other.pid}, for {other.pair}"
 
 
 def _verdict(planned: memory.Plan, longest: int, own: int) -> str:

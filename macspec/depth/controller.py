@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from operator import attrgetter
 
 from .curve import CostCurve, candidates
 from .plan import BRANCHED, MAX_DEPTH, PLAIN, Offer, Plan
@@ -16,7 +16,10 @@ LOOKS = 0.02
 """Share of plain time that looks at whether drafting pays by now may lose, while it may well."""
 
 RARELY = 0.005
-"""The same while it hardly can."""
+"""The same while it hardly can; each look that fails halves it."""
+
+RAREST = 0.001
+"""Where halving ends."""
 
 SAVED = 4.0
 """Plain steps that can be saved up for looks."""
@@ -46,6 +49,10 @@ CHECK = 96
 """Rounds without a plain one after which one is taken, to know what plain costs now."""
 
 
+Use = tuple[int, int | None, float, float]
+"""Depth, where a branch grows, expected tokens and cost."""
+
+
 class Controller:
     """Maximises expected tokens over expected seconds, one round at a time.
 
@@ -64,6 +71,7 @@ class Controller:
         self.last = PLAIN
         """The newest plan."""
         self._looks = LOOKS
+        self._rarely = RARELY
         self._purse = 0.0
         self._since_plain = 0
         self._gap = GAP
@@ -82,21 +90,22 @@ class Controller:
             depth: draft so deep, and choose the drafter only; None: choose both.
         """
         useful = [offer for offer in offers if min(offer.room, limit) > 0]
-        plans = [plan for offer in useful for plan in self._plans(offer, length, limit, depth)]
-        if not plans:
+        if not useful:
             self.last = PLAIN._replace(length=length, why="plain: there is nothing to draft with")
             return self.last
-        best = _explained(max(plans, key=_by_worth))
+        plans = (self._best(offer, length, limit, depth) for offer in useful)
+        best = max(plans, key=_by_worth)
         if depth is not None:
-            self.last = best
+            self.last = _explained(best)
         elif best.expected < MARGIN * (best.cost - best.lasting + self._leaving):
-            self.last = self._look(plans) or PLAIN._replace(length=length, why=_against(best))
+            look = self._look(useful, length, limit)
+            self.last = look or PLAIN._replace(length=length, why=_against(best))
         elif self.curve.unit is None or self._since_plain >= CHECK:
             self.last = PLAIN._replace(
                 length=length, why="plain: a look at what a plain step costs"
             )
         else:
-            self.last = best
+            self.last = _explained(best)
         return self.last
 
     def clock(
@@ -126,7 +135,9 @@ class Controller:
             self._since_plain += 1
             if plan.look:
                 took = seconds / (self.curve.unit or seconds)
-                self._purse += min(brought - min(took, HICCUP * plan.cost), REFUND)
+                won = brought - min(took, HICCUP * plan.cost)
+                self._purse += min(won, REFUND)
+                self._rarely = RARELY if won > 0 else max(self._rarely / 2, RAREST)
             return
         self._since_plain = 0
         self._purse = min(self._purse + self._looks, SAVED)
@@ -170,68 +181,79 @@ class Controller:
         """Why the newest round does what it does, in one sentence."""
         return self.last.why
 
-    def _plans(self, offer: Offer, length: int, limit: int, depth: int | None) -> list[Plan]:
-        """What the offer could be used for."""
-        name, bucket, behind = offer.drafter, offer.bucket, offer.behind
+    def _best(
+        self, offer: Offer, length: int, limit: int, depth: int | None, doubts: float = 0.0
+    ) -> Plan:
+        """The best use of an offer, if its tokens are so many doubts likelier than they look."""
+        name, bucket = offer.drafter, offer.bucket
         room = min(offer.room, limit)
-        depths = candidates(room) if depth is None else [min(depth, room)]
-        tokens = self.survival.expected(name, bucket, depths[-1])
-        reading = self.curve.catching_up(name, behind)
-        left = min(self._reply, limit + 1)
-        plans = [
-            Plan(
-                drafter=name,
-                depth=d,
-                length=length,
-                bucket=bucket,
-                behind=behind,
-                expected=tokens[d],
-                cost=self.curve.round(name, d, length) + reading,
-                lasting=reading * max(1 - tokens[d] / left, 0.0),
-            )
-            for d in depths
-        ]
+        depths = candidates(room) if depth is None else (min(depth, room),)
+        tokens = self.survival.expected(name, bucket, MAX_DEPTH)
+        hoped = self.survival.expected(name, bucket, MAX_DEPTH, doubts) if doubts else tokens
+        costs = self.curve.rounds(name, depths, length)
+        uses: list[Use] = [(d, None, hoped[d], cost) for d, cost in zip(depths, costs, strict=True)]
         if offer.branches:
-            plans += [self._branched(plan, tokens) for plan in plans if plan.depth < MAX_DEPTH]
-        return plans
-
-    def _branched(self, plan: Plan, tokens: Sequence[float]) -> Plan:
-        """The same chain with a sibling where it most likely parts from the text."""
-        falls = [2 * b - a - c for a, b, c in zip([0.0, *tokens], tokens, tokens[1:], strict=False)]
-        at = max(range(plan.depth), key=falls.__getitem__)
-        kind = f"{plan.drafter}{BRANCHED}"
-        return plan._replace(
+            uses += self._branched(offer, length, hoped, uses)
+        reading = self.curve.catching_up(name, offer.behind)
+        left = min(self._reply, limit + 1)
+        worth, best = 0.0, uses[0]
+        for use in uses:
+            # Of the reading, the part that this round's share of the reply is charged with.
+            charged = reading * tokens[use[0]] / left
+            spent = use[3] + (charged if charged < reading else reading)
+            if use[2] > worth * spent:
+                worth, best = use[2] / spent, use
+        d, at, expected, cost = best
+        return Plan(
+            drafter=name,
+            depth=d,
+            length=length,
+            bucket=bucket,
+            behind=offer.behind,
             branch=at,
-            expected=plan.expected + falls[at] * self.survival.chance(kind, plan.bucket, 0),
-            cost=plan.cost
-            + self.curve.round(kind, plan.depth, plan.length)
-            - self.curve.round(plan.drafter, plan.depth, plan.length),
+            expected=expected,
+            cost=cost + reading,
+            lasting=reading * max(1 - tokens[d] / left, 0.0),
         )
 
-    def _look(self, plans: Sequence[Plan]) -> Plan | None:
+    def _branched(
+        self, offer: Offer, length: int, tokens: Sequence[float], chains: Sequence[Use]
+    ) -> list[Use]:
+        """The same chains with a sibling where each most likely parts from the text."""
+        name, kind = offer.drafter, f"{offer.drafter}{BRANCHED}"
+        falls = [2 * b - a - c for a, b, c in zip([0.0, *tokens], tokens, tokens[1:], strict=False)]
+        stands = self.survival.chance(kind, offer.bucket, 0)
+        depths = [depth for depth, *_ in chains if depth < MAX_DEPTH]
+        extra = map(
+            operator.sub,
+            self.curve.rounds(kind, depths, length),
+            self.curve.rounds(name, depths, length),
+        )
+        places = [max(range(depth), key=falls.__getitem__) for depth in depths]
+        return [
+            (depth, at, expected + falls[at] * stands, cost + more)
+            for (depth, _, expected, cost), at, more in zip(chains, places, extra, strict=False)
+        ]
+
+    def _look(self, offers: Sequence[Offer], length: int, limit: int) -> Plan | None:
         """A round of a model's drafts, if what it should lose has been saved up.
 
         Look-ups need no look: what they would have proposed is compared with every token.
         """
-        models = [plan for plan in plans if self.curve.step(plan.drafter or "") > 0]
+        models = [offer for offer in offers if self.curve.step(offer.drafter) > 0]
         if not models:
             return None
-        self._looks = LOOKS if self._may_pay(models) else RARELY
-        best = max(models, key=_by_worth)
+        looks = [self._best(offer, length, limit, None, DOUBTS) for offer in models]
+        best = max(looks, key=_by_worth)
+        pays = best.worth >= 1
+        self._looks = LOOKS if pays else self._rarely
+        if not pays:
+            looks = [self._best(offer, length, limit, None) for offer in models]
+            best = max(looks, key=_by_worth)
         if best.loss > self._purse:
             return None
         why = f"{best.drafter}: a look at whether drafting pays by now"
         return best._replace(look=True, why=why)
-
-    def _may_pay(self, plans: Sequence[Plan]) -> bool:
-        """Whether one of them would pay if its drafter were better than it looks."""
-        deepest = max(plan.depth for plan in plans)
-        offers = {(plan.drafter or "", plan.bucket) for plan in plans}
-        hoped = {key: self.survival.expected(*key, deepest, DOUBTS) for key in offers}
-        return any(
-            hoped[plan.drafter or "", plan.bucket][plan.depth] >= plan.cost - plan.lasting
-            for plan in plans
-        )
 
 
 def _explained(plan: Plan) -> Plan:
@@ -243,7 +265,7 @@ def _explained(plan: Plan) -> Plan:
     return plan._replace(why=why)
 
 
-_by_worth = attrgetter("worth")
+_by_worth = operator.attrgetter("worth")
 
 
 def _against(best: Plan) -> str:

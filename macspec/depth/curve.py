@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from .plan import BRANCHED
@@ -62,8 +63,8 @@ class CostCurve:
         self._shipped_steps = dict(steps or {})
         self._passes: dict[tuple[int, int], float] = {}
         self._known: dict[int, dict[int, float]] = {}
-        self._costs: dict[Kind, float] = {}
-        """What ``_points`` and ``round`` last found, until something new is learned."""
+        self._costs: dict[tuple[str, int], dict[int, float]] = {}
+        """What ``_points`` and ``rounds`` last found, until something new is learned."""
         self._steps: dict[str, float] = {}
         self._reading: dict[str, float] = {}
         self._rounds: dict[Kind, deque[float]] = {}
@@ -121,13 +122,19 @@ class CostCurve:
         """
         if drafter is None or depth == 0:
             return 1.0
-        kind = drafter, depth, bucket(length)
-        if kind not in self._costs:
-            parts = self._parts(drafter, depth, length) * self._error(drafter, depth, length)
-            seen = self._rounds.get(kind, ())
-            known = statistics.median(seen) if seen else 0.0
-            self._costs[kind] = (PRIOR * parts + len(seen) * known) / (PRIOR + len(seen))
-        return self._costs[kind]
+        return self.rounds(drafter, (depth,), length)[0]
+
+    def rounds(self, drafter: str, depths: Sequence[int], length: int) -> list[float]:
+        """The same of several depths above 0."""
+        at = bucket(length)
+        costs = self._costs.setdefault((drafter, at), {})
+        for depth in depths:
+            if depth not in costs:
+                parts = self._parts(drafter, depth, length) * self._error(drafter, depth, length)
+                seen = self._rounds.get((drafter, depth, at), ())
+                known = statistics.median(seen) if seen else 0.0
+                costs[depth] = (PRIOR * parts + len(seen) * known) / (PRIOR + len(seen))
+        return [costs[depth] for depth in depths]
 
     def catching_up(self, drafter: str, behind: int) -> float:
         """What reading committed tokens adds to the first draft step, which reads one anyway."""
@@ -251,7 +258,8 @@ def positive(value: float) -> float:
     return float(value)
 
 
-def candidates(room: int, rows: Sequence[int] | Iterable[int] = ROWS) -> list[int]:
+@cache
+def candidates(room: int) -> tuple[int, ...]:
     """Depths worth thinking about: those that fill a pass of measured rows, and the room."""
-    depths = [at - 1 for at in rows if 1 < at <= room + 1]
-    return depths if not depths or depths[-1] == room else [*depths, room]
+    depths = [rows - 1 for rows in ROWS if 1 < rows <= room + 1]
+    return tuple(depths if not depths or depths[-1] == room else [*depths, room])

@@ -9,6 +9,12 @@ WEIGHT = 0.12
 
 START = 0.6
 
+LONG = 0.01
+"""The same weight in the average of a long time."""
+
+BACK = 0.9
+"""What is left of the difference between the two after a token that was not judged."""
+
 
 class RecentAcceptance:
     """A running average over judged tokens, as an offer's bucket.
@@ -18,14 +24,21 @@ class RecentAcceptance:
     """
 
     def __init__(self) -> None:
-        self._share = START
+        self._share = self._long = START
 
-    @property
-    def bucket(self) -> int:
-        """0 to ``BUCKETS`` - 1."""
-        return min(int(BUCKETS * self._share), BUCKETS - 1)
+    def bucket(self, unjudged: int = 0) -> int:
+        """0 to ``BUCKETS`` - 1.
+
+        Args:
+            unjudged: tokens that came since, by other means. What was recent is so no longer, and
+                the average of a long time takes its place.
+        """
+        share = self._long + (self._share - self._long) * BACK ** max(unjudged, 0)
+        return min(int(BUCKETS * share), BUCKETS - 1)
 
     def observe(self, drafted: int, accepted: int) -> None:
         """A round drafted so many tokens, of which so many stood."""
         for position in range(min(accepted + 1, drafted)):
-            self._share += WEIGHT * ((position < accepted) - self._share)
+            stood = position < accepted
+            self._share += WEIGHT * (stood - self._share)
+            self._long += LONG * (stood - self._long)

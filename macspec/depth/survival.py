@@ -32,12 +32,18 @@ SHIPPED: Mapping[str, Sequence[float]] = {
 }
 """Chance that a token stands if those before it do: a start for the first replies of all."""
 
+DOUBTFUL = 30.0
+"""Observations that a cell's chance counts for, beside its own, where one asks how far off it may
+be."""
+
 MOST = 0.98
 """The surest that a prior can be."""
 
 ALL = -1
 """All positions of a bucket, or all buckets. The latter cell holds, in place of how many tokens
 were judged, how many of them the table would have let stand."""
+
+NONE = (0.0, 0.0)
 
 Cell = tuple[str, int, int]
 
@@ -52,35 +58,30 @@ class Survival:
 
     def __init__(self) -> None:
         self._counts: dict[Cell, list[float]] = {}
+        self._expected: dict[str, dict[tuple[int, int, float], list[float]]] = {}
+        """What ``expected`` last found, by drafter, until something new is learned of it."""
 
     def chance(self, drafter: str, bucket: int, position: int) -> float:
         """Chance that the token at ``position`` (0 is the first) stands after those before it."""
-        position = min(position, POSITIONS - 1)
-        stood, foretold = self._counts.get((drafter, ALL, ALL), (0.0, 0.0))
-        scale = (stood + PRIOR) / (foretold + PRIOR)
-        prior = min(shipped(drafter, bucket) * scale, MOST)
-        whole = self._mean((drafter, bucket, ALL), prior)
-        return self._mean((drafter, bucket, position), whole)
+        cell = drafter, bucket, min(position, POSITIONS - 1)
+        return self._mean(cell, self._whole(drafter, bucket))
 
-    def expected(self, drafter: str, bucket: int, depth: int, doubts: float = 0.0) -> list[float]:
+    def expected(
+        self, drafter: str, bucket: int, depth: int, doubts: float = 0.0
+    ) -> Sequence[float]:
         """Expected tokens of a round, the target's own included, at depth 0 to ``depth``.
 
         Args:
             doubts: standard errors by which every chance is taken to be better than it looks.
         """
-        _, foretold = self._counts.get((drafter, ALL, ALL), (0.0, 0.0))
-        tokens, alive, chance = [1.0], 1.0, 1.0
-        for position in range(depth):
-            if position < POSITIONS:
-                chance = self.chance(drafter, bucket, position)
-                spread = math.sqrt(chance * (1 - chance) / (foretold + PRIOR))
-                chance = min(chance + doubts * spread, 1.0)
-            alive *= chance
-            tokens.append(tokens[-1] + alive)
-        return tokens
+        known = self._expected.setdefault(drafter, {})
+        if (bucket, depth, doubts) not in known:
+            known[bucket, depth, doubts] = self._expect(drafter, bucket, depth, doubts)
+        return known[bucket, depth, doubts]
 
     def observe(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:
         """Learn from a round: tokens after the first rejected one were never judged."""
+        self._expected.pop(drafter, None)
         for position in range(min(accepted + 1, drafted)):
             stood = position < accepted
             self._count((drafter, bucket, min(position, POSITIONS - 1)), stood)
@@ -108,9 +109,30 @@ class Survival:
             share = min(1.0, KEPT / judged) if judged else 0.0
             counts[drafter, int(bucket), int(position)] = [stood * share, judged * share]
         self._counts = counts
+        self._expected.clear()
+
+    def _expect(self, drafter: str, bucket: int, depth: int, doubts: float) -> list[float]:
+        whole = self._whole(drafter, bucket)
+        tokens, alive, chance = [1.0], 1.0, 1.0
+        for position in range(depth):
+            if position < POSITIONS:
+                stood, judged = self._counts.get((drafter, bucket, position), NONE)
+                chance = (stood + LEANING * whole) / (judged + LEANING)
+                if doubts:
+                    spread = math.sqrt(chance * (1 - chance) / (judged + DOUBTFUL))
+                    chance = min(chance + doubts * spread, 1.0)
+            alive *= chance
+            tokens.append(tokens[-1] + alive)
+        return tokens
+
+    def _whole(self, drafter: str, bucket: int) -> float:
+        """Chance of a token at any position."""
+        stood, foretold = self._counts.get((drafter, ALL, ALL), NONE)
+        scale = (stood + PRIOR) / (foretold + PRIOR)
+        return self._mean((drafter, bucket, ALL), min(shipped(drafter, bucket) * scale, MOST))
 
     def _mean(self, cell: Cell, prior: float) -> float:
-        stood, judged = self._counts.get(cell, (0.0, 0.0))
+        stood, judged = self._counts.get(cell, NONE)
         return (stood + LEANING * prior) / (judged + LEANING)
 
     def _count(self, cell: Cell, stood: bool, weight: float = 1.0) -> None:

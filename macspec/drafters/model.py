@@ -41,14 +41,18 @@ class DraftModel:
         self.model = model
         self.context = context
         self._recent = RecentAcceptance()
+        self._asked = self._judged = 0
+        """Tokens at its newest proposal, and those that were there when it had been judged."""
 
     def offer(self, tokens: Sequence[int]) -> Offer:
         # The last drafted token is never read, so the cache ends one short of it.
         room = min(max(self.context - len(tokens) + 1, 0), MAX_DEPTH)
-        return Offer(self.name, room, self._recent.bucket, len(tokens) - self.model.length)
+        bucket = self._recent.bucket(len(tokens) - self._judged)
+        return Offer(self.name, room, bucket, len(tokens) - self.model.length)
 
     def observe(self, drafted: int, accepted: int) -> None:
         self._recent.observe(drafted, accepted)
+        self._judged = self._asked + accepted + 1
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
         steps = list(self._steps(context, depth, context.draw))
@@ -86,6 +90,7 @@ class DraftModel:
 
     def _steps(self, context: Context, depth: int, draw: Draw | None = None) -> Iterator[_Step]:
         sampling = context.sampling
+        self._asked = len(context.tokens)
         last = self.model.unread(context.tokens)
         tokens: list[mx.array] = []
         for step in range(depth):
@@ -105,3 +110,4 @@ class DraftModel:
 
     def rollback(self, length: int) -> None:
         self.model.rollback(length)
+        self._judged = min(self._judged, length + 1)  # the newest token is never read

@@ -17,7 +17,8 @@ from mlx_lm.tokenizer_utils import TokenizerWrapper
 from transformers.utils import logging as transformers_logging
 
 from ..errors import ModelBrokenError, OutOfMemoryError, brief
-from .memory import Footprint, gigabytes, measure
+from .footprint import Footprint, measure
+from .memory import gigabytes
 from .model import Model
 from .weights import AGAIN, check_weights, without_weights
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from ..cache import ModelCache
 from ..errors import MacspecError
 from . import gates
+from .footprint import Footprint
 from .loading import open_model
-from .memory import Footprint
 from .model import Model
 
 

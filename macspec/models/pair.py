@@ -12,10 +12,10 @@ from ..device import prepare
 from ..errors import BadOptionError, PairMismatchError
 from . import gates, memory
 from .catalog import best
+from .footprint import Footprint
 from .hub import locate
 from .loading import open_model, read_weights
 from .machine import unified_memory
-from .memory import Footprint
 from .model import Model
 
 __all__ = ["Model", "Pair", "load_pair"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from fakehub import Hub, serving
 
 from macspec.models import download
+from macspec.worker.registry import Registry
 
 POCKET = Path(str(files("macspec.assets"))) / "pocket"
 PAIR = """
@@ -134,6 +136,21 @@ def test_a_plan_that_does_not_fit(
     report = outcome.out.decode()
     assert "does not fit, by 0.0" in report
     assert "positions do" in report
+
+
+def test_a_plan_leaves_other_engines_what_they_hold(
+    macspec: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MACSPEC_HOME", str(tmp_path))
+    monkeypatch.setattr("macspec.models.memory.device_limit", lambda: 2**30)
+    assert macspec("models", "plan", "built-in").status == 0
+    other = Registry()
+    assert other.enter("some/model", 2**30 - 2**20, 2**30) == []
+    beside = macspec("models", "plan", "built-in")
+    assert beside.status == 1
+    assert f"process {os.getpid()}, for some/model" in beside.out.decode()
+    other.leave()
+    assert macspec("models", "plan", "built-in").status == 0
 
 
 def test_models_are_made_smaller(macspec: Callable[..., Any], tmp_path: Path) -> None:

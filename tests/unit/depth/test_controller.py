@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -100,6 +101,19 @@ def test_a_drafter_that_does_not_pay_is_parked_and_looks_become_rare() -> None:
     assert sum(depth > 0 for depth in late) < max(sum(depth > 0 for depth in early), 1) + 1
     assert sum(depth > 0 for depth in late) <= 0.1 * len(late)
     assert any(depth > 0 for depth in depths[64:])
+
+
+def test_each_look_that_fails_makes_the_next_one_rarer() -> None:
+    controller = made()
+    looks = []
+    for at in range(6_000):
+        plan = controller.choose([Offer("draft", 8, 0)], 100, 32)
+        if plan.look:
+            looks.append(at)
+        play(controller, plan, 0)
+    gaps = [after - before for before, after in pairwise(looks)]
+    assert len(gaps) > 4
+    assert max(gaps[-2:]) > 3 * gaps[0]
 
 
 def test_a_parked_draft_model_is_back_when_its_text_turns_easy() -> None:

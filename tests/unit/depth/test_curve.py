@@ -89,7 +89,7 @@ def test_plain_rounds_that_overlap_count_together() -> None:
 @given(st.integers(0, 32))
 def test_candidates_fill_measured_passes_and_never_exceed_the_room(room: int) -> None:
     depths = candidates(room)
-    assert depths == sorted(set(depths))
+    assert list(depths) == sorted(set(depths))
     assert all(1 <= depth <= room for depth in depths)
     assert not depths or depths[-1] == room
 

@@ -120,3 +120,16 @@ def test_room_ends_with_the_draft_models_context() -> None:
     chain, _ = drafter()
     lengths = (1, 19, 20, 21, 30)
     assert [chain.offer([5] * length).room for length in lengths] == [20, 2, 1, 0, 0]
+
+
+def test_a_bad_stretch_is_not_held_against_it_for_long() -> None:
+    draft, _ = drafter()
+    for stood in [1] * 100 + [0] * 12:
+        draft.rollback(0)
+        draft.propose(context(Sampling(), None), 1)
+        draft.observe(1, stood)
+    after = [draft.offer([*TOKENS, *[0] * more]).bucket for more in range(1, 60)]
+    assert after[0] < after[-1]
+    assert after == sorted(after)
+    draft.rollback(0)
+    assert draft.offer(TOKENS).bucket > after[0]

@@ -14,7 +14,7 @@ import pytest
 
 from macspec.cache import ModelCache
 from macspec.errors import BadOptionError
-from macspec.models import memory
+from macspec.models import footprint, memory
 from macspec.models.catalog import CONTEXT, Entry, best, catalogue, find, shipped
 from macspec.models.gates import LARGE_DRAFT
 from macspec.models.machine import GIB, recommended_for
@@ -40,16 +40,16 @@ def built(model: str, bits: int) -> tuple[nn.Module, int]:
     return made, int(str(config["max_position_embeddings"]))
 
 
-def footprints(pair: Entry) -> list[memory.Footprint]:
+def footprints(pair: Entry) -> list[footprint.Footprint]:
     bits = [int(text.split()[0]) for text in pair.quantization]
     return [
-        memory.measure(*built(model, bit)) for model, bit in zip(pair.models, bits, strict=True)
+        footprint.measure(*built(model, bit)) for model, bit in zip(pair.models, bits, strict=True)
     ]
 
 
 @pytest.fixture
 def metal(monkeypatch):
-    monkeypatch.setattr(memory, "on_metal", lambda: True)
+    monkeypatch.setattr(footprint, "on_metal", lambda: True)
 
 
 @pytest.mark.parametrize("name", PAIRS)

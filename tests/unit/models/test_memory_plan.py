@@ -13,7 +13,8 @@ from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
 from macspec.errors import OutOfMemoryError
 from macspec.models import memory
 from macspec.models.cached import PREFILL_CHUNK
-from macspec.models.memory import STEP, Footprint, LayerFootprint, fit, measure
+from macspec.models.footprint import STEP, Footprint, LayerFootprint, measure
+from macspec.models.memory import fit
 from macspec.windowed import SLACK
 
 MIXTURE: dict[str, Any] = {
@@ -87,7 +88,7 @@ def test_of_the_experts_those_count_that_a_token_is_sent_to():
 
 def test_the_scores_are_kept_where_no_kernel_spares_them(monkeypatch):
     models = make(llama, head_dim=64), make(llama, head_dim=256)
-    monkeypatch.setattr(memory, "on_metal", lambda: True)
+    monkeypatch.setattr("macspec.models.footprint.on_metal", lambda: True)
     fused, unfused = (measure(model, 4096) for model in models)
     assert (fused.layers[0].fused, unfused.layers[0].fused) == (True, False)
     assert fused.buffers(4096, 8) == fused.buffers(512) + 512 * 4 * 4 * 4096
