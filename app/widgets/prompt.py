@@ -169,7 +169,7 @@ class Prompt(Vertical):
 
     def stop_editing(self) -> None:
         """Leave an earlier message as it was, as Esc does; if none is changed, nothing happens."""
-        if self._editing is not None:
+        if self.editing:
             self._cancel_editing()
 
     def focus(self, scroll_visible: bool = True) -> Self:
