@@ -42,6 +42,8 @@ class Streaming:
         self._written, self._making = written, making
         self.message: Message | None = None
         """The reply, once it is over."""
+        self.stopped = False
+        """Whether the engine was asked to end it."""
 
     def take(self, event: Answer) -> Piece | Told | None:
         """Take the next event; what there is to show of it."""
@@ -63,6 +65,7 @@ class Streaming:
 
     def stop(self) -> None:
         """Ask the engine to end the reply."""
+        self.stopped = True
         self.call.stop()
 
     def cut_off(self) -> None:
