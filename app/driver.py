@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import termios
 from contextlib import suppress
@@ -54,13 +53,3 @@ class ScreenDriver(TerminalDriver):
         with suppress(termios.error):
             if self.attrs_before is not None:
                 termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
-
-
-def refusal() -> str | None:
-    """Why there is no screen here, in a clause; None: there can be one."""
-    if os.environ.get("TERM", "") in ("dumb", "unknown"):
-        return f"TERM is {os.environ['TERM']}"
-    for name, stream in (("input", sys.stdin), ("output", sys.stdout)):
-        if stream is None or not stream.isatty():
-            return f"standard {name} is no terminal"
-    return None

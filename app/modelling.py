@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .talk.download import Download
     from .talk.pairs import Pairs
 
+BUILT_IN_NOTICE = "using the small pair that is built in"
+"""Begins what the engine says of that pair; here the first card says it."""
+
 
 class Modelling(Replying):
     """Loading and switching pairs, the system prompt, sampling, and A/B."""
@@ -40,7 +43,8 @@ class Modelling(Replying):
         async for event in self.talk.load(choice):
             match event:
                 case Notice(message):
-                    self.say(message)
+                    if not message.startswith(BUILT_IN_NOTICE):
+                        self.say(message, "warning")
                 case Failed():
                     self.told(event.message, "information" if event.kind == "stopped" else "error")
                 case Loaded():

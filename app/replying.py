@@ -108,8 +108,9 @@ class Replying(Base):
 
     def told(self, line: str, severity: str = "information") -> None:
         """Something that matters later too: it stays in the transcript."""
-        self.main.transcript.note(line)
-        if severity != "information":
+        transcript = self.main.transcript
+        transcript.note(line)
+        if severity != "information" and not (transcript.display and transcript.following):
             self.say(line, severity)
 
     async def _begin(self, prompt: Turn | None, reply: Turn) -> None:

@@ -7,6 +7,7 @@ their time side by side.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -14,10 +15,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from macspec.commands.output import say
 from macspec.config import Config, Effective
 from macspec.config.file import checked
 from macspec.config.index import SETTINGS
 from macspec.config.schema import BUILT_IN, NONE
+from macspec.errors import BadOptionError
 from macspec.store import Store, store_path
 from macspec.worker import PairChoice, ProcessEngine
 
@@ -43,7 +46,8 @@ def recall(options: argparse.Namespace) -> None:
         BadOptionError: there is no such conversation.
     """
     options.store = store = Store(store_path())
-    if options.chat is not None:
+    options.named = options.chat is not None
+    if options.named:
         store.chat(options.chat)
     elif not options.new and (last := store.last_chat()) is not None:
         options.chat = last.id
@@ -77,12 +81,11 @@ def chat(options: argparse.Namespace) -> int:
     config = configured(options, effective.config)
     effective = replace(effective, config=config)
     keys = Keys(config.keys)
-    from .driver import refusal
-
-    reason = None if options.plain else refusal()
+    if not config.history.save:
+        _forget(options)
+    reason = None if options.plain else no_screen()
     engine = ProcessEngine()
     engine.start()
-    store: Store = options.store if config.history.save else Store(None)
     choice = PairChoice(
         config.models.target,
         config.models.draft,
@@ -100,19 +103,39 @@ def chat(options: argparse.Namespace) -> int:
 
     source = config.power.source
     meter = Meter(lambda: choose(source), idle=remembered_idle())
-    talk = Talk(engine, store, config, meter=meter)
+    talk = Talk(engine, options.store, config, meter=meter)
     if options.chat is not None:
         talk.open(options.chat)
+    farewell = partial(_farewell, engine, meter)
     if options.plain or reason is not None:
         from .line import chat_in_lines
 
         if reason is not None:
-            print(f"macspec: {reason}: line mode, as macspec chat --plain", file=sys.stderr)
-        return chat_in_lines(talk, effective, choice)
-    app = partial(
-        _on_screen, talk, effective, keys, choice, farewell=partial(_farewell, engine, meter)
-    )
-    return app(fallback=fallback if options.recalled else None)
+            say(f"{reason}: line mode, as macspec chat --plain")
+        try:
+            return chat_in_lines(talk, effective, choice)
+        finally:
+            farewell()
+    recalled = fallback if options.recalled else None
+    return _on_screen(talk, effective, keys, choice, fallback=recalled, farewell=farewell)
+
+
+def _forget(options: argparse.Namespace) -> None:
+    """Keep what is said in memory alone, where nothing of earlier conversations is."""
+    if options.named:
+        raise BadOptionError("nothing is to be kept, so conversation --chat cannot go on")
+    options.store.close()
+    options.store, options.chat = Store(None), None
+
+
+def no_screen() -> str | None:
+    """Why there is no screen here, in a clause; None: there can be one."""
+    if os.environ.get("TERM", "") in ("dumb", "unknown"):
+        return f"TERM is {os.environ['TERM']}"
+    for name, stream in (("input", sys.stdin), ("output", sys.stdout)):
+        if stream is None or not stream.isatty():
+            return f"standard {name} is no terminal"
+    return None
 
 
 def _model(name: str | None) -> str | None:
@@ -127,7 +150,7 @@ def configured(options: argparse.Namespace, config: Config) -> Config:
         BadOptionError: a number is outside its range.
     """
     sampling = {
-        name: checked(SETTINGS[f"sampling.{name}"], value, "--")
+        name: checked(SETTINGS[f"sampling.{name}"], value)
         for name in config.sampling.__dataclass_fields__
         if (value := getattr(options, name)) is not None
     }

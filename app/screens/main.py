@@ -46,12 +46,12 @@ class Main(Screen[None]):
     class Made(Message):
         """All widgets are there."""
 
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual types it
         (0, "-cramped"),
         (LEAST[0], "-narrow"),
         (WIDE, "-wide"),
     ]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
+    VERTICAL_BREAKPOINTS = [  # noqa: RUF012
         (0, "-flat"),
         (LEAST[1], "-low"),
         (20, "-high"),
