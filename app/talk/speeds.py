@@ -28,10 +28,9 @@ class Speeds:
         self._tokens, self._seconds = 0.0, 0.0
 
     def begin(self) -> None:
-        """Another reply begins: the history goes on, the last second does not."""
+        """Another reply begins: the history goes on where it was, the last second does not."""
         self._recent.clear()
         self._recent_tokens, self._recent_seconds = 0, 0.0
-        self._tokens, self._seconds = 0.0, 0.0
 
     def add(self, tokens: int, seconds: float) -> None:
         """A pass brought so many tokens in so many seconds."""
