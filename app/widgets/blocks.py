@@ -113,27 +113,23 @@ class _Cutter:
         if end and end[2].startswith(now.fence) and not end[3].strip():
             self._close(start)
             return
-        if now.lines >= MOST_LINES or (now.lines and stop - now.start > MOST):
-            self._continue(start)
         self._count(line, start, stop)
 
     # -- outside --------------------------------------------------------------------------------
 
     def _prose(self, text: str, line: str, start: int, stop: int) -> None:
         now = self.open
-        if not line.strip():
-            if now is None:
-                self.gap = True
-            elif now.blank is None:
-                now.blank = start
-            if now is not None and now.inner:
-                now.blank = None
-            return
         if now is not None and now.inner:
             end = INNER_FENCE.match(line)
             if end and end[1].startswith(now.inner) and not end[2].strip():
                 now.inner = ""
             self._count(line, start, stop)
+            return
+        if not line.strip():
+            if now is None:
+                self.gap = True
+            elif now.blank is None:
+                now.blank = start
             return
         depth = len(line) - len(line.lstrip(" "))
         inside = now is not None and now.kind == "item" and depth >= max(now.indent, 1)
@@ -162,8 +158,6 @@ class _Cutter:
         fence = INNER_FENCE.match(line)
         if fence and not ("`" in fence[1] and "`" in fence[2]):
             now.inner = fence[1]
-        if now.lines and (stop - now.start > MOST or now.lines >= MOST_LINES):
-            self._continue(start)
         self._count(line, start, stop)
 
     def _may_begin(self, item: re.Match[str]) -> bool:
@@ -224,7 +218,11 @@ class _Cutter:
         self.open.inner, self.open.table = now.inner, now.table
 
     def _count(self, line: str, start: int, stop: int) -> None:
-        """The line belongs to the open block, which is cut inside the line if that is long."""
+        """The line belongs to the open block; one that would be long is cut, and so is the line."""
+        now = self.open
+        assert now is not None
+        if now.lines and (now.lines >= MOST_LINES or stop - now.start > MOST):
+            self._continue(start)
         while len(line) > MOST:
             assert self.open is not None
             if self.open.start < start:

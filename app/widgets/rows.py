@@ -54,19 +54,14 @@ def broken(text: Text, width: int) -> Iterator[tuple[Text, str]]:
     Yields:
         The row, and what joins it to the next one.
     """
-    plain = text.plain
-    offsets = divide_line(plain, max(width, 1), fold=True)
-    if not offsets:
-        yield text, NEW_LINE
-        return
-    parts = text.divide(offsets)
-    for part, offset in zip(parts, [*offsets, None], strict=True):
-        if offset is None:
-            yield part, NEW_LINE
-        else:
-            spaced = part.plain.endswith(" ")
-            part.rstrip()
-            yield part, SPACE if spaced else NOTHING
+    offsets = divide_line(text.plain, max(width, 1), fold=True)
+    *parts, last = text.divide(offsets)
+    for part in parts:
+        spaced = part.plain.endswith(" ")
+        part.rstrip()
+        yield part, SPACE if spaced else NOTHING
+    last.rstrip_end(width)
+    yield last, NEW_LINE
 
 
 def drawn(text: Text, console: Console) -> list[Segment]:

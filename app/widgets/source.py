@@ -14,7 +14,7 @@ from .blocks import Block, Markdown, Plain
 from .code import code_label, coloured, language_of
 from .codeblocks import code_in, moved
 from .inks import Inks, Page
-from .rows import NEW_LINE, NOTHING, TAB, Row, broken, drawn, row
+from .rows import NEW_LINE, NOTHING, SPACE, TAB, Row, broken, drawn, row
 from .tint import Authors, tinted
 
 
@@ -71,20 +71,26 @@ def guess(text: str, block: Block, width: int) -> int:
 
 def draw_block(source: Source, block: Block, inks: Inks, width: int, *, tint: bool) -> list[Row]:
     """The rows of a block."""
-    text = source.text[block.start : block.stop]
-    rows = [row((), inks.base)] if block.gap else []
+    rows = _block(source, block, inks, width, tint=tint)
+    last = source.text[block.stop - 1 : block.stop]
+    if rows and block.stop < len(source.text) and last != "\n":
+        rows[-1].join = SPACE if last == " " else NOTHING
+    return [row((), inks.base), *rows] if block.gap else rows
+
+
+def _block(source: Source, block: Block, inks: Inks, width: int, *, tint: bool) -> list[Row]:
     if block.kind == "plain":
-        return rows + _plain(source, block, inks, width, tint=tint)
-    text = moved(text, block.indent)
+        return _plain(source, block, inks, width, tint=tint)
+    text = moved(source.text[block.start : block.stop], block.indent)
     if block.kind == "code":
         number = source.code_before(block) + 1 if block.first else None
-        return rows + _code(text, block.info, number, inks, width)
+        return _code(text, block.info, number, inks, width)
+    first = source.code_before(block) + 1 if code_in(source.text, block) else 1
     if block.head is not None:
         text = source.text[slice(*block.head)] + text
     from .prose import prose
 
-    first = source.code_before(block) + 1 if any(code_in(source.text, block)) else 1
-    return rows + prose(text, width, inks, block.number, first)
+    return prose(text, width, inks, block.number, first)
 
 
 def _plain(source: Source, block: Block, inks: Inks, width: int, *, tint: bool) -> list[Row]:
