@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich._wrap import divide_line
+from rich.cells import cell_len
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
@@ -60,7 +61,8 @@ def broken(text: Text, width: int) -> Iterator[tuple[Text, str]]:
         spaced = part.plain.endswith(" ")
         part.rstrip()
         yield part, SPACE if spaced else NOTHING
-    last.rstrip_end(width)
+    if cell_len(last.plain) > width:
+        last.rstrip()
     yield last, NEW_LINE
 
 
