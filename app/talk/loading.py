@@ -63,6 +63,7 @@ class Loading:
                 self._live.see(event)
                 if isinstance(event, Loaded):
                     self.choice, self._lost = choice, False
+                    self._dials.paired(event.pair)
                     self.look(busy=False, now=True)
                     ready()
                 if isinstance(event, Notice | LoadProgress | Loaded | Failed):

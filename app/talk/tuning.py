@@ -8,7 +8,7 @@ from typing import Any
 
 from macspec.config import Config
 from macspec.errors import BadOptionError, MacspecError
-from macspec.worker import Call, EngineClient, Failed, Tuned, Tuning
+from macspec.worker import Call, EngineClient, Failed, PairInfo, Tuned, Tuning
 
 from .panel import PanelState
 
@@ -84,6 +84,11 @@ class Dials:
         """What the engine says that it has; without a draft model it may be another method."""
         self._there = tuning
         self._set = replace(self._set, method=tuning.method)
+
+    def paired(self, pair: PairInfo) -> None:
+        """A pair is there; one without a draft model has made the method auto again."""
+        if pair.draft is None and self._set.method == "draft":
+            self._set, self._there = replace(self._set, method="auto"), None
 
     def on(self, state: PanelState, sampling: Mapping[str, Any]) -> PanelState:
         """The same numbers, with what is set."""
