@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import mlx.core as mx
 
@@ -15,7 +16,8 @@ from .kernels import Kernels
 from .models.cached import PASS_TAIL, PREFILL_CHUNK, CachedModel
 from .models.pair import Pair
 from .models.trees import TreePass
-from .noise import Noise
+from .nearties import epsilon
+from .noise import TARGET, Noise
 from .power.clocks import ClockWatch
 from .reply import Reply
 from .settings import Settings
@@ -192,6 +194,25 @@ class Decoder:
         return self.kernels.accept(
             rule, sampling, logits, proposal.tokens, proposal.log_q, noise, recent
         )
+
+    def weigh(self, tokens: list[int], choices: Sequence[int]) -> tuple[float, float]:
+        """How close the choice after ``tokens`` is.
+
+        Returns:
+            The best score less the lowest one of the choices, and how far apart scores may be and
+            still swap places by rounding.
+        """
+        self.rollback(min(_common(self.tokens, tokens), len(tokens) - 1))
+        self.tokens, sampling = tokens, self.settings.sampling
+        logits = self.target.logits(self.target.unread(tokens), rows=1)
+        row = sampling.scores(logits.astype(mx.float32), sampling.recent(tokens, None, 1))
+        if not sampling.greedy and sampling.seed is not None:
+            noise = Noise(sampling.seed, 0, len(tokens), 1, self.pair.vocabulary)
+            row = row + noise.gumbel(TARGET)
+        chosen = row[0][mx.array(list(choices))]
+        gap: Any = (mx.max(row) - mx.min(chosen)).item()
+        self.rollback(len(tokens) - 1)
+        return gap, epsilon(logits, sampling.temperature)
 
     def ahead(self, reply: Reply, flight: Flight, plan: Plan) -> bool:
         """Whether the next round can be launched before this one's token is known.

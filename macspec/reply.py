@@ -25,6 +25,8 @@ class Reply:
     """Passes launched, landed or not; makes the noise of each one its own."""
     forced: Sequence[int] | None = None
     """The tokens to emit, whatever the target says; ``limit`` is their number."""
+    learn: bool = True
+    """Whether past replies are drafted from, and this one becomes one of them."""
     ids: list[int] = field(default_factory=list)
     reason: str | None = None
     """Why the reply is over; None while it is not."""

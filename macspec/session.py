@@ -21,7 +21,7 @@ from .kernels import Kernels, kernels_for
 from .measuring import measure
 from .models.memory import wired
 from .models.pair import Pair
-from .prompting import Prompting
+from .prompting import Prompt, Prompting
 from .reasoning import Reasoning
 from .reply import Reply
 from .sampling import Sampling
@@ -79,7 +79,8 @@ class Session:
         self._clock = clock
         self._ledger, self._corpus = ledger, corpus
         self.controller = controller or _controller(pair, ledger)
-        lookups = [ngram or NGram(), Suffix(corpus)]
+        self._suffix = Suffix(corpus)
+        lookups = [ngram or NGram(), self._suffix]
         self._decoder = Decoder(pair, kv_bits, lookups, self.controller, clock, self.kernels)
         self._prompting = Prompting(pair)
         self._said: set[str] = set()
@@ -138,6 +139,7 @@ class Session:
         on_overflow: Literal["drop", "refuse"] = "drop",
         forced: Sequence[int] | None = None,
         resume: bool = False,
+        learn: bool = True,
     ) -> Generator[Event, None, None]:
         """Answer a conversation.
 
@@ -157,6 +159,7 @@ class Session:
             forced: emit these tokens whatever the target says, at the real cost: for measuring.
             resume: go on with the last message, which is the assistant's; what it has of reasoning
                 is in ``reasoning`` beside ``content``.
+            learn: draft from past replies, and keep this one among them.
 
         Yields:
             Notice, Prefilling and Prefilled, then Text and Round for each round, then Finished.
@@ -174,15 +177,8 @@ class Session:
         if any(not text for text in stop):
             raise BadOptionError("a stop string is empty; leave it out")
         start = self._clock()
-        context = self.pair.context
-        if raw:
-            prompt = self._prompting.raw(messages, context)
-        else:
-            reserve = min(context // 4, context if max_tokens is None else max_tokens)
-            prompt = self._prompting.chat(
-                messages, context, reserve, think=think, on_overflow=on_overflow, resume=resume
-            )
-        room = context - len(prompt.tokens)
+        prompt = self._prompt(messages, max_tokens, raw, think, on_overflow, resume)
+        room = self.pair.context - len(prompt.tokens)
         limit = room if max_tokens is None else min(max_tokens, room)
         if forced is not None:
             limit = min(limit, len(forced))
@@ -196,6 +192,7 @@ class Session:
             seed=secrets.randbits(32) if seed is None else seed,
             counters=Counters(start, len(prompt.tokens), dropped_messages=prompt.dropped_messages),
             forced=forced,
+            learn=learn,
         )
         events = self._run(reply, prompt.tokens, [*self._limits(), *prompt.notices])
         self._open = weakref.ref(events)
@@ -211,6 +208,7 @@ class Session:
         self, reply: Reply, prompt: list[int], notices: Sequence[str]
     ) -> Generator[Event, None, None]:
         decoder = self._decoder
+        self._suffix.corpus = self._corpus if reply.learn else None
         with wired():
             try:
                 yield from self._once(notices)
@@ -225,9 +223,59 @@ class Session:
                 decoder.rollback(len(decoder.tokens))
                 self.finished = self._finish(reply)
                 self.stats.add(self.finished.stats)
-                if self._corpus is not None and reply.forced is None:
+                if self._corpus is not None and reply.forced is None and reply.learn:
                     self._corpus.add(reply.ids)
         yield self.finished
+
+    def weigh(
+        self,
+        messages: str | Sequence[Message],
+        said: Sequence[int],
+        tokens: Sequence[int],
+        *,
+        max_tokens: int | None = None,
+        raw: bool = False,
+        think: bool | None = None,
+    ) -> tuple[float, float]:
+        """How close a choice in a reply was, were it made with one row and nothing drafted.
+
+        Args:
+            messages, max_tokens, raw, think: of the reply.
+            said: its tokens before the choice.
+            tokens: what was chosen there, one way and another.
+
+        Returns:
+            The best score less the lowest one of the tokens, and how far apart scores may be and
+            still swap places by rounding.
+
+        Raises:
+            BadOptionError: there are no such tokens; or as ``reply``.
+        """
+        self.close()
+        if not tokens or not all(0 <= token < self.pair.vocabulary for token in (*said, *tokens)):
+            raise BadOptionError("there is no such token to weigh")
+        prompt = self._prompt(messages, max_tokens, raw, think, "drop", False)
+        if len(prompt.tokens) + len(said) >= self.pair.context:
+            raise BadOptionError("there is no such place in the reply: the context ends before")
+        with wired():
+            return self._decoder.weigh([*prompt.tokens, *said], tokens)
+
+    def _prompt(
+        self,
+        messages: str | Sequence[Message],
+        max_tokens: int | None,
+        raw: bool,
+        think: bool | None,
+        on_overflow: Literal["drop", "refuse"],
+        resume: bool,
+    ) -> Prompt:
+        context = self.pair.context
+        if raw:
+            return self._prompting.raw(messages, context)
+        reserve = min(context // 4, context if max_tokens is None else max_tokens)
+        return self._prompting.chat(
+            messages, context, reserve, think=think, on_overflow=on_overflow, resume=resume
+        )
 
     def _limits(self) -> list[str]:
         """What this pair cannot do."""

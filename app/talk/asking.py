@@ -31,30 +31,6 @@ class Beginning:
     written: Written
     """What it had before."""
 
-    def request(self, system: str, settings: ReplySettings, think: str | None) -> ReplyRequest:
-        """What the engine is asked."""
-        if self.asked and self.asked[-1].role == RAW:
-            said = "" if self.resumed is None else self.resumed.text
-            text = self.asked[-1].text + said
-            return ReplyRequest(text, max_tokens=settings.max_tokens, raw=True)
-        messages: list[Mapping[str, str]] = []
-        if system:
-            messages.append({"role": "system", "content": system})
-        for group in spoken(self.asked):
-            role = ASSISTANT if group[0].role == ASSISTANT else USER
-            text = "\n\n".join(message.text for message in group)
-            messages.append({"role": role, "content": text})
-        resumed = self.resumed
-        if resumed is not None:
-            text, reasoning = resumed.text, resumed.reasoning
-            messages.append({"role": ASSISTANT, "content": text, "reasoning": reasoning})
-        return ReplyRequest(
-            tuple(messages),
-            max_tokens=settings.max_tokens,
-            think=None if think is None else think == "on",
-            resume=resumed is not None,
-        )
-
 
 class Asking:
     """Begins replies on a path. What cannot be asked raises ``BadOptionError``."""
@@ -132,3 +108,38 @@ class Asking:
         asked = self._tree.before(reply.id)
         resumed = message if message.text or message.reasoning else None
         return Beginning(None, shown, reply, asked, resumed, written)
+
+
+def request(
+    asked: Sequence[Message],
+    system: str,
+    settings: ReplySettings,
+    think: str | None,
+    resumed: Message | None = None,
+) -> ReplyRequest:
+    """What the engine is asked.
+
+    Args:
+        asked: the path up to the message that is answered.
+        think: on, off or None.
+        resumed: the reply to it, where that goes on.
+    """
+    if asked and asked[-1].role == RAW:
+        said = "" if resumed is None else resumed.text
+        return ReplyRequest(asked[-1].text + said, max_tokens=settings.max_tokens, raw=True)
+    messages: list[Mapping[str, str]] = []
+    if system:
+        messages.append({"role": "system", "content": system})
+    for group in spoken(asked):
+        role = ASSISTANT if group[0].role == ASSISTANT else USER
+        text = "\n\n".join(message.text for message in group)
+        messages.append({"role": role, "content": text})
+    if resumed is not None:
+        text, reasoning = resumed.text, resumed.reasoning
+        messages.append({"role": ASSISTANT, "content": text, "reasoning": reasoning})
+    return ReplyRequest(
+        tuple(messages),
+        max_tokens=settings.max_tokens,
+        think=None if think is None else think == "on",
+        resume=resumed is not None,
+    )

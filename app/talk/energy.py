@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from macspec.power import ByMode, Meter, ReplyEnergy, ReplyWatch, remember_idle
+from macspec.power import ByMode, Energy, Meter, ReplyEnergy, ReplyWatch, remember_idle
 from macspec.power.meter import SETTLING
 
 from .panel import PanelState
@@ -36,6 +36,17 @@ class Energies:
             self._started = True
             self._meter.start()
 
+    @property
+    def reason(self) -> str:
+        """Why nothing is measured; empty while something is."""
+        if self._meter is None:
+            return "power is not measured here"
+        return self._meter.reason or ""
+
+    def add(self, energy: Energy, *, speculative: bool) -> None:
+        """Count a reply."""
+        self._by_mode.add(energy, speculative=speculative)
+
     def watch(self) -> ReplyWatch | None:
         """Measures the reply that is asked for now."""
         self._watch = None if self._meter is None else ReplyWatch(self._meter)
@@ -52,10 +63,10 @@ class Energies:
         """The same numbers, with those of power."""
         meter = self._meter
         if meter is None:
-            return replace(state, energy_reason="power is not measured here")
+            return replace(state, energy_reason=self.reason)
         energy = None if self._watch is None else self._watch.result().decode
         watts = {rail: now.watts for rail, now in meter.watts().items() if now.watts is not None}
-        reason = meter.reason or ""
+        reason = self.reason
         if not reason and energy is not None:
             reason = energy.reason or ""
         return replace(
@@ -87,5 +98,5 @@ class Energies:
                 await asyncio.sleep(LOOK)
                 left -= LOOK
         energy = watch.result()
-        self._by_mode.add(energy.decode, speculative=energy.speculative)
+        self.add(energy.decode, speculative=energy.speculative)
         known(energy)

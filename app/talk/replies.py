@@ -13,7 +13,9 @@ from macspec.store.naming import lasting
 from macspec.worker import Failed, PairChoice, ReplyRequest
 from macspec.worker.messages import Answer
 
-from .asking import Beginning
+from .asking import Beginning, request
+from .compare import Comparing, last_prompt
+from .comparison import Comparison
 from .state import State
 from .streaming import Streaming
 from .updates import Began, Changed, Dropped, Ended, Told, Update
@@ -56,28 +58,66 @@ class Replies(State):
         """End the reply that streams; what came stays."""
         if self._streaming is not None:
             self._streaming.stop()
+        if self._comparing is not None:
+            self._comparing.stop()
 
     def saved_interrupt(self) -> None:
         """Keep everything at once, because the process is about to end."""
         if self._streaming is not None:
             self._streaming.cut_off()
 
+    def compare(self, rule: str | None = None) -> AsyncIterator[Comparison]:
+        """Answer the last prompt again, plain and speculative in turns; nothing of it is kept.
+
+        Args:
+            rule: greedy, keyed, block or match; None: one under which the texts are the same.
+        """
+        self._idle()
+        thread = self._tree.thread
+        end = last_prompt([message.role for message in thread]) + 1
+        comparing = Comparing(
+            self.engine,
+            self._dials,
+            self._live,
+            self._energies,
+            prompt=thread[end - 1].text,
+            request=request(thread[:end], self.system, self.config.reply, self.think),
+            tuning=self.tuning,
+            rule=rule,
+        )
+        return self._compared(comparing)
+
+    async def _compared(self, comparing: Comparing) -> AsyncIterator[Comparison]:
+        self._idle()
+        self._comparing = comparing
+        try:
+            with awake(self.config.power.keep_awake):
+                async for found in comparing.run():
+                    yield found
+        finally:
+            comparing.stop()
+            self._comparing = None
+            self._dials.settle(self.sampling)
+            self._live.resting()
+
     async def _streamed(self, begin: Callable[[Making], Beginning]) -> AsyncIterator[Update]:
         """Begin a reply, ask the engine, and pass on what comes."""
         self._idle()
         making = self._making()
         beginning = begin(making)
-        request = beginning.request(self.system, self.config.reply, self.think)
+        asked = request(
+            beginning.asked, self.system, self.config.reply, self.think, beginning.resumed
+        )
         self._dials.settle(self.sampling)
         self._live.asked()
         watch = self._energies.watch()
-        call = self.engine.reply(request)
+        call = self.engine.reply(asked)
         streaming = Streaming(beginning.reply, call, beginning.written, making, watch)
         self._streaming = streaming
         try:
             with awake(self.config.power.keep_awake):
                 yield Began(beginning.prompt, beginning.shown)
-                async for event in self._answers(streaming, request):
+                async for event in self._answers(streaming, asked):
                     self._live.see(event)
                     if isinstance(event, Prefilled) and self._tree.drop(
                         event.dropped_messages, beginning.asked
@@ -95,7 +135,7 @@ class Replies(State):
             yield told
         yield Ended(ended or beginning.shown)
 
-    async def _answers(self, streaming: Streaming, request: ReplyRequest) -> AsyncIterator[Answer]:
+    async def _answers(self, streaming: Streaming, asked: ReplyRequest) -> AsyncIterator[Answer]:
         """The events of a reply, until it is over or was ended from outside.
 
         An engine that was lost before is noticed only now; then another one is asked.
@@ -112,7 +152,7 @@ class Replies(State):
                     self._loading.lost(event)
                     if event.kind == "crashed" and not alive and not streaming.stopped:
                         alive = True
-                        streaming.call = self.engine.reply(request)
+                        streaming.call = self.engine.reply(asked)
                         break
                 yield event
 

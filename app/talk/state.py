@@ -12,6 +12,7 @@ from macspec.store import Chat, Store
 from macspec.worker import EngineClient, Tuning
 
 from .asking import Asking
+from .compare import Comparing
 from .energy import Energies
 from .live import LiveStats
 from .loading import Loading
@@ -22,6 +23,8 @@ from .turns import Turn
 from .updates import Update
 
 BUSY = "a reply is being written: wait for it, or stop it with Esc"
+
+COMPARING = "replies are being compared: wait for them, or stop that with Esc"
 
 HISTORY = 200
 """Prompts that can be walked through."""
@@ -61,6 +64,7 @@ class State:
         self._loading = Loading(engine, self._live, self._dials, clock)
         self._energies = Energies(meter)
         self._streaming: Streaming | None = None
+        self._comparing: Comparing | None = None
 
     @property
     def chat(self) -> Chat | None:
@@ -74,8 +78,8 @@ class State:
 
     @property
     def busy(self) -> bool:
-        """Whether a reply streams."""
-        return self._streaming is not None
+        """Whether a reply streams, or replies are compared."""
+        return self._streaming is not None or self._comparing is not None
 
     @property
     def unsent(self) -> str:
@@ -103,6 +107,8 @@ class State:
         return self._dials.wanted(self.sampling)
 
     def _idle(self) -> None:
+        if self._comparing is not None:
+            raise BadOptionError(COMPARING)
         if self.busy:
             raise BadOptionError(BUSY)
 

@@ -28,6 +28,7 @@ class Dials:
         self._there: Tuning | None = None
         """What the engine has, as far as is known."""
         self._asked: Call | None = None
+        self._lent = False
 
     def wanted(self, sampling: Mapping[str, Any]) -> Tuning:
         """All of it, for a conversation that sets so much of the sampling itself."""
@@ -63,8 +64,18 @@ class Dials:
         await self._tell(wanted)
         return wanted
 
+    async def lend(self, tuning: Tuning) -> None:
+        """Let the engine work with another tuning, until ``settle``.
+
+        Raises:
+            MacspecError: the engine refuses.
+        """
+        self._lent = True
+        await self._tell(tuning)
+
     def settle(self, sampling: Mapping[str, Any]) -> None:
         """Have the engine take what is set, before whatever it is asked next."""
+        self._lent = False
         wanted = self.wanted(sampling)
         if wanted != self._there:
             self._asked, self._there = self._engine.tune(**asdict(wanted)), wanted
@@ -82,8 +93,9 @@ class Dials:
 
     def reported(self, tuning: Tuning) -> None:
         """What the engine says that it has; without a draft model it may be another method."""
-        self._there = tuning
-        self._set = replace(self._set, method=tuning.method)
+        if not self._lent:
+            self._there = tuning
+            self._set = replace(self._set, method=tuning.method)
 
     def paired(self, pair: PairInfo) -> None:
         """A pair is there; one without a draft model has made the method auto again."""

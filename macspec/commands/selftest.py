@@ -8,10 +8,12 @@ from typing import cast
 
 import mlx.core as mx
 
+from ..forks import first_difference
 from ..kernels import Kernels
 from ..models import Pair
 from ..models.cached import CachedModel
 from ..models.template import Template
+from ..nearties import epsilon
 from ..noise import TARGET, Noise
 from ..sampling import Sampling
 from ..session import Session
@@ -19,10 +21,6 @@ from ..session import Session
 GREEDY = Sampling(temperature=0)
 KEYED = Sampling(temperature=0.8, seed=20)
 DEPTH = 4
-
-NEAR_TIE = {mx.float32: 1e-4, mx.float16: 0.1, mx.bfloat16: 0.25}
-"""By the precision of the logits: how far apart two of them may be and still swap places when a
-pass has more rows. In 16 bits that is two steps of a logit around 16 to 32, or less."""
 
 Message = dict[str, str]
 
@@ -106,15 +104,6 @@ def self_test(
                 yield Trial(number, drafter, drawing, len(ids), acceptance, fork)
 
 
-def first_difference(plain: tuple[int, ...], speculative: tuple[int, ...]) -> int | None:
-    """Index of the first token that differs, a missing one included; None if all are equal."""
-    pairs = zip(plain, speculative, strict=False)
-    different = (at for at, (one, other) in enumerate(pairs) if one != other)
-    shorter = min(len(plain), len(speculative))
-    end = None if len(plain) == len(speculative) else shorter
-    return next(different, end)
-
-
 def explain(
     position: int,
     plain: tuple[int, ...],
@@ -150,9 +139,7 @@ def _scores(
     """What the token after ``tokens`` is chosen by, [V] in float32, and the near tie's epsilon."""
     target = CachedModel(pair.target.module, pair.vocabulary, kv_bits=kv_bits)
     logits = target.logits(mx.array(tokens, mx.uint32), rows=1)
-    epsilon = NEAR_TIE.get(logits.dtype, NEAR_TIE[mx.bfloat16])
     row = sampling.scores(logits.astype(mx.float32))
     if sampling.seed is not None:
         row = row + Noise(sampling.seed, 0, len(tokens), 1, pair.vocabulary).gumbel(TARGET)
-        epsilon /= sampling.temperature
-    return cast("list[float]", row[0].tolist()), epsilon
+    return cast("list[float]", row[0].tolist()), epsilon(logits, sampling.temperature)

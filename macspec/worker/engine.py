@@ -35,6 +35,8 @@ from .messages import (
     ReplyRequest,
     Status,
     Tuning,
+    Weigh,
+    Weighed,
 )
 from .registry import Registry, Running
 
@@ -133,7 +135,25 @@ class Engine:
             on_overflow=cast(Literal["drop", "refuse"], request.on_overflow),
             forced=request.forced,
             resume=request.resume,
+            learn=request.learn,
         )
+
+    def weigh(self, choice: Weigh) -> Weighed:
+        """How close a choice in a reply was, with rule and sampling as they are now.
+
+        Raises:
+            BadOptionError: no pair is loaded, or there are no such tokens; or as ``reply``.
+        """
+        request = choice.request
+        gap, epsilon = self._loaded().weigh(
+            request.messages,
+            choice.said,
+            choice.tokens,
+            max_tokens=request.max_tokens,
+            raw=request.raw,
+            think=request.think,
+        )
+        return Weighed(gap, epsilon)
 
     def stop(self) -> Finished:
         """End the reply, if it has not ended yet, and say how it did."""

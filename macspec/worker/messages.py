@@ -50,6 +50,7 @@ class ReplyRequest:
     on_overflow: str = "drop"
     forced: tuple[int, ...] | None = None
     resume: bool = False
+    learn: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,18 @@ class Unload:
 @dataclass(frozen=True, slots=True)
 class Ask:
     """Ask how things are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weigh:
+    """Ask how close a choice was: the one after the first tokens of a reply."""
+
+    request: ReplyRequest
+    """What the reply answered."""
+    said: tuple[int, ...]
+    """Tokens of the reply before the choice."""
+    tokens: tuple[int, ...]
+    """Those that were chosen there, one way and another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +183,16 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
+class Weighed:
+    """How close a choice was."""
+
+    gap: float
+    """Best score less the lowest one of the tokens."""
+    epsilon: float
+    """Scores that are no further apart may swap places by rounding."""
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """A call came to nothing, or a reply was broken off."""
 
@@ -180,9 +203,9 @@ class Failed:
     """One line: what is wrong, and what to do."""
 
 
-Command = Load | ReplyRequest | Tune | Unload | Ask | Stop | Close
+Command = Load | ReplyRequest | Tune | Unload | Ask | Weigh | Stop | Close
 
-Answer = Event | LoadProgress | Loaded | Unloaded | Tuned | Status | Failed
+Answer = Event | LoadProgress | Loaded | Unloaded | Tuned | Status | Weighed | Failed
 
 ENDS: dict[type[Command], type[Answer]] = {
     Load: Loaded,
@@ -190,5 +213,6 @@ ENDS: dict[type[Command], type[Answer]] = {
     Tune: Tuned,
     Unload: Unloaded,
     Ask: Status,
+    Weigh: Weighed,
 }
 """What answers a command in the end, if not ``Failed``."""

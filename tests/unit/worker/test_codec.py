@@ -44,6 +44,8 @@ EVERY = {
     messages.Tune: st.builds(messages.Tune, options),
     messages.Unload: st.just(messages.Unload()),
     messages.Ask: st.just(messages.Ask()),
+    messages.Weigh: st.builds(messages.Weigh, st.builds(messages.ReplyRequest, texts), ids, ids),
+    messages.Weighed: st.builds(messages.Weighed, numbers, numbers),
     messages.Stop: st.builds(messages.Stop, counts),
     messages.Close: st.just(messages.Close()),
     Prefilling: st.builds(Prefilling, counts, counts),
