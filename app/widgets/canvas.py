@@ -149,11 +149,12 @@ class Canvas(ScrollView):
         if row.painted is None or row.painted[:2] != (y, width) or row.painted[2] is not gutter:
             strip = Strip.join([gutter, row.strip]).crop_extend(0, width, base)
             row.painted = (y, width, gutter, strip.apply_offsets(0, y))
-        strip = row.painted[3]
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(y)) is not None:
-            strip = self._selected(strip, len(row.strip.text) + GUTTER, *span)
-        return strip
+            # The offsets of a strip that was divided no longer hold.
+            full = GUTTER + len(row.strip.text)
+            return self._selected(row.painted[3], full, *span).apply_offsets(0, y)
+        return row.painted[3]
 
     # -- selection ------------------------------------------------------------------------------
 

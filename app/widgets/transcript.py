@@ -97,6 +97,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         """Adds a turn: one of the user's, or a reply that starts to stream."""
         self._flush()
         self._add(turn)
+        self.following = True
         self.changed()
 
     def feed(self, piece: Piece) -> None:
