@@ -81,9 +81,13 @@ class Base(App[None], inherit_bindings=False):
             chat=self.talk.chat is not None,
         )
 
-    def say(self, line: str, severity: str = "information") -> None:
-        """Say a line to the user, where the keys are named otherwise."""
-        self.main.key_line.tell(line, severity)
+    def say(self, line: str, severity: str = "information", *, also: bool = False) -> None:
+        """Say a line to the user, where the keys are named otherwise.
+
+        Args:
+            also: what is said already stays.
+        """
+        self.main.key_line.tell(line, severity, also=also)
 
     def begin(self, work: Coroutine[Any, Any, None], group: str) -> None:
         """Have something done beside; what goes wrong is said in a line."""

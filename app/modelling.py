@@ -44,7 +44,7 @@ class Modelling(Replying):
             match event:
                 case Notice(message):
                     if not message.startswith(BUILT_IN_NOTICE):
-                        self.say(message, "warning")
+                        self.say(message, "warning", also=True)
                 case Failed():
                     self.told(event.message, "information" if event.kind == "stopped" else "error")
                 case Loaded():

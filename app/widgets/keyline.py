@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import monotonic
 
 from textual.content import Content
 from textual.timer import Timer
@@ -15,9 +14,6 @@ STAYS = 4.0
 """Seconds that a line stays, plus ``READING`` for each character; errors stay twice as long."""
 
 READING = 0.05
-
-TOGETHER = 0.5
-"""Seconds within which lines are shown together."""
 
 Hint = tuple[str, str]
 """A key, and what it does."""
@@ -42,7 +38,6 @@ class KeyLine(Static):
         super().__init__("", id=id, markup=False)
         self._hints: Sequence[Hint] = ()
         self._timer: Timer | None = None
-        self._said = float("-inf")
         self.told = ""
         """What is said now; empty while keys are named."""
 
@@ -52,17 +47,15 @@ class KeyLine(Static):
             self._hints = hints
             self._draw()
 
-    def tell(self, line: str, severity: str = "information") -> None:
-        """Say a line for a while; one that follows another at once stands below it.
+    def tell(self, line: str, severity: str = "information", *, also: bool = False) -> None:
+        """Say a line for a while.
 
         Args:
             line: made neutral here.
             severity: information, warning or error.
+            also: what is said now stays above it.
         """
-        now = monotonic()
-        together = self.told and now - self._said < TOGETHER
-        self.told = "\n".join([*([self.told] if together else []), one_line(line)])
-        self._said = now
+        self.told = "\n".join([*([self.told] if also and self.told else []), one_line(line)])
         self.set_class(severity == "information", "-information")
         self.set_class(severity == "warning", "-warning")
         self.set_class(severity == "error", "-error")
