@@ -50,12 +50,12 @@ class Speculating(Base):
         await self._set("depth", depth)
 
     async def do_deeper(self, argument: str) -> None:
-        await self._step(1)
+        await self._deepen(1)
 
     async def do_shallower(self, argument: str) -> None:
-        await self._step(-1)
+        await self._deepen(-1)
 
-    async def _step(self, by: int) -> None:
+    async def _deepen(self, by: int) -> None:
         """One step from the depth that is set, or from the one that auto is using."""
         state = self.talk.panel()
         now = state.depth_set if isinstance(state.depth_set, int) else state.depth or 0
