@@ -136,7 +136,7 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
         title = "New conversation" if chat is None else shortened(title_of(chat), 60)
         main.title_line.show(title, state)
         if not main.has_class("-no-panel"):
-            (main.panel if main.has_class("-wide") else main.summary).show(state)
+            (main.panel if main.beside else main.summary).show(state)
         main.tuning.show(state)
         main.key_line.show(hints(self.keys, self.situation(), main.prompt.area.has_focus))
 

@@ -10,7 +10,6 @@ from macspec.errors import BadOptionError
 from . import themes
 from .actions import Choice
 from .base import Base
-from .screens.main import WIDE
 from .talk.firstrun import proposal
 
 
@@ -31,13 +30,22 @@ class Viewing(Base):
         self.main.transcript.reasoning_open = app.reasoning
 
     async def do_panel(self, argument: str) -> None:
-        hidden = not self.main.has_class("-no-panel")
-        self.main.set_class(hidden, "-no-panel")
+        """Show or hide the panel; on a narrow screen its line, then all of it, then nothing."""
+        main = self.main
+        hidden, whole = main.has_class("-no-panel"), main.has_class("-whole")
+        line = not main.has_class("-wide") and not whole
+        main.set_class(not hidden and not line, "-no-panel")
+        main.set_class(not hidden and line, "-whole")
         self.show_state()
-        wide = self.size.width >= WIDE
-        what = "the panel" if wide else f"the panel's line ({WIDE} columns hold all of it)"
-        self.say(f"{what} is {'hidden' if hidden else 'shown'}")
-        await self.remember({"app.panel": not hidden})
+        if hidden:
+            self.say(
+                "the panel's line is shown; once more, and it is all there"
+                if line
+                else "the panel is shown"
+            )
+        else:
+            self.say("the panel is shown" if line else "the panel is hidden")
+        await self.remember({"app.panel": hidden or line})
 
     async def do_tint(self, argument: str) -> None:
         transcript = self.main.transcript

@@ -31,11 +31,15 @@ WIDE = 100
 """Columns from which on the panel stands beside the conversation."""
 
 
+BOTH = 72
+"""Columns from which on the conversation stays beside the panel where that is asked for."""
+
+
 class Main(Screen[None]):
     """The conversation, the prompt and the panel.
 
-    Classes on it say what is shown: ``-no-panel``, ``-tuning`` and ``-empty``, beside those of the
-    room there is.
+    Classes on it say what is shown: ``-no-panel``, ``-whole`` (all of the panel on a narrow
+    screen), ``-tuning`` and ``-empty``, beside those of the room there is.
 
     Args:
         keys: which keys do what.
@@ -104,6 +108,7 @@ class Main(Screen[None]):
         self.query_one("#room", Static).update(
             f"macspec needs {columns}x{rows}; this is {size.width}x{size.height}"
         )
+        self.set_class(size.width >= BOTH, "-both")
         if self.focused is None:
             self.call_after_refresh(self._focus_again)
 
@@ -114,8 +119,13 @@ class Main(Screen[None]):
     @property
     def tuning(self) -> Tuning:
         """The dials that can be seen, or could be."""
-        beside = self.has_class("-wide") and not self.has_class("-no-panel")
-        return self.query_one("#side Tuning" if beside else "#strip", Tuning)
+        wide = self.has_class("-wide") and not self.has_class("-no-panel")
+        return self.query_one("#side Tuning" if wide else "#strip", Tuning)
+
+    @property
+    def beside(self) -> bool:
+        """Whether all of the panel is shown, and not only its line."""
+        return self.has_class("-wide") or self.has_class("-whole")
 
     def on_descendant_blur(self) -> None:
         self.call_after_refresh(self._fold_strip)

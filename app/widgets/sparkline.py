@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
 from operator import itemgetter
+
+from rich.cells import cell_len
 
 from macspec.plaintext import one_line
 
 from ..talk.panel import Mark
 from .bars import eighth
 from .figures import number
-from .lines import BLANK, Line, Role, cut
+from .lines import BLANK, Line, Role
 
 SIGN = "▴"
 
@@ -49,30 +51,53 @@ def sparkline(
 def marks(found: Sequence[Mark], count: int, width: int) -> Line:
     """A sign under each value at which something changed, and what, where there is room.
 
+    What a sign has no room for on its right stands before it, together with that of the next ones;
+    the newest goes before older ones.
+
     Args:
         count: how many values the history has.
     """
-    if width < 1:
-        return BLANK
     first = count - width
-    cells: list[str] = [" "] * width
     seen = {mark.at - first: one_line(mark.what) for mark in found if 0 <= mark.at - first < width}
-    for at in seen:
-        cells[at] = SIGN
-    free = width
-    for at in sorted(seen, reverse=True):
+    signs = sorted(seen)
+    text = ""
+    waiting: list[int] = []
+    for at, following in pairwise([*signs, width + 1]):
         what = seen[at]
-        if at + 2 + len(what) <= free:
-            start = at + 2
-        elif at - 1 - len(what) >= 0 and not any(at - 2 - len(what) <= a < at for a in seen):
-            start = at - 1 - len(what)
-        else:
-            what, start = cut(what, max(free - at - 2, 0)), at + 2
-            if len(what) < 4:
-                what = ""
-        cells[start : start + len(what)] = what
-        free = min(at, start) - 1
-    return (("".join(cells), "mark"),)
+        if at + 2 + cell_len(what) > following - 1:
+            waiting.append(at)
+            continue
+        text = _before(text, waiting, seen)
+        waiting = []
+        text = f"{_padded(text, at)}{SIGN} {what}"
+    return ((_before(text, waiting, seen), "mark"),)
+
+
+def _before(text: str, signs: Sequence[int], seen: Mapping[int, str]) -> str:
+    """``text`` and so many signs, with as many of their names in front as there is room for."""
+    if not signs:
+        return text
+    *others, newest = signs
+    own = cell_len(seen[newest])
+    if others and newest - others[-1] - 3 >= own:
+        text = _padded(_before(text, others, seen), newest - 1 - own)
+        return f"{text}{seen[newest]} {SIGN}"
+    room = signs[0] - 1 - (cell_len(text) + 1 if text else 0)
+    names: list[str] = []
+    for at in reversed(signs):
+        joined = ", ".join([seen[at], *names])
+        if cell_len(joined) > room:
+            break
+        names.insert(0, seen[at])
+    label = ", ".join(names)
+    text = f"{_padded(text, signs[0] - 1 - cell_len(label))}{label}" if label else text
+    for at in signs:
+        text = f"{_padded(text, at)}{SIGN}"
+    return text
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))
 
 
 def scale(highest: float, level: float = 0.0, rows: int = 1) -> tuple[float, int]:

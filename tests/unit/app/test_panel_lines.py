@@ -25,6 +25,7 @@ from macspec.app.widgets.figures import (
 from macspec.app.widgets.lines import Line, cells
 from macspec.app.widgets.readings import BLOCKS, ROWS, named, panel, plan
 from macspec.app.widgets.settle import SLACK, settled
+from macspec.app.widgets.sparkline import marks, scale, sparkline
 from macspec.app.widgets.summary import summary
 from macspec.app.widgets.trustreadings import promise
 from macspec.plaintext import neutral
@@ -244,6 +245,42 @@ def test_the_sentence_stands_still_until_its_numbers_matter() -> None:
     assert settled(shown, replace(shown, why=why(3.2))).why == why(3.12)
     assert settled(shown, replace(shown, why=why(4.2))).why == why(4.2)
     assert settled(shown, replace(shown, depth=5, why=why(3.2))).why == why(3.2)
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        ([(2, "depth 4")], "  ▴ depth 4"),
+        ([(2, "depth 4"), (13, "ngram")], "  ▴ depth 4  ▴ ngram"),
+        ([(19, "depth 4")], "           depth 4 ▴"),
+        ([(2, "depth 4"), (5, "ngram")], "  ▴  ▴ ngram"),
+        ([(16, "depth 4"), (18, "off")], "   depth 4, off ▴ ▴"),
+        ([(10, "depth 4"), (18, "off")], "  depth 4 ▴   off ▴"),
+        ([(9, "depth 4"), (12, "rule keyed")], "         ▴  ▴"),
+        ([(-1, "depth 4"), (20, "off")], ""),
+    ],
+)
+def test_marks_say_what_changed_where_there_is_room(
+    found: list[tuple[int, str]], shown: str
+) -> None:
+    line = marks([Mark(at, what) for at, what in found], 20, 20)
+    assert "".join(text for text, _ in line).rstrip() == shown
+
+
+def test_a_scale_has_the_plain_speed_at_an_edge() -> None:
+    assert scale(30, 20, 2) == (40, 1)
+    assert scale(29, 20, 3) == (30, 2)
+    assert scale(41, 20, 3) == (60, 1)
+    assert scale(90, 20, 2) == (100, 1)
+    assert scale(41.0) == (50, 1)
+    assert scale(0) == (1, 1)
+
+
+def test_columns_show_what_is_above_plain() -> None:
+    top, low = sparkline([10, 20, 30], 5, 2, 20)
+    assert top == (("  ", "plain"), ("  ▄", "gain"))
+    assert low == (("  ", "plain"), ("▄██", "bar"))
+    assert sparkline([10, 30], 2, 1, 20) == [(("", "plain"), ("▃", "bar"), ("█", "gain"))]
 
 
 VALUES = st.integers() | NUMBERS | st.sampled_from(["auto", "draft", "keyed"])
