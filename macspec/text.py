@@ -54,6 +54,8 @@ class TextStream:
         self, tokenizer: Any, stop: Sequence[str] = (), reasoning: Reasoning | None = None
     ) -> None:
         self._detokenizer = tokenizer.detokenizer
+        # It waits with a space for what follows, whatever it has given out.
+        self._keeps_spaces: bool = getattr(self._detokenizer, "_clean_spaces", False)
         self._stop = tuple(stop)
         self._reasoning = reasoning or Reasoning(tokenizer)
         self._units: deque[_Unit] = deque()
@@ -78,11 +80,14 @@ class TextStream:
         segment = self._detokenizer.last_segment
         if segment:
             self._fill(segment)
-        else:
+        if not segment or self._keeps_spaces:
             # What the text would be at the end tells later which characters were already there.
             ending = copy.copy(self._detokenizer)
             ending.finalize()
-            self._newest.ending = ending.last_segment
+            rest = ending.last_segment
+            if segment and rest:
+                self._units.append(_Unit(drafter, part=self._newest.part or self.part))
+            self._units[-1].ending = rest
         return self._release(final=False)
 
     def finish(self) -> list[Piece]:
