@@ -23,6 +23,13 @@ RULES = {
     "keyed": "repeats its text for a seed",
     "match": "the classic",
 }
+COMPARED = {
+    "greedy": "the likeliest tokens",
+    "keyed": "both with one seed",
+    "block": "the usual rule; the texts may differ",
+    "match": "the classic rule; the texts may differ",
+}
+"""Rules under which plain and speculative replies can be compared."""
 DEPTHS = {"auto": "what pays here", "0": "plain decoding", **dict.fromkeys(map(str, range(1, 17)))}
 SAMPLING = {
     "temperature": "0 takes the likeliest token, more is bolder",
@@ -174,7 +181,8 @@ ACTIONS: tuple[Action, ...] = (
            SPECULATION, ("t",), "temperature", "[NUMBER]", words(TEMPERATURES)),
     Action("compare", "Plain against speculative",
            "Replay the last prompt both ways: speeds, energy, and whether the text is equal.",
-           SPECULATION, ("v",), "compare", aliases=("ab",), needs=("turns", "idle")),
+           SPECULATION, ("v",), "compare", f"[{'|'.join(COMPARED)}]", words(COMPARED),
+           aliases=("ab",), needs=("turns", "idle")),
     Action("models", "Models", "Switch the target or the draft, or fetch another pair.",
            SPECULATION, ("ctrl+l",), "models", "[TARGET [DRAFT]]", lambda offers: offers.models(),
            aliases=("model",)),

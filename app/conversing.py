@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from macspec.errors import BadOptionError
 
 from .base import Base
@@ -103,10 +101,7 @@ class Conversing(Base):
         while name is not None:
             if name:
                 try:
-                    chat = self.talk.chat
-                    assert chat is not None
-                    path = ChatList(self.talk.store).export(chat.id, name)
-                    self.say(f"the conversation is in {Path(path).absolute()}")
+                    self.say(f"the conversation is in {self.talk.export(name).absolute()}")
                     return
                 except BadOptionError as error:
                     if argument:

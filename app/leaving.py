@@ -82,6 +82,9 @@ class Leaving(Base):
         if self.farewell.ident is None:
             self.farewell.start()
 
+    async def on_unmount(self) -> None:
+        await self.talk.close()
+
     async def do_leave(self, argument: str) -> None:
         self.leave()
 

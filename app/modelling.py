@@ -131,7 +131,7 @@ class Modelling(Replying):
     async def do_compare(self, argument: str) -> None:
         from .screens.compare import CompareScreen
 
-        self.push_screen(CompareScreen(self.talk.compare()))
+        self.push_screen(CompareScreen(self.talk.compare(argument.lower() or None)))
 
     async def do_stats(self, argument: str) -> None:
         from .screens.numbers import Numbers

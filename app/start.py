@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -27,8 +26,6 @@ from macspec.worker import PairChoice, ProcessEngine
 from .keys import Keys
 
 if TYPE_CHECKING:
-    from macspec.power import Meter
-
     from .talk.talk import Talk
 
 GRACE = 0.4
@@ -106,7 +103,7 @@ def chat(options: argparse.Namespace) -> int:
     talk = Talk(engine, options.store, config, meter=meter)
     if options.chat is not None:
         talk.open(options.chat)
-    farewell = partial(_farewell, engine, meter)
+    farewell = partial(engine.close, GRACE)
     if options.plain or reason is not None:
         from .line import chat_in_lines
 
@@ -182,7 +179,7 @@ def configured(options: argparse.Namespace, config: Config) -> Config:
     )
 
 
-def list_keys(options: argparse.Namespace) -> int:
+def list_keys(options: argparse.Namespace) -> None:
     """Print every action with its keys and command."""
     from macspec.commands.output import Output
 
@@ -191,7 +188,6 @@ def list_keys(options: argparse.Namespace) -> int:
     output = Output()
     for line in table(Keys(options.settings.keys)):
         output.text(f"{line}\n")
-    return 0
 
 
 def _on_screen(
@@ -219,18 +215,9 @@ def _on_screen(
         app.run()
     finally:
         app.say_farewell()
-        talk.store.close()
         app.farewell.join()
     if app.fault is not None:
         from macspec.arguments import complain
 
         complain(app.fault)
     return app.return_code or 0
-
-
-def _farewell(engine: ProcessEngine, meter: Meter) -> None:
-    """Let go of the engine and of the power source, side by side."""
-    metering = threading.Thread(target=meter.stop, name="meter", daemon=True)
-    metering.start()
-    engine.close(GRACE)
-    metering.join(GRACE)

@@ -104,11 +104,13 @@ def chat(options: argparse.Namespace) -> int:
     from .app.start import chat, list_keys
 
     if options.keys:
-        return list_keys(options)
+        list_keys(options)
+        return 0
     from .commands.prompt import decoded
 
     options.system = decoded(options.system or "")
-    return chat(options)
+    status: int = chat(options)
+    return status
 
 
 def run(options: argparse.Namespace) -> int:
