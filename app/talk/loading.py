@@ -42,7 +42,7 @@ class Loading:
         """The pair that was loaded last."""
         self._call: Call | None = None
         self._status: Call | None = None
-        self._asked_at = float("-inf")
+        self._asked_at, self._told = float("-inf"), 0
         self._lost = True
         """Whether asking the engine how it is would only start one."""
 
@@ -94,10 +94,10 @@ class Loading:
             answer, self._status = self._status.result(), None
             if isinstance(answer, Status):
                 self._live.see(answer)
-                self._dials.reported(answer.tuning)
+                self._dials.reported(answer.tuning, self._told)
             elif isinstance(answer, Failed) and answer.kind != "refused":
                 self.lost(answer)
         due = self._asked_at + (OFTEN if busy else SELDOM) <= self._clock()
         if not self._lost and (due or now):
-            self._asked_at = self._clock()
+            self._asked_at, self._told = self._clock(), self._dials.told
             self._status = self._engine.status()

@@ -29,6 +29,8 @@ class Dials:
         """What the engine has, as far as is known."""
         self._asked: Call | None = None
         self._lent = False
+        self.told = 0
+        """How often the engine was asked to set something."""
 
     def wanted(self, sampling: Mapping[str, Any]) -> Tuning:
         """All of it, for a conversation that sets so much of the sampling itself."""
@@ -78,6 +80,7 @@ class Dials:
         self._lent = False
         wanted = self.wanted(sampling)
         if wanted != self._there:
+            self.told += 1
             self._asked, self._there = self._engine.tune(**asdict(wanted)), wanted
 
     def refusal(self) -> str | None:
@@ -91,9 +94,13 @@ class Dials:
             return answer.message
         return None
 
-    def reported(self, tuning: Tuning) -> None:
-        """What the engine says that it has; without a draft model it may be another method."""
-        if not self._lent:
+    def reported(self, tuning: Tuning, told: int) -> None:
+        """What the engine says that it has; without a draft model it may be another method.
+
+        Args:
+            told: as it was when the engine was asked.
+        """
+        if told == self.told and not self._lent:
             self._there = tuning
             self._set = replace(self._set, method=tuning.method)
 
@@ -114,6 +121,7 @@ class Dials:
         )
 
     async def _tell(self, wanted: Tuning) -> None:
+        self.told += 1
         call = self._engine.tune(**asdict(wanted))
         answer = [event async for event in call][-1]
         if isinstance(answer, Failed):
