@@ -24,8 +24,11 @@ from typing import Self
 import pyte
 from pyte.screens import Char
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 20.0
 """What nothing takes even on a busy machine: after it the test has failed."""
+
+QUIET_S = 0.005
+"""A frame comes without such a pause in it."""
 
 KEYS = {
     "enter": "\r",
@@ -129,7 +132,9 @@ class Terminal:
     @property
     def lines(self) -> list[str]:
         """The rows of the screen without blanks at their ends."""
-        return [line.rstrip() for line in self._screen.display]
+        columns = range(self._screen.columns)
+        rows = (self._screen.buffer[row] for row in range(self._screen.lines))
+        return ["".join([row[column].data for column in columns]).rstrip() for row in rows]
 
     @property
     def text(self) -> str:
@@ -202,7 +207,7 @@ class Terminal:
         while not holds():
             if time.monotonic() > deadline:
                 raise AssertionError(f"{what or true} did not happen; the screen:\n{self.text}")
-            if not self._take(0.05) and self.process.poll() is not None and not holds():
+            if not self._take_all(0.05) and self.process.poll() is not None and not holds():
                 raise AssertionError(
                     f"{what or true} did not happen before the program ended "
                     f"({self.process.returncode}); the screen:\n{self.text}"
@@ -232,6 +237,13 @@ class Terminal:
 
     def _set_size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._us, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def _take_all(self, timeout: float) -> bool:
+        """Read until a frame is likely to be whole; whether there was anything."""
+        some = self._take(timeout)
+        while some and self._take(QUIET_S):
+            pass
+        return some
 
     def _take(self, timeout: float) -> bool:
         """Read what is there; whether there was anything."""
