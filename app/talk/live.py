@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from macspec.checked import last_check
 from macspec.events import Finished, Notice, Prefilled, Prefilling, Round, Text
 from macspec.power.clocks import ClockWatch
 from macspec.stats import ReplyStats
@@ -88,6 +89,7 @@ class LiveStats:
         self.pair: PairInfo | None = None
         self._status: Status | None = None
         self._plain: float | None = None
+        self._self_test = ""
 
     def loading(self) -> None:
         """A pair is asked for."""
@@ -133,7 +135,9 @@ class LiveStats:
                 self._activity = "loading"
                 self._progress = event.done / event.total if event.total else None
             case Loaded():
-                self.pair = event.pair
+                self.pair, pair = event.pair, event.pair
+                check = last_check(pair.target, pair.draft, pair.weights)
+                self._self_test = "" if check is None else str(check)
                 self._status = None
                 if self._activity == "loading":
                     self.resting()
@@ -170,6 +174,7 @@ class LiveStats:
             memory_used=None if status is None else status.memory,
             memory_limit=None if status is None else status.memory_limit,
             kernels="" if status is None else status.kernels,
+            self_test=self._self_test,
         )
 
     def _of_reply(self) -> dict[str, Any]:

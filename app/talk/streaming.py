@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from macspec.events import Finished, Notice, Text
+from macspec.events import Finished, Notice, Prefilled, Round, Text
 from macspec.plaintext import one_line
 from macspec.power import ReplyWatch
+from macspec.stats import Counters
 from macspec.store import Making, Message, OpenReply
 from macspec.worker import Call, Failed
 from macspec.worker.messages import Answer
@@ -42,6 +43,7 @@ class Streaming:
         self._written, self._making = written, making
         self.message: Message | None = None
         """The reply, once it is over."""
+        self._counters, self._now = Counters(0.0), 0.0
         self.stopped = False
         """Whether the engine was asked to end it."""
 
@@ -52,6 +54,12 @@ class Streaming:
         match event:
             case Text():
                 return self._text(event)
+            case Prefilled(prompt, cached):
+                self._counters.prompt_tokens = prompt
+                self._counters.cached_tokens = cached
+                self._counters.dropped_messages = event.dropped_messages
+            case Round():
+                self._count(event)
             case Notice(message):
                 return Told(one_line(message))
             case Finished(reason):
@@ -89,6 +97,13 @@ class Streaming:
         self.reply.append(answer, reasoning)
         return Piece(event.delta, event.spans, reasoning=bool(reasoning))
 
+    def _count(self, event: Round) -> None:
+        """Count a pass, for a reply whose end the engine does not tell."""
+        self._now += event.seconds
+        self._counters.count(
+            self._now, len(event.tokens), event.drafted, event.accepted, event.idle_seconds
+        )
+
     def _made(self, finished: Finished | None = None) -> Making:
         """How it was made, as far as that is known now."""
         making = replace(
@@ -98,7 +113,8 @@ class Streaming:
             energy=None if self.watch is None else self.watch.result().as_dict(),
         )
         if finished is None:
-            return making
+            stats = self._counters.stats().as_dict() if self._counters.passes else None
+            return replace(making, stats=stats)
         return replace(
             making,
             rule=finished.accept_rule,
