@@ -11,10 +11,12 @@ import pytest
 from scripted import Script, ScriptedEngine, plain, said
 from textual import constants
 from textual.pilot import Pilot
+from textual.widgets import Input, TextArea
 
 from macspec.app.chat import MacspecApp
 from macspec.app.keys import Keys
 from macspec.app.talk import firstrun, pairs
+from macspec.app.talk.panel import PanelState
 from macspec.app.talk.surveying import Survey
 from macspec.app.talk.talk import Talk
 from macspec.config import load
@@ -100,9 +102,16 @@ class Picture:
         assert self.talk.busy
 
     async def still(self) -> None:
-        """Have nothing on the screen that only time would take away."""
-        self.app.main.prompt.area.cursor_blink = False
+        """Have nothing on the screen that only time brings or takes away."""
+        for typed in self.app.screen.query("*").results():
+            if not isinstance(typed, (Input, TextArea)):
+                continue
+            typed.cursor_blink = False
+            typed._cursor_visible = True
         self.app.main.key_line.hush()
+        # Which numbers stand still depends on when they were looked at.
+        self.app.main.panel._state = PanelState()
+        self.app.main.summary._state = PanelState()
         self.app.show_state()
         await self.until(lambda: True)
 
