@@ -7,6 +7,7 @@ conversation opens at once, and a reply that streams costs the same whatever sta
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Thread
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from textual.timer import Timer
 from ..talk.turns import Piece, Turn
 from . import inks
 from .canvas import GUTTER, Canvas
+from .code import lexer
 from .inks import Inks
 from .turn import Entry, Look, Note, TurnRows
 
@@ -32,6 +34,17 @@ FLUSH_S = 0.1
 
 SHARE = 10
 """A flush that took a while is followed by this many times as long without one."""
+
+WARM_S = 0.5
+"""From the start to the import of what the first reply will need."""
+
+
+def warm() -> None:
+    """Imports what the first reply needs."""
+    from . import prose
+
+    prose.parser()
+    lexer("python")
 
 
 class TurnChosen(Message):
@@ -55,6 +68,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         background: $background;
         color: $foreground;
     }}
+    Transcript:focus {{ scrollbar-color: $primary; }}
     {inks.CSS}
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -91,12 +105,14 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self.following = True
         for turn in turns:
             self._add(turn)
+        self._borders()
         self.changed()
 
     async def begin(self, turn: Turn) -> None:
         """Adds a turn: one of the user's, or a reply that starts to stream."""
         self._flush()
         self._add(turn)
+        self._borders()
         self.following = True
         self.changed()
 
@@ -135,7 +151,6 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self.list.entries.append(rows)
         if turn.state == "open":
             self._live = rows
-        self._borders()
 
     def _borders(self) -> None:
         """Marks where the part of the history begins that the model still sees."""
@@ -227,13 +242,17 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
                 self.scroll_relative(y=by * max(height // 2, 1), animate=False)
                 return
             place += by
-        self.choose(ids[place] if 0 <= place < len(ids) else ids[0] if place < 0 else None)
+        if place < len(ids):
+            self.choose(ids[max(place, 0)])
+        else:
+            self.choose(None)
+            self.follow()
 
     def choose(self, turn_id: int | None) -> None:
-        """Marks a turn and brings it into view; None follows the end again."""
+        """Marks a turn and brings it into view; None marks none."""
         self.chosen = turn_id
         if turn_id is None:
-            self.follow()
+            self.refresh()
         else:
             index = self.list.entries.index(self._turns[turn_id])
             self.scroll_to(y=self._toward(index))
@@ -248,9 +267,19 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
             return min(top, first) if last - first <= height else max(first, last - height)
         return min(first, max(last - height, 0)) if last - first <= height else first
 
+    def on_mount(self) -> None:
+        # What draws Markdown and code takes a while to import: not in front of the first reply.
+        self.set_timer(WARM_S, lambda: Thread(target=warm, daemon=True).start())
+
     def on_click(self, event: events.Click) -> None:
+        """Opens and folds reasoning, and chooses the turn whose first line it is."""
         found = self.list.part(event.y + self.scroll_offset.y)
-        if found is not None and found[1].fold and isinstance(found[0], TurnRows):
-            found[0].unfolded = not found[0].open(self.look)
-            found[0].compose()
+        if found is None or not isinstance(found[0], TurnRows):
+            return
+        rows, kind = found[0], found[1].kind
+        if kind == "head":
+            self.choose(None if rows.turn.id == self.chosen else rows.turn.id)
+        elif kind == "fold":
+            rows.unfolded = not rows.open(self.look)
+            rows.compose()
             self.changed()

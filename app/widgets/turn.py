@@ -39,8 +39,8 @@ class Part:
     source: Source | None = None
     block: Block | None = None
     """What of the source it shows."""
-    fold: bool = False
-    """The line that opens and folds reasoning."""
+    kind: str = "text"
+    """text, head, fold (which opens and folds reasoning), blank or foot."""
 
     def drawn(self) -> list[Row]:
         if self.rows is None:
@@ -123,6 +123,8 @@ class TurnRows(Entry):
         self._look: Look | None = None
         self._body: list[Part] = []
         self._thinking: list[Part] = []
+        self._around: dict[str, tuple[object, Part]] = {}
+        """The rows around the text, and what they were drawn from."""
 
     @property
     def answer(self) -> Source:
@@ -184,21 +186,34 @@ class TurnRows(Entry):
             self._compose(self._look)
 
     def _compose(self, look: Look) -> None:
-        if self.turn.dropped:
+        turn, tinted = self.turn, self.tinted
+        if turn.dropped:
             look = replace(look, inks=look.inks.faded)
-        rows = [Part(lambda: surround.head(self, look), 1 + self.border + self.tinted)]
+        facts = (look, replace(turn, text="", spans=(), reasoning="", reasoning_spans=()))
+        written = (len(self.answer.authors), len(self.thought.authors)) if tinted else ()
+        head = lambda: surround.head(self, look)  # noqa: E731
+        rows = [self._kept("head", (facts, self.border, written), head)]
         if self.thought.text:
-            rows.append(Part(lambda: surround.fold(self, look), fold=True))
+            key = (look, len(self.thought.text), self.open(look))
+            rows.append(self._kept("fold", key, lambda: surround.fold(self, look)))
             if self.open(look):
                 dim = replace(look, inks=look.inks.dimmed)
-                self._thinking = _parts(self._thinking, self.thought, dim, self.tinted)
+                self._thinking = _parts(self._thinking, self.thought, dim, tinted)
                 rows += self._thinking
-                rows.append(Part(lambda: surround.blank(look.inks)))
-        self._body = _parts(self._body, self.answer, look, self.tinted)
+                rows.append(self._kept("blank", look, lambda: surround.blank(look.inks)))
+        self._body = _parts(self._body, self.answer, look, tinted)
         rows += self._body
-        rows.append(Part(lambda: surround.foot(self.turn, look), 1 + bool(self.turn.stats)))
+        rows.append(self._kept("foot", facts, lambda: surround.foot(turn, look)))
         self.parts = rows
         self.measure()
+
+    def _kept(self, kind: str, drawn_from: object, draw: Callable[[], list[Row]]) -> Part:
+        """The part that there was, if it would be drawn the same; its height if it would not."""
+        before, part = self._around.get(kind, (None, Part(draw, kind=kind)))
+        if before != drawn_from:
+            part = Part(draw, part.height, kind=kind)
+            self._around[kind] = (drawn_from, part)
+        return part
 
 
 def _parts(before: Sequence[Part], source: Source, look: Look, plain: bool) -> list[Part]:

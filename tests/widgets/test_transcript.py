@@ -174,6 +174,20 @@ async def test_turns_are_chosen_with_the_arrows() -> None:
         assert app.transcript.following
 
 
+async def test_a_click_on_its_first_line_chooses_a_turn() -> None:
+    app = TranscriptHost()
+    async with app.run_test(size=(60, 12)) as pilot:
+        await app.transcript.show([user(1), reply(2)])
+        await pilot.pause()
+        await pilot.click(Transcript, offset=(3, 3))
+        await until(pilot, lambda: app.chosen == [2])
+        await pilot.click(Transcript, offset=(3, 3))
+        await until(pilot, lambda: app.chosen == [2, None])
+        await pilot.click(Transcript, offset=(3, 1))
+        await pilot.pause()
+        assert app.chosen == [2, None]
+
+
 async def test_a_long_turn_is_read_before_the_next_is_chosen() -> None:
     app = TranscriptHost()
     async with app.run_test(size=(60, 12)) as pilot:
