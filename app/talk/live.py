@@ -5,9 +5,7 @@ Every event costs the same however long the reply is, and so does a look at the 
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -74,13 +72,10 @@ class LiveStats:
     """Listens to one engine.
 
     Args:
-        clock: monotonic seconds, for the time that passes between events.
         clocks: notices when the machine slept.
     """
 
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, clocks: ClockWatch | None = None
-    ) -> None:
+    def __init__(self, clocks: ClockWatch | None = None) -> None:
         self._clocks = clocks or ClockWatch()
         self._speeds = Speeds()
         self._reply = Reply()

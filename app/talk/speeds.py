@@ -11,6 +11,8 @@ STEP = 0.5
 NOW = 1.0
 """Seconds that the speed now is taken over, at least."""
 
+ROUNDING = 1e-9
+
 LONGEST = 240
 """Values of the history; older ones go."""
 
@@ -72,7 +74,7 @@ class Speeds:
     def _spread(self, tokens: float, seconds: float) -> None:
         """Share a pass among the steps that it lies in."""
         rate = tokens / seconds if seconds > 0 else 0.0
-        while self._seconds + seconds >= STEP:
+        while self._seconds + seconds >= STEP - ROUNDING:
             part = STEP - self._seconds
             self._push((self._tokens + rate * part) / STEP)
             seconds -= part

@@ -25,6 +25,7 @@ from macspec.worker import (
     Tuned,
     Tuning,
     Unloaded,
+    Weighed,
 )
 from macspec.worker.messages import Answer
 
@@ -67,6 +68,8 @@ class Step:
     seconds: float = 0.05
     part: str = "answer"
     why: str = ""
+    ids: tuple[int, ...] | None = None
+    """Of the tokens; None: their places in the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,9 @@ class ScriptedEngine(EngineClient):
         self.choices: list[PairChoice] = []
         self.loaded = False
         self.closed = False
+        self.weighed: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self.weight: Answer = Weighed(0.001, 0.25)
+        """What is said of every choice."""
 
     # As an engine.
 
@@ -201,6 +207,10 @@ class ScriptedEngine(EngineClient):
     def status(self) -> Call:
         pair = self._pair if self.loaded else None
         return _at_once(replace(self._status, pair=pair, tuning=self.tuning))
+
+    def weigh(self, request: ReplyRequest, said: tuple[int, ...], tokens: tuple[int, ...]) -> Call:
+        self.weighed.append((said, tokens))
+        return _at_once(self.weight)
 
     def interrupt(self) -> None:
         if self._playing is not None:
@@ -284,7 +294,7 @@ class ScriptedEngine(EngineClient):
         if first:
             call.put(Prefilled(script.prompt_tokens, script.cached_tokens, seconds, script.dropped))
         origins = [step.drafter if n < step.accepted else None for n in range(count)]
-        ids = range(len(playing.ids), len(playing.ids) + count)
+        ids = step.ids or tuple(range(len(playing.ids), len(playing.ids) + count))
         tokens = tuple(map(Emitted, ids, origins))
         spans = tuple((len(text), who) for text, who in zip(step.tokens, origins, strict=True))
         playing.ids += ids
@@ -292,7 +302,7 @@ class ScriptedEngine(EngineClient):
         call.put(Text("".join(step.tokens), tokens, spans, step.part))
         call.put(
             Round(
-                tuple(ids),
+                ids,
                 step.drafter,
                 step.depth,
                 drafted,
