@@ -87,7 +87,8 @@ class Base(App[None], inherit_bindings=False):
         Args:
             also: what is said already stays.
         """
-        self.main.key_line.tell(line, severity, also=also)
+        if self.main.there:
+            self.main.key_line.tell(line, severity, also=also)
 
     def begin(self, work: Coroutine[Any, Any, None], group: str) -> None:
         """Have something done beside; what goes wrong is said in a line."""

@@ -129,7 +129,7 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
     # What is shown four times a second, and at once where something changed.
 
     def show_state(self) -> None:
-        if not self.is_running or not self.main.is_mounted:
+        if not self.is_running or not self.main.there:
             return
         main, state = self.main, self.talk.panel()
         chat = self.talk.chat
@@ -148,4 +148,5 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
         self._unsent = self.set_timer(UNSENT, self._save_unsent)
 
     def _save_unsent(self) -> None:
-        self.talk.save_unsent(self.main.prompt.unsent)
+        if self.main.there:
+            self.talk.save_unsent(self.main.prompt.unsent)

@@ -112,8 +112,13 @@ class Main(Screen[None]):
         if self.focused is None:
             self.call_after_refresh(self._focus_again)
 
+    @property
+    def there(self) -> bool:
+        """Whether its widgets are: at the end they go before it does."""
+        return bool(self.query(Prompt)) and bool(self.query(KeyLine))
+
     def _focus_again(self) -> None:
-        if self.focused is None:
+        if self.focused is None and self.there:
             self.prompt.focus()
 
     @property
@@ -131,7 +136,7 @@ class Main(Screen[None]):
         self.call_after_refresh(self._fold_strip)
 
     def _fold_strip(self) -> None:
-        if not self.query_one("#strip").has_focus:
+        if self.there and not self.query_one("#strip").has_focus:
             self.remove_class("-tuning")
 
     def action_begin_command(self) -> None:
