@@ -49,12 +49,20 @@ CSS = "\n".join(f"Transcript > .transcript--{part} {{ {style} }}" for part, styl
 
 
 def ink(widget: Widget, part: str) -> Style:
-    """The style of a part; what its rule does not name is left to what lies under it."""
+    """The style of a part; what its rule does not name is left to what lies under it.
+
+    Where the terminal chooses the colours, grounds are left out: nobody knows what stands out
+    from them. What would be muted is dim.
+    """
     name = f"transcript--{part}"
     rules, whole = widget.get_component_styles(name), widget.get_component_rich_style(name)
-    color = whole.color if rules.has_rule("color") else None
-    ground = whole.bgcolor if rules.has_rule("background") else None
-    return rules.text_style + Style(color=color, bgcolor=ground)
+    style = rules.text_style
+    if rules.has_rule("color") and whole.color is not None:
+        style += Style(dim=True) if whole.color.is_default else Style(color=whole.color)
+    ground = whole.bgcolor
+    if rules.has_rule("background") and ground is not None and ground.triplet is not None:
+        style += Style(bgcolor=ground)
+    return style
 
 
 @dataclass(frozen=True)
