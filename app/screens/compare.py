@@ -81,6 +81,8 @@ class CompareScreen(Box[None]):
         self._run = run
         self._newest = Comparison()
         self._worker: Worker[None] | None = None
+        self.finished = False
+        """Whether nothing more will be found."""
 
     def inside(self) -> ComposeResult:
         with VerticalScroll(can_focus=False):
@@ -102,7 +104,7 @@ class CompareScreen(Box[None]):
             self._over()
 
     def _over(self) -> None:
-        self._worker = None
+        self.finished = True
         if self.is_mounted:
             self._show()
             self.hint(("Esc", "close"), ("↑ ↓", "scroll"))
@@ -111,7 +113,7 @@ class CompareScreen(Box[None]):
         self.query_one(Found).show(self._newest)
 
     def action_leave(self) -> None:
-        if self._worker is None:
+        if self.finished or self._worker is None:
             self.dismiss(None)
         else:
             self._worker.cancel()

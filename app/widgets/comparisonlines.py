@@ -33,9 +33,14 @@ def comparison_lines(found: Comparison, width: int) -> tuple[Line, ...]:
         *([BLANK, *_fork(found.fork, width)] if found.fork is not None else []),
         BLANK,
         *_table(found, width),
-        *(((line, "label"),) for note in found.notes for line in wrapped(one_line(note), width, 3)),
+        *_notes(found, width),
     ]
     return tuple(fit(line, width) for line in lines)
+
+
+def _notes(found: Comparison, width: int) -> list[Line]:
+    lines = [line for note in found.notes for line in wrapped(one_line(note), width, 3) if line]
+    return [BLANK, *(((line, "label"),) for line in lines)] if lines else []
 
 
 def _head(found: Comparison, width: int) -> list[Line]:
@@ -45,7 +50,7 @@ def _head(found: Comparison, width: int) -> list[Line]:
     if found.rule == "keyed":
         how += ", one seed"
     if found.drafting:
-        how += f", {one_line(found.drafting)}"
+        how += f", method {one_line(found.drafting)}"
     if found.finished:
         right: Line = ((f"{done} replies, in turns", "label"),)
     else:

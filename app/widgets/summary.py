@@ -13,7 +13,7 @@ from .lined import Lined
 from .lines import Line, cells, cut, fit
 from .settle import settled
 from .speedreadings import SIGNS, against_plain, speed_role
-from .trustreadings import promise
+from .trustreadings import failed, promise
 
 
 class Summary(Lined):
@@ -63,6 +63,13 @@ def summary(state: PanelState, width: int) -> Line:
     return fit(line, width)
 
 
+def _badge(state: PanelState) -> Line:
+    if failed(state):
+        return (("✗ ", "bad"), (f"{'self-test':<12}", "bad"))
+    same, _ = promise(state.rule_set, number(state.temperature) or 0.0)
+    return (("✓ ", "good"), (f"{same.removeprefix('same '):<12}", "label"))
+
+
 def _speed(state: PanelState, width: int) -> Line:
     now = state.tokens_per_s if state.tokens_per_s is not None else state.tokens_per_s_reply
     return ((fixed(now, 5, 1), "value"), (" tok/s" if width > 40 else " t/s", "label"))
@@ -73,14 +80,13 @@ def _parts(state: PanelState) -> tuple[Line, ...]:
     drafting = "plain"
     if state.drafter is not None:
         drafting = f"{cut(one_line(state.drafter), 6)} {fixed(state.depth, 1)}"
-    same, _ = promise(state.rule_set, number(state.temperature) or 0.0)
     full = ratio(state.context_used, state.context_limit)
     return (
         ((f"{fixed(times, 4, 2)}×", speed_role(times)),),
         ((percent(state.acceptance), "value"), (" acc", "label")),
         ((f"{drafting:<8}", "plain"),),
         ((fixed(state.tokens_per_pass, 4, 2), "value"), ("/pass", "label")),
-        (("✓ ", "good"), (f"{same.removeprefix('same '):<12}", "label")),
+        _badge(state),
         (("ctx", "label"), (percent(full), "value")),
         ((fixed(state.joules_per_token, 4, 2), "value"), (" J/tok", "label")),
         (("TTFT", "label"), (seconds(state.ttft_s), "value")),

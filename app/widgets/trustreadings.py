@@ -6,7 +6,7 @@ from macspec.plaintext import one_line
 
 from ..talk.panel import PanelState
 from .figures import DASH, number
-from .lines import Line, ruled, sides, wrapped
+from .lines import Line, fitting, ruled, sides, wrapped
 
 SAME_TEXT, SAME_DISTRIBUTION = "same text", "same distribution"
 
@@ -24,10 +24,11 @@ def promise(rule: str, temperature: float) -> tuple[str, str]:
 
 def head(state: PanelState, width: int, rows: int) -> list[Line]:
     tested = one_line(state.self_test)
-    right: Line = ((f"{DASH} run macspec check", "label"),)
-    if tested:
-        right = (("self-test ", "label"), (tested, "plain"))
-    return [ruled("Exactness", width, right)]
+    if not tested:
+        return [ruled("Exactness", width, ((f"{DASH} run macspec check", "label"),))]
+    day = tested.replace(" on ", " ").rsplit(" ", 1)[0]
+    shown = fitting(width - len("Exactness") - 3, f"self-test {tested}", tested, day)
+    return [ruled("Exactness", width, ((shown, "bad" if failed(state) else "plain"),))]
 
 
 def badge(state: PanelState, width: int, rows: int) -> list[Line]:
@@ -35,7 +36,10 @@ def badge(state: PanelState, width: int, rows: int) -> list[Line]:
     right: Line = ((one_line(whose), "value"),)
     if whose != "greedy" and width >= 30:
         right = (*right, (" rule", "label"))
-    return [sides((("✓ ", "good"), (same, "good")), right, width)]
+    left: Line = (("✓ ", "good"), (same, "good"))
+    if failed(state):
+        left = (("✗ ", "bad"), ("self-test failed", "bad"))
+    return [sides(left, right, width)]
 
 
 def kernels(state: PanelState, width: int, rows: int) -> list[Line]:
@@ -43,3 +47,8 @@ def kernels(state: PanelState, width: int, rows: int) -> list[Line]:
     first, *more = wrapped(f"kernels {text}", width, rows)
     lines: list[Line] = [(("kernels", "label"), (first.removeprefix("kernels"), "plain"))]
     return lines + [((line, "plain"),) for line in more]
+
+
+def failed(state: PanelState) -> bool:
+    """Whether the last self-test found another text."""
+    return state.self_test.upper().startswith("FAILED")

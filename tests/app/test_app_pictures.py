@@ -15,6 +15,7 @@ from textual.widgets import Input, TextArea
 
 from macspec.app.chat import MacspecApp
 from macspec.app.keys import Keys
+from macspec.app.screens.compare import CompareScreen
 from macspec.app.talk import firstrun, pairs
 from macspec.app.talk.panel import PanelState
 from macspec.app.talk.surveying import Survey
@@ -145,6 +146,20 @@ async def short(it: Picture) -> None:
     await it.ask("How does a rainbow form?")
 
 
+async def compared(it: Picture) -> None:
+    """A/B of the last prompt, to its end."""
+    await it.ask("How does a rainbow form?")
+    it.app.do("compare")
+    await it.until(lambda: isinstance(it.app.screen, CompareScreen))
+    screen = it.app.screen
+    assert isinstance(screen, CompareScreen)
+    for _ in range(4):
+        await it.until(lambda: it.engine.playing)
+        it.engine.play_all()
+        await it.until(lambda: not it.engine.playing)
+    await it.until(lambda: screen.finished)
+
+
 async def switcher(it: Picture) -> None:
     it.app.do("models")
     await it.until(lambda: not it.app.alone)
@@ -165,6 +180,8 @@ PARTED = [
     *plain("\nFor violet light it gives 40 degrees, and for blue light something between.", 0.2),
 ]
 
+AGAIN = [Script(plain(LIGHT)), LIGHT, LIGHT, Script(plain(LIGHT))]
+
 SCENES: dict[str, tuple[Scene, tuple[int, int], Sequence[Any], str]] = {
     "empty": (empty, WIDE, [LIGHT], "macspec-dark"),
     "streaming": (streaming, WIDE, [Script(said(LIGHT, seconds=0.22)), CODE], "macspec-dark"),
@@ -173,6 +190,7 @@ SCENES: dict[str, tuple[Scene, tuple[int, int], Sequence[Any], str]] = {
     "usual": (short, USUAL, [LIGHT], "macspec-dark"),
     "usual-panel": (whole, USUAL, [LIGHT], "macspec-dark"),
     "narrow": (short, NARROW, [LIGHT], "macspec-dark"),
+    "compare": (compared, WIDE, [LIGHT, *AGAIN], "macspec-dark"),
     "switcher": (switcher, WIDE, [LIGHT], "macspec-dark"),
 }
 

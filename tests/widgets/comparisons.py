@@ -9,7 +9,7 @@ from macspec.app.talk.comparison import Comparison, Fork, Way
 RUNNING = Comparison(
     prompt="Explain to a child who likes physics how a rainbow forms.",
     rule="greedy",
-    drafting="draft at auto depth",
+    drafting="draft, depth 4",
     planned=6,
     doing="speculative",
     progress=0.4,

@@ -22,7 +22,7 @@ READY = PanelState(
     watts={"gpu": 0.4, "cpu": 1.2, "dram": 0.3},
     energy_source="Apple's energy counters",
     kernels="macspec's own for 4-bit products, MLX's attention",
-    self_test="passed on 12 October at 09:41",
+    self_test="passed on 2026-10-12 09:41",
 )
 
 STREAMING = replace(

@@ -218,6 +218,16 @@ def test_the_badge_promises_what_the_rule_keeps(
     assert f"✓ {same[0]}" in text
 
 
+def test_a_self_test_that_failed_is_no_promise() -> None:
+    tested = PanelState(self_test="passed on 2026-10-12 09:41")
+    assert "self-test passed on 2026-10-12 09:41" in written(panel(tested, 60, 45))
+    assert "passed 2026-10-12" in written(panel(tested, 32, 45))
+    failed = replace(tested, self_test="FAILED on 2026-10-12 09:41")
+    assert "✗ self-test failed" in written(panel(failed, 32, 45))
+    assert "✓" not in written(panel(failed, 32, 45))
+    assert "✓" not in written((summary(replace(failed, passes=3, tokens=9), 120),))
+
+
 def test_numbers_that_hardly_change_stand_still() -> None:
     shown = PanelState(activity="writing", passes=3, tokens_per_s=41.30, watts={"gpu": 11.20})
     near = replace(shown, passes=4, tokens_per_s=41.35, watts={"gpu": 11.23})
