@@ -9,6 +9,7 @@ from rich.style import Style
 from rich.text import Text
 
 from .inks import Inks
+from .markup import language_of
 
 LONGEST = 1_000
 """Characters of a line that is still coloured: some lexers take long over long lines."""
@@ -50,12 +51,6 @@ def ink(kind: Any) -> str | None:
     """The ink for a token of Pygments."""
     name = str(kind).removeprefix("Token.")
     return next((ink for prefix, ink in KINDS if name.startswith(prefix)), None)
-
-
-def language_of(info: str) -> str:
-    """The language that a fence names, in small letters; empty if it names none."""
-    words = info.replace("{", " ").replace("}", " ").replace(",", " ").split()
-    return words[0].lstrip(".").lower()[:24] if words else ""
 
 
 def code_label(language: str, number: int) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .blocks import Block, Markdown
-from .code import language_of
-from .rows import clean
+from .markup import clean, language_of, moved, parser
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,20 +18,10 @@ class CodeBlock:
     """With a newline at its end, unless it is empty."""
 
 
-def moved(text: str, columns: int) -> str:
-    """Lines without so many of their leading blanks, as far as they have them."""
-    if not columns:
-        return text
-    lines = text.split("\n")
-    return "\n".join(line[min(columns, len(line) - len(line.lstrip(" "))) :] for line in lines)
-
-
 def inner(source: str) -> list[CodeBlock]:
     """Blocks of code inside items and quotes, or without a fence."""
     if not any(sign in source for sign in ("```", "~~~", "    ", "\t")):
         return []
-    from .prose import parser
-
     return [
         CodeBlock(language_of(token.info), token.content)
         for token in parser().parse(source)

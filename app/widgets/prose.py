@@ -7,27 +7,18 @@ link definitions that would vanish. A newline is a newline.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import ClassVar
 
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich import box, markdown
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from .code import code_label, coloured, language_of
+from .code import code_label, coloured
 from .inks import Inks, Page
-from .rows import JOINS, NEW_LINE, Row, broken, clean, rows_of
-
-LEFT_OUT = ["html_block", "html_inline", "reference", "lheading", "image"]
-"""Rules of CommonMark that hide text, or that make a heading of a paragraph in mid-stream."""
-
-
-@cache
-def parser() -> MarkdownIt:
-    return MarkdownIt().enable("strikethrough").enable("table").disable(LEFT_OUT)
+from .markup import clean, language_of, parser
+from .rows import JOINS, NEW_LINE, Row, broken, rows_of
 
 
 def _rows(text: Text, width: int) -> Iterator[Text]:

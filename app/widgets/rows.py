@@ -13,8 +13,6 @@ from rich.style import Style
 from rich.text import Text
 from textual.strip import Strip
 
-from macspec.plaintext import SURROGATES, neutral
-
 NEW_LINE, SPACE, NOTHING = "\n", " ", ""
 
 JOINS = {join: Style.from_meta({"join": join}) for join in (SPACE, NOTHING)}
@@ -42,11 +40,6 @@ class Row:
     def text(self) -> str:
         """What a copy of the row has."""
         return self.strip.text[self.lead :].rstrip()
-
-
-def clean(text: str) -> str:
-    """Untrusted text as it may be drawn. Its length is that of the text's parts, cleaned alone."""
-    return neutral(text).translate(SURROGATES)
 
 
 def broken(text: Text, width: int) -> Iterator[tuple[Text, str]]:

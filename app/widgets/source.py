@@ -11,9 +11,10 @@ from rich.text import Text
 
 from ..talk.turns import Span
 from .blocks import Block, Markdown, Plain
-from .code import code_label, coloured, language_of
-from .codeblocks import code_in, moved
+from .code import code_label, coloured
+from .codeblocks import code_in
 from .inks import Inks, Page
+from .markup import language_of, moved
 from .rows import NEW_LINE, NOTHING, SPACE, TAB, Row, broken, drawn, row
 from .tint import Authors, tinted
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ..talk.turns import Span
 from .inks import Inks
-from .rows import clean
+from .markup import clean
 
 NAMES = {"draft": "draft model", "ngram": "n-gram", "suffix": "past replies"}
 """Drafters in words; another one is shown by its own name."""

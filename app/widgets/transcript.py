@@ -24,6 +24,7 @@ from . import inks
 from .canvas import GUTTER, Canvas
 from .code import lexer
 from .inks import Inks
+from .markup import parser
 from .turn import Entry, Look, Note, TurnRows
 
 WIDEST = 120
@@ -41,9 +42,9 @@ WARM_S = 0.5
 
 def warm() -> None:
     """Imports what the first reply needs."""
-    from . import prose
+    from . import prose  # noqa: F401
 
-    prose.parser()
+    parser()
     lexer("python")
 
 

@@ -10,7 +10,7 @@ from rich.style import Style
 from rich.text import Text
 
 from macspec.app.widgets.inks import PARTS, Inks
-from macspec.app.widgets.rows import clean
+from macspec.app.widgets.markup import clean
 from macspec.app.widgets.tint import UNKNOWN, Authors, legend, tinted
 
 INKS = Inks(Style.null(), {part: Style(link=part) for part in PARTS})
