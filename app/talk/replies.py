@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
 
+from macspec.errors import BadOptionError
 from macspec.events import Finished, Prefilled, Prefilling
 from macspec.power import ReplyEnergy, awake
 from macspec.store import USER, Making
@@ -158,7 +159,10 @@ class Replies(State):
 
     def _settled(self, id: int, energy: ReplyEnergy) -> None:
         """What a reply took is known for good."""
-        making = self.store.message(id).making
+        try:
+            making = self.store.message(id).making
+        except BadOptionError:
+            return  # It was deleted for good.
         if making is None or (self._streaming is not None and self._streaming.reply.id == id):
             return
         message = self.store.set_making(id, replace(making, energy=energy.as_dict()))
