@@ -83,7 +83,7 @@ def test_every_option_says_what_it_does(arguments: list[str]) -> None:
         assert re.search(r" {2,}\S", rest) or re.match(r" {20,}\S", following), option
 
 
-@pytest.mark.parametrize("arguments", SHOWN)
+@pytest.mark.parametrize("arguments", [*SHOWN, ["chat", "--keys"]])
 def test_the_readme_shows_this_help(arguments: list[str]) -> None:
     readme = README.read_text(encoding="utf-8")
     shown = f"$ macspec {' '.join(arguments)}\n{run(*arguments)}"
