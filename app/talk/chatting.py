@@ -11,7 +11,7 @@ from macspec.plaintext import one_line
 from macspec.store import Chat
 from macspec.worker import Tuning
 
-from .chats import ChatList
+from .chats import ChatList, title_of
 from .state import State
 
 
@@ -51,6 +51,7 @@ class Chatting(State):
         """Go on in a copy of everything up to a turn; this conversation stays as it is."""
         self._idle()
         chat = self.store.fork(self._tree.message(turn_id).id)
+        chat = self.store.rename(chat.id, f"{title_of(chat)} (fork)")
         self._tree.open(chat.id)
         return chat
 

@@ -85,6 +85,8 @@ class LiveStats:
         self._status: Status | None = None
         self._plain: float | None = None
         self._self_test = ""
+        self._pending = False
+        """Whether a reply has been asked for and is not over."""
 
     def loading(self) -> None:
         """A pair is asked for."""
@@ -95,12 +97,13 @@ class LiveStats:
         self._clocks.jumped()
         self._reply = Reply()
         self._speeds.begin()
+        self._pending = True
         self._activity, self._progress = "waiting", None
 
     def resting(self) -> None:
-        """Nothing is asked for any more."""
-        self._activity = "no model" if self.pair is None else "ready"
-        self._progress = None
+        """The reply is over."""
+        self._pending = False
+        self._rest()
 
     def mark(self, what: str) -> None:
         """The user has changed something now."""
@@ -134,8 +137,10 @@ class LiveStats:
                 check = last_check(pair.target, pair.draft, pair.weights)
                 self._self_test = "" if check is None else str(check)
                 self._status = None
+                if not event.kept_cache:
+                    self._plain = None
                 if self._activity == "loading":
-                    self.resting()
+                    self._rest()
             case Finished():
                 reply.final = event.stats
                 self._learn_plain(event.stats)
@@ -143,7 +148,7 @@ class LiveStats:
             case Failed():
                 if event.kind == "crashed":
                     self._status = None
-                self.resting()
+                self._rest()
             case Status():
                 self._status = event
                 self._plain = event.plain_seconds or self._plain
@@ -151,6 +156,10 @@ class LiveStats:
                     self.pair = event.pair
             case Notice():
                 pass
+
+    def _rest(self) -> None:
+        ready = "no model" if self.pair is None else "ready"
+        self._activity, self._progress = "waiting" if self._pending else ready, None
 
     def state(self) -> PanelState:
         """The numbers now, without those that the engine does not know of."""

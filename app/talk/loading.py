@@ -66,6 +66,8 @@ class Loading:
                     self._dials.paired(event.pair)
                     self.look(busy=False, now=True)
                     ready()
+                if isinstance(event, Failed):
+                    self.lost(event)
                 if isinstance(event, Notice | LoadProgress | Loaded | Failed):
                     yield event
         finally:

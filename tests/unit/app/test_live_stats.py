@@ -52,7 +52,20 @@ def test_what_happens_is_named() -> None:
     stats.see(Prefilled(2048, 0, 3.0))
     assert (stats.state().activity, stats.state().ttft_s) == ("writing", 3.0)
     stats.see(Failed("crashed", "gone"))
+    stats.resting()
     assert stats.state().activity == "ready"
+
+
+def test_a_reply_that_waits_for_a_pair_waits_on() -> None:
+    stats = LiveStats()
+    stats.loading()
+    stats.asked()
+    stats.see(LoadProgress("reading", 30, 120))
+    assert stats.state().activity == "loading"
+    stats.see(Loaded(PAIR, 1.0))
+    assert stats.state().activity == "waiting"
+    stats.see(Prefilled(10, 0, 0.5))
+    assert stats.state().activity == "writing"
 
 
 def test_acceptance_by_position_and_of_late() -> None:
