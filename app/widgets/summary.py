@@ -15,6 +15,9 @@ from .settle import settled
 from .speedreadings import SIGNS, against_plain, speed_role
 from .trustreadings import failed, promise
 
+NARROW = 40
+"""Columns up to which blanks and letters are saved."""
+
 
 class Summary(Lined):
     """Speed, acceptance and the rest of the panel, as far as one line holds them."""
@@ -55,8 +58,9 @@ def summary(state: PanelState, width: int) -> Line:
         return fit((*start, (one_line(state.activity), "value")), width)
     parts = (_speed(state, width), *_parts(state))
     line = start
-    for number_of, part in enumerate(parts):
-        gap = 2 if number_of else 0
+    wide = 2 if width > NARROW else 1
+    for place, part in enumerate(parts):
+        gap = wide if place else 0
         if cells(line) + gap + cells(part) > width:
             break
         line = (*line, (" " * gap, "plain"), *part)
@@ -72,19 +76,19 @@ def _badge(state: PanelState) -> Line:
 
 def _speed(state: PanelState, width: int) -> Line:
     now = state.tokens_per_s if state.tokens_per_s is not None else state.tokens_per_s_reply
-    return ((fixed(now, 5, 1), "value"), (" tok/s" if width > 40 else " t/s", "label"))
+    return ((fixed(now, 5, 1), "value"), (" tok/s" if width > NARROW else " t/s", "label"))
 
 
 def _parts(state: PanelState) -> tuple[Line, ...]:
     times = against_plain(state)
     drafting = "plain"
     if state.drafter is not None:
-        drafting = f"{cut(one_line(state.drafter), 6)} {fixed(state.depth, 1)}"
+        drafting = f"{cut(one_line(state.drafter), 6)} {fixed(state.depth, 2).strip()}"
     full = ratio(state.context_used, state.context_limit)
     return (
         ((f"{fixed(times, 4, 2)}×", speed_role(times)),),
         ((percent(state.acceptance), "value"), (" acc", "label")),
-        ((f"{drafting:<8}", "plain"),),
+        ((f"{drafting:<9}", "plain"),),
         ((fixed(state.tokens_per_pass, 4, 2), "value"), ("/pass", "label")),
         _badge(state),
         (("ctx", "label"), (percent(full), "value")),
