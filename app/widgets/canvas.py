@@ -99,7 +99,7 @@ class Canvas(ScrollView):
             self.set_timer(PAUSE_S, self._ahead)
 
     def _scroll(self, top: int) -> None:
-        size = Size(self.size.width, len(self.list))
+        size = Size(self.scrollable_content_region.width, len(self.list))
         self._settling = True
         if size != self.virtual_size:
             # Set as it is: the reactive would lay out the whole screen for every new row.
@@ -140,7 +140,7 @@ class Canvas(ScrollView):
 
     def render_line(self, y: int) -> Strip:
         y += self.scroll_offset.y
-        width, base = self.size.width, self.list.look.inks.base
+        width, base = self.scrollable_content_region.width, self.list.look.inks.base
         found = self.list.row(y)
         if found is None:
             return Strip.blank(width, base)

@@ -23,7 +23,12 @@ def speaker(turn: Turn) -> str:
         return "You"
     if turn.role == "raw":
         return "Continued text"
-    return one_line(turn.model or "macspec")
+    return model_name(turn.model or "macspec")
+
+
+def model_name(name: str) -> str:
+    """A model without whose it is or where it lies."""
+    return one_line(name).rstrip("/").rpartition("/")[2]
 
 
 def marks(turn: Turn) -> list[str]:

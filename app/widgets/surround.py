@@ -9,10 +9,8 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
-from macspec.plaintext import one_line
-
 from ..talk.turns import Turn
-from .footer import BORDER, ending, figures, marks, speaker
+from .footer import BORDER, ending, figures, marks, model_name, speaker
 from .inks import Inks
 from .rows import Row, broken, drawn, row
 from .tint import legend
@@ -74,7 +72,7 @@ def head(rows: TurnRows, look: Look) -> list[Row]:
     name = Text(speaker(turn), inks["user" if turn.role == "user" else "model"])
     parts: list[Text] = [name]
     if turn.draft:
-        parts.append(Text(f"draft {one_line(turn.draft)}", inks["dim"]))
+        parts.append(Text(f"draft {model_name(turn.draft)}", inks["dim"]))
     parts += (Text(mark, inks["mark"]) for mark in marks(turn))
     made += flowing(parts, look, inks["dim"])
     if rows.tinted:

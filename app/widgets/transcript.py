@@ -188,7 +188,8 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         if self._inks is None:
             styles = {part: inks.ink(self, part) for part in inks.PARTS}
             self._inks = Inks(self.rich_style, styles)
-        width = max(min(self.size.width - GUTTER - 1, WIDEST), 1)
+        room = self.scrollable_content_region.width
+        width = max(min(room - GUTTER - 1, WIDEST), 1)
         return Look(self._inks, width, self.tint, self.reasoning_open)
 
     def notify_style_update(self) -> None:

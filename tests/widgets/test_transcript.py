@@ -22,7 +22,7 @@ def drawn(transcript: Transcript) -> int:
 async def test_turns_are_shown_with_their_numbers() -> None:
     app = TranscriptHost()
     async with app.run_test(size=(100, 20)) as pilot:
-        turn = reply(2, "It is **so**.", draft="small", sibling=2, siblings=3)
+        turn = reply(2, "It is **so**.", draft="someone/small", sibling=2, siblings=3)
         await app.transcript.show([user(1, "Is it?"), turn])
         await pilot.pause()
         assert seen(app).splitlines()[:6] == [
