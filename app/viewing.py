@@ -98,5 +98,5 @@ class Viewing(Base):
     async def do_report(self, argument: str) -> None:
         from macspec.commands.report import report_file
 
-        path = await asyncio.to_thread(report_file)
+        path = await asyncio.to_thread(report_file, self.choice.target, self.choice.draft)
         self.say(f"the report is in {path}: read it before you send it")

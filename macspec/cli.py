@@ -130,7 +130,7 @@ def check(options: argparse.Namespace) -> int:
     if options.report:
         from .commands.report import report
 
-        return report()
+        return report(options)
     from .commands.check import check
 
     return check(options)

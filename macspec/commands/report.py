@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import sys
@@ -10,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ..config import Effective, load, state_folder
+from ..config.schema import BUILT_IN, NONE
 from ..errors import MacspecError
 from ..models.machine import GIB, pressure, unified_memory, working_set
 from ..plaintext import neutral, utf8
@@ -32,16 +34,19 @@ HEADER = (
 )
 
 
-def report(write: Output | None = None) -> int:
+def report(options: argparse.Namespace) -> int:
     """Print it."""
-    output = write or Output()
-    for line in lines():
+    output = Output()
+    for line in lines(options.target, options.draft):
         output.text(f"{line}\n")
     return 0
 
 
-def report_file() -> Path:
+def report_file(target: str | None, draft: str | None) -> Path:
     """Write it to a file in the state folder, and return its path.
+
+    Args:
+        target, draft: the pair in use; None: the built-in one, and none.
 
     Raises:
         MacspecError: it cannot be written.
@@ -49,17 +54,23 @@ def report_file() -> Path:
     path = state_folder() / "report.txt"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_bytes(utf8("\n".join(lines()) + "\n"))
+        text = "\n".join(lines(target or BUILT_IN, draft or NONE))
+        path.write_bytes(utf8(text + "\n"))
     except OSError as error:
         raise MacspecError(f"{path} cannot be written: {error.strerror or error}") from None
     return path
 
 
-def lines() -> Iterator[str]:
-    """The report, line by line; every part says why, where it could not be made."""
+def lines(target: str | None = None, draft: str | None = None) -> Iterator[str]:
+    """The report, line by line; every part says why, where it could not be made.
+
+    Args:
+        target, draft: the pair that it is about; None: what the settings say.
+    """
     yield HEADER
     yield ""
-    for name, text in (*_versions(), *_machine(), *_terminal()):
+    pair = [("pair", _pair(target, draft))]
+    for name, text in (*_versions(), *_machine(), *pair, *_terminal()):
         yield _homeless(f"{name:<16} {text}")
     yield ""
     yield "settings that are not the usual ones"
@@ -101,6 +112,16 @@ def _chip() -> str:
         return platform.machine()
     names = [line.partition(":")[2] for line in text.splitlines() if line.startswith("model name")]
     return f"{platform.machine()}{names[0] if names else ''}, {os.cpu_count()} cores"
+
+
+def _pair(target: str | None, draft: str | None) -> str:
+    if target is None:
+        try:
+            models = load().config.models
+        except MacspecError:
+            return "not known: the settings cannot be read"
+        target, draft = models.target, draft or models.draft
+    return f"{target or BUILT_IN}, draft {draft or NONE}"
 
 
 def _terminal() -> Iterator[tuple[str, str]]:
