@@ -130,7 +130,7 @@ def check(options: argparse.Namespace) -> int:
     if options.report:
         from .commands.report import report
 
-        return report(options)
+        return report(target=options.target, draft=options.draft)
     from .commands.check import check
 
     return check(options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import sys
@@ -34,10 +33,16 @@ HEADER = (
 )
 
 
-def report(options: argparse.Namespace) -> int:
-    """Print it."""
-    output = Output()
-    for line in lines(options.target, options.draft):
+def report(
+    output: Output | None = None, *, target: str | None = None, draft: str | None = None
+) -> int:
+    """Print it.
+
+    Args:
+        target, draft: as ``lines``.
+    """
+    output = output or Output()
+    for line in lines(target, draft):
         output.text(f"{line}\n")
     return 0
 
