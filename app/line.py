@@ -194,8 +194,8 @@ class Lines(LineTurns, LineChats, LineModels):
             task.cancel()
         if tasks:
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.run_until_complete(self.talk.close())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(self.talk.close())
         self._loop.close()
         self.talk.engine.close()
 
@@ -212,7 +212,7 @@ class Lines(LineTurns, LineChats, LineModels):
                 self.print(group)
             for action in actions:
                 name = f"/{action.slash} {action.argument}".rstrip()
-                self.output.text(f"  {name}: {action.about}\n")
+                self.print(f"{name}: {action.about}")
 
     async def do_about(self, argument: str) -> None:
         self._about()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from collections.abc import AsyncIterator
 
 from macspec.commands.output import Output, say
@@ -75,8 +77,11 @@ class LineBase:
         say(line)
 
     def print(self, line: str = "") -> None:
-        """A line that was asked for."""
-        self.output.text(f"{one_line(line)}\n")
+        """A line that was asked for; a terminal gets it in lines that are not too wide."""
+        text = one_line(line)
+        if self.output.terminal:
+            text = textwrap.fill(text, max(shutil.get_terminal_size().columns - 1, 20))
+        self.output.text(f"{text}\n")
         self._written = True
 
     def print_text(self, text: str) -> None:

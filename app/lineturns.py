@@ -8,6 +8,7 @@ from macspec.errors import BadOptionError
 
 from . import clipboard, files
 from .linebase import LineBase
+from .linecompare import comparison_sentences
 from .linenumbers import sentences
 from .talk.turns import Turn
 
@@ -88,6 +89,19 @@ class LineTurns(LineBase):
     async def do_stats(self, argument: str) -> None:
         for sentence in sentences(self.talk.panel()):
             self.print(sentence)
+
+    async def do_compare(self, argument: str) -> None:
+        await self.loaded()
+        self.say("the last message is answered again, plain and speculative in turns")
+        found, doing = None, ""
+        async for found in self.talk.compare():
+            if found.doing and found.doing != doing:
+                doing = found.doing
+                done = found.plain.replies + found.speculative.replies
+                self.say(f"reply {done + 1} of {found.planned}, {doing}")
+        if found is not None:
+            for sentence in comparison_sentences(found):
+                self.print(sentence)
 
     def _last(self, *roles: str) -> Turn:
         for turn in reversed(self.talk.turns):

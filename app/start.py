@@ -20,7 +20,7 @@ from macspec.config.file import checked
 from macspec.config.index import SETTINGS
 from macspec.config.schema import BUILT_IN, NONE
 from macspec.errors import BadOptionError
-from macspec.store import Store, store_path
+from macspec.store import Chat, Store, store_path
 from macspec.worker import PairChoice, ProcessEngine
 
 from .keys import Keys
@@ -46,7 +46,7 @@ def recall(options: argparse.Namespace) -> None:
     options.named = options.chat is not None
     if options.named:
         store.chat(options.chat)
-    elif not options.new and (last := store.last_chat()) is not None:
+    elif not options.new and (last := _last(store)) is not None:
         options.chat = last.id
     options.recalled = False
     if options.chat is not None and options.target is None and options.draft is None:
@@ -54,6 +54,13 @@ def recall(options: argparse.Namespace) -> None:
         if models is not None:
             options.target, options.draft = models
             options.recalled = True
+
+
+def _last(store: Store) -> Chat | None:
+    """The conversation that was left last: also a new one in which something was typed only."""
+    newest = store.chats(1)
+    begun = newest and newest[0].leaf is None and newest[0].unsent
+    return newest[0] if begun else store.last_chat()
 
 
 def _models(store: Store, id: int) -> tuple[str, str] | None:
