@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from terminal import TIMEOUT_S, Terminal, descendants, macspec
+
 from macspec.assets import pocket
 from macspec.store import Store
-from terminal import Terminal, descendants, macspec
 
 CAPITAL = "What is the capital of France?"
 
@@ -166,4 +169,55 @@ def test_a_small_window_without_colours(environ: Mapping[str, str]) -> None:
         terminal.wait_for("Ctrl+C again leaves")
         terminal.press("ctrl+c")
         assert terminal.ended() == 0
+        terminal.assert_restored()
+
+
+def test_no_input_is_an_end_of_input(environ: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        macspec(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=environ,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0
+    assert done.stdout == b""
+    assert b"standard input is no terminal: line mode" in done.stderr
+    assert b"\x1b" not in done.stderr
+
+
+def test_a_pipe_is_a_conversation(environ: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        macspec("--temperature", "0"),
+        input=f"{CAPITAL}\nWhat is 2 plus 3?\n".encode(),
+        capture_output=True,
+        env=environ,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0
+    assert b"Paris" in done.stdout
+    assert b"5" in done.stdout
+    assert b"\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("term", "pipe", "reason"),
+    [
+        ("dumb", "", "TERM is dumb"),
+        ("xterm-256color", " | cat", "standard output is no terminal"),
+    ],
+)
+def test_a_terminal_that_shows_no_screen(
+    environ: Mapping[str, str], term: str, pipe: str, reason: str
+) -> None:
+    line = f"{shlex.join(macspec('--temperature', '0'))}{pipe}"
+    command = ["sh", "-c", line]
+    with Terminal(command, environ, term=term) as terminal:
+        terminal.wait_for(f"{reason}: line mode")
+        assert not terminal.modes
+        terminal.type(f"{CAPITAL}\r")
+        terminal.wait_for("Paris")
+        terminal.type("/quit\r")
+        assert terminal.ended() == 0
+        assert b"\x1b[?1049h" not in terminal.output
         terminal.assert_restored()
