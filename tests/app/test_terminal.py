@@ -125,8 +125,12 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         assert terminal.ended() == 128 + signal.SIGTERM
         terminal.assert_restored()
 
+    environ = {**environ, "VISUAL": "sed -i.before s/yet/ever/"}
     with Terminal(macspec(), environ, size=(80, 24), term="xterm") as terminal:
         terminal.wait_for("❯ not sent yet")
+        terminal.press("ctrl+x")
+        terminal.wait_for("❯ not sent ever")
+        assert terminal.full_screen
         terminal.wait_for("▎ Tell me a joke.")
         assert not any(re.fullmatch("[0-9a-f]{6}", colour) for colour in terminal.colours())
         terminal.press("ctrl+f")
@@ -157,6 +161,11 @@ def test_a_small_window_without_colours(environ: Mapping[str, str]) -> None:
         terminal.wait_for("Paris.")
         wait_for_answer(terminal, CAPITAL)
         assert terminal.colours() == {"default"}
+        terminal.paste("one\x1b[2J\rtwo\x1b[201")
+        terminal.wait_for("❯ one␛[2J")
+        terminal.wait_for("  two␛[201")
+        terminal.press("ctrl+u", "backspace", "ctrl+u")
+        terminal.wait_for("Ask anything")
         terminal.resize(40, 12)
         terminal.wait_for(lambda: len(terminal.lines) == 12 and "Ask anything" in terminal.text)
         ask(terminal, "Who are you?")
