@@ -12,6 +12,7 @@ from typing import Any
 
 from macspec.commands.interrupt import INTERRUPTED, Asked
 from macspec.config import Config, Effective
+from macspec.config.schema import BUILT_IN, NONE
 from macspec.errors import BadOptionError, MacspecError
 from macspec.worker import PairChoice
 
@@ -224,7 +225,8 @@ class Lines(LineTurns, LineChats, LineModels):
     async def do_report(self, argument: str) -> None:
         from macspec.commands.report import report
 
-        report(self.output)
+        choice = self.choice
+        report(self.output, target=choice.target or BUILT_IN, draft=choice.draft or NONE)
 
     async def do_leave(self, argument: str) -> None:
         self.left = True

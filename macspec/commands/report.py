@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -15,6 +17,7 @@ from ..errors import MacspecError
 from ..models.machine import GIB, pressure, unified_memory, working_set
 from ..plaintext import neutral, utf8
 from ..power.report import check_lines
+from ..store import Store, store_path
 from .output import Output
 
 PACKAGES = ("macspec", "mlx", "mlx-lm", "textual", "transformers", "huggingface-hub", "numpy")
@@ -23,6 +26,9 @@ TERMINAL = ("TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLORTERM", "NO_COL
 
 TAIL = 60
 """Last lines of each log."""
+
+SHORTEST = 3
+"""Letters of a user's name from which on it is taken out; a shorter one may be any word."""
 
 PRIVATE = ("reply.system",)
 """Settings whose value is text of the user's."""
@@ -75,7 +81,7 @@ def lines(target: str | None = None, draft: str | None = None) -> Iterator[str]:
     yield HEADER
     yield ""
     pair = [("pair", _pair(target, draft))]
-    for name, text in (*_versions(), *_machine(), *pair, *_terminal()):
+    for name, text in (*_versions(), *_machine(), *pair, *_last(), *_terminal()):
         yield _homeless(f"{name:<16} {text}")
     yield ""
     yield "settings that are not the usual ones"
@@ -140,6 +146,26 @@ def _terminal() -> Iterator[tuple[str, str]]:
         yield "terminal", "none"
 
 
+def _last() -> Iterator[tuple[str, str]]:
+    """What made the last reply; of a conversation nothing else is looked at."""
+    if not store_path().exists():
+        yield "last reply", "none is kept"
+        return
+    store = Store(store_path())
+    try:
+        if store.trouble is not None:
+            yield "history", store.trouble
+        chat = store.last_chat()
+        makings = [turn.making for turn in (store.thread(chat.id) if chat else ()) if turn.making]
+    finally:
+        store.close()
+    if makings:
+        it = makings[-1]
+        yield "last target", it.model or "built-in"
+        yield "last draft", it.draft or ("built-in" if it.model is None else "none")
+        yield "last tuning", f"method {it.method}, depth {it.depth}, rule {it.rule}"
+
+
 def _settings() -> Iterator[str]:
     try:
         settings = load()
@@ -163,6 +189,18 @@ def _tail(path: Path) -> list[str]:
 
 
 def _homeless(line: str) -> str:
-    """A neutral line in which the user's home folder, and so the user's name, does not stand."""
-    home = os.path.expanduser("~")
-    return neutral(line.replace(home, "~") if len(home) > 1 else line)
+    """A neutral line in which neither the user's home folder nor the user's name stands."""
+    for home in {os.path.expanduser("~"), os.path.realpath(os.path.expanduser("~"))}:
+        if len(home) > 1:
+            line = line.replace(home, "~")
+    name = _user()
+    if len(name) >= SHORTEST:
+        line = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "(user)", line, flags=re.IGNORECASE)
+    return neutral(line)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""
