@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from math import inf
 from time import perf_counter
 from typing import Any
 
 from rich.segment import Segment
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Offset, Size
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
@@ -31,6 +32,14 @@ AHEAD_S = 0.008
 """How long one go at drawing what is just off the screen may take, and the pause after it."""
 
 PAUSE_S = 0.02
+
+
+def word(text: str, at: int) -> tuple[int, int]:
+    """Where the word begins and ends that a character belongs to; blanks are words too."""
+    for found in re.finditer(r"\w+|\s+|[^\w\s]+", text):
+        if found.start() <= at < found.end():
+            return found.span()
+    return at, at
 
 
 class Canvas(ScrollView):
@@ -173,12 +182,31 @@ class Canvas(ScrollView):
         text, join = [], ""
         for y in range(first, last + 1):
             found, span = self.list.row(y), selection.get_span(y)
-            if found is not None and span is not None:
-                start, end = (max(place - GUTTER, 0) if place >= 0 else None for place in span)
-                row = found[1]
-                text += [join, row.strip.text[:end].rstrip()[max(start or 0, row.lead) :]]
-                join = row.join
+            if found is None or span is None or found[1].ornament:
+                continue
+            start, end = (max(place - GUTTER, 0) if place >= 0 else None for place in span)
+            row = found[1]
+            text += [join, row.strip.text[:end].rstrip()[max(start or 0, row.lead) :]]
+            join = row.join
         return "".join(text), NEW_LINE
+
+    def on_click(self, event: events.Click) -> None:
+        """Two clicks select a word, three a line as it was written, four the whole turn."""
+        _, offset = self.screen.get_widget_and_offset_at(event.screen_x, event.screen_y)
+        if event.chain < 2 or offset is None or (found := self.list.row(offset.y)) is None:
+            return
+        event.prevent_default()
+        first = last = offset.y
+        start, end = 0, None
+        if event.chain == 2:
+            start, end = word(found[1].strip.text, max(offset.x - GUTTER, 0))
+        elif event.chain == 3:
+            first, last = self.list.line(offset.y)
+        else:
+            index, _ = self.list.at(offset.y)
+            first, last = self.list.start(index), self.list.ends[index] - 1
+        stop = Offset(GUTTER + end, last) if end is not None else Offset(0, last + 1)
+        self.screen.selections = {self: Selection(Offset(GUTTER + start, first), stop)}
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()

@@ -18,7 +18,7 @@ from rich.text import Text
 from .code import code_label, coloured
 from .inks import Inks, Page
 from .markup import clean, language_of, parser
-from .rows import JOINS, NEW_LINE, Row, broken, rows_of
+from .rows import JOINS, NEW_LINE, NO_TEXT, Row, broken, rows_of
 
 
 def _rows(text: Text, width: int) -> Iterator[Text]:
@@ -55,7 +55,7 @@ class CodeBlock(markdown.CodeBlock):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         assert isinstance(console, Page)
-        label = Text(code_label(self.lexer_name, self.number), console.inks["dim"])
+        label = Text(code_label(self.lexer_name, self.number), console.inks["dim"] + NO_TEXT)
         for line in (label, *coloured(str(self.text).rstrip("\n"), self.lexer_name, console.inks)):
             yield from _rows(line, options.max_width)
 
@@ -155,5 +155,5 @@ def prose(
     console = inks.page(width)
     lines = console.render_lines(Prose(source, number, code), pad=False)
     rows = rows_of(lines, inks.base)
-    full = [index for index, row in enumerate(rows) if row.text.strip()]
+    full = [index for index, row in enumerate(rows) if row.strip.text.strip()]
     return rows[full[0] : full[-1] + 1] if full else rows[:1]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rich.style import Style
 
 from .inks import PARTS, Inks
-from .rows import Row
+from .rows import NEW_LINE, Row
 from .source import Source
 from .turn import Entry, Look, Part
 
@@ -81,6 +81,15 @@ class RowList:
             return None
         self._drawn[part] = self._drawn.pop(part, None)
         return entry, part.rows[line]
+
+    def line(self, y: int) -> tuple[int, int]:
+        """The first and the last row of what was one line before rows were broken."""
+        first = last = y
+        while (above := self.row(first - 1)) is not None and above[1].join != NEW_LINE:
+            first -= 1
+        while (here := self.row(last)) is not None and here[1].join != NEW_LINE:
+            last += 1
+        return first, last
 
     def draw(self, first: int, last: int, until: float) -> bool:
         """Draws what is not drawn yet of these rows, the lowest first. Whether that was anything.

@@ -18,6 +18,11 @@ NEW_LINE, SPACE, NOTHING = "\n", " ", ""
 JOINS = {join: Style.from_meta({"join": join}) for join in (SPACE, NOTHING)}
 """Styles of a row's last character, where the row was broken by us: what a copy puts there."""
 
+ORNAMENT = "ornament"
+
+NO_TEXT = Style.from_meta({ORNAMENT: ""})
+"""Style of a row that is not part of a copy."""
+
 TAB = 4
 
 
@@ -35,6 +40,11 @@ class Row:
     """Nothing stands to its left."""
     painted: tuple[int, int, Strip, Strip] | None = None
     """Where it was last put on the screen, in what width, beside what, and how it looked."""
+
+    @property
+    def ornament(self) -> bool:
+        """Nothing of it belongs into a copy."""
+        return 0 < len(self.strip.text) <= self.lead
 
     @property
     def text(self) -> str:
@@ -71,13 +81,14 @@ def row(segments: Iterable[Segment], base: Style, lead: int = 0, join: str = NEW
     return Row(Strip(list(Segment.apply_style(segments, base))), lead, join)
 
 
-def rows_of(lines: Sequence[list[Segment]], base: Style, lead: int = 0) -> list[Row]:
+def rows_of(lines: Sequence[list[Segment]], base: Style) -> list[Row]:
     """Rows of lines that Rich has drawn; how they join stands in the last segment's meta."""
     made = []
     for line in lines:
-        join = NEW_LINE
+        facts: dict[str, str] = {}
         for segment in line:
             if segment.style is not None and segment.style._meta is not None:
-                join = segment.style.meta.get("join", join)
-        made.append(row(line, base, lead, join))
+                facts |= segment.style.meta
+        lead = sum(len(segment.text) for segment in line) if ORNAMENT in facts else 0
+        made.append(row(line, base, lead, facts.get("join", NEW_LINE)))
     return made

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from rich.style import Style
 from rich.text import Text
 
+from macspec.plaintext import one_line
+
 from ..talk.turns import Span
 from .inks import Inks
 from .markup import clean
@@ -22,7 +24,7 @@ UNKNOWN = "?"
 
 def author_name(author: Author) -> str:
     """A drafter in words; None is the target."""
-    return "the target's own" if author is None else NAMES.get(author, clean(author))
+    return "the target's own" if author is None else NAMES.get(author, one_line(author))
 
 
 def author_style(author: Author, inks: Inks) -> Style:

@@ -275,6 +275,9 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
 
     def on_click(self, event: events.Click) -> None:
         """Opens and folds reasoning, and chooses the turn whose first line it is."""
+        super().on_click(event)
+        if event.chain > 1:
+            return
         found = self.list.part(event.y + self.scroll_offset.y)
         if found is None or not isinstance(found[0], TurnRows):
             return

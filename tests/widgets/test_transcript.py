@@ -235,6 +235,24 @@ async def test_dragging_selects_and_leaves_the_focus() -> None:
         assert app.focused is None
 
 
+async def test_clicks_select_a_word_a_line_and_a_turn() -> None:
+    app = TranscriptHost()
+    text = "first words-and more of them than a row has room for\n\nsecond"
+    async with app.run_test(size=(24, 14)) as pilot:
+        await app.transcript.show([user(1), reply(2, text, stats=None)])
+        await pilot.pause()
+
+        async def selected(times: int) -> str | None:
+            await pilot.click(Transcript, offset=(10, 4), times=times)
+            await pilot.pause()
+            return app.screen.get_selected_text()
+
+        assert await selected(2) == "words"
+        assert await selected(3) == text.split("\n")[0]
+        assert await selected(4) == text
+        assert not await selected(1)
+
+
 async def test_facts_about_a_turn_change() -> None:
     app = TranscriptHost()
     async with app.run_test(size=(60, 12)) as pilot:

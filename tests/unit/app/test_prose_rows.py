@@ -121,6 +121,11 @@ def test_code_is_coloured_and_copied_as_it_stands() -> None:
     assert copied(found[1:]) == text.split("\n", 1)[1].removesuffix("```")
 
 
+def test_labels_of_code_are_not_copied() -> None:
+    found = rows("- a\n  ```py\n  x\n  ```\n\n```sh\ny\n```")
+    assert [row.strip.text.strip(" •") for row in found if row.ornament] == ["py · 1", "sh · 2"]
+
+
 def test_soft_breaks_join_again_in_a_copy() -> None:
     text = "some words that are long enough to be broken a few times"
     found = rows(text, 12)
