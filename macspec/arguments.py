@@ -18,6 +18,18 @@ Exact speculative decoding for chat: a small draft model guesses, the target
 model checks several guesses in one pass, and the text is the target's own.
 """
 
+CHAT_DESCRIPTION = """\
+Chat on the terminal, with a live view of speculation; macspec alone does the
+same. It goes on with the last conversation. Without a terminal, and with
+--plain, it is a conversation line by line.
+"""
+
+CHAT_EXAMPLE = """\
+example:
+  macspec chat --target ./my-model --draft ./my-small-model
+  macspec --chat 12
+"""
+
 RUN_EXAMPLE = """\
 example:
   macspec run "Book a table for two at seven." --stats
@@ -57,6 +69,7 @@ CONFIG_EXAMPLES = {
 
 EXAMPLE = """\
 example:
+  macspec --new
   macspec run "Hello, how are you?" --stats
 """
 
@@ -275,6 +288,48 @@ def add_conversation(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_screen(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("conversation")
+    which = group.add_mutually_exclusive_group()
+    which.add_argument(
+        "--chat",
+        metavar="ID",
+        type=whole(1, LARGEST),
+        help="open this one; macspec history lists them",
+    )
+    which.add_argument("--new", action="store_true", help="begin a new one")
+    group.add_argument(
+        "--no-save",
+        dest="save",
+        action="store_false",
+        default=None,
+        help="keep nothing of this session in the history on this machine",
+    )
+    group.add_argument(
+        "--system", metavar="TEXT", help="the system prompt of conversations that are new"
+    )
+    group.add_argument(
+        "--think",
+        choices=("on", "off"),
+        help="reasoning before the answer, where the model's template has a switch for it",
+    )
+    group.add_argument(
+        "--max-tokens",
+        metavar="N",
+        type=whole(1),
+        help="longest reply; default: until the model ends it or the context is full",
+    )
+    group = parser.add_argument_group("screen")
+    group.add_argument(
+        "--plain",
+        action="store_true",
+        help="no screen: a conversation line by line, also for screen readers",
+    )
+    group.add_argument(
+        "--keys", action="store_true", help="list every action with its keys and command, and leave"
+    )
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument(
@@ -320,13 +375,26 @@ def add_config(commands: Any) -> None:
 def build_parser() -> Parser:
     parser = Parser(
         prog="macspec",
-        usage="macspec [--version] [--help] COMMAND ...",
+        usage="macspec [--version] [--help] [COMMAND] ...",
         description=DESCRIPTION,
         epilog=EXAMPLE,
     )
     parser.add_argument("--version", action=Version, nargs=0, help="show the version and leave")
     parser.set_defaults(command=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="macspec")
+
+    it = commands.add_parser(
+        "chat",
+        usage="macspec [chat] [options]",
+        help="chat on the terminal; what macspec does without a command",
+        description=CHAT_DESCRIPTION,
+        epilog=CHAT_EXAMPLE,
+    )
+    add_screen(it)
+    add_models(it)
+    add_speculation(it)
+    add_sampling(it)
+    it.set_defaults(command="chat")
 
     it = commands.add_parser(
         "run",
@@ -374,6 +442,12 @@ def build_parser() -> Parser:
         action="store_true",
         help="instead of the self-test: macspec's Metal kernels for this pair, whether each "
         "proved right here, and how fast it is beside MLX's",
+    )
+    it.add_argument(
+        "--report",
+        action="store_true",
+        help="instead of it: versions, chip, settings and the ends of the logs, to go with a "
+        "problem that you report; no text of yours",
     )
     it.set_defaults(command="check")
     add_bench(commands, whole, add_models)

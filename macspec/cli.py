@@ -21,6 +21,9 @@ from .errors import BadOptionError, MacspecError
 BROKEN_PIPE = 141
 """Exit status where the reader of the output went away, as a shell reports SIGPIPE."""
 
+OF_MACSPEC = ("-h", "--help", "--version")
+"""Options that need no command; with others before a command, chat is meant."""
+
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -72,25 +75,42 @@ def _debugging() -> bool:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    parser = build_parser()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in OF_MACSPEC):
+        arguments.insert(0, "chat")
     try:
-        options = parser.parse_args(argv)
+        options = build_parser().parse_args(arguments)
     except SystemExit as leaving:
         return int(leaving.code or 0)
-    if options.command is None:
-        parser.print_help()
-        return 0
+    if options.command == "chat" and not options.keys:
+        from .app.start import recall
+
+        recall(options)
     if options.command == "run":
         from .commands.saving import Conversation
 
         if options.raw and options.chat is not None:
             raise BadOptionError("--raw uses no chat template: leave --continue and --chat out")
         options.conversation = Conversation(options)
-    if hasattr(options, "trust_remote_code"):  # every command that loads a pair
+    if hasattr(options, "trust_remote_code") and not getattr(options, "report", False):
         from .config.options import fill
 
-        options.settings = fill(options).config
+        options.effective = fill(options)
+        options.settings = options.effective.config
     return COMMANDS[options.command](options)
+
+
+def chat(options: argparse.Namespace) -> int:
+    from .app.start import chat, list_keys
+
+    if options.keys:
+        list_keys(options)
+        return 0
+    from .commands.prompt import decoded
+
+    options.system = decoded(options.system or "")
+    status: int = chat(options)
+    return status
 
 
 def run(options: argparse.Namespace) -> int:
@@ -107,6 +127,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
+    if options.report:
+        from .commands.report import report
+
+        return report(target=options.target, draft=options.draft)
     from .commands.check import check
 
     return check(options)
@@ -137,6 +161,7 @@ def history(options: argparse.Namespace) -> int:
 
 
 COMMANDS = {
+    "chat": chat,
     "run": run,
     "check": check,
     "bench": bench,

@@ -12,11 +12,15 @@ Message = Mapping[str, str]
 ROLES = ("system", "user", "assistant")
 
 
-def checked_messages(messages: Sequence[Message]) -> list[dict[str, str]]:
+def checked_messages(messages: Sequence[Message], *, resume: bool = False) -> list[dict[str, str]]:
     """A copy of the messages.
 
+    Args:
+        resume: the last one is a reply that is to go on.
+
     Raises:
-        BadOptionError: no messages, an unknown role, no text, or an empty last turn.
+        BadOptionError: no messages, an unknown role, no text, or a last turn that is empty or not
+            of the role that it must be of.
     """
     for message in messages:
         if message.get("role") not in ROLES:
@@ -26,9 +30,19 @@ def checked_messages(messages: Sequence[Message]) -> list[dict[str, str]]:
             )
         if not isinstance(message.get("content"), str):
             raise BadOptionError("a message has no text; its content must be a string")
+    if resume:
+        if not messages or messages[-1]["role"] != "assistant":
+            raise BadOptionError("there is no reply to go on with")
+        messages, reply = messages[:-1], [dict(messages[-1])]
     if not messages or not messages[-1]["content"].strip():
         raise BadOptionError("the prompt is empty; say something")
-    return [dict(message) for message in messages]
+    return [*map(dict, messages), *(reply if resume else [])]
+
+
+def turn_starts(messages: Sequence[Message]) -> list[int]:
+    """Where each turn begins among the messages that are no system turns: at a user's message."""
+    spoken = [message for message in messages if message["role"] != "system"]
+    return [i for i, message in enumerate(spoken) if i == 0 or message["role"] == "user"] or [0]
 
 
 def fit(
@@ -52,7 +66,7 @@ def fit(
     """
     system = [message for message in messages if message["role"] == "system"]
     spoken = [message for message in messages if message["role"] != "system"]
-    starts = [i for i, message in enumerate(spoken) if i == 0 or message["role"] == "user"] or [0]
+    starts = turn_starts(messages)
     whole = render(messages)
     surplus = len(whole) - (context - reserve)
     if surplus <= 0:

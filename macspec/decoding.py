@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import mlx.core as mx
 
@@ -15,10 +16,12 @@ from .kernels import Kernels
 from .models.cached import PASS_TAIL, PREFILL_CHUNK, CachedModel
 from .models.pair import Pair
 from .models.trees import TreePass
-from .noise import Noise
+from .nearties import epsilon
+from .noise import TARGET, Noise
 from .power.clocks import ClockWatch
 from .reply import Reply
 from .settings import Settings
+from .text import Piece
 from .verification import Tree, Verdict
 from .verification.forced import forced
 
@@ -112,7 +115,7 @@ class Decoder:
             landing = flight.land()  # the one host synchronisation
             idle, before = max(flight.began - landed_at, 0), landed_at
             landed_at = self.clock()
-            tokens, text = reply.take(landing.tokens)
+            tokens, pieces = reply.take(landing.tokens, landing.accepted, flight.plan.drafter)
             if behind is None:
                 self.keep(flight, landing.path[: len(tokens)])
             slept = self.sleep.jumped()
@@ -134,7 +137,7 @@ class Decoder:
             if reply.reason is None:
                 plan = self.plan(reply)
                 flight = behind or self.launch(reply, plan)
-            yield from _told(reply, done, landing, tokens, text, landed_at, idle)
+            yield from _told(reply, done, landing, tokens, pieces, landed_at, idle)
             if reply.reason is not None:
                 self.controller.ended(len(reply.ids))
                 return
@@ -191,6 +194,25 @@ class Decoder:
         return self.kernels.accept(
             rule, sampling, logits, proposal.tokens, proposal.log_q, noise, recent
         )
+
+    def weigh(self, tokens: list[int], choices: Sequence[int]) -> tuple[float, float]:
+        """How close the choice after ``tokens`` is.
+
+        Returns:
+            The best score less the lowest one of the choices, and how far apart scores may be and
+            still swap places by rounding.
+        """
+        self.rollback(min(_common(self.tokens, tokens), len(tokens) - 1))
+        self.tokens, sampling = tokens, self.settings.sampling
+        logits = self.target.logits(self.target.unread(tokens), rows=1)
+        row = sampling.scores(logits.astype(mx.float32), sampling.recent(tokens, None, 1))
+        if not sampling.greedy and sampling.seed is not None:
+            noise = Noise(sampling.seed, 0, len(tokens), 1, self.pair.vocabulary)
+            row = row + noise.gumbel(TARGET)
+        chosen = row[0][mx.array(list(choices))]
+        gap: Any = (mx.max(row) - mx.min(chosen)).item()
+        self.rollback(len(tokens) - 1)
+        return gap, epsilon(logits, sampling.temperature)
 
     def ahead(self, reply: Reply, flight: Flight, plan: Plan) -> bool:
         """Whether the next round can be launched before this one's token is known.
@@ -266,7 +288,7 @@ def _told(
     flight: Flight,
     landing: Landing,
     tokens: list[int],
-    text: str,
+    pieces: list[Piece],
     landed_at: float,
     idle: float,
 ) -> Iterator[Event]:
@@ -278,9 +300,14 @@ def _told(
         accepted = drafted = len(tokens)
     seconds = counters.count(landed_at, len(tokens), drafted, accepted, idle)
     if counters.passes == 1:
-        yield Prefilled(counters.prompt_tokens, counters.cached_tokens, seconds)
+        yield Prefilled(
+            counters.prompt_tokens, counters.cached_tokens, seconds, counters.dropped_messages
+        )
     origins = (name if i < accepted else None for i in range(len(tokens)))
-    yield Text(text, tuple(map(Emitted, tokens, origins)))
+    emitted = tuple(map(Emitted, tokens, origins))
+    for piece in pieces or [Piece(reply.stream.part)]:
+        yield Text(piece.text, emitted, tuple(piece.spans), piece.part)
+        emitted = ()
     plan = flight.plan
     counters.expect(plan.expected, plan.cost)
     yield Round(

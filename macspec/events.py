@@ -34,14 +34,25 @@ class Prefilled:
     """Prompt tokens that were still in the target's cache."""
     seconds: float
     """From the call of ``reply`` to the first token."""
+    dropped_messages: int = 0
+    """How many of the oldest messages were left out for want of room, system turns not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """New text. ``delta`` may be empty while a character or a stop string is incomplete."""
+    """New text, of one part of the reply: a round that brings more has several.
+
+    ``delta`` may be empty while a character, a stop string or a tag is incomplete.
+    """
 
     delta: str
     tokens: tuple[Emitted, ...]
+    """All of the round, with its first text."""
+    spans: tuple[tuple[int, str | None], ...] = ()
+    """Who wrote ``delta``: characters, and the drafter whose accepted guess they are or None for
+    the target's own. They add up to it, and come from earlier rounds too where text was held."""
+    part: str = "answer"
+    """answer, reasoning, or tag: what marks the border of the two, and the line breaks after it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
-
-import mlx.core as mx
-
-from .models import Pair
-from .models.cached import CachedModel
-from .noise import TARGET, Noise
-from .sampling import Sampling
-
-NEAR_TIE = {mx.float32: 1e-4, mx.float16: 0.1, mx.bfloat16: 0.25}
-"""By the precision of the logits: how far apart two of them may be and still swap places when a
-pass has more rows. In 16 bits that is two steps of a logit around 16 to 32, or less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +25,7 @@ class Fork:
         return self.gap is not None and self.gap <= self.epsilon
 
 
-def first_difference(plain: tuple[int, ...], speculative: tuple[int, ...]) -> int | None:
+def first_difference(plain: Sequence[int], speculative: Sequence[int]) -> int | None:
     """Index of the first token that differs, a missing one included; None if all are equal."""
     pairs = zip(plain, speculative, strict=False)
     different = (at for at, (one, other) in enumerate(pairs) if one != other)
@@ -60,17 +48,3 @@ def explain(
     if one is not None and other is not None:
         gap = max(scores) - min(scores[one], scores[other])
     return Fork(position, one, other, gap, epsilon)
-
-
-def scores(
-    pair: Pair, tokens: Sequence[int], sampling: Sampling, kv_bits: int | None
-) -> tuple[list[float], float]:
-    """What the token after ``tokens`` is chosen by, [V] in float32, and the near tie's epsilon."""
-    target = CachedModel(pair.target.module, pair.vocabulary, kv_bits=kv_bits)
-    logits = target.logits(mx.array([*tokens], mx.uint32), rows=1)
-    epsilon = NEAR_TIE.get(logits.dtype, NEAR_TIE[mx.bfloat16])
-    row = sampling.scores(logits.astype(mx.float32))
-    if sampling.seed is not None:
-        row = row + Noise(sampling.seed, 0, len(tokens), 1, pair.vocabulary).gumbel(TARGET)
-        epsilon /= sampling.temperature
-    return cast("list[float]", row[0].tolist()), epsilon

@@ -16,15 +16,16 @@ BIDI_CONTROLS = (
 )
 """Invisible characters that change the order or shape of the text around them."""
 
+SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
+
 NEUTRAL: dict[int, str | None] = {
     **SHOWN_CONTROLS,
     0x0D: None,  # a carriage return overwrites its own line; of "\r\n" the newline stays
     0x7F: "␡",
     **dict.fromkeys(range(0x80, 0xA0), "\N{REPLACEMENT CHARACTER}"),  # C1: 0x9B alone is CSI
     **dict.fromkeys(BIDI_CONTROLS),
+    **SURROGATES,  # halves of pairs, which no terminal can be sent
 }
-
-SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
 
 
 def neutral(text: str) -> str:

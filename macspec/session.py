@@ -11,7 +11,7 @@ from typing import Literal
 
 import mlx.core as mx
 
-from .conversation import Message, checked_messages, fit, overflow
+from .conversation import Message
 from .decoding import Decoder
 from .depth import Controller, CostCurve, Ledger, Survival
 from .drafters import Corpus, DraftModel, NGram, Suffix
@@ -21,7 +21,8 @@ from .kernels import Kernels, kernels_for
 from .measuring import measure
 from .models.memory import wired
 from .models.pair import Pair
-from .models.template import Template
+from .prompting import Prompt, Prompting
+from .reasoning import Reasoning
 from .reply import Reply
 from .sampling import Sampling
 from .stats import Counters, SessionStats
@@ -80,11 +81,12 @@ class Session:
         self._clock = clock
         self._ledger, self._corpus = ledger, corpus
         self.controller = controller or _controller(pair, ledger)
-        lookups = [ngram or NGram(), Suffix(corpus)]
+        self._suffix = Suffix(corpus)
+        lookups = [ngram or NGram(), self._suffix]
         self._decoder = self.decoder_type(
             pair, kv_bits, lookups, self.controller, clock, self.kernels
         )
-        self._template: dict[bool | None, Template] = {}
+        self._prompting = Prompting(pair)
         self._said: set[str] = set()
         self._open: weakref.ref[Generator[Event, None, None]] | None = None
         self.method, self.depth, self.rule = method, depth, rule
@@ -140,6 +142,8 @@ class Session:
         think: bool | None = None,
         on_overflow: Literal["drop", "refuse"] = "drop",
         forced: Sequence[int] | None = None,
+        resume: bool = False,
+        learn: bool = True,
     ) -> Generator[Event, None, None]:
         """Answer a conversation.
 
@@ -157,6 +161,9 @@ class Session:
             on_overflow: what becomes of a history beyond the context: its oldest turns are
                 dropped, or it is refused.
             forced: emit these tokens whatever the target says, at the real cost: for measuring.
+            resume: go on with the last message, which is the assistant's; what it has of reasoning
+                is in ``reasoning`` beside ``content``.
+            learn: draft from past replies, and keep this one among them.
 
         Yields:
             Notice, Prefilling and Prefilled, then Text and Round for each round, then Finished.
@@ -174,22 +181,24 @@ class Session:
         if any(not text for text in stop):
             raise BadOptionError("a stop string is empty; leave it out")
         start = self._clock()
-        tokens, notices = self._prompt(messages, max_tokens, raw, think, on_overflow)
-        room = self.pair.context - len(tokens)
+        prompt = self._prompt(messages, max_tokens, raw, think, on_overflow, resume)
+        room = self.pair.context - len(prompt.tokens)
         limit = room if max_tokens is None else min(max_tokens, room)
         if forced is not None:
             limit = min(limit, len(forced))
         seed = self.sampling.seed
+        tokenizer = self.pair.target.tokenizer
         reply = Reply(
-            stream=TextStream(self.pair.target.tokenizer, stop),
+            stream=TextStream(tokenizer, stop, Reasoning(tokenizer, begun=prompt.reasoning)),
             stop_ids=self.pair.stop_ids,
             limit=limit,
             limit_reason="length" if forced or limit == max_tokens else "context",
             seed=secrets.randbits(32) if seed is None else seed,
-            counters=Counters(start, prompt_tokens=len(tokens)),
+            counters=Counters(start, len(prompt.tokens), dropped_messages=prompt.dropped_messages),
             forced=forced,
+            learn=learn,
         )
-        events = self._run(reply, tokens, notices)
+        events = self._run(reply, prompt.tokens, [*self._limits(), *prompt.notices])
         self._open = weakref.ref(events)
         return events
 
@@ -203,6 +212,7 @@ class Session:
         self, reply: Reply, prompt: list[int], notices: Sequence[str]
     ) -> Generator[Event, None, None]:
         decoder = self._decoder
+        self._suffix.corpus = self._corpus if reply.learn else None
         with wired():
             try:
                 yield from self._once(notices)
@@ -217,9 +227,42 @@ class Session:
                 decoder.rollback(len(decoder.tokens))
                 self.finished = self._finish(reply)
                 self.stats.add(self.finished.stats)
-                if self._corpus is not None and reply.forced is None:
+                if self._corpus is not None and reply.forced is None and reply.learn:
                     self._corpus.add(reply.ids)
         yield self.finished
+
+    def weigh(
+        self,
+        messages: str | Sequence[Message],
+        said: Sequence[int],
+        tokens: Sequence[int],
+        *,
+        max_tokens: int | None = None,
+        raw: bool = False,
+        think: bool | None = None,
+    ) -> tuple[float, float]:
+        """How close a choice in a reply was, were it made with one row and nothing drafted.
+
+        Args:
+            messages, max_tokens, raw, think: of the reply.
+            said: its tokens before the choice.
+            tokens: what was chosen there, one way and another.
+
+        Returns:
+            The best score less the lowest one of the tokens, and how far apart scores may be and
+            still swap places by rounding.
+
+        Raises:
+            BadOptionError: there are no such tokens; or as ``reply``.
+        """
+        self.close()
+        if not tokens or not all(0 <= token < self.pair.vocabulary for token in (*said, *tokens)):
+            raise BadOptionError("there is no such token to weigh")
+        prompt = self._prompt(messages, max_tokens, raw, think, "drop", False)
+        if len(prompt.tokens) + len(said) >= self.pair.context:
+            raise BadOptionError("there is no such place in the reply: the context ends before")
+        with wired():
+            return self._decoder.weigh([*prompt.tokens, *said], tokens)
 
     def _prompt(
         self,
@@ -228,38 +271,15 @@ class Session:
         raw: bool,
         think: bool | None,
         on_overflow: Literal["drop", "refuse"],
-    ) -> tuple[list[int], list[str]]:
-        """The prompt's tokens, and what there is to say about them."""
+        resume: bool,
+    ) -> Prompt:
         context = self.pair.context
-        if think not in self._template:
-            self._template[think] = Template(self.pair, think)
-        template = self._template[think]
         if raw:
-            if not isinstance(messages, str):
-                raise BadOptionError("raw takes one text, not a list of messages")
-            tokens = template.raw(messages)
-            if not tokens:
-                raise BadOptionError("the prompt is empty; say something")
-            if len(tokens) >= context:
-                raise overflow(len(tokens), context)
-            return tokens, self._limits()
-        if isinstance(messages, str):
-            messages = [{"role": "user", "content": messages}]
-        turns = checked_messages(messages)
+            return self._prompting.raw(messages, context)
         reserve = min(context // 4, context if max_tokens is None else max_tokens)
-        if on_overflow == "refuse":
-            tokens, dropped = template.tokens(turns), 0
-            if len(tokens) >= context:
-                raise overflow(len(tokens), context)
-        else:
-            tokens, dropped = fit(turns, template.tokens, context, reserve)
-        notices = [*self._limits(), *template.notices_for(turns)]
-        if dropped:
-            turn = "turn was" if dropped == 1 else f"{dropped} turns were"
-            notices.append(
-                f"the conversation is longer than the context: the oldest {turn} left out"
-            )
-        return tokens, notices
+        return self._prompting.chat(
+            messages, context, reserve, think=think, on_overflow=on_overflow, resume=resume
+        )
 
     def _limits(self) -> list[str]:
         """What this pair cannot do."""

@@ -56,6 +56,8 @@ class ReplyStats:
     measured_speedup: float | None
     """Over plain as the cost curve knows it: decode speed times the seconds of a plain round."""
     seconds: Seconds
+    dropped_messages: int = 0
+    """Oldest messages that were left out of the prompt for want of room."""
 
     def as_dict(self) -> dict[str, Any]:
         """The same, ready for JSON."""
@@ -69,6 +71,7 @@ class Counters:
     start: float
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    dropped_messages: int = 0
     tokens: int = 0
     passes: int = 0
     first_tokens: int = 0
@@ -144,6 +147,7 @@ class Counters:
             predicted_speedup=_ratio(self.expected, self.cost),
             measured_speedup=None if speed is None or plain is None else speed * plain,
             seconds=seconds,
+            dropped_messages=self.dropped_messages,
         )
 
 

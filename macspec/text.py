@@ -1,59 +1,194 @@
-"""From token ids to text, one complete piece at a time."""
+"""From token ids to text, one complete piece at a time, and who wrote which of its characters."""
 
 from __future__ import annotations
 
+import copy
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+from .reasoning import TAG, Reasoning
+
+Span = tuple[int, str | None]
+"""Characters, and the drafter whose guess their token was; None: the target's own."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """Settled text of one part of a reply."""
+
+    part: str
+    """answer, reasoning or tag."""
+    text: str = ""
+    spans: list[Span] = field(default_factory=list)
+    """For each token that wrote some of it; their characters add up to it."""
+
+
+@dataclass(slots=True)
+class _Unit:
+    """A token whose text has not left yet."""
+
+    drafter: str | None
+    text: str | None = None
+    """None while its last character is incomplete."""
+    part: str | None = None
+    """None while it may be the beginning of a tag."""
+    ending: str = ""
+    """The text, were the token the last one."""
 
 
 class TextStream:
-    """Detokenizes a reply and looks for stop strings, which may span tokens.
+    """Detokenizes a reply and looks for stop strings and tags, which may span tokens.
 
-    What could be the beginning of a stop string, or is not yet a whole character, is held back.
+    What could be the beginning of one, or is not yet a whole character, is held back. A character
+    belongs to the token that completes it.
 
     Args:
         tokenizer: mlx-lm's ``TokenizerWrapper``.
         stop: strings that end the reply; they are not part of it.
+        reasoning: tells the parts of the reply; None: it begins with the answer.
     """
 
-    def __init__(self, tokenizer: Any, stop: Sequence[str] = ()) -> None:
+    def __init__(
+        self, tokenizer: Any, stop: Sequence[str] = (), reasoning: Reasoning | None = None
+    ) -> None:
         self._detokenizer = tokenizer.detokenizer
+        # It waits with a space for what follows, whatever it has given out.
+        self._keeps_spaces: bool = getattr(self._detokenizer, "_clean_spaces", False)
         self._stop = tuple(stop)
-        self._held = ""
+        self._reasoning = reasoning or Reasoning(tokenizer)
+        self._units: deque[_Unit] = deque()
+        self._newest = _Unit(None)
+        self._after_tag = False
         self.text = ""
+        """Everything that was settled, tags included."""
         self.stopped = False
         """A stop string was found; nothing comes after it."""
 
-    def push(self, token: int) -> str:
-        """Take one token and return the text that it settles."""
+    @property
+    def part(self) -> str:
+        """The part that the next token is of, if it is no tag."""
+        return self._reasoning.part
+
+    def push(self, token: int, drafter: str | None = None) -> list[Piece]:
+        """Take one token, and its drafter if it was a guess; return the text that it settles."""
+        self._newest = _Unit(drafter)
+        self._units.append(self._newest)
+        self._decide(self._reasoning.push(token))
         self._detokenizer.add_token(token)
+        segment = self._detokenizer.last_segment
+        if segment:
+            self._fill(segment)
+        if not segment or self._keeps_spaces:
+            # What the text would be at the end tells later which characters were already there.
+            ending = copy.copy(self._detokenizer)
+            ending.finalize()
+            rest = ending.last_segment
+            if segment and rest:
+                self._units.append(_Unit(drafter, part=self._newest.part or self.part))
+            self._units[-1].ending = rest
         return self._release(final=False)
 
-    def finish(self) -> str:
+    def finish(self) -> list[Piece]:
         """Return what was held back, at the end of the reply."""
         self._detokenizer.finalize()
+        self._fill(self._detokenizer.last_segment)
         return self._release(final=True)
 
-    def _release(self, *, final: bool) -> str:
+    def _decide(self, parts: Sequence[str]) -> None:
+        undecided = (unit for unit in self._units if unit.part is None)
+        for unit, part in zip(undecided, parts, strict=False):
+            unit.part = part
+
+    def _fill(self, segment: str) -> None:
+        """Share new text among the tokens that have none yet."""
+        waiting = [unit for unit in self._units if unit.text is None]
+        if segment and not waiting:
+            waiting = [_Unit(self._newest.drafter, part=self._newest.part or self.part)]
+            self._units += waiting
+        taken = 0
+        for unit in waiting:
+            known = _common(unit.ending, segment)
+            end = len(segment) if unit is waiting[-1] else max(known, taken)
+            unit.text = segment[taken:end]
+            taken = end
+
+    def _release(self, *, final: bool) -> list[Piece]:
         if self.stopped:
-            return ""
-        self._held += self._detokenizer.last_segment
-        found = [at for at in map(self._held.find, self._stop) if at >= 0]
+            return []
+        held = "".join(unit.text for unit in self._units if unit.text is not None)
+        found = [at for at in map(held.find, self._stop) if at >= 0]
         if found:
             self.stopped = True
-            settled = self._held[: min(found)]
-        elif final:
-            settled = self._held
+            settled = min(found)
         else:
-            settled = self._held[: len(self._held) - self._possible_stop()]
-        self._held = self._held[len(settled) :]
-        self.text += settled
-        return settled
+            settled = len(held) if final else len(held) - self._possible_stop(held)
+        if found or final:
+            self._decide(self._reasoning.finish())
+        pieces: list[Piece] = []
+        while self._units:
+            unit = self._units[0]
+            if unit.part is None or unit.text is None:
+                break
+            text = unit.text[:settled]
+            settled -= len(text)
+            self._give(pieces, text, unit.drafter, unit.part)
+            if len(text) < len(unit.text):
+                unit.text = unit.text[len(text) :]
+                break
+            self._units.popleft()
+        self.text += "".join(piece.text for piece in pieces)
+        return pieces
 
-    def _possible_stop(self) -> int:
+    def _give(self, pieces: list[Piece], text: str, drafter: str | None, part: str) -> None:
+        """Add a token's settled text to the pieces."""
+        if part == TAG:
+            self._after_tag = True
+        elif self._after_tag and text:
+            # The line breaks after a tag are as little of the answer as the tag is.
+            rest = text.lstrip("\n")
+            self._after_tag = not rest
+            if breaks := text[: len(text) - len(rest)]:
+                _add(pieces, breaks, drafter, TAG)
+            text = rest
+        if text:
+            _add(pieces, text, drafter, part)
+
+    def _possible_stop(self, held: str) -> int:
         """Length of the longest end of the held text that begins a stop string."""
-        longest = min(len(self._held), max(map(len, self._stop), default=1) - 1)
+        longest = min(len(held), max(map(len, self._stop), default=1) - 1)
         for length in range(longest, 0, -1):
-            if any(stop.startswith(self._held[-length:]) for stop in self._stop):
+            if any(stop.startswith(held[-length:]) for stop in self._stop):
                 return length
         return 0
+
+
+def _add(pieces: list[Piece], text: str, drafter: str | None, part: str) -> None:
+    if not pieces or pieces[-1].part != part:
+        pieces.append(Piece(part))
+    piece = pieces[-1]
+    piece.text += text
+    piece.spans.append((len(text), drafter))
+
+
+def joined(pieces: Sequence[Piece]) -> list[Piece]:
+    """The same pieces, with those of one part that follow each other made one."""
+    together: list[Piece] = []
+    for piece in pieces:
+        if together and together[-1].part == piece.part:
+            together[-1].text += piece.text
+            together[-1].spans += piece.spans
+        else:
+            together.append(piece)
+    return together
+
+
+def _common(a: str, b: str) -> int:
+    """Length of the longest common beginning."""
+    same = 0
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            break
+        same += 1
+    return same

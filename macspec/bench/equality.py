@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..forks import Fork, explain, first_difference, scores
+from ..forks import Fork, explain, first_difference
 from ..models import Pair
+from ..nearties import scores
 from ..sampling import Sampling
 from .arm import Question
 from .sample import Sample

@@ -11,6 +11,7 @@ import mlx.core as mx
 
 from ..assets import prompts
 from ..cache import ModelCache
+from ..checked import remember_check
 from ..device import on_metal, prepare
 from ..forks import Fork
 from ..kernels import Kernels, kernels_for
@@ -63,7 +64,10 @@ def check(options: argparse.Namespace) -> int:
             trials.append(trial)
             report.trial(trial)
     report.verdict(trials)
-    return 0 if all(trial.lossless for trial in trials) else 1
+    passed = all(trial.lossless for trial in trials)
+    draft = None if pair.draft is None else pair.draft.name
+    remember_check(pair.target.name, draft, pair.plan.weights, passed=passed)
+    return 0 if passed else 1
 
 
 class _Report:

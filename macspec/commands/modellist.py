@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..device import prepare
 from ..models.catalog import CONTEXT, Entry, best
-from ..models.inventory import held
+from ..models.findings import Fit, Found, Machine, Opened
 from ..models.machine import pressure, unified_memory
-from ..models.matches import candidate, matches
-from ..models.memory import device_limit, gigabytes, plan
+from ..models.memory import gigabytes
 from ..models.progress import size
+from ..models.survey import survey
 from ..plaintext import one_line
 from .output import Output
 
@@ -24,48 +23,64 @@ def list_models(known: Sequence[Entry], as_json: bool) -> None:
         known: the catalogue.
         as_json: one JSON object a line, with the sizes in bytes.
     """
-    prepare()
-    memory, limit = unified_memory(), device_limit()
-    proposal = best(memory, limit)
-    output, rows = Output(), _Rows()
-    candidates = []
+    output, limit = Output(), 0
+    found: dict[str, Found] = {}
+    opened: dict[str, Opened] = {}
+    fits: list[Fit] = []
+    for event in survey():
+        match event:
+            case Found():
+                found[event.name] = event
+            case Machine():
+                limit = event.limit
+                _show_machine(output, event, as_json)
+            case Opened():
+                opened[event.name] = event
+            case Fit():
+                fits.append(event)
+    _show_models(output, found.values(), opened, as_json)
+    if not as_json:
+        output.text("\ndrafts for them\n" if len(opened) > 1 else "")
+    for fit in sorted(fits, key=lambda it: (it.target.lower(), it.draft.lower())):
+        if as_json:
+            output.json({"match": asdict(fit)})
+        else:
+            verdict = "fits" if fit.reason is None else f"no: {fit.reason}"
+            output.text(one_line(f"  {fit.target} + {fit.draft}: {verdict}") + "\n")
+    names = {it.name for it in found.values() if it.missing is None}
+    _show_catalogue(output, known, names, limit, best(unified_memory(), limit), as_json)
+
+
+def _show_machine(output: Output, machine: Machine, as_json: bool) -> None:
+    now = pressure()
     if as_json:
-        now = pressure()
-        machine = {"memory": memory, "limit": limit, "pressure": now.level, "free": now.free}
-        output.json({"machine": machine})
+        record = {**asdict(machine), "pressure": now.level, "free": now.free}
+        output.json({"machine": record})
     else:
         output.text(
-            f"this machine: {gigabytes(memory)} of memory, {gigabytes(limit)} of it for models; "
-            f"pressure {pressure()}\n\nin the hub's cache\n"
+            f"this machine: {gigabytes(machine.memory)} of memory, {gigabytes(machine.limit)} of "
+            f"it for models; pressure {now}\n\nin the hub's cache\n"
         )
-    for model in (here := held()):
-        opened = None if model.missing else candidate(model.name, model.folder)
-        if opened is not None:
-            candidates.append(opened)
-        needs, cost = None, None if opened is None else opened.footprint
-        if cost is not None:
-            needs = plan(cost, None, min(CONTEXT, cost.context), None, limit)
-        reason = model.missing or (opened.reason if opened else None)
+
+
+def _show_models(
+    output: Output, found: Iterable[Found], opened: Mapping[str, Opened], as_json: bool
+) -> None:
+    rows = _Rows()
+    for model in found:
+        it = opened.get(model.name)
+        memory, fits = (None, None) if it is None else (it.memory, it.fits)
+        reason = model.missing or (it.reason if it else None)
         if as_json:
-            fits = None if needs is None else needs.fits
-            memory_used = None if needs is None else needs.total
-            record = {"name": model.name, "size": model.size, "memory": memory_used, "fits": fits}
-            output.json({"model": {**record, "folder": str(model.folder), "reason": reason}})
+            record = {"name": model.name, "size": model.size, "memory": memory, "fits": fits}
+            output.json({"model": {**record, "folder": model.folder, "reason": reason}})
         else:
-            memory_text = "-" if needs is None else f"{gigabytes(needs.total)} at {needs.context}"
-            verdict = "" if needs is None else "fits" if needs.fits else "too large"
-            rows.add(model.name, size(model.size), memory_text, verdict, reason or "")
+            needs = (
+                "-" if it is None or memory is None else f"{gigabytes(memory)} at {it.positions}"
+            )
+            rows.add(model.name, size(model.size), needs, _verdict(fits), reason or "")
     if not as_json:
-        output.text(rows.text() if here else "  nothing yet\n")
-        output.text("\ndrafts for them\n" if len(candidates) > 1 else "")
-    for match in matches(candidates):
-        if as_json:
-            output.json({"match": asdict(match)})
-        else:
-            verdict = "fits" if match.reason is None else f"no: {match.reason}"
-            output.text(one_line(f"  {match.target} + {match.draft}: {verdict}") + "\n")
-    names = {model.name for model in here if model.missing is None}
-    _show_catalogue(output, known, names, limit, proposal, as_json)
+        output.text(rows.text() or "  nothing yet\n")
 
 
 def _show_catalogue(
@@ -120,6 +135,8 @@ class _Rows:
 
     def text(self) -> str:
         """The rows, indented, each column but the last as wide as its widest cell."""
+        if not self._rows:
+            return ""
         widths = [max(map(len, column)) for column in zip(*self._rows, strict=True)]
         lines = (
             "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))

@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
                 gauge.see(event)
                 conversation.take(event)
                 show_event(event)
-            conversation.end(session.finished)
+            conversation.end(session.finished, energy=gauge.result())
     except KeyboardInterrupt as interrupt:
         status = status_of(interrupt)
         session.close()

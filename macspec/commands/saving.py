@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import suppress
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config.schema import BUILT_IN, NONE
 from ..errors import BadOptionError
 from ..events import Event, Finished, Text
+from ..power import ReplyEnergy
 from ..store import ASSISTANT, RAW, USER, Chat, Making, Message, OpenReply, Store, store_path
+from ..store.naming import lasting
+from ..written import Written
 
 if TYPE_CHECKING:
     from ..sampling import Sampling  # imports MLX
@@ -52,6 +53,7 @@ class Conversation:
         self._chat: Chat | None = None
         self._thread: list[Message] = []
         self._reply: OpenReply | None = None
+        self._written = Written()
         self._making = Making()
         if options.chat is not None:
             self._recall(options.chat)
@@ -92,8 +94,8 @@ class Conversation:
         parent = self._thread[-1].id if self._thread else None
         prompt = store.add(chat.id, parent, options.prompt, RAW if options.raw else USER)
         self._making = Making(
-            model=_lasting(options.target),
-            draft=_lasting(options.draft),
+            model=lasting(options.target),
+            draft=lasting(options.draft),
             sampling={name: value for name, value in asdict(sampling).items() if name != "seed"},
             rule=options.accept,
             method=options.method,
@@ -105,19 +107,35 @@ class Conversation:
     def take(self, event: Event) -> None:
         """Keep what an event of the reply brings."""
         if self._reply is not None and isinstance(event, Text):
-            self._reply.append(event.delta)
+            self._reply.append(*self._written.take(event))
 
-    def end(self, finished: Finished | None, *, broken: bool = False) -> None:
-        """The reply is over; ``broken``: neither the model nor the user has ended it."""
-        reply = self._reply
+    def end(
+        self,
+        finished: Finished | None,
+        *,
+        broken: bool = False,
+        energy: ReplyEnergy | None = None,
+    ) -> None:
+        """The reply is over.
+
+        Args:
+            broken: neither the model nor the user has ended it.
+            energy: what it took, where that was measured.
+        """
+        reply, written = self._reply, self._written
         if reply is None:
             return
-        making = None
+        making = replace(
+            self._making,
+            spans=written.spans,
+            reasoning_spans=written.reasoning_spans,
+            energy=None if energy is None else energy.as_dict(),
+        )
         if finished is not None:
-            if len(finished.text) > len(reply.text):
-                reply.append(finished.text[len(reply.text) :])
+            if len(finished.text) > written.characters:
+                reply.append(finished.text[written.characters :])
             making = replace(
-                self._making,
+                making,
                 rule=finished.accept_rule,
                 method=finished.method,
                 depth=finished.depth,
@@ -164,12 +182,3 @@ def _answered(thread: list[Message]) -> list[Message]:
     """The turns up to the last reply that says something."""
     ends = [n for n, turn in enumerate(thread, 1) if turn.role == ASSISTANT and turn.text]
     return thread[: ends[-1]] if ends else []
-
-
-def _lasting(model: str | None) -> str | None:
-    """A folder by its whole path, so that the model is found from anywhere; an id as it is."""
-    if model is not None:
-        with suppress(OSError, ValueError):
-            if Path(model).is_dir():
-                return str(Path(model).resolve())
-    return model

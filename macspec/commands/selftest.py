@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..forks import Fork, explain, first_difference, scores
+from ..forks import Fork, explain, first_difference
 from ..kernels import Kernels
 from ..models import Pair
 from ..models.template import Template
+from ..nearties import scores
 from ..sampling import Sampling
 from ..session import Session
 

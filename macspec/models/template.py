@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import BadOptionError, brief
+from ..reasoning import opened
 from .pair import Pair
 
 MARK = "macspec-probe"
@@ -82,6 +83,34 @@ class Template:
                 "change its turns, or add --raw"
             ) from error
         return self._known(tokens)
+
+    @property
+    def tags(self) -> bool:
+        """Whether the target marks reasoning with tags that are known."""
+        return bool(self._tokenizer.think_start and self._tokenizer.think_end)
+
+    def resumed(self, messages: Messages) -> list[int]:
+        """The ids of a conversation up to the end of what the assistant has said so far.
+
+        Args:
+            messages: as for ``tokens``; the last one is the assistant's, and may have ``reasoning``
+                beside its ``content``.
+
+        Raises:
+            BadOptionError: as ``tokens``.
+        """
+        *before, reply = messages
+        tokens = self.tokens(before)
+        said, reasoning = reply["content"], reply.get("reasoning", "") if self.tags else ""
+        begun = opened(self._tokenizer, tokens)
+        if reasoning:
+            start = "" if begun else f"{self._tokenizer.think_start}\n"
+            end = f"\n{self._tokenizer.think_end}\n\n"
+            said = f"{start}{reasoning.rstrip(chr(10))}{end}{said}" if said else start + reasoning
+        elif begun and said:
+            said = f"\n{self._tokenizer.think_end}\n\n{said}"
+        _check_text(said)
+        return tokens + self._known(self._tokenizer.encode(said, add_special_tokens=False))
 
     def raw(self, text: str) -> list[int]:
         """The ids of a text as it is, with the special tokens that the tokenizer itself adds.

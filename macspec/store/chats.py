@@ -52,6 +52,10 @@ class Chats:
         """Deleted conversations that ``undo`` or ``restore`` can bring back, the last first."""
         return self._read(lambda connection: queries.deleted(connection, limit))
 
+    def last_models(self) -> dict[int, str | None]:
+        """The target of each conversation's newest reply, by conversation; None: the built-in."""
+        return self._database.aside(queries.last_models)
+
     def last_chat(self) -> Chat | None:
         """The conversation that was changed last, of those that can go on."""
         return self._read(queries.last)
@@ -144,9 +148,10 @@ class Chats:
         """Conversations with these words in their title or in one message, the best first.
 
         Each word may be the beginning of one; words in double quotes stand together. Where no
-        words are found so, every place that holds the query as it stands is.
+        words are found so, every place that holds the query as it stands is. However long that
+        takes, writers are not held up.
         """
-        return self._read(lambda connection: search(connection, query, limit))
+        return self._database.aside(lambda connection: search(connection, query, limit))
 
     def take_in(self, new: Sequence[tuple[Chat, Sequence[Message]]]) -> list[Chat | None]:
         """Add conversations from elsewhere, all or none of them, with ids of their own.

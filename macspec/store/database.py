@@ -76,6 +76,17 @@ class Database:
         """Do something that changes nothing, in one view of the data."""
         return self.write(work, begin="BEGIN")
 
+    def aside(self, work: Work[T]) -> T:
+        """Do something long that changes nothing, on a connection of its own: nobody waits."""
+        if self.path is not None and self.trouble is None:
+            with (
+                suppress(*FAILURES),
+                closing(_connected(self.path, "mode=ro", self._patience)) as connection,
+            ):
+                connection.execute("BEGIN")
+                return work(connection)
+        return self.read(work)
+
     def write(self, work: Work[T], *, durable: bool = True, begin: str = "BEGIN IMMEDIATE") -> T:
         """Do something as a whole or, if it raises, not at all.
 

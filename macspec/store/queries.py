@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import BadOptionError
-from .records import CUT_OFF, OPEN, RAW, Chat, Message
+from .records import CUT_OFF, OPEN, RAW, USER, Chat, Message
 from .rows import CHAT, MESSAGE, change, chat_of, insert_chat, insert_message, message_of
 
 PATH = f"""
@@ -75,6 +75,14 @@ def last(connection: sqlite3.Connection) -> Chat | None:
     return None if row is None else chat_of(row)
 
 
+def last_models(connection: sqlite3.Connection) -> dict[int, str | None]:
+    """The target of each conversation's newest reply, by conversation; None: the built-in one."""
+    newest = "SELECT max(id) FROM messages WHERE making IS NOT NULL GROUP BY chat"
+    model = "json_extract(making, '$.model')"
+    found = connection.execute(f"SELECT chat, {model} FROM messages WHERE id IN ({newest})")
+    return {id: None if name is None else str(name) for id, name in found}
+
+
 def messages(connection: sqlite3.Connection, chat: int) -> list[Message]:
     """All messages of a conversation, parents before their children."""
     rows = connection.execute(f"{MESSAGE} WHERE chat = ? ORDER BY id", (chat,))
@@ -91,6 +99,25 @@ def siblings(connection: sqlite3.Connection, id: int) -> list[int]:
     it = message(connection, id)
     beside = "SELECT id FROM messages WHERE chat = ? AND parent IS ? ORDER BY id"
     return [id for (id,) in connection.execute(beside, (it.chat, it.parent))]
+
+
+def families(connection: sqlite3.Connection, chat: int) -> dict[int | None, list[int]]:
+    """The messages of a conversation by their parent, oldest first."""
+    found: dict[int | None, list[int]] = {}
+    rows = connection.execute("SELECT id, parent FROM messages WHERE chat = ? ORDER BY id", (chat,))
+    for id, parent in rows:
+        found.setdefault(parent, []).append(id)
+    return found
+
+
+def prompts(connection: sqlite3.Connection, limit: int, longest: int) -> list[str | bytes]:
+    """What the user asked last, the newest first, of conversations that are not deleted."""
+    asked = (
+        "SELECT messages.text FROM messages JOIN chats ON chats.id = chat "
+        f"WHERE role = '{USER}' AND deleted IS NULL AND messages.id > coalesce(imported, 0) "
+        "AND length(messages.text) <= ? ORDER BY messages.id DESC LIMIT ?"
+    )
+    return [text for (text,) in connection.execute(asked, (longest, limit))]
 
 
 def newest_leaf(connection: sqlite3.Connection, id: int) -> int:

@@ -36,6 +36,10 @@ class Making:
     """``ReplyStats.as_dict()``."""
     spans: Sequence[tuple[int, str | None]] | None = None
     """Who wrote the text, in order: characters, and the drafter or None for the target."""
+    reasoning_spans: Sequence[tuple[int, str | None]] | None = None
+    """The same of the reasoning."""
+    energy: Mapping[str, Any] | None = None
+    """``ReplyEnergy.as_dict()``."""
 
 
 @dataclass(frozen=True, slots=True)

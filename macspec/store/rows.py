@@ -72,8 +72,9 @@ def making_of(text: str | None) -> Making | None:
     if text is None:
         return None
     fields = json.loads(text)
-    if fields["spans"] is not None:
-        fields["spans"] = [(length, drafter) for length, drafter in fields["spans"]]
+    for name in ("spans", "reasoning_spans"):
+        if fields.get(name) is not None:
+            fields[name] = [(length, drafter) for length, drafter in fields[name]]
     return Making(**fields)
 
 

@@ -16,7 +16,7 @@ from .chats import Chats
 from .database import PATIENCE, Database
 from .held import Held
 from .records import ASSISTANT, FIRST_LINE, OPEN, USER, Chat, Making, Message
-from .rows import change, insert_message
+from .rows import change, insert_message, making_text, restored
 from .streaming import OpenReply
 from .writers import Writers
 
@@ -87,6 +87,30 @@ class Store(Chats):
     def siblings(self, id: int) -> list[int]:
         """The messages that could stand in a message's place, itself included, oldest first."""
         return self._read(lambda connection: queries.siblings(connection, id))
+
+    def families(self, chat: int) -> dict[int | None, list[int]]:
+        """The messages of a conversation by the message they follow, oldest first."""
+        return self._read(lambda connection: queries.families(connection, chat))
+
+    def prompts(self, limit: int, longest: int = 20_000) -> list[str]:
+        """What the user asked last in any conversation, the newest last.
+
+        Args:
+            longest: characters; longer ones are left out.
+        """
+        asked = self._read(lambda connection: queries.prompts(connection, limit, longest))
+        return [restored(text) for text in reversed(asked)]
+
+    def set_making(self, id: int, making: Making) -> Message:
+        """How a reply that has ended was made, where more is known of it by now."""
+
+        def put(connection: sqlite3.Connection) -> Message:
+            change(connection, "messages", id, {"making": making_text(making)})
+            return queries.message(connection, id)
+
+        message = self._write(put)
+        self._held.hold(self.chat(message.chat), [message])
+        return message
 
     def newest_leaf(self, id: int) -> int:
         """The end of the newest path through a message: where to stand when it is chosen."""

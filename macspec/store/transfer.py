@@ -160,14 +160,6 @@ def _message(place: Place) -> Message:
 
 
 def _making(place: Place) -> Making:
-    spans = place.get("spans", list, None)
-    if spans is not None:
-        for span in spans:
-            if not isinstance(span, list) or len(span) != 2:
-                raise place.refusal("spans")
-            length, drafter = span
-            if type(length) is not int or not isinstance(drafter, str | None):
-                raise place.refusal("spans")
     return Making(
         model=place.get("model", str, None),
         draft=place.get("draft", str, None),
@@ -177,8 +169,21 @@ def _making(place: Place) -> Making:
         depth=place.get("depth", (int, str), None),
         seed=place.get("seed", int, None),
         stats=place.table("stats"),
-        spans=None if spans is None else [(length, drafter) for length, drafter in spans],
+        spans=_spans(place, "spans"),
+        reasoning_spans=_spans(place, "reasoning_spans"),
+        energy=place.table("energy"),
     )
+
+
+def _spans(place: Place, key: str) -> list[tuple[int, str | None]] | None:
+    spans = place.get(key, list, None)
+    for span in spans or ():
+        if not isinstance(span, list) or len(span) != 2:
+            raise place.refusal(key)
+        length, drafter = span
+        if type(length) is not int or not isinstance(drafter, str | None):
+            raise place.refusal(key)
+    return None if spans is None else [(length, drafter) for length, drafter in spans]
 
 
 def _shallow(value: object, depth: int) -> bool:

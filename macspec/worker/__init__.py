@@ -20,6 +20,7 @@ from .messages import (
     Tuned,
     Tuning,
     Unloaded,
+    Weighed,
 )
 from .process import ProcessEngine
 
@@ -37,4 +38,5 @@ __all__ = [
     "Tuned",
     "Tuning",
     "Unloaded",
+    "Weighed",
 ]

@@ -48,6 +48,16 @@ class EngineClient(Protocol):
         """How things are: Status."""
         ...
 
+    def weigh(self, request: ReplyRequest, said: tuple[int, ...], tokens: tuple[int, ...]) -> Call:
+        """How close the choice after the first tokens of a reply was: Weighed.
+
+        Args:
+            request: what the reply answered; rule and sampling are those that are set now.
+            said: the tokens of the reply before the choice.
+            tokens: those that were chosen there, one way and another.
+        """
+        ...
+
     def interrupt(self) -> None:
         """End every reply within one round; each ends with Finished and keeps its text.
 

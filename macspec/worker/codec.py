@@ -19,10 +19,10 @@ from . import messages
 
 TOP = (
     *(messages.Load, messages.ReplyRequest, messages.Tune, messages.Unload),
-    *(messages.Ask, messages.Stop, messages.Close),
+    *(messages.Ask, messages.Weigh, messages.Stop, messages.Close),
     *(Prefilling, Prefilled, Text, Round, Notice, Finished),
     *(messages.LoadProgress, messages.Loaded, messages.Unloaded, messages.Tuned),
-    *(messages.Status, messages.Failed),
+    *(messages.Status, messages.Weighed, messages.Failed),
 )
 NESTED = (
     *(Emitted, ReplyStats, Seconds, SessionStats),

@@ -35,6 +35,8 @@ from .messages import (
     ReplyRequest,
     Status,
     Tuning,
+    Weigh,
+    Weighed,
 )
 from .registry import Registry, Running
 
@@ -132,7 +134,26 @@ class Engine:
             think=request.think,
             on_overflow=cast(Literal["drop", "refuse"], request.on_overflow),
             forced=request.forced,
+            resume=request.resume,
+            learn=request.learn,
         )
+
+    def weigh(self, choice: Weigh) -> Weighed:
+        """How close a choice in a reply was, with rule and sampling as they are now.
+
+        Raises:
+            BadOptionError: no pair is loaded, or there are no such tokens; or as ``reply``.
+        """
+        request = choice.request
+        gap, epsilon = self._loaded().weigh(
+            request.messages,
+            choice.said,
+            choice.tokens,
+            max_tokens=request.max_tokens,
+            raw=request.raw,
+            think=request.think,
+        )
+        return Weighed(gap, epsilon)
 
     def stop(self) -> Finished:
         """End the reply, if it has not ended yet, and say how it did."""
@@ -170,6 +191,8 @@ class Engine:
             memory=mx.get_active_memory(),
             memory_peak=mx.get_peak_memory(),
             memory_limit=device_limit(),
+            kernels="" if session is None else session.kernels.state,
+            plain_seconds=None if session is None else session.controller.curve.unit,
         )
 
     def idle(self) -> Iterator[None]:
@@ -235,7 +258,10 @@ class Engine:
         """Make a pair that has been read the session's."""
         session = self.session
         same = session is not None and session.pair.target is pair.target
-        kernels = session.kernels if session is not None and same else kernels_for(pair)
+        if session is not None and same:
+            kernels = session.kernels
+        else:
+            kernels = kernels_for(pair, choice.kernels)
         known = ledger(pair, choice.kv_bits, kernels=kernels.key) if choice.learn else None
         if self._tuning.method == DraftModel.name and pair.draft is None:
             report(Notice("this pair has no draft model: the method is auto again"))

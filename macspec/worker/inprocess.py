@@ -20,6 +20,8 @@ from .messages import (
     Status,
     Tuned,
     Unloaded,
+    Weigh,
+    Weighed,
 )
 from .server import between_rounds
 
@@ -59,6 +61,9 @@ class InProcessEngine(EngineClient):
 
     def status(self) -> Call:
         return _at_once(Call(Status), self.engine.status)
+
+    def weigh(self, request: ReplyRequest, said: tuple[int, ...], tokens: tuple[int, ...]) -> Call:
+        return _at_once(Call(Weighed), lambda: self.engine.weigh(Weigh(request, said, tokens)))
 
     def interrupt(self) -> None:
         if self._reply is not None:

@@ -23,6 +23,8 @@ class PairChoice:
     require_draft: bool = False
     learn: bool = True
     """Use and keep what sessions learn about costs, and past replies to draft from."""
+    kernels: str = "auto"
+    """auto, off or strict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class ReplyRequest:
     think: bool | None = None
     on_overflow: str = "drop"
     forced: tuple[int, ...] | None = None
+    resume: bool = False
+    learn: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,18 @@ class Unload:
 @dataclass(frozen=True, slots=True)
 class Ask:
     """Ask how things are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weigh:
+    """Ask how close a choice was: the one after the first tokens of a reply."""
+
+    request: ReplyRequest
+    """What the reply answered."""
+    said: tuple[int, ...]
+    """Tokens of the reply before the choice."""
+    tokens: tuple[int, ...]
+    """Those that were chosen there, one way and another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +176,20 @@ class Status:
     """In use by arrays."""
     memory_peak: int
     memory_limit: int
+    kernels: str = ""
+    """Whose kernels compute, and why, in half a sentence; empty while no pair is loaded."""
+    plain_seconds: float | None = None
+    """What a plain round takes, by the cost curve; None while that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """How close a choice was."""
+
+    gap: float
+    """Best score less the lowest one of the tokens."""
+    epsilon: float
+    """Scores that are no further apart may swap places by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +203,9 @@ class Failed:
     """One line: what is wrong, and what to do."""
 
 
-Command = Load | ReplyRequest | Tune | Unload | Ask | Stop | Close
+Command = Load | ReplyRequest | Tune | Unload | Ask | Weigh | Stop | Close
 
-Answer = Event | LoadProgress | Loaded | Unloaded | Tuned | Status | Failed
+Answer = Event | LoadProgress | Loaded | Unloaded | Tuned | Status | Weighed | Failed
 
 ENDS: dict[type[Command], type[Answer]] = {
     Load: Loaded,
@@ -183,5 +213,6 @@ ENDS: dict[type[Command], type[Answer]] = {
     Tune: Tuned,
     Unload: Unloaded,
     Ask: Status,
+    Weigh: Weighed,
 }
 """What answers a command in the end, if not ``Failed``."""

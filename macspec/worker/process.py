@@ -32,6 +32,7 @@ from .messages import (
     Tuning,
     Unload,
     Unloaded,
+    Weigh,
 )
 
 # Not from the current folder, where anything may be called macspec.
@@ -97,6 +98,9 @@ class ProcessEngine(EngineClient):
 
     def status(self) -> Call:
         return self._ask(Ask())
+
+    def weigh(self, request: ReplyRequest, said: tuple[int, ...], tokens: tuple[int, ...]) -> Call:
+        return self._ask(Weigh(request, said, tokens))
 
     def interrupt(self) -> None:
         with self._lock:

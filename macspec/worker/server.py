@@ -23,6 +23,8 @@ from .messages import (
     Tuning,
     Unload,
     Unloaded,
+    Weigh,
+    Weighed,
 )
 from .pipes import LOOK, Inbox, Outbox
 
@@ -43,6 +45,8 @@ class Served(Protocol):
     def reply(self, request: ReplyRequest) -> Generator[Event, None, None]: ...
 
     def stop(self) -> Finished: ...
+
+    def weigh(self, choice: Weigh) -> Weighed: ...
 
     def tune(self, changes: Any) -> Tuning: ...
 
@@ -118,6 +122,8 @@ class Server:
             case Unload():
                 engine.unload()
                 return Unloaded()
+            case Weigh():
+                return engine.weigh(command)
             case _:
                 return self._reply(call, command)
 

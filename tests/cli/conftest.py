@@ -116,7 +116,7 @@ class Script:
                     raise delta
                 said.append(delta)
                 seconds = counters.count(0.5 * number, 1, 1, 1, 0.0)
-                yield Text(delta, (Emitted(number, "draft"),))
+                yield Text(delta, (Emitted(number, "draft"),), ((len(delta), "draft"),))
                 yield Round((number,), "draft", 4, 1, 1, seconds, 0.0)
             reason = "end"
         finally:

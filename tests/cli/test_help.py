@@ -16,6 +16,7 @@ HEAVY = ("mlx", "mlx_lm", "textual", "transformers", "numpy", "huggingface_hub")
 
 SHOWN = [
     ["--help"],
+    ["chat", "--help"],
     ["run", "--help"],
     ["check", "--help"],
     ["models", "--help"],
@@ -50,7 +51,7 @@ def run(*arguments: str) -> str:
     ).stdout
 
 
-@pytest.mark.parametrize("arguments", [["--version"], [], *COMMANDS])
+@pytest.mark.parametrize("arguments", [["--version"], ["chat", "--keys"], *COMMANDS])
 def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     code = (
         "import sys; from macspec.cli import main; "
@@ -60,7 +61,7 @@ def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
-    assert done.stdout.startswith(("macspec ", "usage: macspec"))
+    assert done.stdout.startswith(("macspec ", "usage: macspec", "Keys "))
 
 
 @pytest.mark.parametrize("arguments", COMMANDS)
@@ -82,7 +83,7 @@ def test_every_option_says_what_it_does(arguments: list[str]) -> None:
         assert re.search(r" {2,}\S", rest) or re.match(r" {20,}\S", following), option
 
 
-@pytest.mark.parametrize("arguments", SHOWN)
+@pytest.mark.parametrize("arguments", [*SHOWN, ["chat", "--keys"]])
 def test_the_readme_shows_this_help(arguments: list[str]) -> None:
     readme = README.read_text(encoding="utf-8")
     shown = f"$ macspec {' '.join(arguments)}\n{run(*arguments)}"

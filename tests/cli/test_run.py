@@ -36,6 +36,7 @@ STATISTICS = [
     "predicted_speedup",
     "measured_speedup",
     "seconds",
+    "dropped_messages",
 ]
 
 

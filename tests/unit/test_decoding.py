@@ -65,7 +65,7 @@ def session_of(pair: Pair, name: str, draft: str | None = None, **options: Any) 
         stop_ids=frozenset(),
     )
     session = Session(small, **options)
-    session._template[None] = Ids()  # type: ignore[assignment]
+    session._prompting._templates[None] = Ids()  # type: ignore[assignment]
     return session
 
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -14,6 +15,7 @@ import pytest
 from replies import Rows, assert_like_fresh, caches, finish, prompt_tokens
 
 from macspec import Notice, Prefilled, Round, Sampling, Session, Text
+from macspec.drafters import Corpus
 from macspec.errors import BadOptionError, ContextOverflowError
 from macspec.events import Emitted, Prefilling
 from macspec.models import Pair
@@ -336,3 +338,85 @@ def test_a_sleep_is_no_cost_of_a_round(pocket: Pair, monkeypatch: pytest.MonkeyP
     assert stats.itl_ms_median is None
     assert stats.tokens == 8
     assert finish(session, HELLO, GREEDY, max_tokens=8).stats.itl_ms_median is not None
+
+
+def test_spans_say_who_wrote_which_characters(pocket: Pair) -> None:
+    session = Session(pocket, method="draft", depth=4)
+    events = list(session.reply(HELLO, GREEDY, max_tokens=48, stop=["zebra", "? Z"]))
+    texts = [event for event in events if isinstance(event, Text)]
+    assert all(sum(length for length, _ in event.spans) == len(event.delta) for event in texts)
+    guessed = sum(length for event in texts for length, who in event.spans if who == "draft")
+    assert 0 < guessed < sum(len(event.delta) for event in texts)
+    assert {event.part for event in texts} == {"answer"}
+    # Emitted tokens stand with the first text of their round, and none is missing.
+    finished = session.finished
+    assert finished is not None
+    told = tuple(token.id for event in texts for token in event.tokens)
+    assert told == finished.token_ids
+
+
+def test_a_reply_goes_on_where_it_was_cut(pocket: Pair) -> None:
+    session = Session(pocket)
+    whole = finish(session, HELLO, GREEDY, max_tokens=24)
+    for length in (1, 7, 12):
+        begun = {"role": "assistant", "content": whole.text[:length]}
+        prompt = prompt_tokens(pocket, HELLO)
+        events = list(session.reply([*HELLO, begun], GREEDY, max_tokens=24, resume=True))
+        (prefilled,) = [event for event in events if isinstance(event, Prefilled)]
+        assert len(prompt) < prefilled.prompt_tokens <= len(prompt) + length
+        assert session._decoder.tokens[: len(prompt)] == prompt
+    # Cut between two words, the rest is what would have come anyway.
+    at = whole.text.index(" ", 8)
+    begun = {"role": "assistant", "content": whole.text[:at]}
+    rest = finish(session, [*HELLO, begun], GREEDY, max_tokens=24, resume=True)
+    assert (whole.text[:at] + rest.text).startswith(whole.text)
+    with pytest.raises(BadOptionError, match="no reply to go on with"):
+        session.reply(HELLO, resume=True)
+
+
+def test_a_choice_can_be_weighed(pocket: Pair) -> None:
+    session = Session(pocket, method="off", rule="keyed")
+    for sampling in (GREEDY, Sampling(temperature=0.8, top_p=0.9, seed=3, repetition_penalty=1.2)):
+        ids = finish(session, HELLO, sampling, max_tokens=12).token_ids
+        for at in (0, 5, len(ids) - 1):
+            gap, epsilon = session.weigh(HELLO, ids[:at], [ids[at]])
+            assert gap <= epsilon  # it was the best, but for the rounding of other rows
+            assert session.weigh(HELLO, ids[:at], [ids[at], (ids[at] + 1) % 900])[0] > epsilon
+        assert finish(session, HELLO, sampling, max_tokens=12).token_ids == ids
+    with pytest.raises(BadOptionError, match="no such token"):
+        session.weigh(HELLO, [], [10**9])
+
+
+def test_what_is_dropped_is_told_in_messages(pocket: Pair) -> None:
+    session = Session(pocket)
+    messages = [{"role": "system", "content": "Be brief."}]
+    for number in range(40):
+        messages.append({"role": "user", "content": f"Hotel number {number}, please."})
+        messages.append({"role": "assistant", "content": "It is booked."})
+    messages.append(HELLO[0])
+    events = list(session.reply(messages, GREEDY, max_tokens=4))
+    (prefilled,) = [event for event in events if isinstance(event, Prefilled)]
+    dropped = prefilled.dropped_messages
+    assert dropped > 0
+    assert session.finished is not None
+    assert session.finished.stats.dropped_messages == dropped
+    kept = [messages[0], *messages[1 + dropped :]]
+    assert kept[1]["role"] == "user"
+    assert session._decoder.tokens[: prefilled.prompt_tokens] == prompt_tokens(pocket, kept)
+
+
+def test_a_reply_can_leave_past_replies_alone(pocket: Pair, tmp_path: Path) -> None:
+    corpus = Corpus.open(tmp_path, "key")
+    session = Session(pocket, corpus=corpus)
+    ids = finish(session, HELLO, GREEDY, max_tokens=12, learn=False).token_ids
+    corpus.save()
+    assert ids not in corpus.replies
+    assert finish(session, HELLO, GREEDY, max_tokens=12).token_ids == ids
+    corpus.save()
+    assert ids in corpus.replies
+    session.method = "suffix"
+    copied = finish(session, HELLO, GREEDY, max_tokens=12)
+    assert copied.stats.acceptance == 1.0
+    alone = finish(session, HELLO, GREEDY, max_tokens=12, learn=False)
+    assert alone.token_ids == ids
+    assert alone.stats.accepted < copied.stats.accepted

@@ -56,7 +56,7 @@ def test_the_dictionary_is_what_json_shows() -> None:
         "prompt_tokens", "cached_tokens", "tokens", "passes", "drafted", "accepted",
         "acceptance", "acceptance_by_position", "tokens_per_pass", "ttft_s", "itl_ms_median",
         "itl_ms_p95", "decode_tokens_per_s", "prefill_tokens_per_s", "predicted_speedup",
-            "measured_speedup", "seconds",
+            "measured_speedup", "seconds", "dropped_messages",
     ]  # fmt: skip
 
 

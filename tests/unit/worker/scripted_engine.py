@@ -58,7 +58,8 @@ class ScriptedEngine:
     def reply(self, request: ReplyRequest) -> Generator[Event, None, None]:
         if self._pair is None:
             raise BadOptionError("no model is loaded: choose one first")
-        prompt = request.messages if isinstance(request.messages, str) else ""
+        messages = request.messages
+        prompt = messages if isinstance(messages, str) else messages[-1]["content"]
         return self._rounds(prompt.split(), request.max_tokens or 50)
 
     def _rounds(self, how: list[str], length: int) -> Generator[Event, None, None]:
@@ -83,7 +84,7 @@ class ScriptedEngine:
                 if number == 0:
                     yield Prefilled(3, 0, seconds)
                 drafter = "scripted" if number % 2 else None
-                yield Text(word, (Emitted(number, drafter),))
+                yield Text(word, (Emitted(number, drafter),), ((len(word), drafter),))
                 depth = self._tuning.depth
                 yield Round(
                     (number,), drafter, depth if isinstance(depth, int) else 0, 1, 0, 0.01, 0.0

@@ -24,6 +24,7 @@ pairs = st.builds(
     messages.PairInfo, *[texts, names, names], *[counts] * 2, st.none(), *[counts] * 4
 )
 emitted = st.builds(Emitted, counts, names)
+spans = st.lists(st.tuples(counts, names)).map(tuple)
 ids = st.lists(counts).map(tuple)
 turns = st.lists(st.fixed_dictionaries({"role": texts, "content": texts})).map(tuple)
 stats = st.builds(
@@ -38,15 +39,18 @@ EVERY = {
         counts | st.none(),
         st.lists(texts).map(tuple),
         forced=ids | st.none(),
+        resume=st.booleans(),
     ),
     messages.Tune: st.builds(messages.Tune, options),
     messages.Unload: st.just(messages.Unload()),
     messages.Ask: st.just(messages.Ask()),
+    messages.Weigh: st.builds(messages.Weigh, st.builds(messages.ReplyRequest, texts), ids, ids),
+    messages.Weighed: st.builds(messages.Weighed, numbers, numbers),
     messages.Stop: st.builds(messages.Stop, counts),
     messages.Close: st.just(messages.Close()),
     Prefilling: st.builds(Prefilling, counts, counts),
-    Prefilled: st.builds(Prefilled, counts, counts, numbers),
-    Text: st.builds(Text, texts, st.lists(emitted).map(tuple)),
+    Prefilled: st.builds(Prefilled, counts, counts, numbers, counts),
+    Text: st.builds(Text, texts, st.lists(emitted).map(tuple), spans, texts),
     Round: st.builds(Round, ids, names, *[counts] * 3, numbers, numbers, numbers, texts),
     Notice: st.builds(Notice, texts),
     Finished: st.builds(Finished, texts, texts, ids, counts, texts, texts, counts | texts, stats),
@@ -61,6 +65,8 @@ EVERY = {
         tunings,
         texts,
         st.builds(SessionStats, *[counts] * 5),
+        kernels=texts,
+        plain_seconds=numbers | st.none(),
     ),
     messages.Failed: st.builds(messages.Failed, texts, texts),
 }
@@ -80,9 +86,10 @@ def test_a_message_survives_the_line(call: int, message: object) -> None:
 
 
 def test_a_line_is_json_of_strings_and_numbers() -> None:
-    event = Text("a\nb\x1b]52;", (Emitted(7, "draft"), Emitted(8, None)))
+    tokens = (Emitted(7, "draft"), Emitted(8, None))
+    event = Text("a\nb\x1b]52;", tokens, ((3, "draft"), (5, None)), "reasoning")
     assert json.loads(encode(3, event)) == [
         3,
         "Text",
-        ["a\nb\x1b]52;", [[7, "draft"], [8, None]]],
+        ["a\nb\x1b]52;", [[7, "draft"], [8, None]], [[3, "draft"], [5, None]], "reasoning"],
     ]

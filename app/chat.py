@@ -1,0 +1,152 @@
+"""The app: what is shown, and which part does what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import on
+from textual.timer import Timer
+
+from . import files
+from .actions import BY_ID, Choice
+from .completion import Completion
+from .conversing import Conversing
+from .hints import hints
+from .leaving import Leaving
+from .messages import Do
+from .modelling import Modelling
+from .screens.main import Main
+from .slash import Command, continuations
+from .speculating import Speculating
+from .talk.chats import shortened, title_of
+from .talk.firstrun import proposal
+from .talk.updates import Changed, Told, Update
+from .turning import Turning
+from .viewing import Viewing
+from .widgets.prompt import Prompt
+
+PERIOD = 0.25
+"""Seconds between two looks at the engine's numbers."""
+
+UNSENT = 1.0
+"""Seconds after the last key at which the prompt is saved."""
+
+
+class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
+    """A chat on the terminal. Its parts are in the modules of its base classes."""
+
+    TITLE = "macspec"
+    CSS_PATH = "app.tcss"
+    ESCAPE_TO_MINIMIZE: ClassVar[bool] = False
+
+    _unsent: Timer | None = None
+
+    def on_mount(self) -> None:
+        self._doing: set[str] = set()
+        self.heed_signals()
+        self.paint()
+
+    @on(Main.Made)
+    def _made(self, event: Main.Made) -> None:
+        event.stop()
+        self.show_choices()
+        self.main.prompt.complete = self._completions
+        self.talk.listener = self._happened
+        self.begin(self._open(), "open")
+        self.set_interval(PERIOD, self.show_state)
+
+    def _happened(self, update: Update) -> None:
+        """What is told outside of a reply."""
+        match update:
+            case Changed(turn):
+                self.main.transcript.update_turn(turn)
+            case Told(line, severity):
+                self.told(line, severity)
+
+    async def _open(self) -> None:
+        """Show what there was, or what this is."""
+        prompt = self.main.prompt
+        prompt.set_history(self.talk.sent)
+        if not prompt.value:
+            prompt.load(self.talk.unsent)
+        if self.talk.store.trouble is not None:
+            self.told(self.talk.store.trouble, "warning")
+        if self.talk.first_run:
+            self.main.welcome.show_card(self.keys, proposal())
+        else:
+            self.main.welcome.show_keys(self.keys)
+        await self.show_turns()
+        await self.load_first()
+
+    # Actions.
+
+    def do(self, id: str, argument: str = "") -> None:
+        """Carry out an action, unless it makes no sense now; then say why."""
+        refusal = BY_ID[id].refusal(self.situation())
+        if id == "stop" and refusal is not None:
+            self.main.prompt.focus()
+        elif refusal is not None:
+            self.say(refusal, "warning")
+        elif id not in self._doing:
+            self.begin(self._do(id, argument), "do")
+
+    async def _do(self, id: str, argument: str) -> None:
+        self._doing.add(id)
+        try:
+            await getattr(self, f"do_{id}")(argument)
+        finally:
+            self._doing.discard(id)
+            self.show_state()
+
+    def action_do(self, id: str) -> None:
+        """What keys are bound to."""
+        self.do(id)
+
+    def do_command(self, command: Command) -> None:
+        self.do(command.action.id, command.argument)
+
+    @on(Do)
+    def _asked_for(self, event: Do) -> None:
+        event.stop()
+        self.do(event.id, event.argument)
+
+    @on(Prompt.Asked)
+    def _help_asked_for(self, event: Prompt.Asked) -> None:
+        event.stop()
+        self.do("help")
+
+    # What can be completed.
+
+    def chats(self) -> Sequence[Choice]:
+        """Conversations to choose from."""
+        return [(str(chat.id), title_of(chat)) for chat in self.talk.store.chats(20)]
+
+    def _completions(self, typed: str) -> Sequence[Completion]:
+        found = [Completion(it.text, it.label, it.about) for it in continuations(typed, self)]
+        return found or files.completions(typed)
+
+    # What is shown four times a second, and at once where something changed.
+
+    def show_state(self) -> None:
+        if not self.is_running or not self.main.there:
+            return
+        main, state = self.main, self.talk.panel()
+        chat = self.talk.chat
+        title = "New conversation" if chat is None else shortened(title_of(chat), 60)
+        main.title_line.show(title, state)
+        if not main.has_class("-no-panel"):
+            (main.panel if main.beside else main.summary).show(state)
+        main.tuning.show(state)
+        main.key_line.show(hints(self.keys, self.situation(), main.prompt.area.has_focus))
+
+    @on(Prompt.Changed)
+    def _typed(self) -> None:
+        """Keep what is typed, a moment after the last key."""
+        if self._unsent is not None:
+            self._unsent.stop()
+        self._unsent = self.set_timer(UNSENT, self._save_unsent)
+
+    def _save_unsent(self) -> None:
+        if self.main.there:
+            self.talk.save_unsent(self.main.prompt.unsent)

@@ -1,0 +1,242 @@
+"""Files that go into a message, and files that are written."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from macspec.errors import MacspecError
+from macspec.plaintext import one_line, utf8
+
+from .completion import Completion
+
+LARGEST = 256 * 1024
+"""Bytes of a file that goes into a message."""
+
+OFFERED = 50
+"""Names that are offered as completions."""
+
+LOOKED_AT = 5000
+"""Entries of a folder that are looked through for them."""
+
+MENTION = re.compile(r"""(?<!\S)@(?:"([^"\n]+)"|'([^'\n]+)'|([^\s"'@]\S*))""")
+BEGUN = re.compile(r"""(?<!\S)@(?:(["'])([^"'\n]*)|([^\s"'@]\S*)?)\Z""")
+BLOCK = re.compile(r"^`([^`\n]+)`:\n(`{3,})[^`\n]*\n(?:.*?\n)?\2$", re.DOTALL | re.MULTILINE)
+"""A file as ``block`` puts it into a message."""
+
+
+class FileError(MacspecError):
+    """A file cannot be read or written."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithFiles:
+    """A message with the files that it names."""
+
+    text: str
+    files: tuple[str, ...] = ()
+    """Their names, as they stand in it."""
+    notices: tuple[str, ...] = ()
+    """What looked like a file's name and was left as it is."""
+
+
+def with_files(text: str, whole: Callable[[str], str] = str) -> WithFiles:
+    """``text`` with every ``@file`` in it named, and the files' contents below.
+
+    What follows an @ and is no file stays text.
+
+    Args:
+        whole: makes the text whole once the names are found, so that what was pasted names none.
+
+    Raises:
+        FileError: a file is there and cannot go into a message.
+    """
+    blocks: dict[str, str] = {}
+    notices: list[str] = []
+
+    def name(match: re.Match[str]) -> str:
+        typed = match[1] or match[2] or match[3]
+        path, rest = _existing(typed, quoted=match[3] is None)
+        if path is None:
+            if "/" in typed or match[3] is None:
+                notices.append(f"there is no file {one_line(typed)}; it was sent as text")
+            return match[0]
+        if path.is_dir():
+            notices.append(f"{one_line(str(path))} is a folder; it was sent as text")
+            return match[0]
+        label = _label(typed.removesuffix(rest))
+        blocks.setdefault(label, block(path, label))
+        return f"`{label}`{rest}"
+
+    named = whole(MENTION.sub(name, text))
+    message = "\n\n".join([named.rstrip("\n"), *blocks.values()]) if blocks else named
+    return WithFiles(message, tuple(blocks), tuple(notices))
+
+
+def block(path: Path, label: str) -> str:
+    """A file's content with its name above, in a fence that nothing in it can end.
+
+    Raises:
+        FileError: it is no text of a bearable size, or cannot be read.
+    """
+    content = read(path)
+    longest = max(map(len, re.findall("`+", content)), default=0)
+    fence = "`" * max(3, longest + 1)
+    kind = path.suffix.lstrip(".")
+    info = kind if kind.isalnum() else ""
+    end = "" if content.endswith("\n") or not content else "\n"
+    return f"`{label}`:\n{fence}{info}\n{content}{end}{fence}"
+
+
+def read(path: Path) -> str:
+    """The text of a file; line ends become newlines.
+
+    Raises:
+        FileError: it is no text in UTF-8, too large, no ordinary file, or cannot be read.
+    """
+    shown = one_line(str(path))
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise FileError(f"{shown} is no ordinary file")
+            data = b"" if status.st_size > LARGEST else file.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        raise FileError(f"{shown} cannot be read: {_why(error)}") from None
+    if max(status.st_size, len(data)) > LARGEST:
+        raise FileError(
+            f"{shown} has {status.st_size:,} bytes, and a message takes files of up to "
+            f"{LARGEST:,}; paste the part that matters"
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise FileError(f"{shown} is no text in UTF-8") from None
+    if "\0" in text:
+        raise FileError(f"{shown} is no text: it holds zero bytes")
+    return text.replace("\r\n", "\n")
+
+
+def completions(typed: str) -> Sequence[Completion]:
+    """Names of files for an ``@`` at the end of what was typed."""
+    match = BEGUN.search(typed)
+    if match is None:
+        return ()
+    quote, path = match[1] or "", match[2] or match[3] or ""
+    head, slash, tail = path.rpartition("/")
+    try:
+        names = _names(Path(head + slash).expanduser(), tail)
+    except (OSError, ValueError, RuntimeError):
+        return ()
+    found = []
+    for name, is_folder in names:
+        text = _quoted(head + slash + name, is_folder, quote)
+        if text is not None and text.rstrip() != typed[match.start() :]:
+            found.append(
+                Completion(text, name + "/" * is_folder, "" if is_folder else "file", match.start())
+            )
+    return found
+
+
+def write(path: Path, text: str, *, replace: bool = False) -> Path:
+    """Write a whole text into a file, or nothing.
+
+    Args:
+        replace: write over a file that is there.
+
+    Returns:
+        Where it is, with the home folder spelt out.
+
+    Raises:
+        FileExistsError: it is there already, and ``replace`` is false.
+        FileError: it cannot be written.
+    """
+    try:
+        path = path.expanduser()
+        if path.is_dir():
+            raise FileError(f"{path} is a folder; name a file in it")
+        if os.path.lexists(path) and not replace:
+            raise FileExistsError(f"{one_line(str(path))} is there already")
+        _write(path.resolve() if replace else path, utf8(text), replace=replace)
+    except FileExistsError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        raise FileError(f"{path} cannot be written: {_why(error)}") from None
+    return path
+
+
+def _write(path: Path, data: bytes, *, replace: bool) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}-")
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        if replace:
+            with suppress(FileNotFoundError):
+                os.chmod(name, path.stat().st_mode & 0o777)
+            os.replace(name, path)
+        else:
+            os.link(name, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def _existing(typed: str, *, quoted: bool) -> tuple[Path | None, str]:
+    """The file or folder that was meant, and what follows its name; None: there is none."""
+    bare = typed if quoted else typed.rstrip(".,;:!?)]}>'\"")
+    for name in dict.fromkeys((typed, bare)):
+        with suppress(OSError, ValueError, RuntimeError):
+            path = Path(name).expanduser()
+            if name and path.exists():
+                return path, typed[len(name) :]
+    return None, ""
+
+
+def _names(folder: Path, begun: str) -> list[tuple[str, bool]]:
+    """Entries of a folder that a name could become, each with whether it is a folder."""
+    wanted = begun.casefold()
+    with os.scandir(folder) as entries:
+        found = [
+            (entry.name, _is_folder(entry))
+            for entry in islice(entries, LOOKED_AT)
+            if wanted in entry.name.casefold()
+            and (begun.startswith(".") or not entry.name.startswith("."))
+            and entry.name.isprintable()
+        ]
+    found.sort(key=lambda each: (not each[0].casefold().startswith(wanted), each[0].casefold()))
+    return found[:OFFERED]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    with suppress(OSError):
+        return entry.is_dir()
+    return False
+
+
+def _quoted(path: str, is_folder: bool, quote: str) -> str | None:
+    """A path as it is typed after an @; None: no quotes fit around it."""
+    if not quote and re.search(r"""[\s"']""", path):
+        quote = '"'
+    if quote in path and quote:
+        quote = "'" if quote == '"' else '"'
+        if quote in path:
+            return None
+    return f"@{quote}{path}/" if is_folder else f"@{quote}{path}{quote} "
+
+
+def _label(typed: str) -> str:
+    return one_line(typed).replace("`", "'")
+
+
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,0 +1,138 @@
+"""Which keys do what: those of the action records, and the user's own from ``[keys]``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from macspec.errors import BadOptionError
+
+from .actions import ACTIONS, BY_ID, BY_SLASH
+
+NAMED = {
+    "escape": "Esc",
+    "enter": "Enter",
+    "tab": "Tab",
+    "space": "Space",
+    "backspace": "Backspace",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+    "delete": "Delete",
+    "insert": "Insert",
+    "home": "Home",
+    "end": "End",
+    "pageup": "PageUp",
+    "pagedown": "PageDown",
+    **{f"f{number}": f"F{number}" for number in range(1, 25)},
+}
+"""Keys that are no characters, and how they are shown."""
+
+MODIFIERS = {"ctrl": "Ctrl", "alt": "Alt", "shift": "Shift", "super": "Super", "meta": "Meta"}
+
+TAKEN = {
+    "ctrl+c": "it stops and leaves",
+    "ctrl+i": "terminals send it as Tab",
+    "ctrl+m": "terminals send it as Enter",
+    "ctrl+j": "it makes a new line in the prompt, or sends it",
+    "enter": "it sends the prompt, or makes a new line in it",
+    "tab": "it moves from one part of the screen to the next",
+    "shift+tab": "it moves from one part of the screen to the one before",
+}
+"""Keys that no action can have, and why."""
+
+FUNCTION = re.compile(r"f\d+")
+
+SENT_BY_TERMINAL_APP = re.compile(r"[!-~]|ctrl\+[a-z]|escape|tab|enter|up|down|left|right")
+"""What macOS's own terminal delivers to a program, as it comes out of the box."""
+
+
+def everywhere(key: str) -> bool:
+    """Whether a key works wherever the focus is: one that types or moves nothing in the prompt."""
+    return key.startswith(("ctrl+", "alt+", "super+", "meta+")) or bool(FUNCTION.fullmatch(key))
+
+
+def shown(key: str, *, short: bool = False) -> str:
+    """A key for people: Ctrl+G, or ^G where it must be short."""
+    *modifiers, last = key.split("+") if key != "+" else [key]
+    if short and modifiers == ["ctrl"] and len(last) == 1:
+        return f"^{last.upper()}"
+    name = NAMED.get(last, last.upper() if modifiers else last)
+    return "+".join([*(MODIFIERS[modifier] for modifier in modifiers), name])
+
+
+class Keys:
+    """The keys of every action.
+
+    Args:
+        own: ``[keys]`` of the settings: keys with commas between, by action.
+
+    Raises:
+        BadOptionError: an action is unknown, a key is none, or two actions share one.
+    """
+
+    def __init__(self, own: Mapping[str, str] | None = None) -> None:
+        self._keys = {action.id: (*action.keys, *action.extra_keys) for action in ACTIONS}
+        changed = {_action(name): (name, text) for name, text in (own or {}).items()}
+        for id, (name, text) in changed.items():
+            self._keys[id] = tuple(_key(name, part) for part in _parts(text))
+        owners: dict[str, str] = {}
+        for id, key in self:
+            other = owners.setdefault(key, id)
+            if other != id:
+                mine, theirs = (id, other) if id in changed else (other, id)
+                raise BadOptionError(
+                    f"keys.{mine} in the settings: {key} is the key of {theirs}; choose another "
+                    f"one, or give keys.{theirs} another one too"
+                )
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Action and key, for each of them."""
+        return ((id, key) for id, keys in self._keys.items() for key in keys)
+
+    def of(self, id: str) -> tuple[str, ...]:
+        """The keys of an action, the first one first."""
+        return self._keys[id]
+
+    def shown(self, id: str, *, short: bool = False) -> str:
+        """The first key of an action, for people."""
+        return shown(self._keys[id][0], short=short)
+
+
+def _action(name: str) -> str:
+    """The id of an action that is named by it, or by its command."""
+    wanted = name.replace("-", "_")
+    if wanted in BY_ID:
+        return wanted
+    if name in BY_SLASH:
+        return BY_SLASH[name].id
+    near = get_close_matches(name, [*BY_SLASH, *BY_ID], 1)
+    hint = f"did you mean {near[0]}?" if near else "macspec chat --keys lists them"
+    raise BadOptionError(f"keys.{name} in the settings: there is no such action; {hint}")
+
+
+def _parts(text: str) -> list[str]:
+    """Split at commas; a comma that stands alone is the key."""
+    return [part for part in re.split(r"\s*(?<!^),\s*", text.strip()) if part] or [text]
+
+
+def _key(name: str, text: str) -> str:
+    """A key as the records write it."""
+    head, plus, last = text.rpartition("+") if text != "+" else ("", "", text)
+    modifiers = head.lower().split("+") if plus else []
+    key = last if len(last) == 1 and not modifiers else last.lower()
+    whole = "+".join([*modifiers, key])
+    if not all(modifier in MODIFIERS for modifier in modifiers) or not (
+        key in NAMED or (len(key) == 1 and key.isprintable() and not key.isspace())
+    ):
+        raise BadOptionError(
+            f"keys.{name} in the settings: {text!r} is no key; write one such as ctrl+t, f2, "
+            "left or a single character, or several with commas between"
+        )
+    if whole in TAKEN:
+        raise BadOptionError(
+            f"keys.{name} in the settings: {whole} cannot be changed, because {TAKEN[whole]}"
+        )
+    return whole

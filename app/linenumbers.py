@@ -1,0 +1,95 @@
+"""The numbers of the panel in sentences, for line mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from macspec.models.machine import GIB
+from macspec.plaintext import one_line
+
+from .talk.panel import PanelState
+
+
+def sentences(state: PanelState) -> Iterator[str]:
+    """What there is to say of a state; what was not measured is left out, or said to be."""
+    yield from _speed(state)
+    yield from _speculation(state)
+    yield from _room(state)
+    yield from _energy(state)
+    if state.kernels:
+        yield f"Kernels: {one_line(state.kernels)}."
+    tested = one_line(state.self_test)
+    yield f"Self-test: {tested}." if tested else "Self-test: macspec check runs it."
+
+
+def _speed(state: PanelState) -> Iterator[str]:
+    if not state.tokens:
+        yield "No reply in this session yet."
+        return
+    parts = [f"{state.tokens} tokens in {state.passes} passes"]
+    if state.tokens_per_s_reply is not None:
+        plain = state.plain_tokens_per_s
+        against = "" if plain is None else f" (plain decoding: about {plain:.1f})"
+        parts.append(f"{state.tokens_per_s_reply:.1f} tokens per second{against}")
+    yield f"Reply: {', '.join(parts)}."
+    times = []
+    if state.ttft_s is not None:
+        times.append(f"the first token after {state.ttft_s:.2f} s")
+    if state.itl_ms_median is not None:
+        times.append(f"{state.itl_ms_median:.1f} ms between tokens")
+    if state.itl_ms_p95 is not None:
+        times.append(f"{state.itl_ms_p95:.1f} ms at the 95th percentile")
+    if times:
+        yield f"Times: {', '.join(times)}."
+
+
+def _speculation(state: PanelState) -> Iterator[str]:
+    names = [name for name in (state.target, state.draft) if name]
+    if names:
+        yield f"Pair: {one_line(' with '.join(names))}."
+    if state.draft_off:
+        yield f"No draft model: {one_line(state.draft_off)}."
+    parts = []
+    if state.acceptance is not None:
+        parts.append(f"{state.acceptance:.0%} of the drafted tokens accepted")
+    if state.acceptance_by_position:
+        shares = ", ".join(f"{share:.0%}" for share in state.acceptance_by_position)
+        parts.append(f"by position {shares}")
+    if state.tokens_per_pass is not None:
+        parts.append(f"{state.tokens_per_pass:.2f} tokens per pass")
+    if parts:
+        yield f"Speculation: {', '.join(parts)}."
+    yield (
+        f"Set: depth {state.depth_set}, method {state.method_set}, rule {state.rule_set}, "
+        f"temperature {state.temperature:g}."
+    )
+    if state.depth is not None:
+        drafter = f"drafter {one_line(state.drafter)}" if state.drafter else "no drafter"
+        yield f"Last round: {drafter}, depth {state.depth}."
+    if state.why:
+        yield f"Why: {one_line(state.why)}."
+
+
+def _room(state: PanelState) -> Iterator[str]:
+    if state.context_used is not None and state.context_limit is not None:
+        yield f"Context: {state.context_used} of {state.context_limit} tokens."
+    if state.memory_used is not None and state.memory_limit is not None:
+        used, limit = state.memory_used / GIB, state.memory_limit / GIB
+        plan = "" if state.memory_plan is None else f"; planned {state.memory_plan / GIB:.2f} GB"
+        yield f"Memory: {used:.2f} of {limit:.1f} GB{plan}."
+
+
+def _energy(state: PanelState) -> Iterator[str]:
+    if state.watts:
+        rails = ", ".join(f"{one_line(name)} {watts:.1f} W" for name, watts in state.watts.items())
+        yield f"Power ({one_line(state.energy_source)}): {rails}."
+    elif state.energy_reason:
+        yield f"Power: not measured; {one_line(state.energy_reason)}."
+    joules = (
+        ("gross", state.joules_per_token),
+        ("net of idle", state.net_joules_per_token),
+        ("plain", state.plain_joules_per_token),
+    )
+    said = [f"{value:.3g} J per token {name}" for name, value in joules if value is not None]
+    if said:
+        yield f"Energy: {', '.join(said)}."

@@ -1,0 +1,268 @@
+"""The list of conversations: search, open, rename, fork, delete with undo, export."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.timer import Timer
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
+
+from macspec.errors import MacspecError
+from macspec.plaintext import one_line
+
+from ..talk.chats import LISTED, ChatList, ChatRow, Excerpt, file_name, shortened, trimmed, when
+from .ask import Ask
+from .box import Box
+from .rows import Rows, Search
+
+PAUSE = 0.12
+"""Seconds without a key after which a search begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatChoice:
+    """What the list was left with."""
+
+    open: int | None
+    """The conversation to open; None: stay where we are."""
+    changed: bool
+    """Whether something was renamed, deleted or brought back, the shown one perhaps too."""
+
+
+class Conversations(Box[ChatChoice]):
+    """Conversations to choose from; the result says which one to open.
+
+    Args:
+        chats: what there is.
+        current: the one that is shown now.
+        busy: whether a reply is being written into it; then it is not deleted.
+        query: what to search for at first.
+    """
+
+    heading = "Conversations"
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Close"),
+        Binding("slash", "search", "Search"),
+        Binding("r", "rename", "Rename"),
+        Binding("f", "fork", "Fork"),
+        Binding("d", "delete", "Delete"),
+        Binding("u", "undo", "Undo delete"),
+        Binding("e", "export('.md')", "Export Markdown"),
+        Binding("J", "export('.json')", "Export JSON"),
+    ]
+
+    def __init__(
+        self,
+        chats: ChatList,
+        *,
+        current: int | None = None,
+        busy: bool = False,
+        query: str = "",
+    ) -> None:
+        super().__init__()
+        self._chats = chats
+        self._current, self._busy, self._query = current, busy, query
+        self._rows: Sequence[ChatRow] = ()
+        self._changed = False
+        self._timer: Timer | None = None
+
+    def inside(self) -> ComposeResult:
+        yield Search(self._query, placeholder="type to search", compact=True, select_on_focus=False)
+        yield Rows(markup=False, compact=True)
+
+    def on_mount(self) -> None:
+        self._show(self._chats.listed())
+        self._hint()
+        if self._query:
+            self._search()
+
+    # What is shown.
+
+    def _show(
+        self, rows: Sequence[ChatRow], keep: int | None = None, note: tuple[str, str] = ("", "")
+    ) -> None:
+        """Show rows, and a line below.
+
+        Args:
+            keep: the conversation to choose, if it is among them.
+            note: a line and its severity, in place of what the list itself has to say.
+        """
+        self._rows = rows
+        it = self.query_one(Rows)
+        it.set_options([Option(self._line(row), id=str(row.id)) for row in rows])
+        places = [row.id for row in rows]
+        chosen = self._current if keep is None and not self._searched else keep
+        it.highlighted = (places.index(chosen) if chosen in places else 0) if rows else None
+        self.tell(*(note if note[0] else (self._word(rows), "")))
+
+    def _word(self, rows: Sequence[ChatRow]) -> str:
+        if not rows:
+            nothing = "nothing is found: fewer or other words?" if self._searched else ""
+            return self._chats.store.trouble or nothing or "no conversations yet"
+        if len(rows) == LISTED and not self._searched:
+            return f"the last {LISTED} of them; older ones are found by searching"
+        return ""
+
+    @property
+    def _searched(self) -> bool:
+        return bool(self.query_one(Input).value.strip())
+
+    def _line(self, row: ChatRow) -> Content:
+        mark = "▸ " if row.id == self._current else "  "
+        title = _shown(row.title_found) if row.title_found else Content(row.title)
+        about = f"{when(row.changed, self._chats.clock())} · {row.about}"
+        lines = [
+            Content.assemble(mark, title.stylize("bold")),
+            Content.assemble("  ", (about, "$text-muted")),
+        ]
+        if row.excerpt:
+            lead = max(self.size.width // 3, 8)
+            said = _shown(trimmed(row.excerpt, lead))
+            lines.append(Content.assemble("  ", (f"{row.who}: ", "$text-muted"), said))
+        return Content("\n").join(lines)
+
+    def _hint(self) -> None:
+        if self.query_one(Input).has_focus:
+            self.hint(("Enter", "open"), ("↓ Tab", "to the list"), ("Esc", "close"))
+            return
+        self.hint(
+            ("Enter", "open"),
+            ("r", "rename"),
+            ("f", "fork"),
+            ("d", "delete"),
+            ("u", "undo"),
+            ("e", "export"),
+            ("J", "as JSON"),
+            ("/", "search"),
+            ("Esc", "close"),
+        )
+
+    def on_descendant_focus(self) -> None:
+        self._hint()
+
+    # Searching.
+
+    @on(Input.Changed)
+    def _typed(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(PAUSE, self._search)
+
+    def _search(self, keep: int | None = None, note: tuple[str, str] = ("", "")) -> None:
+        query = self.query_one(Input).value
+        self.run_worker(self._find(query, keep, note), exclusive=True, group="search")
+
+    async def _find(self, query: str, keep: int | None, note: tuple[str, str]) -> None:
+        rows = await asyncio.to_thread(self._chats.found, query)
+        if self.query(Rows):  # It may have been left meanwhile.
+            self._show(rows, keep, note)
+
+    @on(Input.Submitted)
+    def _open_first(self) -> None:
+        self._open()
+
+    @on(OptionList.OptionSelected)
+    def _open_chosen(self) -> None:
+        self._open()
+
+    # What the keys do.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Plain letters are text while the search has the focus."""
+        plain = ("search", "rename", "fork", "delete", "undo", "export")
+        return not (action in plain and self.query_one(Input).has_focus)
+
+    def action_search(self) -> None:
+        self.query_one(Input).focus()
+
+    def action_leave(self) -> None:
+        self.dismiss(ChatChoice(None, self._changed))
+
+    def _open(self) -> None:
+        if (row := self._row()) is not None:
+            self.dismiss(ChatChoice(row.id, self._changed))
+
+    def action_rename(self) -> None:
+        if (row := self._row()) is not None:
+            self.run_worker(self._rename(row), group="ask")
+
+    async def _rename(self, row: ChatRow) -> None:
+        def check(title: str) -> str:
+            return "" if one_line(title) else "the title is empty"
+
+        title = await self.app.push_screen_wait(
+            Ask("The new title:", row.title, title="Rename", check=check)
+        )
+        if title is not None:
+            self._do(lambda: self._chats.rename(row.id, title), row.id, "renamed")
+
+    def action_fork(self) -> None:
+        if (row := self._row()) is not None:
+            self._do(lambda: self._chats.fork(row.id), row.id, "a copy to go on in: Enter opens it")
+
+    def action_delete(self) -> None:
+        if (row := self._row()) is None:
+            return
+        if row.id == self._current and self._busy:
+            self.tell("a reply is being written there: stop it first", "warning")
+            return
+        at = self._rows.index(row)
+        beside = (*self._rows[at + 1 :], *reversed(self._rows[:at]))
+        note = f"deleted {shortened(row.title)}: u brings it back"
+        self._do(lambda: self._chats.delete(row.id), beside[0].id if beside else None, note)
+
+    def action_undo(self) -> None:
+        row = self._row()
+        self._do(self._chats.undo, None if row is None else row.id, "brought back")
+
+    def action_export(self, suffix: str) -> None:
+        if (row := self._row()) is not None:
+            self.run_worker(self._export(row, suffix), group="ask")
+
+    async def _export(self, row: ChatRow, suffix: str) -> None:
+        name: str | None = file_name(row.title, suffix)
+        wrong = ""
+        while name is not None:
+            name = await self.app.push_screen_wait(
+                Ask("Write it to the file:", name, title="Export", wrong=wrong)
+            )
+            if name is None:
+                return
+            try:
+                self.tell(one_line(f"wrote {self._chats.export(row.id, name)}"))
+                return
+            except MacspecError as error:
+                wrong = str(error)
+
+    def _do(self, work: Callable[[], int | None], keep: int | None, done: str) -> None:
+        """Do something to the store, then show the list and what became of it.
+
+        Args:
+            work: returns the conversation to choose then, if it is another one than ``keep``.
+        """
+        try:
+            made = work()
+        except MacspecError as error:
+            self._search(keep, (str(error), "error"))
+            return
+        self._changed = True
+        trouble = self._chats.store.trouble
+        self._search(made or keep, (trouble, "warning") if trouble else (done, ""))
+
+    def _row(self) -> ChatRow | None:
+        at = self.query_one(Rows).highlighted
+        return None if at is None or at >= len(self._rows) else self._rows[at]
+
+
+def _shown(excerpt: Excerpt) -> Content:
+    """An excerpt with what was found in it marked, also where there are no colours."""
+    return Content.assemble(*((text, "reverse" if match else "") for text, match in excerpt))

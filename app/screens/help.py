@@ -1,0 +1,112 @@
+"""The help: made from the action records and from what the panel's numbers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.events import Resize
+from textual.widgets import Static
+
+from ..actions import ACTIONS, GROUPS
+from ..keys import Keys
+from ..keytable import names
+from ..widgets.explained import PANEL
+from .box import Box
+
+PROMPT = (
+    ("Enter", "sends; with app.send = ctrl+j in the settings it makes a new line."),
+    ("Ctrl+J, \\ Enter", "make a new line."),
+    ("↑ ↓", "bring earlier prompts back, from the first and the last line."),
+    ("Tab", "takes a completion, or goes to the conversation and the panel."),
+    ("/", "begins a command, @ the name of a file whose text is put in."),
+    ("Ctrl+C twice", "leaves. What is selected is copied, a reply stops first."),
+)
+
+READING = (
+    ("↑ ↓", "choose a turn; most actions then are about it."),
+    ("letters", "work here: they are the keys below without ^, which is Ctrl."),
+    ("Esc", "goes back to the prompt."),
+)
+
+
+class Help(Box[None]):
+    """Keys, commands and the panel, to be read.
+
+    Args:
+        keys: which keys do what.
+    """
+
+    heading = "Help"
+
+    DEFAULT_CSS = """
+    Help {
+        VerticalScroll { height: 1fr; scrollbar-size-vertical: 1; }
+        Static { height: auto; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,enter", "leave", "Close"),
+    ]
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__()
+        self._mapping = keys
+
+    def inside(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static("", id="text", markup=False)
+
+    def on_mount(self) -> None:
+        self.hint(("↑ ↓ PageUp PageDown", "read"), ("Esc", "close"))
+        self.query_one(VerticalScroll).focus()
+
+    def on_resize(self, event: Resize) -> None:
+        super().on_resize(event)
+        self.call_after_refresh(self._write)
+
+    def _write(self) -> None:
+        text = self.query_one("#text", Static)
+        width = text.size.width
+        if width:
+            text.update(Content("\n").join(list(page(self._mapping, width))))
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+def page(keys: Keys, width: int) -> Iterator[Content]:
+    """The lines of the help, in columns where there is room for them."""
+    yield from _section("While you write", PROMPT, width)
+    yield from _section("While you read", READING, width)
+    for group in GROUPS:
+        actions = [action for action in ACTIONS if action.group == group]
+        wide = max(len(names(keys, action.id)) for action in actions)
+        rows = [
+            (f"{names(keys, action.id):<{wide}}  /{action.slash}", action.about)
+            for action in actions
+        ]
+        yield from _section(group, rows, width)
+    yield from _section("The panel", PANEL, width)
+
+
+def _section(title: str, rows: Sequence[tuple[str, str]], width: int) -> Iterator[Content]:
+    yield Content.styled(title, "bold $primary")
+    column = min(max((len(name) for name, _ in rows), default=0) + 2, 30)
+    beside = width >= column + 30
+    for name, about in rows:
+        room = width - column if beside else width - 2
+        lines = Content(about).wrap(max(room, 10))
+        first = Content.styled(name.ljust(column) if beside else name, "bold")
+        if beside:
+            yield Content.assemble(first, lines[0])
+            lines = lines[1:]
+        else:
+            yield first
+        for line in lines:
+            yield Content.assemble(" " * (column if beside else 2), line)
+    yield Content("")

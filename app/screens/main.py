@@ -1,0 +1,146 @@
+"""The screen that everything happens on."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import getters
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal, Vertical
+from textual.events import Resize
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Static
+
+from ..actions import BY_ID
+from ..keys import Keys, everywhere
+from ..widgets.keyline import KeyLine
+from ..widgets.panel import Panel
+from ..widgets.prompt import Prompt
+from ..widgets.summary import Summary
+from ..widgets.titleline import TitleLine
+from ..widgets.transcript import Transcript
+from ..widgets.tuning import Tuning
+from ..widgets.welcome import Welcome
+
+LEAST = (40, 12)
+"""Columns and rows below which there is only a line that asks for room."""
+
+WIDE = 100
+"""Columns from which on the panel stands beside the conversation."""
+
+
+BOTH = 72
+"""Columns from which on the conversation stays beside the panel where that is asked for."""
+
+
+class Main(Screen[None]):
+    """The conversation, the prompt and the panel.
+
+    Classes on it say what is shown: ``-no-panel``, ``-whole`` (all of the panel on a narrow
+    screen), ``-tuning`` and ``-empty``, beside those of the room there is.
+
+    Args:
+        keys: which keys do what.
+        send_key: as ``Prompt``.
+        panel: whether the panel is shown.
+    """
+
+    class Made(Message):
+        """All widgets are there."""
+
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual types it
+        (0, "-cramped"),
+        (LEAST[0], "-narrow"),
+        (WIDE, "-wide"),
+    ]
+    VERTICAL_BREAKPOINTS = [  # noqa: RUF012
+        (0, "-flat"),
+        (LEAST[1], "-low"),
+        (20, "-high"),
+    ]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "begin_command", show=False),
+    ]
+
+    title_line = getters.query_one(TitleLine)
+    transcript = getters.query_one(Transcript)
+    welcome = getters.query_one(Welcome)
+    panel = getters.query_one(Panel)
+    summary = getters.query_one(Summary)
+    prompt = getters.query_one(Prompt)
+    key_line = getters.query_one(KeyLine)
+
+    def __init__(self, keys: Keys, send_key: str = "enter", *, panel: bool = True) -> None:
+        super().__init__(id="main", classes="-empty" if panel else "-empty -no-panel")
+        self._keys, self._send_key = keys, send_key
+        bindings = [
+            Binding(key, f"app.do('{id}')", BY_ID[id].title, priority=everywhere(key))
+            for id, key in keys
+        ]
+        for binding in Binding.make_bindings(bindings):
+            self._bindings._add_binding(binding)
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="room", markup=False)
+        with Vertical(id="all"):
+            yield TitleLine()
+            with Horizontal(id="middle"):
+                with Container(id="talk"):
+                    yield Transcript()
+                    yield Welcome()
+                with Vertical(id="side"):
+                    yield Panel()
+                    yield Tuning()
+            yield Tuning(id="strip")
+            yield Summary()
+            yield Prompt(send_key=self._send_key)
+            yield KeyLine()
+
+    def on_mount(self) -> None:
+        self.prompt.focus()
+        self.post_message(self.Made())
+
+    def on_resize(self, event: Resize) -> None:
+        size = event.size
+        columns, rows = LEAST
+        self.query_one("#room", Static).update(
+            f"macspec needs {columns}x{rows}; this is {size.width}x{size.height}"
+        )
+        self.set_class(size.width >= BOTH, "-both")
+        if self.focused is None:
+            self.call_after_refresh(self._focus_again)
+
+    @property
+    def there(self) -> bool:
+        """Whether its widgets are: at the end they go before it does."""
+        return bool(self.query(Prompt)) and bool(self.query(KeyLine))
+
+    def _focus_again(self) -> None:
+        if self.focused is None and self.there:
+            self.prompt.focus()
+
+    @property
+    def tuning(self) -> Tuning:
+        """The dials that can be seen, or could be."""
+        wide = self.has_class("-wide") and not self.has_class("-no-panel")
+        return self.query_one("#side Tuning" if wide else "#strip", Tuning)
+
+    @property
+    def beside(self) -> bool:
+        """Whether all of the panel is shown, and not only its line."""
+        return self.has_class("-wide") or self.has_class("-whole")
+
+    def on_descendant_blur(self) -> None:
+        self.call_after_refresh(self._fold_strip)
+
+    def _fold_strip(self) -> None:
+        if self.there and not self.query_one("#strip").has_focus:
+            self.remove_class("-tuning")
+
+    def action_begin_command(self) -> None:
+        """A slash outside of the prompt begins a command in it."""
+        self.prompt.focus()
+        if not self.prompt.value:
+            self.prompt.load("/")

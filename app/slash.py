@@ -1,0 +1,102 @@
+"""Slash commands: what a line of the prompt asks for, and how it could go on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from macspec.errors import BadOptionError
+
+from .actions import ACTIONS, BY_SLASH, Action, Offers
+
+COMMAND = re.compile(r"/([A-Za-z][A-Za-z_-]*)(?:\s+(.*))?", re.DOTALL)
+
+SEARCHED = 3
+"""From so many letters on, what an argument stands for is searched too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An action and what it shall be done with."""
+
+    action: Action
+    argument: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """One way in which a line could go on."""
+
+    text: str
+    """The whole line then."""
+    label: str
+    """What is new in it."""
+    about: str
+    """One sentence."""
+
+
+def parse(text: str) -> Command | None:
+    """The command that a prompt is; None: it is for the model.
+
+    A path such as /etc/hosts is no command, and nor is what begins with a space.
+
+    Raises:
+        BadOptionError: it looks like a command, and there is none of that name; or its argument
+            is missing, or one too many.
+    """
+    found = COMMAND.fullmatch(text.rstrip())
+    if found is None:
+        return None
+    name, argument = found[1].lower(), (found[2] or "").strip()
+    action = BY_SLASH.get(name)
+    if action is None:
+        near = get_close_matches(name, BY_SLASH, 1)
+        hint = f"did you mean /{near[0]}?" if near else "/help lists them"
+        raise BadOptionError(
+            f"there is no command /{name}; {hint} (a space before the slash sends it as text)"
+        )
+    if argument and not action.argument:
+        raise BadOptionError(f"/{action.slash} takes nothing after it")
+    return Command(action, argument)
+
+
+def continuations(text: str, offers: Offers) -> Sequence[Continuation]:
+    """How a line that begins a command could go on: names first, then arguments."""
+    if not text.startswith("/") or "\n" in text:
+        return ()
+    name, space, argument = text[1:].partition(" ")
+    if not space:
+        return _names(name.lower())
+    action = BY_SLASH.get(name.lower())
+    if action is None or action.choices is None:
+        return ()
+    wanted = argument.lstrip().lower()
+    choices = action.choices(offers)
+    if any(value.lower() == wanted for value, _ in choices):
+        return ()
+    begun = [choice for choice in choices if choice[0].lower().startswith(wanted)]
+    about = [
+        choice
+        for choice in choices
+        if choice not in begun and len(wanted) >= SEARCHED and wanted in " ".join(choice).lower()
+    ]
+    return [Continuation(f"/{name} {value}", value, what) for value, what in (*begun, *about)]
+
+
+def _names(begun: str) -> list[Continuation]:
+    by_name = [action for action in ACTIONS if action.slash.startswith(begun)]
+    by_alias = [
+        action
+        for action in ACTIONS
+        if action not in by_name and any(alias.startswith(begun) for alias in action.aliases)
+    ]
+    return [
+        Continuation(
+            f"/{action.slash} " if action.argument else f"/{action.slash}",
+            f"/{action.slash} {action.argument}".rstrip(),
+            action.about,
+        )
+        for action in (*by_name, *by_alias)
+    ]

@@ -1,0 +1,230 @@
+"""``macspec chat``: the screen, line mode where there is no terminal, and what both begin with.
+
+Nothing here imports Textual before the engine's process has been started: their imports then take
+their time side by side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from macspec.commands.output import say
+from macspec.config import Config, Effective
+from macspec.config.file import checked
+from macspec.config.index import SETTINGS
+from macspec.config.schema import BUILT_IN, NONE
+from macspec.errors import BadOptionError
+from macspec.store import Chat, Store, store_path
+from macspec.worker import PairChoice, ProcessEngine
+
+from .keys import Keys
+
+if TYPE_CHECKING:
+    from .talk.talk import Talk
+
+GRACE = 0.4
+"""Seconds that the engine has to keep what it learned, once the user wants to leave."""
+
+
+def recall(options: argparse.Namespace) -> None:
+    """Open the store and find the conversation to go on with; before the settings fill in the
+    rest, since its models come before theirs.
+
+    Args:
+        options: of ``macspec chat``; ``store``, ``chat`` and the models are set.
+
+    Raises:
+        BadOptionError: there is no such conversation.
+    """
+    options.store = store = Store(store_path())
+    options.named = options.chat is not None
+    if options.named:
+        store.chat(options.chat)
+    elif not options.new and (last := _last(store)) is not None:
+        options.chat = last.id
+    options.recalled = False
+    if options.chat is not None and options.target is None and options.draft is None:
+        models = _models(store, options.chat)
+        if models is not None:
+            options.target, options.draft = models
+            options.recalled = True
+
+
+def _last(store: Store) -> Chat | None:
+    """The conversation that was left last: also a new one in which something was typed only."""
+    newest = store.chats(1)
+    begun = newest and newest[0].leaf is None and newest[0].unsent
+    return newest[0] if begun else store.last_chat()
+
+
+def _models(store: Store, id: int) -> tuple[str, str] | None:
+    """Target and draft of the last reply that was made here; None: there is none."""
+    imported = store.chat(id).imported or 0
+    # What an imported file names is neither fetched nor loaded unasked.
+    own = [turn.making for turn in store.thread(id) if turn.id > imported]
+    makings = [making for making in own if making is not None]
+    return (makings[-1].model or BUILT_IN, makings[-1].draft or NONE) if makings else None
+
+
+def chat(options: argparse.Namespace) -> int:
+    """Chat until the user leaves, and return the exit status.
+
+    Args:
+        options: after ``recall``, filled in from the settings, which are ``effective``.
+
+    Raises:
+        BadOptionError: a setting cannot be used.
+    """
+    effective: Effective = options.effective
+    config = configured(options, effective.config)
+    effective = replace(effective, config=config)
+    keys = Keys(config.keys)
+    if not config.history.save:
+        _forget(options)
+    reason = None if options.plain else no_screen()
+    engine = ProcessEngine()
+    engine.start()
+    choice = PairChoice(
+        config.models.target,
+        config.models.draft,
+        context=config.models.context,
+        kv_bits=config.models.kv_bits,
+        trust_remote_code=options.trust_remote_code,
+        learn=config.speculation.learn,
+        kernels=config.speculation.kernels,
+    )
+    usual = options.settings.models
+    fallback = replace(choice, target=_model(usual.target), draft=_model(usual.draft))
+    from macspec.power import Meter, choose, remembered_idle
+
+    from .talk.talk import Talk
+
+    source = config.power.source
+    meter = Meter(lambda: choose(source), idle=remembered_idle())
+    talk = Talk(engine, options.store, config, meter=meter)
+    if options.chat is not None:
+        talk.open(options.chat)
+    farewell = partial(engine.close, GRACE)
+    if options.plain or reason is not None:
+        from .line import chat_in_lines
+
+        if reason is not None:
+            say(f"{reason}: line mode, as macspec chat --plain")
+        try:
+            return chat_in_lines(talk, effective, choice)
+        finally:
+            farewell()
+    recalled = fallback if options.recalled else None
+    return _on_screen(talk, effective, keys, choice, fallback=recalled, farewell=farewell)
+
+
+def _forget(options: argparse.Namespace) -> None:
+    """Keep what is said in memory alone, where nothing of earlier conversations is."""
+    if options.named:
+        raise BadOptionError("nothing is to be kept, so conversation --chat cannot go on")
+    options.store.close()
+    options.store, options.chat = Store(None), None
+
+
+def no_screen() -> str | None:
+    """Why there is no screen here, in a clause; None: there can be one."""
+    if os.environ.get("TERM", "") in ("dumb", "unknown"):
+        return f"TERM is {os.environ['TERM']}"
+    for name, stream in (("input", sys.stdin), ("output", sys.stdout)):
+        if stream is None or not stream.isatty():
+            return f"standard {name} is no terminal"
+    return None
+
+
+def _model(name: str | None) -> str | None:
+    """A model of the settings as an engine takes it."""
+    return None if name in (BUILT_IN, NONE) else name
+
+
+def configured(options: argparse.Namespace, config: Config) -> Config:
+    """The settings with what the command line says in place of theirs.
+
+    Raises:
+        BadOptionError: a number is outside its range.
+    """
+    sampling = {
+        name: checked(SETTINGS[f"sampling.{name}"], value)
+        for name in config.sampling.__dataclass_fields__
+        if (value := getattr(options, name)) is not None
+    }
+    return replace(
+        config,
+        models=replace(
+            config.models,
+            target=options.target,
+            draft=options.draft,
+            context=options.context,
+            kv_bits=options.kv_bits,
+        ),
+        speculation=replace(
+            config.speculation,
+            method=options.method,
+            depth=options.depth,
+            accept=options.accept,
+            learn=options.learn,
+            kernels=options.kernels,
+        ),
+        sampling=replace(config.sampling, **sampling),
+        reply=replace(
+            config.reply,
+            system=options.system,
+            think=options.think,
+            max_tokens=options.max_tokens,
+        ),
+        history=replace(config.history, save=options.save),
+    )
+
+
+def list_keys(options: argparse.Namespace) -> None:
+    """Print every action with its keys and command."""
+    from macspec.commands.output import Output
+
+    from .keytable import table
+
+    output = Output()
+    for line in table(Keys(options.settings.keys)):
+        output.text(f"{line}\n")
+
+
+def _on_screen(
+    talk: Talk,
+    effective: Effective,
+    keys: Keys,
+    choice: PairChoice,
+    *,
+    fallback: PairChoice | None,
+    farewell: Callable[[], None],
+) -> int:
+    from .chat import MacspecApp
+    from .driver import ScreenDriver
+
+    app = MacspecApp(
+        talk,
+        effective,
+        keys,
+        choice,
+        fallback=fallback,
+        farewell=farewell,
+        driver=ScreenDriver,
+    )
+    try:
+        app.run()
+    finally:
+        app.say_farewell()
+        app.farewell.join()
+    if app.fault is not None:
+        from macspec.arguments import complain
+
+        complain(app.fault)
+    return app.return_code or 0

@@ -1,0 +1,103 @@
+"""What is done with a conversation as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from macspec.errors import BadOptionError
+from macspec.plaintext import one_line
+from macspec.store import Chat
+from macspec.worker import Tuning
+
+from .chats import ChatList, title_of
+from .state import State
+
+
+class Chatting(State):
+    """Opening, naming, copying, deleting, and what each conversation sets for itself."""
+
+    def open(self, id: int) -> None:
+        """Stand where a conversation was left."""
+        self._idle()
+        self._tree.open(id)
+
+    def new(self) -> None:
+        """A new conversation; the store has it once something is said or typed."""
+        self._idle()
+        self._tree.clear()
+
+    def reopen_last(self) -> bool:
+        """Open the conversation that was changed last; whether there was one."""
+        last = self.store.last_chat()
+        if last is not None:
+            self.open(last.id)
+        return last is not None
+
+    def refresh(self) -> None:
+        """Look again at a conversation that was changed elsewhere."""
+        if not self.busy:
+            self._tree.reload()
+
+    def rename(self, title: str) -> Chat:
+        """Give this conversation a title."""
+        if not one_line(title):
+            raise BadOptionError("the title is empty")
+        self._tree.chat = self.store.rename(self._there().id, one_line(title))
+        return self._tree.chat
+
+    def fork(self, turn_id: int) -> Chat:
+        """Go on in a copy of everything up to a turn; this conversation stays as it is."""
+        self._idle()
+        chat = self.store.fork(self._tree.message(turn_id).id)
+        chat = self.store.rename(chat.id, f"{title_of(chat)} (fork)")
+        self._tree.open(chat.id)
+        return chat
+
+    def delete(self, id: int | None = None) -> Chat:
+        """Delete a conversation; None: this one. ``undo`` brings it back."""
+        here = None if self.chat is None else self.chat.id
+        id = self._there().id if id is None else id
+        if id == here:
+            self._idle()
+        (chat,) = self.store.delete(id)
+        if id == here:
+            self._tree.clear()
+        return chat
+
+    def undo(self) -> list[Chat]:
+        """Bring back what the last deletion took."""
+        chats = self.store.undo()
+        if not chats:
+            raise BadOptionError("nothing is deleted that could be brought back")
+        return chats
+
+    def step(self, turn_id: int, by: int) -> None:
+        """Show another version of a turn, and what follows it."""
+        self._idle()
+        self._tree.step(turn_id, by)
+
+    def export(self, name: str) -> Path:
+        """Write this conversation to a new file: all of it as ``.json``, else as Markdown."""
+        return ChatList(self.store).export(self._there().id, name)
+
+    def set_system(self, text: str) -> None:
+        """The system prompt of this conversation, from the next reply on."""
+        self._tree.set_system(text)
+
+    async def set_sampling(self, sampling: Mapping[str, Any]) -> Tuning:
+        """What this conversation sets, from the next round on; the rest is as in the settings."""
+        tuning = await self._dials.set_sampling(sampling)
+        self._tree.set_sampling(dict(sampling))
+        return tuning
+
+    def set_think(self, think: str | None) -> None:
+        """Reasoning on or off, or None for the model's default, from the next reply on."""
+        self.think = think
+
+    def save_unsent(self, text: str) -> None:
+        """Keep what is typed and not sent."""
+        if text == self.unsent or (self.chat is None and not text.strip()):
+            return
+        self._tree.chat = self.store.set_unsent(self._tree.begun().id, text)

@@ -1,0 +1,102 @@
+"""What replies take, and what is saved, where power can be measured."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from macspec.power import ByMode, Energy, Meter, ReplyEnergy, ReplyWatch, remember_idle
+from macspec.power.meter import SETTLING
+
+from .panel import PanelState
+
+LOOK = 0.25
+"""Seconds between two looks at whether a reply's energy is known for good."""
+
+
+class Energies:
+    """A meter, and the replies of this session by mode.
+
+    Args:
+        meter: None: nothing is measured.
+    """
+
+    def __init__(self, meter: Meter | None) -> None:
+        self._meter = meter
+        self._started = False
+        self._by_mode = ByMode()
+        self._watch: ReplyWatch | None = None
+        self._settling: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin to measure; the looking for a source takes time of its own."""
+        if self._meter is not None and not self._started:
+            self._started = True
+            self._meter.start()
+
+    @property
+    def reason(self) -> str:
+        """Why nothing is measured; empty while something is."""
+        if self._meter is None:
+            return "power is not measured here"
+        return self._meter.reason or ""
+
+    def add(self, energy: Energy, *, speculative: bool) -> None:
+        """Count a reply."""
+        self._by_mode.add(energy, speculative=speculative)
+
+    def watch(self) -> ReplyWatch | None:
+        """Measures the reply that is asked for now."""
+        self._watch = None if self._meter is None else ReplyWatch(self._meter)
+        return self._watch
+
+    def settle(self, watch: ReplyWatch | None, known: Callable[[ReplyEnergy], None]) -> None:
+        """Say what a reply took once that is known for good, seconds after its end at most."""
+        if watch is not None:
+            task = asyncio.get_running_loop().create_task(self._settle(watch, known))
+            self._settling.add(task)
+            task.add_done_callback(self._settling.discard)
+
+    def on(self, state: PanelState) -> PanelState:
+        """The same numbers, with those of power."""
+        meter = self._meter
+        if meter is None:
+            return replace(state, energy_reason=self.reason)
+        energy = None if self._watch is None else self._watch.result().decode
+        watts = {rail: now.watts for rail, now in meter.watts().items() if now.watts is not None}
+        reason = self.reason
+        if not reason and energy is not None:
+            reason = energy.reason or ""
+        return replace(
+            state,
+            watts=watts,
+            joules_per_token=None if energy is None else energy.joules_per_token,
+            net_joules_per_token=None if energy is None else energy.net_joules_per_token,
+            plain_joules_per_token=self._by_mode.joules_per_token(speculative=False),
+            energy_reason=reason,
+            energy_source=meter.source,
+        )
+
+    async def close(self) -> None:
+        """Take what is known now, and end the measuring."""
+        for task in list(self._settling):
+            task.cancel()
+        for task in list(self._settling):
+            with suppress(asyncio.CancelledError):
+                await task
+        if self._meter is not None and self._started:
+            if self._meter.idle is not None:
+                remember_idle(self._meter.idle)
+            self._meter.stop()
+
+    async def _settle(self, watch: ReplyWatch, known: Callable[[ReplyEnergy], None]) -> None:
+        left = SETTLING
+        with suppress(asyncio.CancelledError):
+            while left > 0 and not watch.settled:
+                await asyncio.sleep(LOOK)
+                left -= LOOK
+        energy = watch.result()
+        self.add(energy.decode, speculative=energy.speculative)
+        known(energy)

@@ -1,0 +1,125 @@
+"""One reply, from its request to its end: what the engine tells becomes text, numbers and a record.
+
+Nothing here takes longer the longer a reply is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from macspec.events import Finished, Notice, Prefilled, Round, Text
+from macspec.plaintext import one_line
+from macspec.power import ReplyWatch
+from macspec.stats import Counters
+from macspec.store import Making, Message, OpenReply
+from macspec.worker import Call, Failed
+from macspec.worker.messages import Answer
+from macspec.written import Written
+
+from .turns import Piece
+from .updates import Told
+
+
+class Streaming:
+    """A reply while it comes.
+
+    Args:
+        reply: where it is kept.
+        call: what the engine answers.
+        written: what the reply had before.
+        making: what is known before it begins.
+        watch: measures what it takes; None: nothing does.
+    """
+
+    def __init__(
+        self,
+        reply: OpenReply,
+        call: Call,
+        written: Written,
+        making: Making,
+        watch: ReplyWatch | None = None,
+    ) -> None:
+        self.reply, self.call, self.watch = reply, call, watch
+        self._written, self._making = written, making
+        self.message: Message | None = None
+        """The reply, once it is over."""
+        self._counters, self._now = Counters(0.0), 0.0
+        self.stopped = False
+        """Whether the engine was asked to end it."""
+
+    def take(self, event: Answer) -> Piece | Told | None:
+        """Take the next event; what there is to show of it."""
+        if self.watch is not None:
+            self.watch.see(event)  # type: ignore[arg-type]
+        match event:
+            case Text():
+                return self._text(event)
+            case Prefilled(prompt, cached):
+                self._counters.prompt_tokens = prompt
+                self._counters.cached_tokens = cached
+                self._counters.dropped_messages = event.dropped_messages
+            case Round():
+                self._count(event)
+            case Notice(message):
+                return Told(one_line(message))
+            case Finished(reason):
+                self.message = self.reply.finish(reason, self._made(event))
+            case Failed("stopped"):
+                self.message = self.reply.finish("interrupted", self._made())
+            case Failed(_, message):
+                self.message = self.reply.cut_off(self._made())
+                return Told(message, "error")
+        return None
+
+    def stop(self) -> None:
+        """Ask the engine to end the reply."""
+        self.stopped = True
+        self.call.stop()
+
+    def cut_off(self) -> None:
+        """End it here, without the engine; what came is on the disk when this returns."""
+        if self.message is None:
+            self.message = self.reply.cut_off(self._made())
+
+    def close(self) -> Message:
+        """Nobody listens any more: what came is kept, and the engine need not go on."""
+        if self.message is None:
+            self.call.stop()
+            self.message = self.reply.finish("interrupted", self._made())
+        if self.watch is not None:
+            self.watch.end()
+        return self.message
+
+    def _text(self, event: Text) -> Piece | None:
+        answer, reasoning = self._written.take(event)
+        if not answer and not reasoning:
+            return None
+        self.reply.append(answer, reasoning)
+        return Piece(event.delta, event.spans, reasoning=bool(reasoning))
+
+    def _count(self, event: Round) -> None:
+        """Count a pass, for a reply whose end the engine does not tell."""
+        self._now += event.seconds
+        self._counters.count(
+            self._now, len(event.tokens), event.drafted, event.accepted, event.idle_seconds
+        )
+
+    def _made(self, finished: Finished | None = None) -> Making:
+        """How it was made, as far as that is known now."""
+        making = replace(
+            self._making,
+            spans=self._written.spans,
+            reasoning_spans=self._written.reasoning_spans,
+            energy=None if self.watch is None else self.watch.result().as_dict(),
+        )
+        if finished is None:
+            stats = self._counters.stats().as_dict() if self._counters.passes else None
+            return replace(making, stats=stats)
+        return replace(
+            making,
+            rule=finished.accept_rule,
+            method=finished.method,
+            depth=finished.depth,
+            seed=finished.seed,
+            stats=finished.stats.as_dict(),
+        )

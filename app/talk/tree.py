@@ -1,0 +1,210 @@
+"""Where a conversation stands: the path that is shown, through the tree of its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from macspec.errors import BadOptionError
+from macspec.store import ASSISTANT, Chat, Message, Store
+
+from .making import turn_of
+from .turns import Turn
+
+
+class Tree:
+    """A conversation of the store, or a new one that is not in it yet.
+
+    Args:
+        system: the system prompt of new conversations.
+    """
+
+    def __init__(self, store: Store, system: str = "") -> None:
+        self.store = store
+        self.chat: Chat | None = None
+        """None: a new one, in which nothing was said or typed yet."""
+        self.turns: tuple[Turn, ...] = ()
+        self._new_system = self._system = system
+        self._sampling: dict[str, object] = {}
+        self._thread: list[Message] = []
+        self._dropped: frozenset[int] = frozenset()
+
+    @property
+    def thread(self) -> list[Message]:
+        """The messages of the path."""
+        return self._thread
+
+    @property
+    def system(self) -> str:
+        """The system prompt."""
+        return self._system if self.chat is None else self.chat.system
+
+    @property
+    def sampling(self) -> dict[str, object]:
+        """What this conversation sets otherwise than the settings do."""
+        return dict(self._sampling if self.chat is None else self.chat.sampling)
+
+    @property
+    def leaf(self) -> int | None:
+        """The last message of the path; None while there is none."""
+        return self._thread[-1].id if self._thread else None
+
+    def open(self, id: int) -> None:
+        """Stand where a conversation was left.
+
+        Raises:
+            BadOptionError: there is none.
+        """
+        self.chat = self.store.chat(id)
+        self._dropped = frozenset()
+        self.reload()
+
+    def clear(self) -> None:
+        """A new conversation."""
+        self.chat = None
+        self._system, self._sampling = self._new_system, {}
+        self._thread, self.turns, self._dropped = [], (), frozenset()
+
+    def begun(self) -> Chat:
+        """The conversation; a new one begins in the store."""
+        if self.chat is None:
+            self.chat = self.store.new_chat(system=self._system, sampling=self._sampling)
+        return self.chat
+
+    def reload(self) -> None:
+        """Look again at what the store has."""
+        if self.chat is None:
+            return
+        self.chat = self.store.chat(self.chat.id)
+        self._thread = self.store.thread(self.chat.id)
+        self._show()
+        for place in range(len(self._thread) - 1, -1, -1):
+            making = self._thread[place].making
+            if making is not None:
+                stats = making.stats or {}
+                self.drop(stats.get("dropped_messages", 0), self._thread[:place])
+                break
+
+    def set_system(self, text: str) -> None:
+        """The system prompt of this conversation."""
+        self._system = text
+        if self.chat is not None:
+            self.chat = self.store.set_system(self.chat.id, text)
+
+    def set_sampling(self, sampling: dict[str, object]) -> None:
+        """What this conversation sets; the rest is as in the settings."""
+        self._sampling = dict(sampling)
+        if self.chat is not None:
+            self.chat = self.store.set_sampling(self.chat.id, sampling)
+
+    def message(self, id: int) -> Message:
+        """A message of the path.
+
+        Raises:
+            BadOptionError: it is not on the path.
+        """
+        for message in self._thread:
+            if message.id == id:
+                return message
+        raise BadOptionError(f"message {id} is not shown")
+
+    def before(self, id: int) -> list[Message]:
+        """The messages of the path that come before one of them."""
+        ids = [message.id for message in self._thread]
+        return self._thread[: ids.index(self.message(id).id)]
+
+    def put(self, message: Message, after: int | None) -> Turn:
+        """Show a message as the end of the path, after another one of it or (None) as the first."""
+        keep = 0 if after is None else [each.id for each in self._thread].index(after) + 1
+        self._thread = [*self._thread[:keep], message]
+        if self.chat is not None:
+            self.chat = self.store.chat(self.chat.id)
+        self._show()
+        return self.turns[-1]
+
+    def change(self, message: Message) -> Turn | None:
+        """Show a message as it is now; None where it is not on the path."""
+        for place, each in enumerate(self._thread):
+            if each.id == message.id:
+                self._thread[place] = message
+                turn = self.turns[place]
+                new = turn_of(
+                    message,
+                    sibling=turn.sibling,
+                    siblings=turn.siblings,
+                    dropped=turn.dropped,
+                )
+                self.turns = (*self.turns[:place], new, *self.turns[place + 1 :])
+                return new
+        return None
+
+    def step(self, id: int, by: int) -> None:
+        """Go to another version of a message, and to the end of its newest path.
+
+        Raises:
+            BadOptionError: there is no such version.
+        """
+        chat, it = self.chat, self.message(id)
+        siblings = self.store.siblings(it.id)
+        place = siblings.index(it.id) + by
+        if chat is None or not 0 <= place < len(siblings):
+            raise BadOptionError("there is no other version on that side")
+        self.chat = self.store.set_leaf(chat.id, self.store.newest_leaf(siblings[place]))
+        self._dropped = frozenset()
+        self.reload()
+
+    def drop(self, count: object, asked: Sequence[Message]) -> bool:
+        """Mark what the model no longer sees.
+
+        Args:
+            count: how many of the messages were left out.
+            asked: what it was asked with, without system prompts.
+
+        Returns:
+            Whether that is news.
+        """
+        if not isinstance(count, int) or isinstance(count, bool):
+            return False
+        groups = spoken(asked)
+        dropped = frozenset(message.id for group in groups[:count] for message in group)
+        news = dropped != self._dropped
+        self._dropped = dropped
+        if news:
+            self.turns = tuple(replace(turn, dropped=turn.id in dropped) for turn in self.turns)
+        return news
+
+    @property
+    def dropped(self) -> tuple[int, ...]:
+        """The turns that the model no longer sees."""
+        return tuple(turn.id for turn in self.turns if turn.dropped)
+
+    def _show(self) -> None:
+        assert self.chat is not None
+        families = self.store.families(self.chat.id)
+        self.turns = tuple(_turn(message, families, self._dropped) for message in self._thread)
+
+
+def spoken(thread: Sequence[Message]) -> list[list[Message]]:
+    """The messages of a path as a model gets them: replies without a text are none, and messages of
+    the user's that then follow each other are one."""
+    groups: list[list[Message]] = []
+    for message in thread:
+        if message.role == ASSISTANT and not message.text:
+            continue
+        if groups and message.role != ASSISTANT and groups[-1][-1].role == message.role:
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    return groups
+
+
+def _turn(
+    message: Message, families: dict[int | None, list[int]], dropped: Collection[int]
+) -> Turn:
+    siblings = families.get(message.parent, [message.id])
+    return turn_of(
+        message,
+        sibling=siblings.index(message.id) + 1,
+        siblings=len(siblings),
+        dropped=message.id in dropped,
+    )

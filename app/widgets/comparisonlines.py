@@ -1,0 +1,180 @@
+"""A comparison as lines: which way is faster, what it costs, and whether the text is the same."""
+
+from __future__ import annotations
+
+from macspec.plaintext import neutral, one_line
+
+from ..talk.comparison import Comparison, Fork
+from .bars import bar
+from .bigdigits import big
+from .figures import DASH, fixed, number, percent, ratio, seconds, whole
+from .lines import BLANK, Line, Role, cells, cut, fit, sides, wrapped
+from .speedreadings import speed_role
+from .trustreadings import SAME_DISTRIBUTION, SAME_TEXT
+
+NAME = 12
+"""Columns of a label."""
+
+WIDE = 66
+"""Columns from which on the ratio is three lines high."""
+
+TEXT_RULES = ("greedy", "keyed")
+"""Rules that promise the very text of plain decoding."""
+
+
+def comparison_lines(found: Comparison, width: int) -> tuple[Line, ...]:
+    """All of it; each line is ``width`` columns wide."""
+    lines = [
+        *_head(found, width),
+        BLANK,
+        *_race(found, width),
+        BLANK,
+        *_badge(found, width),
+        *([BLANK, *_fork(found.fork, width)] if found.fork is not None else []),
+        BLANK,
+        *_table(found, width),
+        *_notes(found, width),
+    ]
+    return tuple(fit(line, width) for line in lines)
+
+
+def _notes(found: Comparison, width: int) -> list[Line]:
+    lines = [line for note in found.notes for line in wrapped(one_line(note), width, 3) if line]
+    return [BLANK, *(((line, "label"),) for line in lines)] if lines else []
+
+
+def _head(found: Comparison, width: int) -> list[Line]:
+    prompt = one_line(found.prompt[:1000])
+    done = found.plain.replies + found.speculative.replies
+    how = "greedy" if found.rule == "greedy" else f"{one_line(found.rule)} rule"
+    if found.rule == "keyed":
+        how += ", one seed"
+    if found.drafting:
+        how += f", method {one_line(found.drafting)}"
+    if found.finished:
+        right: Line = ((f"{done} replies, in turns", "label"),)
+    else:
+        share = ratio(done + min(max(number(found.progress) or 0.0, 0.0), 1.0), found.planned)
+        doing: Line = ((f"{one_line(found.doing)} ", "label"),) if found.doing else ()
+        right = (*doing, *bar(share, 12), (f" {done}/{found.planned}", "value"))
+    return [
+        (("› ", "head"), (cut(prompt, max(width - 2, 0)), "plain")),
+        sides(((how, "label"),), right, width),
+    ]
+
+
+def _race(found: Comparison, width: int) -> list[Line]:
+    """Both speeds on one scale, and how many times faster the second one is."""
+    plain, mine = found.plain.tokens_per_s, found.speculative.tokens_per_s
+    times = ratio(mine, plain)
+    most = max(number(plain) or 0.0, number(mine) or 0.0)
+    digits = big(f"{fixed(times, 4, 2).strip()}x") if times is not None and width >= WIDE else None
+    room = width - (len(digits[0]) + 3 if digits else 0)
+    rows = [
+        _speed("plain", plain, most, "bar", room, found),
+        _speed("speculative", mine, most, "gain", room, found),
+    ]
+    role: Role = speed_role(times)
+    if digits is None:
+        text = DASH if times is None else f"{fixed(times, 4, 2).strip()}×"
+        return [*rows, (("".ljust(NAME), "plain"), (text, role), (" the speed", "label"))]
+    lines = [rows[0], BLANK, rows[1]]
+    return [
+        (*fit(line, room), ("   ", "plain"), (part, role))
+        for line, part in zip(lines, digits, strict=True)
+    ]
+
+
+def _speed(
+    name: str, speed: float | None, most: float, role: Role, width: int, found: Comparison
+) -> Line:
+    label: Role = "value" if found.doing == name else "label"
+    left: Line = (
+        (name.ljust(NAME), label),
+        (fixed(speed, 6, 1), "value"),
+        (" tok/s ", "label"),
+    )
+    share = ratio(speed, most)
+    return (*left, *bar(share, max(width - cells(left), 0), role))
+
+
+def _table(found: Comparison, width: int) -> list[Line]:
+    ways = (found.plain, found.speculative)
+    rows = [
+        _row("tokens", *(whole(way.tokens, 8) for way in ways)),
+        _row("TTFT", *(seconds(way.ttft_s) for way in ways)),
+        _row("tok/pass", *(fixed(way.tokens_per_pass, 8, 2) for way in ways)),
+        _row("acceptance", "", percent(found.speculative.acceptance)),
+    ]
+    joules = [fixed(way.joules_per_token, 8, 2) for way in ways]
+    energy = _row("J/token", *joules)
+    share = ratio(*(way.joules_per_token for way in reversed(ways)))
+    if share is not None:
+        role: Role = "good" if share <= 0.97 else "warn" if share > 1.03 else "value"
+        energy = (*energy, (f"  {fixed(share, 4, 2)}×", role))
+    elif found.energy_reason:
+        energy = (*energy[:1], (f"{DASH} {one_line(found.energy_reason)}", "label"))
+    head: Line = (("".ljust(NAME), "plain"), (f"{'plain':>9}{'speculative':>13}", "label"))
+    return [head, *rows, energy]
+
+
+def _row(label: str, plain: str, speculative: str) -> Line:
+    return (
+        (label.ljust(NAME), "label"),
+        (f"{plain.strip():>9}", "value"),
+        (f"{speculative.strip():>13}", "value"),
+    )
+
+
+def _badge(found: Comparison, width: int) -> list[Line]:
+    """What the replies share. Only rules that promise the same text are held to it."""
+    tokens = found.speculative.tokens
+    if found.rule not in TEXT_RULES:
+        about = f"the {one_line(found.rule)} rule draws anew: each text is one of many"
+        return [(("✓ ", "good"), (SAME_DISTRIBUTION, "good")), *_said(about, width)]
+    if found.equal is None:
+        return [(("◌ ", "label"), ("the texts are not there to compare yet", "label"))]
+    if found.equal:
+        count = "every token is" if tokens is None else f"all {tokens:,} tokens are"
+        return [(("✓ ", "good"), (SAME_TEXT, "good")), *_said(f"{count} the same", width)]
+    if found.fork is not None and found.fork.near_tie:
+        about = (
+            "there two tokens score the same but for rounding, and a pass of more rows may round "
+            "the other way: both texts are the model's"
+        )
+        title = f"{SAME_TEXT} up to a near-tie at token {found.fork.token + 1:,}"
+        return [(("≈ ", "warn"), (title, "warn")), *_said(about, width)]
+    where = "" if found.fork is None else f" from token {found.fork.token + 1:,} on"
+    about = "that should not be: macspec check finds out more, and macspec check --report tells us"
+    return [(("✗ ", "bad"), (f"the texts differ{where}", "bad")), *_said(about, width)]
+
+
+def _said(text: str, width: int) -> list[Line]:
+    return [(("  ", "plain"), (line, "label")) for line in wrapped(text, width - 2, 4) if line]
+
+
+def _fork(fork: Fork, width: int) -> list[Line]:
+    gap = "" if fork.gap is None else f", {fork.gap:.2g} apart in score"
+    room = max(width - NAME, 8)
+    before = wrapped(_visible(fork.before[-300:]), room, 99)
+    shared = [line for line in before if line][-2:]
+    lines: list[Line] = [
+        ((f"Fork at token {fork.token + 1:,}", "head"), (gap, "label")),
+        *_block("both", shared, "label"),
+    ]
+    for name, text in (("plain", fork.plain), ("speculative", fork.speculative)):
+        after = wrapped(_visible(text[:300]), room, 2) if text else ["(ends here)", ""]
+        lines += _block(name, [line for line in after if line], "plain")
+    return lines
+
+
+def _block(name: str, texts: list[str], role: Role) -> list[Line]:
+    labels = [name, *[""] * len(texts)]
+    return [
+        ((label.ljust(NAME), "label"), (text, role))
+        for label, text in zip(labels, texts or [""], strict=False)
+    ]
+
+
+def _visible(text: str) -> str:
+    return neutral(text).replace("\n", "⏎ ").replace("\t", "⇥ ")

@@ -1,0 +1,88 @@
+"""Numbers in a fixed width, so that nothing moves while they change."""
+
+from __future__ import annotations
+
+import math
+
+DASH = "–"
+
+UNITS = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))
+
+
+def number(value: float | None) -> float | None:
+    """``value`` if it is a number, as a float."""
+    if value is None:
+        return None
+    try:
+        known = float(value)
+    except OverflowError:
+        known = math.inf if value > 0 else -math.inf
+    return None if math.isnan(known) else known
+
+
+def fixed(value: float | None, width: int, decimals: int = 0) -> str:
+    """``value`` on the right of ``width`` columns; decimals, then thousands, go as it grows.
+
+    A dash where it is not known.
+    """
+    known = number(value)
+    if known is None:
+        return DASH.rjust(width)
+    for unit, factor in UNITS if abs(known) < 1e15 else ():
+        for places in range(decimals, -1, -1):
+            # Adding nothing turns a negative zero into a zero.
+            text = f"{round(known / factor, places) + 0.0:.{places}f}{unit}"
+            if len(text) <= width:
+                return text.rjust(width)
+    return ("∞" if known > 0 else "-∞").rjust(width)[-width:]
+
+
+def whole(value: float | None, width: int) -> str:
+    """A count, with separators where there is room for them."""
+    known = number(value)
+    if known is not None and abs(known) < 1e15:
+        text = f"{round(known):,}"
+        if len(text) <= width:
+            return text.rjust(width)
+    return fixed(value, width, 1)
+
+
+def percent(share: float | None) -> str:
+    """A share of 1, in five columns."""
+    known = number(share)
+    if known is None:
+        return f"{DASH:>5}"
+    return f"{fixed(max(min(known, 9.99), 0) * 100, 3)} %"
+
+
+def milliseconds(value: float | None) -> str:
+    """Milliseconds in seven columns; seconds from ten on."""
+    known = number(value)
+    if known is None:
+        return DASH.rjust(7)
+    if known >= 9999.5:
+        return f"{fixed(known / 1e3, 5, 1)} s"
+    return f"{fixed(known, 4, 1 if known < 9.95 else 0)} ms"
+
+
+def seconds(value: float | None) -> str:
+    """Seconds as ``milliseconds`` has them."""
+    known = number(value)
+    return milliseconds(None if known is None else known * 1e3)
+
+
+def gigabytes(value: float | None, width: int = 5) -> str:
+    """Bytes as GiB without the unit; three decimals below a tenth, as the memory plan has it."""
+    known = number(value)
+    if known is None:
+        return DASH.rjust(width)
+    size = known / 2**30
+    return fixed(size, width, 1 if size >= 0.0995 else 3)
+
+
+def ratio(part: float | None, whole: float | None) -> float | None:
+    """part / whole; None where that says nothing."""
+    top, bottom = number(part), number(whole)
+    if top is None or bottom is None or not 0 < bottom < math.inf or not 0 <= top < math.inf:
+        return None
+    return top / bottom

@@ -1,0 +1,301 @@
+"""Where the next message is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+from textual import events, on
+from textual.app import ComposeResult, SuspendNotSupported
+from textual.containers import Horizontal, Vertical
+from textual.geometry import Size
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Static, TextArea
+
+from .. import outside
+from ..completion import Complete, Completion
+from ..files import WithFiles, with_files
+from ..outside import EditorError
+from ..pastes import Pastes
+from ..recall import Recall
+from .popup import KEYS, Popup
+from .promptarea import PromptArea
+
+NEW_LINE = ("shift+enter", "alt+enter", "ctrl+enter", "shift+\r", "alt+\r", "ctrl+\r")
+"""Keys for a new line, where a terminal tells them from Enter; the last three as xterm does."""
+
+LOW = 16
+"""Rows of a screen below which the prompt goes without a frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Editing:
+    """An earlier message is changed, and this is how it goes back."""
+
+    turn_id: int
+    original: str
+    unsent: str
+
+
+class Prompt(Vertical):
+    """The prompt: several lines, history, folded pastes, completions.
+
+    Args:
+        send_key: enter or ctrl+j; the other one makes a new line.
+    """
+
+    DEFAULT_CSS = """
+    Prompt {
+        height: auto;
+        border: round $border-blurred;
+        padding: 0 1;
+        &:focus-within { border: round $border; }
+        &.-tight { border: none; padding: 0; }
+        & > #line { height: auto; }
+        & #sign { width: 2; height: 1; color: $primary; text-style: bold; }
+        & > #editing { display: none; height: 1; color: $warning; text-overflow: ellipsis; }
+        &.-editing > #editing { display: block; }
+    }
+    """
+
+    @dataclass
+    class Submitted(Message):
+        """A new message, or a slash command; the prompt is empty again."""
+
+        text: str
+        """What was typed and pasted."""
+        message: Callable[[], WithFiles]
+        """Gives it with the files that were named in what was typed; raises ``FileError``."""
+
+    @dataclass
+    class Edited(Message):
+        """An earlier message as it shall be now."""
+
+        turn_id: int
+        text: str
+        message: Callable[[], WithFiles]
+        """As in ``Submitted``."""
+
+    @dataclass
+    class Cancelled(Message):
+        """An earlier message stays as it was."""
+
+        turn_id: int
+
+    class Asked(Message):
+        """A question mark was typed into the empty prompt: somebody looks for help."""
+
+    class Changed(Message):
+        """What stands in the prompt is not what stood there."""
+
+    def __init__(self, *, send_key: str = "enter", id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.send_key = send_key
+        self._pastes = Pastes()
+        self._recall = Recall()
+        self._edited: Editing | None = None
+        self._screen_size = Size(0, 0)
+        self.area = PromptArea(self._pastes, self._take_key)
+        self.area.placeholder = "Ask anything   / commands   @ files   ? keys"
+        self.popup = Popup(self._accept)
+
+    def compose(self) -> ComposeResult:
+        yield self.popup
+        yield Static("", id="editing", markup=False)
+        with Horizontal(id="line"):
+            yield Static("❯ ", id="sign", markup=False)
+            yield self.area
+
+    @property
+    def value(self) -> str:
+        """The text, with pastes whole."""
+        return self._pastes.expand(self.area.text)
+
+    @property
+    def complete(self) -> Complete:
+        """Gives completions of the text before the cursor."""
+        return self.popup.complete
+
+    @complete.setter
+    def complete(self, complete: Complete) -> None:
+        self.popup.complete = complete
+
+    @property
+    def editing(self) -> bool:
+        """Whether an earlier message is being changed."""
+        return self._edited is not None
+
+    @property
+    def unsent(self) -> str:
+        """All that was typed and not sent; what to keep when macspec ends."""
+        texts = self._recall.unsent(self.value)
+        if self._edited is not None:
+            changed = [text for text in texts if text != self._edited.original]
+            texts = [self._edited.unsent, *changed]
+        return "\n\n".join(text for text in texts if text.strip())
+
+    def set_history(self, sent: Iterable[str]) -> None:
+        """What Up brings back, oldest first; what is being written stays."""
+        self._recall = Recall(sent)
+
+    def load(self, text: str) -> None:
+        """Put a whole text in, instead of what is there; undo brings that back."""
+        self._show(text)
+
+    def give_back(self, text: str) -> None:
+        """Put a text that could not be sent before what was typed since."""
+        self._show("\n\n".join(part for part in (text, self.value) if part.strip()))
+
+    def edit(self, turn_id: int, text: str, what: str, *, changed: bool = False) -> None:
+        """Change an earlier message; what was being written comes back afterwards.
+
+        Args:
+            what: the message, such as "message 3".
+            changed: the text is not what was said, but was typed.
+        """
+        unsent = self._edited.unsent if self._edited else self.unsent
+        self._recall.rest()
+        self._edited = Editing(turn_id, "" if changed else text, unsent)
+        send = "Enter" if self.send_key == "enter" else "Ctrl+J"
+        self.query_one("#editing", Static).update(
+            f"editing {what} · {send} resends · Esc leaves it"
+        )
+        self.add_class("-editing")
+        self._show(text)
+        self.area.focus()
+
+    def stop_editing(self) -> None:
+        """Leave an earlier message as it was, as Esc does; if none is changed, nothing happens."""
+        if self.editing:
+            self._cancel_editing()
+
+    def focus(self, scroll_visible: bool = True) -> Self:
+        self.area.focus(scroll_visible)
+        return self
+
+    def send(self) -> None:
+        """Send what stands there, if anything does."""
+        text, shown = self.value, self.area.text
+        if not text.strip():
+            return
+        message = partial(with_files, shown, self._pastes.expand)
+        if self._edited is not None:
+            turn_id = self._edited.turn_id
+            self._leave_editing()
+            self.post_message(self.Edited(turn_id, text, message))
+        else:
+            self.area.load_text("")
+            self.post_message(self.Submitted(text, message))
+        self._recall.add(text)
+        self._look_up()
+
+    def open_editor(self) -> None:
+        """Hand the text to the user's own editor, and wait for it.
+
+        Raises:
+            EditorError: no text came back; what stood in the prompt still does.
+        """
+        try:
+            with self.app.suspend():  # An error within would leave the terminal to nobody.
+                outcome = outside.attempt(self.value)
+        except SuspendNotSupported:
+            raise EditorError("this terminal cannot be lent to an editor") from None
+        if isinstance(outcome, EditorError):
+            raise outcome
+        self.load(outcome)
+        self.focus()
+
+    def _leave_editing(self) -> None:
+        edited = self._edited
+        assert edited is not None
+        self._edited = None
+        self._recall.rest()
+        self.remove_class("-editing")
+        self.area.load_text("")
+        self._show(edited.unsent)
+
+    def _cancel_editing(self) -> None:
+        edited = self._edited
+        assert edited is not None
+        for text in self._recall.unsent(self.value):
+            if text != edited.original:
+                self._recall.add(text)
+        self._leave_editing()
+        self.post_message(self.Cancelled(edited.turn_id))
+
+    def _show(self, text: str, *, at_start: bool = False) -> None:
+        self.area.put(self._pastes.folded(text), at_start=at_start)
+
+    def _take_key(self, event: events.Key) -> bool:
+        key = event.key
+        if key in KEYS:
+            self._look_up()  # The last key may have opened it, and that is yet to be told.
+            if self.popup.take_key(key):
+                return True
+        if key == self.send_key and key == "ctrl+j":
+            self.send()
+        elif key == "enter" and self.send_key == "enter":
+            self._enter()
+        elif key in ("enter", "ctrl+j", *NEW_LINE):
+            self._new_line()
+        elif key == "up" and self.area.on_first_row:
+            return self._walk(self._recall.older(self.value), at_start=True)
+        elif key == "down" and self.area.on_last_row:
+            return self._walk(self._recall.newer(self.value))
+        elif key == "question_mark" and not self.area.text and not self.editing:
+            self.post_message(self.Asked())
+        elif key == "escape" and self.editing:
+            self._cancel_editing()
+        else:
+            return False
+        return True
+
+    def _enter(self) -> None:
+        row, column = self.area.cursor_location
+        if column and column == len(self.area.document[row]) and self._ends_in_backslash(row):
+            self.area.type("\n", (row, column - 1))
+        else:
+            self.send()
+
+    def _ends_in_backslash(self, row: int) -> bool:
+        return self.area.document[row].endswith("\\") and self.area.selection.is_empty
+
+    def _new_line(self) -> None:
+        self.area.type("\n", self.area.selection.start)
+
+    def _walk(self, text: str | None, *, at_start: bool = False) -> bool:
+        if text is not None:
+            self._show(text, at_start=at_start)
+        return text is not None
+
+    def _accept(self, completion: Completion) -> None:
+        row, column = self.area.cursor_location
+        typed = len(self.area.before_cursor) - completion.start
+        self.area.type(completion.text, (row, column - typed))
+
+    @on(TextArea.Changed)
+    def _text_changed(self, event: TextArea.Changed) -> None:
+        event.stop()
+        self.post_message(self.Changed())
+
+    @on(TextArea.SelectionChanged)
+    def _cursor_moved(self, event: TextArea.SelectionChanged) -> None:
+        event.stop()
+        self._look_up()
+
+    def _look_up(self) -> None:
+        """Offer what can be completed where the cursor is."""
+        self.popup.look_up(self.area.before_cursor if self.area.selection.is_empty else "")
+
+    def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._fit, immediate=True)
+
+    def _fit(self, screen: Screen[object]) -> None:
+        """Take as much room as the screen has for it."""
+        if screen.size != self._screen_size:
+            self._screen_size = screen.size
+            self.set_class(screen.size.height < LOW, "-tight")
+            self.area.refresh(layout=True)

@@ -1,0 +1,177 @@
+"""The lines that are typed into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.document._document import EditResult, Location, Selection
+from textual.document._document_navigator import DocumentNavigator
+from textual.document._edit import Edit
+from textual.document._wrapped_document import WrappedDocument
+from textual.geometry import Size
+from textual.widgets import TextArea
+
+from ..pastes import Pastes, is_long
+from .document import NeutralDocument
+
+LEAST_ROWS = 3
+"""What it may grow to on the lowest screen."""
+
+
+class PromptArea(TextArea):
+    """A text area in which the name of a paste is one unit, and control characters are only shown.
+
+    Args:
+        pastes: the names and what they stand for.
+        take_key: sees every key first, and says whether it has done all there was to do.
+    """
+
+    DEFAULT_CSS = """
+    PromptArea {
+        height: auto;
+        min-height: 1;
+        border: none;
+        padding: 0;
+        background: transparent;
+        scrollbar-size-vertical: 1;
+        & .text-area--cursor-line { background: transparent; }
+        & .text-area--paste { color: $accent; text-style: bold; }
+        & .text-area--placeholder { color: $text-muted; }
+        &:light .text-area--cursor {
+            color: $input-cursor-foreground;
+            background: $input-cursor-background;
+        }
+        &:focus { border: none; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"text-area--paste"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("alt+d", "delete_word_right", "Delete right to start of word", show=False),
+    ]
+
+    def __init__(self, pastes: Pastes, take_key: Callable[[events.Key], bool]) -> None:
+        self._pastes = pastes
+        self._take_key = take_key
+        super().__init__(highlight_cursor_line=False, compact=True)
+        self.match_cursor_bracket = False
+
+    def put(self, text: str, *, at_start: bool = False) -> None:
+        """Replace everything; undo brings back what was there.
+
+        Args:
+            at_start: the cursor goes to the end of the first line, not of the last.
+        """
+        self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
+        if at_start:
+            self.move_cursor((0, len(self.document[0])))
+
+    def type(self, text: str, start: Location) -> None:
+        """Put a text in the place of what lies between ``start`` and the cursor."""
+        self.replace(text, start, self.cursor_location, maintain_selection_offset=False)
+
+    @property
+    def before_cursor(self) -> str:
+        """The text from the start to the cursor."""
+        return self.get_text_range((0, 0), self.cursor_location)
+
+    @property
+    def on_first_row(self) -> bool:
+        """Whether there is nothing above the cursor, wrapped lines counted."""
+        return (
+            self.navigator.is_first_wrapped_line(self.cursor_location) and self.cursor_at_first_line
+        )
+
+    @property
+    def on_last_row(self) -> bool:
+        """Whether there is nothing below the cursor, wrapped lines counted."""
+        offset = self.wrapped_document.location_to_offset(self.cursor_location)
+        return offset.y == self.wrapped_document.height - 1
+
+    def edit(self, edit: Edit) -> EditResult:
+        """As in Textual, but what cuts the name of a paste takes all of it."""
+        top, bottom = self._unit(edit.top)[0], self._unit(edit.bottom)[1]
+        if edit.top == edit.bottom:
+            bottom = top
+        if (top, bottom) != (edit.top, edit.bottom):
+            edit = replace(edit, from_location=top, to_location=bottom)
+        return super().edit(edit)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as there are, up to a third of the screen."""
+        rows = super().get_content_height(container, viewport, width)
+        return min(rows, max(LEAST_ROWS, viewport.height // 3))
+
+    def get_line(self, line_index: int) -> Text:
+        line = super().get_line(line_index)
+        for start, end in self._pastes.places(line.plain):
+            line.stylize(self.get_component_rich_style("text-area--paste"), start, end)
+        return line
+
+    def _unit(self, location: Location) -> tuple[Location, Location]:
+        """The start and end of the paste that a location lies within, or twice the location."""
+        row, column = location
+        if row < self.document.line_count:
+            for start, end in self._pastes.places(self.document[row]):
+                if start < column < end:
+                    return (row, start), (row, end)
+        return location, location
+
+    def _validate_selection(self, selection: Selection) -> Selection:
+        start, end = super()._validate_selection(selection)
+        before = self.selection.end
+        return Selection(self._beside(start, before), self._beside(end, before))
+
+    def _beside(self, location: Location, before: Location) -> Location:
+        """A place that the cursor may be at: it goes through the name of a paste in one step."""
+        start, end = self._unit(location)
+        if before >= end:
+            return start
+        if before <= start:
+            return end
+        return start if location[1] - start[1] < end[1] - location[1] else end
+
+    def _set_document(self, text: str, language: str | None) -> None:
+        self.document = NeutralDocument(text)
+        self.wrapped_document = WrappedDocument(self.document, tab_width=self.indent_width)
+        self.navigator = DocumentNavigator(self.wrapped_document)
+        self._build_highlight_map()
+        self.move_cursor((0, 0))
+        self._rewrap_and_refresh_virtual_size()
+
+    async def _on_key(self, event: events.Key) -> None:
+        if self._take_key(event) or await self._act(event.key):
+            event.stop()
+            event.prevent_default()
+
+    async def _act(self, key: str) -> bool:
+        """Do at once what a key is bound to here.
+
+        Left to Textual it would be done by way of the app, after letters that were typed later.
+        """
+        for binding in self._bindings.key_to_bindings.get(key, ()):
+            if await self.app.run_action(binding.action, self):
+                return True
+        return False
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.prevent_default()
+        event.stop()
+        self.paste(event.text)
+
+    def action_paste(self) -> None:
+        self.paste(self.app.clipboard)
+
+    def paste(self, text: str) -> None:
+        """Insert a text at the cursor, by its name where it is long."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        if not text:
+            return
+        shown = self._pastes.fold(text) if is_long(text) else text
+        if result := self._replace_via_keyboard(shown, *self.selection):
+            self.move_cursor(result.end_location)
+            self.focus()

@@ -1,0 +1,159 @@
+"""Markdown as rows: Rich's renderer, with what hides, fetches or misleads taken out.
+
+HTML stays text, addresses stand beside their links in full, images are links, and there are no
+link definitions that would vanish. A newline is a newline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+from markdown_it.token import Token
+from rich import box, markdown
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from .code import code_label, coloured
+from .inks import Inks, Page
+from .markup import clean, language_of, parser
+from .rows import JOINS, NEW_LINE, NO_TEXT, Row, broken, rows_of
+
+
+def _rows(text: Text, width: int) -> Iterator[Text]:
+    for line in text.split("\n", allow_blank=True):
+        for part, join in broken(line, width):
+            if join != NEW_LINE and part:
+                part.stylize(JOINS[join], len(part) - 1)
+            part.no_wrap, part.overflow = True, "ignore"
+            yield part
+
+
+class Paragraph(markdown.Paragraph):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from _rows(self.text, options.max_width)
+
+
+class Heading(markdown.Heading):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.stylize_before(console.get_style(self.style_name))
+        yield from _rows(self.text, options.max_width)
+
+
+class CodeBlock(markdown.CodeBlock):
+    """Code inside an item or a quote, or code without a fence."""
+
+    number = 0
+
+    @classmethod
+    def create(cls, markdown: markdown.Markdown, token: Token) -> CodeBlock:
+        assert isinstance(markdown, Prose)
+        block = cls(language_of(token.info), "")
+        block.number, markdown.code = markdown.code, markdown.code + 1
+        return block
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        assert isinstance(console, Page)
+        label = Text(code_label(self.lexer_name, self.number), console.inks["dim"] + NO_TEXT)
+        for line in (label, *coloured(str(self.text).rstrip("\n"), self.lexer_name, console.inks)):
+            yield from _rows(line, options.max_width)
+
+
+class Rule(markdown.HorizontalRule):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text("─" * options.max_width, console.get_style("markdown.hr"))
+
+
+class Numbered(markdown.ListElement):
+    """A list whose numbers keep their column when it grows."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.list_type == "bullet_list_open":
+            yield from super().__rich_console__(console, options)
+            return
+        first = 1 if self.list_start is None else self.list_start
+        last = max(first + len(self.items), 10)
+        for number, item in enumerate(self.items, first):
+            yield from item.render_number(console, options, number, last)
+
+
+class Grid(markdown.TableElement):
+    """A table that folds what is too wide for a column; nothing is cut off."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = Table(
+            box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, style="markdown.table.border"
+        )
+        head = self.header.row.cells if self.header and self.header.row else []
+        for cell in head:
+            title = cell.content.copy()
+            title.stylize("markdown.table.header")
+            table.add_column(title, justify=cell.justify, overflow="fold")
+        for line in self.body.rows if self.body is not None else ():
+            table.add_row(*(cell.content for cell in line.cells))
+        yield table
+
+
+class Prose(markdown.Markdown):
+    """Rich's Markdown over tokens of our own parser."""
+
+    elements: ClassVar[dict[str, type[markdown.MarkdownElement]]] = {
+        **markdown.Markdown.elements,
+        "paragraph_open": Paragraph,
+        "heading_open": Heading,
+        "fence": CodeBlock,
+        "code_block": CodeBlock,
+        "hr": Rule,
+        "bullet_list_open": Numbered,
+        "ordered_list_open": Numbered,
+        "table_open": Grid,
+    }
+    inlines: ClassVar[set[str]] = {*markdown.Markdown.inlines, "a"}  # type: ignore[misc]
+
+    def __init__(self, source: str, number: int | None = None, code: int = 1) -> None:
+        super().__init__("", hyperlinks=False)
+        self.code = code
+        """The number of the next block of code."""
+        self.parsed = list(_told(parser().parse(source)))
+        if number is not None and self.parsed and self.parsed[0].type == "ordered_list_open":
+            self.parsed[0].attrs["start"] = number
+
+
+def _told(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Tokens with clean text (entities may stand for anything) and addresses as text."""
+    address, label = "", ""
+    for token in tokens:
+        token.content, token.info = clean(token.content), clean(token.info)
+        if token.children:
+            token.children = list(_told(token.children))
+        if token.type == "softbreak":
+            token.type = "hardbreak"
+        if token.type == "link_open":
+            address, label = clean(str(token.attrs.get("href", ""))), ""
+            token.type = "a_open"
+        elif token.type == "link_close":
+            token.type = "a_close"
+            yield token
+            if address.removeprefix("mailto:") != label:
+                yield Token("text", "", 0, content=f" ({address})")
+            continue
+        else:
+            label += token.content
+        yield token
+
+
+def prose(
+    source: str, width: int, inks: Inks, number: int | None = None, code: int = 1
+) -> list[Row]:
+    """Markdown in rows of at most ``width`` columns.
+
+    Args:
+        number: of the item that it begins with.
+        code: the number of its first block of code.
+    """
+    console = inks.page(width)
+    lines = console.render_lines(Prose(source, number, code), pad=False)
+    rows = rows_of(lines, inks.base)
+    full = [index for index, row in enumerate(rows) if row.strip.text.strip()]
+    return rows[full[0] : full[-1] + 1] if full else rows[:1]

@@ -1,0 +1,290 @@
+"""The conversation: finished turns, and the reply that streams.
+
+One widget draws all of it row by row. Rows are made when they come near the screen, so a long
+conversation opens at once, and a reply that streams costs the same whatever stands above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Thread
+from time import perf_counter
+from typing import Any, ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.timer import Timer
+
+from ..talk.turns import Piece, Turn
+from . import inks
+from .canvas import GUTTER, Canvas
+from .code import lexer
+from .inks import Inks
+from .markup import parser
+from .turn import Entry, Look, Note, TurnRows
+
+WIDEST = 120
+"""Columns of text; longer lines are hard to read."""
+
+FLUSH_S = 0.1
+"""Between two flushes of a reply that streams, at least."""
+
+SHARE = 10
+"""A flush that took a while is followed by this many times as long without one."""
+
+WARM_S = 0.5
+"""From the start to the import of what the first reply will need."""
+
+
+def warm() -> None:
+    """Imports what the first reply needs."""
+    from . import prose  # noqa: F401
+
+    parser()
+    lexer("python")
+
+
+class TurnChosen(Message):
+    """A turn was chosen with the arrow keys; None: the choice was given up at the end."""
+
+    def __init__(self, turn_id: int | None) -> None:
+        super().__init__()
+        self.turn_id = turn_id
+
+
+class Transcript(Canvas, can_focus=True, inherit_bindings=False):
+    """Shows turns."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = inks.CLASSES
+    DEFAULT_CSS = f"""
+    Transcript {{
+        height: 1fr;
+        overflow-x: hidden;
+        overflow-y: scroll;
+        scrollbar-size-vertical: 1;
+        background: $background;
+        color: $foreground;
+    }}
+    Transcript:focus {{ scrollbar-color: $primary; }}
+    {inks.CSS}
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "step(-1)", "Turn above", show=False),
+        Binding("down", "step(1)", "Turn below", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown,space", "page(1)", "Page down", show=False),
+        Binding("home,g", "scroll_home", "Beginning", show=False),
+        Binding("end", "follow", "Follow the end", show=False),
+    ]
+
+    tint: reactive[bool] = reactive(False, repaint=False)
+    reasoning_open: reactive[bool] = reactive(False, repaint=False)
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.chosen: int | None = None
+        """The id of the chosen turn."""
+        self._turns: dict[int, TurnRows] = {}
+        self._live: TurnRows | None = None
+        self._waiting: list[Piece] = []
+        self._timer: Timer | None = None
+        self._next_flush = 0.0
+        self._inks: Inks | None = None
+        self._gutters: dict[str, Strip] = {}
+
+    # -- what is shown --------------------------------------------------------------------------
+
+    async def show(self, turns: Sequence[Turn]) -> None:
+        """Shows these turns instead of everything else, from the end."""
+        self._waiting.clear()
+        self.list.entries.clear()
+        self._turns, self._live, self.chosen = {}, None, None
+        self.following = True
+        for turn in turns:
+            self._add(turn)
+        self._borders()
+        self.changed()
+
+    async def begin(self, turn: Turn) -> None:
+        """Adds a turn: one of the user's, or a reply that starts to stream."""
+        self._flush()
+        self._add(turn)
+        self._borders()
+        self.following = True
+        self.changed()
+
+    def feed(self, piece: Piece) -> None:
+        """More of the reply that streams; it is shown within a moment."""
+        self._waiting.append(piece)
+        if self._timer is None:
+            wait = max(self._next_flush - perf_counter(), 0.001)
+            self._timer = self.set_timer(wait, self._flush)
+
+    async def end(self, turn: Turn) -> None:
+        """The reply that streamed is finished."""
+        self._flush()
+        self._live = None
+        self.update_turn(turn)
+
+    def update_turn(self, turn: Turn) -> None:
+        """Other facts about a turn: its siblings, its mark, its numbers."""
+        if (rows := self._turns.get(turn.id)) is not None and rows.turn != turn:
+            rows.tell(turn, text=rows is not self._live)
+            self._borders()
+            self.changed()
+
+    def note(self, line: str) -> None:
+        """A line of ours at the end: a model was switched, a notice."""
+        self.list.entries.append(Note(line))
+        self.changed()
+
+    def follow(self) -> None:
+        """Goes to the end and stays there while text comes."""
+        self.following = True
+        self.changed()
+
+    def _add(self, turn: Turn) -> None:
+        rows = self._turns[turn.id] = TurnRows(turn)
+        self.list.entries.append(rows)
+        if turn.state == "open":
+            self._live = rows
+
+    def _borders(self) -> None:
+        """Marks where the part of the history begins that the model still sees."""
+        dropped = False
+        for rows in self._turns.values():
+            if rows.border != (border := dropped and not rows.turn.dropped):
+                rows.border = border
+                rows.compose()
+            dropped = rows.turn.dropped
+
+    def _flush(self) -> None:
+        """Takes what waits. The next flush keeps its distance, more of it if this one was slow."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        waiting, self._waiting = self._waiting, []
+        if self._live is None or not waiting:
+            return
+        began = perf_counter()
+        thought = not self._live.answer.text
+        for piece in waiting:
+            self._live.take(piece)
+        if thought and not self.following and self._live.unfolded is None:
+            self._live.unfolded = True  # Nothing folds under the eyes of somebody who reads it.
+        self._live.compose()
+        self.changed()
+        now = perf_counter()
+        self._next_flush = now + max(FLUSH_S, SHARE * (now - began))
+
+    # -- looks ----------------------------------------------------------------------------------
+
+    @property
+    def look(self) -> Look:
+        if self._inks is None:
+            styles = {part: inks.ink(self, part) for part in inks.PARTS}
+            self._inks = Inks(self.rich_style, styles)
+        room = self.scrollable_content_region.width
+        width = max(min(room - GUTTER - 1, WIDEST), 1)
+        return Look(self._inks, width, self.tint, self.reasoning_open)
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        # Its parts get their styles after the widget itself.
+        self.call_next(self._restyle)
+
+    def _restyle(self) -> None:
+        self._inks = None
+        self._gutters.clear()
+        self.relook()
+
+    def watch_tint(self) -> None:
+        self.relook()
+
+    def watch_reasoning_open(self) -> None:
+        for rows in self._turns.values():
+            rows.unfolded = None
+        self.relook()
+
+    def beside(self, entry: Entry | None) -> Strip:
+        sign, ink = "" if entry is None else entry.gutter, "user"
+        if isinstance(entry, TurnRows) and entry.turn.id == self.chosen:
+            sign, ink = "┃", "chosen"
+        if (strip := self._gutters.get(sign)) is None:
+            style = self.look.inks.base + self.look.inks[ink]
+            strip = self._gutters[sign] = Strip([Segment(sign.ljust(GUTTER), style)])
+        return strip
+
+    # -- keys and mouse -------------------------------------------------------------------------
+
+    def action_follow(self) -> None:
+        self.follow()
+
+    def action_page(self, by: int) -> None:
+        self.scroll_relative(y=by * max(self.size.height - 2, 1), animate=False)
+
+    def action_step(self, by: int) -> None:
+        """Chooses the turn above or below; scrolls first where a long one is not yet at its end."""
+        turns = list(self._turns.values())
+        if not turns:
+            return
+        ids = [rows.turn.id for rows in turns]
+        top, height = self.scroll_offset.y, self.size.height
+        if self.chosen is None:
+            place = len(turns) - 1 if by < 0 else len(turns)
+        else:
+            place = ids.index(self.chosen)
+            index = self.list.entries.index(turns[place])
+            first, last = self.list.start(index), self.list.ends[index]
+            if (by < 0 and first < top < last) or (by > 0 and first <= top + height < last):
+                self.scroll_relative(y=by * max(height // 2, 1), animate=False)
+                return
+            place += by
+        if place < len(ids):
+            self.choose(ids[max(place, 0)])
+        else:
+            self.choose(None)
+            self.follow()
+
+    def choose(self, turn_id: int | None) -> None:
+        """Marks a turn and brings it into view; None marks none."""
+        self.chosen = turn_id
+        if turn_id is None:
+            self.refresh()
+        else:
+            index = self.list.entries.index(self._turns[turn_id])
+            self.scroll_to(y=self._toward(index))
+            self.refresh()
+        self.post_message(TurnChosen(turn_id))
+
+    def _toward(self, index: int) -> int:
+        """Where to scroll to see an entry, its beginning if not all of it."""
+        first, last = self.list.start(index), self.list.ends[index]
+        top, height = self.scroll_offset.y, self.size.height
+        if last <= top + height:
+            return min(top, first) if last - first <= height else max(first, last - height)
+        return min(first, max(last - height, 0)) if last - first <= height else first
+
+    def on_mount(self) -> None:
+        # What draws Markdown and code takes a while to import: not in front of the first reply.
+        self.set_timer(WARM_S, lambda: Thread(target=warm, daemon=True).start())
+
+    def on_click(self, event: events.Click) -> None:
+        """Opens and folds reasoning, and chooses the turn whose first line it is."""
+        super().on_click(event)
+        if event.chain > 1:
+            return
+        found = self.list.part(event.y + self.scroll_offset.y)
+        if found is None or not isinstance(found[0], TurnRows):
+            return
+        rows, kind = found[0], found[1].kind
+        if kind == "head":
+            self.choose(None if rows.turn.id == self.chosen else rows.turn.id)
+        elif kind == "fold":
+            rows.unfolded = not rows.open(self.look)
+            rows.compose()
+            self.changed()

@@ -1,0 +1,231 @@
+"""A turn as rows: its parts are drawn when they come near the screen, and again when they must."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from macspec.plaintext import one_line
+
+from ..talk.turns import Piece, Turn
+from . import surround
+from .blocks import Block
+from .inks import Inks
+from .rows import Row
+from .source import Source, draw_block, guess
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the drawing of a turn depends on, besides the turn."""
+
+    inks: Inks
+    width: int
+    """Columns of its text."""
+    tint: bool = False
+    reasoning: bool = False
+    """Reasoning stays open when the answer has begun."""
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """Some rows of an entry; their number is a guess until they are drawn."""
+
+    draw: Callable[[], list[Row]]
+    height: int = 1
+    rows: list[Row] | None = None
+    source: Source | None = None
+    block: Block | None = None
+    """What of the source it shows."""
+    kind: str = "text"
+    """text, head, fold (which opens and folds reasoning), blank or foot."""
+
+    def drawn(self) -> list[Row]:
+        if self.rows is None:
+            self.rows = self.draw()
+            self.height = len(self.rows)
+        return self.rows
+
+
+class Entry:
+    """Something with rows: a turn or a note."""
+
+    gutter = ""
+    """A sign to its left."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        """None until the entry comes near the screen."""
+        self._ends: list[int] | None = None
+
+    def measure(self) -> None:
+        """The heights of parts have changed."""
+        self._ends = None
+
+    @property
+    def ends(self) -> list[int]:
+        """Where each part ends, in rows."""
+        if self._ends is None:
+            self._ends = list(accumulate(part.height for part in self.parts))
+        return self._ends
+
+    def height(self, width: int) -> int:
+        """Rows at this width of text; a guess where the entry has not been near the screen."""
+        return self.ends[-1] if self.parts else self.guess(width)
+
+    def place(self, row: int) -> tuple[int, int]:
+        """The part that a row belongs to, and the row's place in it."""
+        index = min(bisect_right(self.ends, row), len(self.parts) - 1)
+        return index, row - (self.ends[index - 1] if index else 0)
+
+    def forget(self) -> None:
+        """Everything is to be drawn anew."""
+        self.parts = []
+        self.measure()
+
+    def guess(self, width: int) -> int:
+        raise NotImplementedError
+
+    def arrange(self, look: Look) -> None:
+        """Makes the parts."""
+        raise NotImplementedError
+
+
+class Note(Entry):
+    """A line of ours between turns."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = one_line(text)
+
+    def guess(self, width: int) -> int:
+        return 2
+
+    def arrange(self, look: Look) -> None:
+        self.parts = [Part(lambda: surround.note(self.text, look), 2)]
+        self.measure()
+
+
+class TurnRows(Entry):
+    """A turn, finished or streaming."""
+
+    def __init__(self, turn: Turn) -> None:
+        super().__init__()
+        self.turn = turn
+        self.gutter = "▎" if turn.role == "user" else ""
+        self.border = False
+        """The turn before it is one that the model no longer sees."""
+        self.unfolded: bool | None = None
+        """Whether this turn's reasoning is open; None: as the look has it."""
+        self._sources: tuple[Source, Source] | None = None
+        self._look: Look | None = None
+        self._body: list[Part] = []
+        self._thinking: list[Part] = []
+        self._around: dict[str, tuple[object, Part]] = {}
+        """The rows around the text, and what they were drawn from."""
+
+    @property
+    def answer(self) -> Source:
+        return self._texts()[0]
+
+    @property
+    def thought(self) -> Source:
+        return self._texts()[1]
+
+    def _texts(self) -> tuple[Source, Source]:
+        if self._sources is None:
+            turn, markdown = self.turn, self.turn.role != "user"
+            self._sources = (
+                Source(turn.text, turn.spans, markdown=markdown),
+                Source(turn.reasoning, turn.reasoning_spans, markdown=markdown),
+            )
+        return self._sources
+
+    @property
+    def tinted(self) -> bool:
+        return self._look is not None and self._look.tint and self.turn.role != "user"
+
+    def open(self, look: Look) -> bool:
+        """Whether reasoning is shown in full: while nothing else is there, or as wished."""
+        if not self.answer.text.strip():
+            return self.unfolded is not False
+        return look.reasoning if self.unfolded is None else self.unfolded
+
+    def guess(self, width: int) -> int:
+        return self.turn.text.count("\n") + len(self.turn.text) // max(width, 1) + 3
+
+    def arrange(self, look: Look) -> None:
+        self._look = look
+        self._body, self._thinking = [], []
+        self._compose(look)
+
+    def take(self, piece: Piece) -> None:
+        """More of the reply that streams."""
+        (self.thought if piece.reasoning else self.answer).take(piece.text, piece.spans)
+
+    def tell(self, turn: Turn, *, text: bool = True) -> None:
+        """Other facts about the turn.
+
+        Args:
+            text: its text counts too; that of a reply that streams lies behind or ahead of ours.
+        """
+        before, self.turn = self.turn, turn
+        if text and self._sources is not None:
+            fresh = TurnRows(turn)._texts()
+            if fresh != self._sources:
+                self._sources, self._body, self._thinking = fresh, [], []
+        if before.dropped != turn.dropped:
+            self._body, self._thinking = [], []
+        self.compose()
+
+    def compose(self) -> None:
+        """Brings the parts up to date; those of blocks that are as they were stay."""
+        if self._look is not None and self.parts:
+            self._compose(self._look)
+
+    def _compose(self, look: Look) -> None:
+        turn, tinted = self.turn, self.tinted
+        if turn.dropped:
+            look = replace(look, inks=look.inks.faded)
+        facts = (look, replace(turn, text="", spans=(), reasoning="", reasoning_spans=()))
+        written = (len(self.answer.authors), len(self.thought.authors)) if tinted else ()
+        head = lambda: surround.head(self, look)  # noqa: E731
+        rows = [self._kept("head", (facts, self.border, written), head)]
+        if self.thought.text:
+            key = (look, len(self.thought.text), self.open(look))
+            rows.append(self._kept("fold", key, lambda: surround.fold(self, look)))
+            if self.open(look):
+                dim = replace(look, inks=look.inks.dimmed)
+                self._thinking = _parts(self._thinking, self.thought, dim, tinted)
+                rows += self._thinking
+                rows.append(self._kept("blank", look, lambda: surround.blank(look.inks)))
+        self._body = _parts(self._body, self.answer, look, tinted)
+        rows += self._body
+        rows.append(self._kept("foot", facts, lambda: surround.foot(turn, look)))
+        self.parts = rows
+        self.measure()
+
+    def _kept(self, kind: str, drawn_from: object, draw: Callable[[], list[Row]]) -> Part:
+        """The part that there was, if it would be drawn the same; its height if it would not."""
+        before, part = self._around.get(kind, (None, Part(draw, kind=kind)))
+        if before != drawn_from:
+            part = Part(draw, part.height, kind=kind)
+            self._around[kind] = (drawn_from, part)
+        return part
+
+
+def _parts(before: Sequence[Part], source: Source, look: Look, plain: bool) -> list[Part]:
+    def drawer(block: Block) -> Callable[[], list[Row]]:
+        return lambda: draw_block(source, block, look.inks, look.width, tint=plain)
+
+    parts: list[Part] = []
+    for index, block in enumerate(source.blocks(plain)):
+        old = before[index] if index < len(before) else None
+        if old is not None and (old.block is block or old.block == block):
+            parts.append(old)
+        else:
+            height = guess(source.text, block, look.width)
+            parts.append(Part(drawer(block), height, None, source, block))
+    return parts

@@ -1,0 +1,206 @@
+"""``macspec check --report``: what helps to find a problem, without any text of a conversation."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ..config import Effective, load, state_folder
+from ..config.schema import BUILT_IN, NONE
+from ..errors import MacspecError
+from ..models.machine import GIB, pressure, unified_memory, working_set
+from ..plaintext import neutral, utf8
+from ..power.report import check_lines
+from ..store import Store, store_path
+from .output import Output
+
+PACKAGES = ("macspec", "mlx", "mlx-lm", "textual", "transformers", "huggingface-hub", "numpy")
+
+TERMINAL = ("TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLORTERM", "NO_COLOR", "LANG")
+
+TAIL = 60
+"""Last lines of each log."""
+
+SHORTEST = 3
+"""Letters of a user's name from which on it is taken out; a shorter one may be any word."""
+
+PRIVATE = ("reply.system",)
+"""Settings whose value is text of the user's."""
+
+HEADER = (
+    "Report of macspec. It has no text of a conversation; names of models and folders may stand "
+    "in it, so read it before you send it."
+)
+
+
+def report(
+    output: Output | None = None, *, target: str | None = None, draft: str | None = None
+) -> int:
+    """Print it.
+
+    Args:
+        target, draft: as ``lines``.
+    """
+    output = output or Output()
+    for line in lines(target, draft):
+        output.text(f"{line}\n")
+    return 0
+
+
+def report_file(target: str | None, draft: str | None) -> Path:
+    """Write it to a file in the state folder, and return its path.
+
+    Args:
+        target, draft: the pair in use; None: the built-in one, and none.
+
+    Raises:
+        MacspecError: it cannot be written.
+    """
+    path = state_folder() / "report.txt"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        text = "\n".join(lines(target or BUILT_IN, draft or NONE))
+        path.write_bytes(utf8(text + "\n"))
+    except OSError as error:
+        raise MacspecError(f"{path} cannot be written: {error.strerror or error}") from None
+    return path
+
+
+def lines(target: str | None = None, draft: str | None = None) -> Iterator[str]:
+    """The report, line by line; every part says why, where it could not be made.
+
+    Args:
+        target, draft: the pair that it is about; None: what the settings say.
+    """
+    yield HEADER
+    yield ""
+    pair = [("pair", _pair(target, draft))]
+    for name, text in (*_versions(), *_machine(), *pair, *_last(), *_terminal()):
+        yield _homeless(f"{name:<16} {text}")
+    yield ""
+    yield "settings that are not the usual ones"
+    yield from (f"  {_homeless(line)}" for line in _settings())
+    for log in ("engine.log", "app.log"):
+        yield ""
+        yield f"the last lines of {log}"
+        yield from (f"  {_homeless(line)}" for line in _tail(state_folder() / log))
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for package in PACKAGES:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:
+            yield package, "is not installed"
+    yield "Python", f"{platform.python_version()}, {sys.executable}"
+
+
+def _machine() -> Iterator[tuple[str, str]]:
+    yield "system", platform.platform()
+    yield "chip", _chip()
+    memory, share = unified_memory() / GIB, working_set() / GIB
+    yield "memory", f"{memory:.1f} GB, of which models may use {share:.1f}; {pressure()}"
+    try:
+        yield from ((label or "power", text) for label, text in check_lines())
+    except Exception as error:  # a driver may raise anything, and a report is wanted all the more
+        yield "power", f"{type(error).__name__}: {error}"
+
+
+def _chip() -> str:
+    if sys.platform == "darwin":
+        from ..models.machine import _output
+
+        return (_output("sysctl", "-n", "machdep.cpu.brand_string") or "").strip()
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.machine()
+    names = [line.partition(":")[2] for line in text.splitlines() if line.startswith("model name")]
+    return f"{platform.machine()}{names[0] if names else ''}, {os.cpu_count()} cores"
+
+
+def _pair(target: str | None, draft: str | None) -> str:
+    if target is None:
+        try:
+            models = load().config.models
+        except MacspecError:
+            return "not known: the settings cannot be read"
+        target, draft = models.target, draft or models.draft
+    return f"{target or BUILT_IN}, draft {draft or NONE}"
+
+
+def _terminal() -> Iterator[tuple[str, str]]:
+    for name in TERMINAL:
+        if name in os.environ:
+            yield name, os.environ[name]
+    try:
+        size = os.get_terminal_size()
+        yield "terminal", f"{size.columns}x{size.lines}"
+    except OSError:
+        yield "terminal", "none"
+
+
+def _last() -> Iterator[tuple[str, str]]:
+    """What made the last reply; of a conversation nothing else is looked at."""
+    if not store_path().exists():
+        yield "last reply", "none is kept"
+        return
+    store = Store(store_path())
+    try:
+        if store.trouble is not None:
+            yield "history", store.trouble
+        chat = store.last_chat()
+        makings = [turn.making for turn in (store.thread(chat.id) if chat else ()) if turn.making]
+    finally:
+        store.close()
+    if makings:
+        it = makings[-1]
+        yield "last target", it.model or "built-in"
+        yield "last draft", it.draft or ("built-in" if it.model is None else "none")
+        yield "last tuning", f"method {it.method}, depth {it.depth}, rule {it.rule}"
+
+
+def _settings() -> Iterator[str]:
+    try:
+        settings = load()
+    except MacspecError as error:
+        yield str(error)
+        return
+    yield from (_setting(settings, key) for key, origin in settings.origins.items() if origin.rank)
+
+
+def _setting(settings: Effective, key: str) -> str:
+    value = "(a text)" if key in PRIVATE else settings.value(key)
+    return f"{key} = {value} ({settings.origins[key].name})"
+
+
+def _tail(path: Path) -> list[str]:
+    try:
+        text = path.read_bytes()[-(2**16) :].decode(errors="replace")
+    except OSError as error:
+        return [f"({error.strerror or error})"]
+    return text.splitlines()[-TAIL:] or ["(empty)"]
+
+
+def _homeless(line: str) -> str:
+    """A neutral line in which neither the user's home folder nor the user's name stands."""
+    for home in {os.path.expanduser("~"), os.path.realpath(os.path.expanduser("~"))}:
+        if len(home) > 1:
+            line = line.replace(home, "~")
+    name = _user()
+    if len(name) >= SHORTEST:
+        line = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "(user)", line, flags=re.IGNORECASE)
+    return neutral(line)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""

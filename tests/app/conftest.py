@@ -1,0 +1,103 @@
+"""The whole app over a scripted engine, without a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted import ScriptedEngine
+from textual.pilot import Pilot
+
+from macspec.app.chat import MacspecApp
+from macspec.app.keys import Keys
+from macspec.app.talk.talk import Talk
+from macspec.config import load
+from macspec.store import Store
+from macspec.worker import PairChoice
+
+PATIENCE_S = 30.0
+"""What nothing takes even on a busy machine."""
+
+
+@dataclass
+class Driven:
+    """An app that runs, and what drives it."""
+
+    app: MacspecApp
+    pilot: Pilot[None]
+    engine: ScriptedEngine
+    store: Store
+
+    async def until(self, seen: Callable[[], Any]) -> None:
+        """Wait for a condition."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not seen():
+                await self.pilot.pause(0.01)
+
+    async def send(self, text: str) -> None:
+        """Write a line and send it."""
+        self.app.main.prompt.load(text)
+        await self.pilot.press("enter")
+        await self.pilot.pause()
+
+    async def ask(self, text: str) -> None:
+        """Write a line, send it, and wait for all of the reply."""
+        before = len(self.engine.requests)
+        await self.send(text)
+        await self.until(lambda: len(self.engine.requests) > before)
+        self.engine.play_all()
+        await self.until(lambda: not self.app.talk.busy)
+        await self.pilot.pause()
+
+    @property
+    def told(self) -> str:
+        """What the last line says."""
+        return self.app.main.key_line.told
+
+    @property
+    def screen(self) -> str:
+        """What the screen shows."""
+        lines = self.app.screen._compositor.render_strips()
+        return "\n".join(line.text.rstrip() for line in lines)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    """The file that the app's settings are from."""
+    return tmp_path / "config.toml"
+
+
+@pytest.fixture
+def running(tmp_path: Path, settings: Path) -> Callable[..., Any]:
+    """Runs the app: ``async with running("a reply") as it``."""
+
+    @asynccontextmanager
+    async def run(
+        *replies: Any,
+        engine: ScriptedEngine | None = None,
+        size: tuple[int, int] = (120, 36),
+        chat: int | None = None,
+        **options: Any,
+    ) -> AsyncIterator[Driven]:
+        effective = load(settings, {})
+        store = Store(tmp_path / "chats.db")
+        engine = engine or ScriptedEngine(*replies)
+        talk = Talk(engine, store, effective.config)
+        if chat is not None:
+            talk.open(chat)
+        keys = Keys(effective.config.keys)
+        app = MacspecApp(talk, effective, keys, options.pop("choice", PairChoice()), **options)
+        async with app.run_test(size=size) as pilot:
+            it = Driven(app, pilot, engine, store)
+            await it.until(lambda: app.talk.panel().activity in ("ready", "loading", "no model"))
+            await it.until(lambda: app.main.has_class("-empty") or app.talk.turns)
+            await pilot.pause()
+            yield it
+        store.close()
+
+    return run

@@ -1,0 +1,349 @@
+"""An engine that says what it is told to, round by round, and always the same."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from macspec.depth import checked_depth, checked_method
+from macspec.errors import MacspecError
+from macspec.events import Emitted, Finished, Notice, Prefilled, Prefilling, Round, Text
+from macspec.stats import Counters, SessionStats
+from macspec.worker import (
+    Call,
+    EngineClient,
+    Failed,
+    Loaded,
+    LoadProgress,
+    PairChoice,
+    PairInfo,
+    ReplyRequest,
+    Status,
+    Tuned,
+    Tuning,
+    Unloaded,
+    Weighed,
+)
+from macspec.worker.messages import Answer
+
+PAIR = PairInfo(
+    target="Qwen3-8B-4bit",
+    draft="Qwen3-0.6B-4bit",
+    draft_off=None,
+    context=8192,
+    target_parameters=8_190_735_360,
+    draft_parameters=596_049_920,
+    weights=4_900_000_000,
+    caches=1_200_000_000,
+    buffers=400_000_000,
+    limit=17_179_869_184,
+)
+
+STATUS = Status(
+    pid=1,
+    pair=PAIR,
+    tuning=Tuning(),
+    why="",
+    stats=SessionStats(),
+    cached_tokens=0,
+    memory=5_400_000_000,
+    memory_peak=6_000_000_000,
+    memory_limit=17_179_869_184,
+    kernels="macspec's own: 6 of 7 proved and faster",
+    plain_seconds=1 / 22,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A round: tokens as texts, of which the first ``accepted`` were guesses."""
+
+    tokens: tuple[str, ...]
+    accepted: int = 0
+    drafter: str | None = None
+    depth: int = 0
+    seconds: float = 0.05
+    part: str = "answer"
+    why: str = ""
+    ids: tuple[int, ...] | None = None
+    """Of the tokens; None: their places in the reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A reply."""
+
+    steps: Sequence[Step]
+    reason: str = "end"
+    prompt_tokens: int = 24
+    cached_tokens: int = 0
+    ttft: float = 0.25
+    dropped: int = 0
+    prefilling: Sequence[int] = ()
+    """Tokens read, each told before the first text."""
+    notices: Sequence[str] = ()
+    failure: Failed | None = None
+    """What comes after the last step in place of an end."""
+
+
+def said(
+    text: str,
+    *,
+    drafter: str = "draft",
+    depth: int = 4,
+    pattern: Sequence[int] = (3, 1, 4, 0, 2),
+    seconds: float = 0.06,
+    part: str = "answer",
+) -> list[Step]:
+    """A text in rounds of words: as many guesses as the pattern says, then one of the target's."""
+    words = re.findall(r"\s*\S+|\s+", text)
+    steps, at = [], 0
+    while at < len(words):
+        stand = min(pattern[len(steps) % len(pattern)], depth)
+        tokens = tuple(words[at : at + stand + 1])
+        accepted = min(stand, len(tokens))
+        why = f"{drafter} at depth {depth}: about 2.60 tokens for the time of 1.30 plain steps"
+        steps.append(Step(tokens, accepted, drafter, depth, seconds, part, why))
+        at += len(tokens)
+    return steps
+
+
+def plain(text: str, seconds: float = 0.045, part: str = "answer") -> list[Step]:
+    """The same without speculation."""
+    why = "plain: speculation is off"
+    words = re.findall(r"\s*\S+|\s+", text)
+    return [Step((word,), seconds=seconds, part=part, why=why) for word in words]
+
+
+@dataclass
+class _Playing:
+    """A reply that is under way."""
+
+    call: Call
+    script: Script
+    left: deque[Step]
+    counters: Counters = field(default_factory=lambda: Counters(0.0))
+    now: float = 0.0
+    text: list[str] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    begun: bool = False
+
+
+class ScriptedEngine(EngineClient):
+    """Replies with one script after the other; the last one again when there are no more.
+
+    Args:
+        replies: scripts, or the steps of one, or a text for ``said``.
+        instant: whether a reply is there at once; else ``play`` brings it, round by round.
+        loads: whether a load is done at once; else ``finish_load`` does it.
+    """
+
+    def __init__(
+        self,
+        *replies: Script | Sequence[Step] | str,
+        instant: bool = False,
+        loads: bool = True,
+        pair: PairInfo = PAIR,
+        status: Status = STATUS,
+    ) -> None:
+        self._replies = deque(map(_script, replies or ("Yes.",)))
+        self._instant, self._loads = instant, loads
+        self._pair, self._status = pair, status
+        self._playing: _Playing | None = None
+        self._load: tuple[Call, PairChoice] | None = None
+        self.tuning = Tuning()
+        self.requests: list[ReplyRequest] = []
+        self.choices: list[PairChoice] = []
+        self.loaded = False
+        self.closed = False
+        self.weighed: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self.weight: Answer = Weighed(0.001, 0.25)
+        """What is said of every choice."""
+
+    # As an engine.
+
+    def start(self) -> None:
+        pass
+
+    def load(self, choice: PairChoice) -> Call:
+        call = Call(Loaded, lambda: call.put(Failed("stopped", "it was stopped")))
+        self.choices.append(choice)
+        self._load = call, choice
+        call.put(LoadProgress("finding"))
+        if self._loads:
+            self.finish_load()
+        return call
+
+    def unload(self) -> Call:
+        self.loaded = False
+        return _at_once(Unloaded())
+
+    def reply(self, request: ReplyRequest) -> Call:
+        self.requests.append(request)
+        script = self._replies[0]
+        if len(self._replies) > 1:
+            self._replies.popleft()
+        call = Call(Finished, self._stop)
+        self._playing = _Playing(call, script, deque(script.steps))
+        if self._instant:
+            self.play_all()
+        return call
+
+    def tune(self, **changes: Any) -> Call:
+        try:
+            checked_method(changes.get("method", "auto"))
+            checked_depth(changes.get("depth", "auto"))
+        except MacspecError as error:
+            return _at_once(Failed("refused", str(error)), Tuned)
+        if changes.get("sampling", {}).get("temperature", 0) > 100:
+            return _at_once(Failed("refused", "temperature must be 0, or at most 100"), Tuned)
+        sampling = {**self.tuning.sampling, **changes.get("sampling", {})}
+        self.tuning = replace(self.tuning, **{**changes, "sampling": sampling})
+        return _at_once(Tuned(self.tuning))
+
+    def status(self) -> Call:
+        pair = self._pair if self.loaded else None
+        return _at_once(replace(self._status, pair=pair, tuning=self.tuning))
+
+    def weigh(self, request: ReplyRequest, said: tuple[int, ...], tokens: tuple[int, ...]) -> Call:
+        self.weighed.append((said, tokens))
+        return _at_once(self.weight)
+
+    def interrupt(self) -> None:
+        if self._playing is not None:
+            self._stop()
+
+    def close(self) -> None:
+        self.closed = True
+
+    # As a script.
+
+    @property
+    def playing(self) -> bool:
+        """Whether a reply is under way."""
+        return self._playing is not None
+
+    def finish_load(self, failure: Failed | None = None) -> None:
+        """End the load that is under way."""
+        assert self._load is not None
+        (call, _), self._load = self._load, None
+        if failure is None:
+            self.loaded = True
+            call.put(LoadProgress("reading", self._pair.weights, self._pair.weights))
+            call.put(Loaded(self._pair, 1.5))
+        else:
+            call.put(failure)
+
+    def load_progress(self, stage: str, done: int, total: int, model: str = "") -> None:
+        """A step of the load that is under way."""
+        assert self._load is not None
+        self._load[0].put(LoadProgress(stage, done, total, model))
+
+    def play(self, rounds: int = 1) -> None:
+        """Play so many rounds of the reply; after the last one it ends."""
+        for _ in range(rounds):
+            playing = self._playing
+            if playing is None:
+                return
+            self._begin(playing)
+            if playing.left:
+                self._round(playing, playing.left.popleft())
+            if not playing.left:
+                self._finish(playing, playing.script.failure)
+
+    def play_all(self) -> None:
+        """Play what is left of the reply."""
+        while self._playing is not None:
+            self.play()
+
+    def crash(self, how: str = "it was killed by SIGKILL") -> None:
+        """Lose the engine in the middle of a reply."""
+        assert self._playing is not None
+        kept = "what was written is kept, and the next message starts it again"
+        self._finish(self._playing, Failed("crashed", f"the engine stopped: {how}; {kept}"))
+
+    def _stop(self) -> None:
+        if self._playing is not None:
+            self._playing.script = replace(self._playing.script, reason="interrupted")
+            self._finish(self._playing, None)
+
+    def _begin(self, playing: _Playing) -> None:
+        if playing.begun:
+            return
+        playing.begun = True
+        script, counters = playing.script, playing.counters
+        counters.prompt_tokens, counters.cached_tokens = script.prompt_tokens, script.cached_tokens
+        counters.dropped_messages = script.dropped
+        counters.plain_seconds = self._status.plain_seconds
+        for notice in script.notices:
+            playing.call.put(Notice(notice))
+        for done in script.prefilling:
+            playing.call.put(Prefilling(done, script.prompt_tokens))
+
+    def _round(self, playing: _Playing, step: Step) -> None:
+        script, counters, call = playing.script, playing.counters, playing.call
+        first = counters.passes == 0
+        playing.now += script.ttft if first else step.seconds
+        drafted = step.depth if step.drafter is not None else 0
+        count = len(step.tokens)
+        drafted = min(drafted, count) if count <= step.accepted else drafted
+        seconds = counters.count(playing.now, count, drafted, step.accepted, 0.0)
+        if first:
+            call.put(Prefilled(script.prompt_tokens, script.cached_tokens, seconds, script.dropped))
+        origins = [step.drafter if n < step.accepted else None for n in range(count)]
+        ids = step.ids or tuple(range(len(playing.ids), len(playing.ids) + count))
+        tokens = tuple(map(Emitted, ids, origins))
+        spans = tuple((len(text), who) for text, who in zip(step.tokens, origins, strict=True))
+        playing.ids += ids
+        playing.text += step.tokens
+        call.put(Text("".join(step.tokens), tokens, spans, step.part))
+        call.put(
+            Round(
+                ids,
+                step.drafter,
+                step.depth,
+                drafted,
+                step.accepted,
+                seconds,
+                0.0,
+                1.0,
+                step.why,
+            )
+        )
+
+    def _finish(self, playing: _Playing, failure: Failed | None) -> None:
+        self._playing = None
+        tuning = self.tuning
+        if failure is not None:
+            playing.call.put(failure)
+            return
+        if not playing.begun and playing.script.reason == "interrupted":
+            playing.call.put(Failed("stopped", "it was stopped before it was done"))
+            return
+        playing.call.put(
+            Finished(
+                playing.script.reason,
+                "".join(playing.text),
+                tuple(playing.ids),
+                7,
+                tuning.rule,
+                tuning.method,
+                tuning.depth,
+                playing.counters.stats(),
+            )
+        )
+
+
+def _script(reply: Script | Iterable[Step] | str) -> Script:
+    if isinstance(reply, Script):
+        return reply
+    return Script(said(reply) if isinstance(reply, str) else list(reply))
+
+
+def _at_once(answer: Answer, end: type[Answer] | None = None) -> Call:
+    call = Call(end or type(answer))
+    call.put(answer)
+    return call

@@ -1,0 +1,169 @@
+"""A conversation as a user has it: ask, stop, again, otherwise, go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from scripted import Script, ScriptedEngine, said
+
+from macspec.app.widgets.prompt import Prompt
+from macspec.worker import Failed
+
+BLUE = "Blue like the sky of a clear day in June."
+LONG = " ".join(f"word{number}" for number in range(60))
+
+
+async def test_a_question_and_its_answer(running: Callable[..., Any]) -> None:
+    async with running(BLUE) as it:
+        assert it.app.main.has_class("-empty")
+        await it.pilot.press(*"Hello", "enter")
+        await it.until(lambda: it.engine.playing)
+        it.engine.play()
+        await it.until(lambda: "Blue" in it.screen)
+        assert it.app.talk.busy
+        it.engine.play_all()
+        await it.until(lambda: not it.app.talk.busy)
+        await it.pilot.pause()
+        assert [turn.text for turn in it.app.talk.turns] == ["Hello", BLUE]
+        assert "in June." in it.screen
+        assert it.app.main.prompt.value == ""
+
+
+async def test_esc_stops_and_keeps_what_came(running: Callable[..., Any]) -> None:
+    async with running(LONG) as it:
+        await it.send("Count")
+        await it.until(lambda: it.engine.playing)
+        it.engine.play(3)
+        await it.pilot.press("escape")
+        await it.until(lambda: not it.app.talk.busy)
+        reply = it.app.talk.turns[-1]
+        assert reply.state == "stopped"
+        assert LONG.startswith(reply.text)
+        assert reply.text
+
+
+async def test_regenerate_makes_another_version(running: Callable[..., Any]) -> None:
+    async with running("First.", "Second.") as it:
+        await it.ask("Say something")
+        await it.pilot.press("ctrl+r")
+        await it.until(lambda: it.engine.playing)
+        it.engine.play_all()
+        await it.until(lambda: not it.app.talk.busy)
+        reply = it.app.talk.turns[-1]
+        assert (reply.text, reply.sibling, reply.siblings) == ("Second.", 2, 2)
+        await it.pilot.press("tab", "left")
+        await it.until(lambda: it.app.talk.turns[-1].text == "First.")
+        await it.pilot.pause()
+        assert "First." in it.screen
+        assert "Second." not in it.screen
+        assert it.told == "version 1 of 2"
+        await it.pilot.press("left")
+        await it.until(lambda: it.told == "this is the first of 2 versions")
+
+
+async def test_edit_and_resend(running: Callable[..., Any]) -> None:
+    async with running("One.", "Two.", "Three.") as it:
+        await it.ask("the first question")
+        await it.ask("the second question")
+        await it.pilot.press("tab", "up", "up", "up", "up", "e")
+        await it.until(lambda: it.app.main.prompt.editing)
+        assert it.app.main.prompt.value == "the first question"
+        await it.pilot.press("!", "enter")
+        await it.until(lambda: it.engine.playing)
+        it.engine.play_all()
+        await it.until(lambda: not it.app.talk.busy)
+        await it.pilot.pause()
+        assert [turn.text for turn in it.app.talk.turns] == ["the first question!", "Three."]
+        assert "second question" not in it.screen
+
+
+async def test_a_stopped_reply_goes_on(running: Callable[..., Any]) -> None:
+    async with running(LONG, " and more.") as it:
+        await it.send("Count")
+        await it.until(lambda: it.engine.playing)
+        it.engine.play(3)
+        await it.pilot.press("escape")
+        await it.until(lambda: not it.app.talk.busy)
+        begun = it.app.talk.turns[-1].text
+        await it.ask("/continue")
+        assert it.app.talk.turns[-1].text == f"{begun} and more."
+
+
+async def test_what_makes_no_sense_now_is_said(running: Callable[..., Any]) -> None:
+    async with running(LONG) as it:
+        await it.pilot.press("ctrl+r")
+        assert it.told == "nothing has been said yet"
+        await it.send("Count")
+        await it.until(lambda: it.engine.playing)
+        await it.pilot.press("ctrl+n")
+        assert it.told == "a reply is being written: Esc stops it"
+
+
+async def test_a_message_during_a_reply_comes_back(running: Callable[..., Any]) -> None:
+    async with running(LONG) as it:
+        await it.send("Count")
+        await it.until(lambda: it.engine.playing)
+        await it.send("and what else?")
+        assert it.app.main.prompt.value == "and what else?"
+        assert "wait for it" in it.told
+
+
+async def test_a_lost_engine_costs_nothing_that_was_said(running: Callable[..., Any]) -> None:
+    async with running(LONG, "Back again.") as it:
+        await it.send("Count")
+        await it.until(lambda: it.engine.playing)
+        it.engine.play(4)
+        it.engine.crash()
+        await it.until(lambda: not it.app.talk.busy)
+        await it.pilot.pause()
+        reply = it.app.talk.turns[-1]
+        assert reply.state == "cut off"
+        assert reply.text
+        assert "the engine stopped" in it.screen
+        await it.ask("Are you there?")
+        assert it.app.talk.turns[-1].text == "Back again."
+
+
+async def test_a_mistyped_command_stays_in_the_prompt(running: Callable[..., Any]) -> None:
+    async with running() as it:
+        await it.send("/dept 4")
+        assert it.app.main.prompt.value == "/dept 4"
+        assert "did you mean /depth?" in it.told
+
+
+async def test_a_pair_that_cannot_be_loaded_is_told(running: Callable[..., Any]) -> None:
+    engine = ScriptedEngine(loads=False)
+    async with running(engine=engine) as it:
+        engine.finish_load(Failed("refused", "there is no such folder"))
+        await it.until(lambda: "there is no such folder" in it.told)
+
+
+async def test_completions_of_commands(running: Callable[..., Any]) -> None:
+    async with running() as it:
+        await it.pilot.press(*"/met")
+        await it.until(lambda: "/method" in it.screen)
+        await it.pilot.press("tab", *"ngr")
+        await it.until(lambda: "text that repeats" in it.screen)
+        await it.pilot.press("tab", "enter")
+        await it.until(lambda: it.engine.tuning.method == "ngram")
+        assert it.told == "method ngram from the next round on"
+
+
+async def test_a_script_may_reason_first(running: Callable[..., Any]) -> None:
+    steps = [*said("Hm, let me see.", part="reasoning"), *said("Four.")]
+    async with running(Script(steps)) as it:
+        await it.ask("2 + 2?")
+        assert it.app.talk.turns[-1].reasoning == "Hm, let me see."
+        assert "let me see" not in it.screen
+        await it.send("/reasoning")
+        await it.until(lambda: "let me see" in it.screen)
+
+
+async def test_focus_goes_round_with_tab(running: Callable[..., Any]) -> None:
+    async with running("Yes.") as it:
+        await it.ask("Hello")
+        await it.pilot.press("tab")
+        assert it.app.focused is it.app.main.transcript
+        await it.pilot.press("escape")
+        assert isinstance(it.app.focused.parent.parent, Prompt)

@@ -1,0 +1,149 @@
+"""Conversations: new, open, rename, fork, delete, export, and what was typed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+async def test_a_new_one_and_back(running: Callable[..., Any]) -> None:
+    async with running("Blue.", "Six.") as it:
+        await it.ask("What colour is the sky?")
+        await it.pilot.press("ctrl+n")
+        await it.until(lambda: not it.app.talk.turns)
+        assert it.app.main.has_class("-empty")
+        await it.ask("Three and three?")
+        assert len(it.app.talk.turns) == 2
+        first = it.store.chats()[-1].id
+        await it.send(f"/chats {first}")
+        await it.until(lambda: "Blue." in it.screen)
+        assert "Six." not in it.screen
+
+
+async def test_the_list_and_its_search(running: Callable[..., Any]) -> None:
+    async with running("Blue.", "Six.") as it:
+        await it.ask("What colour is the sky?")
+        await it.pilot.press("ctrl+n")
+        await it.ask("Three and three?")
+        await it.send("/search sky")
+        await it.until(lambda: "What colour" in it.screen)
+        await it.until(lambda: "Three and three?" not in _box(it.screen))
+        await it.pilot.press("enter")
+        await it.until(lambda: it.app.alone and it.app.talk.turns[-1].text == "Blue.")
+
+
+def _box(screen: str) -> str:
+    return "\n".join(line for line in screen.splitlines() if "│" in line)
+
+
+async def test_what_is_typed_goes_along_into_a_new_one(running: Callable[..., Any]) -> None:
+    async with running("Blue.") as it:
+        await it.ask("What colour is the sky?")
+        await it.pilot.press(*"something", "ctrl+n")
+        await it.until(lambda: not it.app.talk.turns)
+        assert it.app.main.prompt.value == "something"
+
+
+async def test_what_is_typed_waits_in_its_conversation(running: Callable[..., Any]) -> None:
+    async with running("Blue.", "Six.") as it:
+        await it.ask("What colour is the sky?")
+        first = it.app.talk.chat.id
+        await it.pilot.press("ctrl+n")
+        await it.ask("Three and three?")
+        await it.pilot.press(*"and four")
+        await it.app.open_chat(first)
+        assert it.app.main.prompt.value == ""
+        second = next(chat.id for chat in it.store.chats() if chat.id != first)
+        await it.app.open_chat(second)
+        assert it.app.main.prompt.value == "and four"
+
+
+async def test_rename(running: Callable[..., Any]) -> None:
+    async with running("Blue.") as it:
+        await it.send("/rename Sky")
+        assert "kept with its first message" in it.told
+        await it.ask("What colour is the sky?")
+        await it.send("/rename A blue sky")
+        await it.until(lambda: "A blue sky" in it.screen.splitlines()[0])
+        await it.pilot.press("tab", "n")
+        await it.until(lambda: "The new title" in it.screen)
+        await it.pilot.press("!", "enter")
+        await it.until(lambda: it.store.chats()[0].title == "A blue sky!")
+
+
+async def test_fork(running: Callable[..., Any]) -> None:
+    async with running("Blue.", "Six.") as it:
+        await it.ask("What colour is the sky?")
+        await it.ask("Three and three?")
+        first = it.app.talk.chat.id
+        await it.pilot.press("tab", "up", "up", "up", "f")
+        await it.until(lambda: it.app.talk.chat.id != first)
+        assert [turn.text for turn in it.app.talk.turns] == ["What colour is the sky?", "Blue."]
+        assert len(it.store.thread(first)) == 4
+
+
+async def test_delete_and_undo(running: Callable[..., Any]) -> None:
+    async with running("Blue.") as it:
+        await it.ask("What colour is the sky?")
+        await it.pilot.press("tab", "X")
+        await it.until(lambda: not it.app.talk.turns)
+        assert not it.store.chats()
+        assert it.told == "deleted What colour is the sky?; u brings it back"
+        await it.pilot.press("tab", "u")
+        await it.until(lambda: it.app.talk.turns)
+        assert "Blue." in it.screen
+
+
+async def test_export(
+    running: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with running("Blue.") as it:
+        await it.ask("What colour is the sky?")
+        await it.send("/export sky.md")
+        await it.until(lambda: "sky.md" in it.told)
+        assert "Blue." in (tmp_path / "sky.md").read_text()
+        await it.send("/export sky.md")
+        await it.until(lambda: "exists already" in it.told)
+        await it.send("/export sky.json")
+        await it.until(lambda: "sky.json" in it.told)
+        json.loads((tmp_path / "sky.json").read_text())
+
+
+async def test_copy_to_a_file(
+    running: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with running("Blue.\n\n```python\nprint(6)\n```\n") as it:
+        await it.ask("What colour is the sky?")
+        await it.send("/copy reply.md")
+        await it.until(lambda: "reply.md" in it.told)
+        assert (tmp_path / "reply.md").read_text().startswith("Blue.")
+
+
+async def test_the_system_prompt(running: Callable[..., Any]) -> None:
+    async with running("Blue.") as it:
+        await it.send("/system Answer in one word.")
+        await it.ask("What colour is the sky?")
+        (request,) = it.engine.requests
+        assert request.messages[0] == {"role": "system", "content": "Answer in one word."}
+        await it.send("/system")
+        await it.until(lambda: "Answer in one word." in it.screen)
+        await it.pilot.press("escape")
+        await it.until(lambda: it.app.alone)
+
+
+async def test_an_edit_that_is_under_way_ends_with_its_conversation(
+    running: Callable[..., Any],
+) -> None:
+    async with running("Blue.") as it:
+        await it.ask("What colour is the sky?")
+        await it.send("/edit")
+        await it.until(lambda: it.app.main.prompt.editing)
+        await it.pilot.press("ctrl+n")
+        await it.until(lambda: not it.app.talk.turns)
+        assert not it.app.main.prompt.editing

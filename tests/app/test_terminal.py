@@ -1,0 +1,232 @@
+"""The real program, with the pair that is built in, in a terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from terminal import TIMEOUT_S, Terminal, descendants, macspec
+
+from macspec.assets import pocket
+from macspec.store import Store
+
+CAPITAL = "What is the capital of France?"
+
+ENDLESS = ("--accept", "keyed", "--seed", "1")
+"""With a temperature that makes every token as likely as any other, this noise does not end a
+reply before the context is full, however it is drafted."""
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> Mapping[str, str]:
+    """A user who has never run it, and whose terminal says nothing about its colours."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MACSPEC_")}
+    for name in ("COLORTERM", "NO_COLOR", "SSH_CONNECTION", "TMUX"):
+        own.pop(name, None)
+    return {**own, "MACSPEC_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+
+
+def ask(terminal: Terminal, text: str) -> None:
+    terminal.type(text)
+    terminal.wait_for(f"❯ {text[-30:]}" if len(text) < 30 else text[-30:])
+    terminal.press("enter")
+
+
+def wait_for_answer(terminal: Terminal, asked: str) -> None:
+    """Wait until a question has a reply with its numbers below, and nothing is being written."""
+
+    def there() -> object:
+        _, found, after = terminal.text.rpartition(f"▎ {asked}")
+        return found and "tokens/pass" in after and "● writing" not in terminal.text
+
+    terminal.wait_for(there, what=f"an answer to {asked!r}")
+
+
+def passes(terminal: Terminal) -> int:
+    """Verify passes, as the panel counts them."""
+    found = re.search(r"passes +([\d,]+)", terminal.text)
+    return int(found[1].replace(",", "")) if found else 0
+
+
+def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
+    with Terminal(macspec(*ENDLESS), environ, size=(120, 36)) as terminal:
+        terminal.wait_for("Ask anything")
+        terminal.wait_for("Welcome to macspec")
+        ask(terminal, CAPITAL)
+        terminal.wait_for("Paris.")
+        wait_for_answer(terminal, CAPITAL)
+        terminal.wait_for(lambda: passes(terminal) > 0, what="numbers in the panel")
+
+        ask(terminal, "/temperature 100")
+        terminal.wait_for("temperature 100 from the next round on")
+        ask(terminal, "Tell me a story.")
+        terminal.wait_for(lambda: "● writing" in terminal.text and passes(terminal) > 3)
+        terminal.press("ctrl+s")
+        terminal.wait_for("method draft")
+        ask(terminal, "/depth 4")
+        terminal.wait_for("depth 4 from the next round on")
+        before = passes(terminal)
+        terminal.wait_for(lambda: passes(terminal) > before and "draft depth  4" in terminal.text)
+        assert "● writing" in terminal.text
+        terminal.press("escape")
+        terminal.wait_for("■ stopped")
+        words = [line[:78] for line in terminal.lines if line.startswith("  ")]
+        assert len(words) > 2
+
+        ask(terminal, "/temperature 0")
+        terminal.wait_for("temperature 0 from the next round on")
+        terminal.press("ctrl+r")
+        terminal.wait_for("‹ 2/2 ›")
+        terminal.wait_for(lambda: "■ stopped" not in terminal.text)
+        wait_for_answer(terminal, "Tell me a story.")
+
+        terminal.press("tab")
+        terminal.wait_for("e edit")
+        terminal.press("e")
+        terminal.wait_for("editing message 2")
+        terminal.press("ctrl+u")
+        ask(terminal, "What is 2 plus 3?")
+        terminal.wait_for("You · ‹ 2/2 ›")
+        wait_for_answer(terminal, "What is 2 plus 3?")
+        assert "Tell me a story" not in terminal.text
+
+        _, draft = pocket()
+        ask(terminal, f"/models {draft} none")
+        terminal.wait_for("answers from here on")
+        ask(terminal, "/temperature 100")
+        terminal.wait_for("temperature 100 from the next round on")
+        ask(terminal, "And then?")
+        terminal.wait_for(lambda: "● writing" in terminal.text and passes(terminal) > 3)
+        (engine,) = (
+            pid for pid, line in descendants(terminal.process.pid).items() if "worker" in line
+        )
+        os.kill(engine, signal.SIGKILL)
+        terminal.wait_for("the engine stopped")
+        terminal.wait_for("✗ cut off before its end")
+        ask(terminal, "/temperature 0")
+        terminal.wait_for("temperature 0 from the next round on")
+        ask(terminal, "hello")
+        terminal.wait_for("the engine is started again")
+        wait_for_answer(terminal, "hello")
+
+        terminal.press("ctrl+n")
+        terminal.wait_for("New conversation")
+        ask(terminal, "Tell me a joke.")
+        wait_for_answer(terminal, "Tell me a joke.")
+        terminal.type("not sent yet")
+        terminal.wait_for("❯ not sent yet")
+        terminal.signal(signal.SIGTERM)
+        assert terminal.ended() == 128 + signal.SIGTERM
+        terminal.assert_restored()
+
+    environ = {**environ, "VISUAL": "sed -i.before s/yet/ever/"}
+    with Terminal(macspec(), environ, size=(80, 24), term="xterm") as terminal:
+        terminal.wait_for("❯ not sent yet")
+        terminal.press("ctrl+x")
+        terminal.wait_for("❯ not sent ever")
+        assert terminal.full_screen
+        terminal.wait_for("▎ Tell me a joke.")
+        assert not any(re.fullmatch("[0-9a-f]{6}", colour) for colour in terminal.colours())
+        terminal.press("ctrl+f")
+        terminal.wait_for("─ Conversations ─")
+        terminal.type("France")
+        terminal.wait_for(lambda: CAPITAL in terminal.text and "joke" not in terminal.text)
+        terminal.press("enter")
+        terminal.wait_for(lambda: terminal.lines[0].startswith(f" {CAPITAL}"))
+        ask(terminal, "Good bye!")
+        wait_for_answer(terminal, "Good bye!")
+        terminal.type("more words")
+        terminal.wait_for("❯ more words")
+        terminal.signal(signal.SIGHUP)
+        assert terminal.ended() == 128 + signal.SIGHUP
+        terminal.assert_restored()
+    store = Store(tmp_path / "data" / "chats" / "chats.db")
+    last = store.last_chat()
+    assert last is not None
+    assert (last.title, last.unsent) == (CAPITAL, "more words")
+    store.close()
+
+
+def test_a_small_window_without_colours(environ: Mapping[str, str]) -> None:
+    command = macspec("--temperature", "0")
+    with Terminal(command, {**environ, "NO_COLOR": "1"}, size=(60, 20), term="xterm") as terminal:
+        terminal.wait_for("Ask anything")
+        ask(terminal, CAPITAL)
+        terminal.wait_for("Paris.")
+        wait_for_answer(terminal, CAPITAL)
+        assert terminal.colours() == {"default"}
+        terminal.paste("one\x1b[2J\rtwo\x1b[201")
+        terminal.wait_for("❯ one␛[2J")
+        terminal.wait_for("  two␛[201")
+        terminal.press("ctrl+u", "backspace", "ctrl+u")
+        terminal.wait_for("Ask anything")
+        terminal.resize(40, 12)
+        terminal.wait_for(lambda: len(terminal.lines) == 12 and "Ask anything" in terminal.text)
+        ask(terminal, "Who are you?")
+        terminal.wait_for(lambda: "● writing" not in terminal.text and "macspec" in terminal.text)
+        terminal.resize(39, 12)
+        terminal.wait_for("macspec needs 40x12; this is 39x12")
+        terminal.resize(60, 20)
+        terminal.wait_for("Ask anything")
+        terminal.press("ctrl+c")
+        terminal.wait_for("Ctrl+C again leaves")
+        terminal.press("ctrl+c")
+        assert terminal.ended() == 0
+        terminal.assert_restored()
+
+
+def test_no_input_is_an_end_of_input(environ: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        macspec(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=environ,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0
+    assert done.stdout == b""
+    assert b"standard input is no terminal: line mode" in done.stderr
+    assert b"\x1b" not in done.stderr
+
+
+def test_a_pipe_is_a_conversation(environ: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        macspec("--temperature", "0"),
+        input=f"{CAPITAL}\nWhat is 2 plus 3?\n".encode(),
+        capture_output=True,
+        env=environ,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0
+    assert b"Paris" in done.stdout
+    assert b"5" in done.stdout
+    assert b"\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("term", "pipe", "reason"),
+    [
+        ("dumb", "", "TERM is dumb"),
+        ("xterm-256color", " | cat", "standard output is no terminal"),
+    ],
+)
+def test_a_terminal_that_shows_no_screen(
+    environ: Mapping[str, str], term: str, pipe: str, reason: str
+) -> None:
+    line = f"{shlex.join(macspec('--temperature', '0'))}{pipe}"
+    command = ["sh", "-c", line]
+    with Terminal(command, environ, term=term) as terminal:
+        terminal.wait_for(f"{reason}: line mode")
+        assert not terminal.modes
+        terminal.type(f"{CAPITAL}\r")
+        terminal.wait_for("Paris")
+        terminal.type("/quit\r")
+        assert terminal.ended() == 0
+        assert b"\x1b[?1049h" not in terminal.output
+        terminal.assert_restored()

@@ -1,0 +1,100 @@
+"""A conversation with a scripted engine, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from scripted import ScriptedEngine
+
+from macspec.app.talk.talk import Began, Ended, Talk, Told, Update
+from macspec.app.talk.turns import Piece, Turn
+from macspec.config import Config
+from macspec.store import Store
+from macspec.worker import Loaded, PairChoice
+
+
+def talk_with(engine: ScriptedEngine, store: Store | None = None, **settings: Any) -> Talk:
+    """A conversation that is ready, in a store in memory."""
+    return Talk(engine, store or Store(None), Config(**settings))
+
+
+async def load(talk: Talk, choice: PairChoice | None = None) -> list[Any]:
+    """Load a pair, and return what was told."""
+    updates = [update async for update in talk.load(choice or PairChoice("/m/target", "/m/draft"))]
+    assert isinstance(updates[-1], Loaded)
+    return updates
+
+
+async def read(updates: AsyncIterator[Any]) -> list[Any]:
+    """Everything that comes."""
+    return [update async for update in updates]
+
+
+def text(updates: Sequence[Update], *, reasoning: bool = False) -> str:
+    """What the pieces add up to."""
+    pieces = [each for each in updates if isinstance(each, Piece)]
+    return "".join(piece.text for piece in pieces if piece.reasoning == reasoning)
+
+
+def told(updates: Sequence[Update]) -> list[str]:
+    return [each.line for each in updates if isinstance(each, Told)]
+
+
+def ended(updates: Sequence[Update]) -> Turn:
+    """The reply; everything is in order."""
+    assert isinstance(updates[0], Began)
+    assert isinstance(updates[-1], Ended)
+    assert updates[0].reply.id == updates[-1].reply.id
+    return updates[-1].reply
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """Let everything else go on until a condition holds."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+class Reading:
+    """A reply that is read while the test goes on."""
+
+    def __init__(self, updates: AsyncIterator[Update]) -> None:
+        self.updates: list[Update] = []
+        self._arrived = asyncio.Condition()
+        self.task = asyncio.create_task(self._read(updates))
+
+    async def until(self, condition: Callable[[list[Update]], object]) -> list[Update]:
+        """Wait until what came fulfils a condition."""
+        async with asyncio.timeout(10), self._arrived:
+            await self._arrived.wait_for(lambda: condition(self.updates))
+        return self.updates
+
+    async def text(self, expected: str) -> None:
+        """Wait until so much has been said."""
+        await self.until(lambda updates: text(updates) == expected)
+
+    async def all(self) -> list[Update]:
+        """Wait until the reply is over."""
+        async with asyncio.timeout(10):
+            await self.task
+        return self.updates
+
+    async def _read(self, updates: AsyncIterator[Update]) -> None:
+        async for update in updates:
+            async with self._arrived:
+                self.updates.append(update)
+                self._arrived.notify_all()
+
+
+@asynccontextmanager
+async def reading(updates: AsyncIterator[Update]) -> AsyncIterator[Reading]:
+    """Read a reply beside; it has begun."""
+    it = Reading(updates)
+    try:
+        await it.until(len)
+        yield it
+    finally:
+        it.task.cancel()

@@ -1,0 +1,127 @@
+"""A growing text is cut into blocks by what it says, not by how it arrives."""
+
+from __future__ import annotations
+
+import pytest
+from markdowntexts import MARKDOWN, cut, generated
+
+from macspec.app.widgets.blocks import MOST, MOST_LINES, Markdown, Plain
+
+
+def blocks_of(text: str, kind: type[Markdown | Plain] = Markdown) -> Markdown | Plain:
+    source = kind()
+    source.take(text)
+    return source
+
+
+def texts(text: str) -> list[tuple[str, str]]:
+    source = blocks_of(text)
+    return [(block.kind, source.text[block.start : block.stop]) for block in source.blocks]
+
+
+@pytest.mark.parametrize("kind", [Markdown, Plain])
+@generated(cut(MARKDOWN))
+def test_any_cut_of_the_stream_gives_the_same_blocks(
+    kind: type[Markdown | Plain], case: tuple[str, list[str]]
+) -> None:
+    text, pieces = case
+    source = kind()
+    for piece in pieces:
+        source.take(piece)
+        assert source.blocks == blocks_of(source.text, kind).blocks
+    assert source.text == text
+
+
+@generated(cut(MARKDOWN))
+def test_a_block_that_is_closed_never_changes(case: tuple[str, list[str]]) -> None:
+    source = Markdown()
+    for piece in case[1]:
+        before = source.blocks
+        same = source.take(piece)
+        assert source.blocks[:same] == before[:same]
+        assert len(source.text) - (source.blocks[same].start if source.blocks[same:] else 0) >= 0
+
+
+@pytest.mark.parametrize("kind", [Markdown, Plain])
+@generated(MARKDOWN)
+def test_every_character_is_in_one_block(kind: type[Markdown | Plain], text: str) -> None:
+    source = blocks_of(text, kind)
+    at, left = 0, ""
+    for block in source.blocks:
+        assert at <= block.start <= block.stop
+        left += text[at : block.start]
+        at = block.stop
+    left += text[at:]
+    assert all(not line.strip() or line.lstrip()[:3] in ("```", "~~~") for line in left.split("\n"))
+    if kind is Plain:
+        assert not left
+
+
+@pytest.mark.parametrize("kind", [Markdown, Plain])
+@generated(MARKDOWN)
+def test_no_block_is_long(kind: type[Markdown | Plain], text: str) -> None:
+    for block in blocks_of(text, kind).blocks:
+        assert block.stop - block.start <= MOST + 1
+        assert text.count("\n", block.start, block.stop) <= max(MOST_LINES, MOST // 20) + 1
+
+
+def test_paragraphs_headings_items_and_code_are_blocks() -> None:
+    text = "One\nline\n\n# Two\nThree\n- a\n- b\n  c\n\n  d\n\nFour\n```py\nx\n\ny\n```\nFive"
+    assert texts(text) == [
+        ("text", "One\nline\n"),
+        ("text", "# Two\n"),
+        ("text", "Three\n"),
+        ("item", "- a\n"),
+        ("item", "- b\n  c\n\n  d\n"),
+        ("text", "Four\n"),
+        ("code", "x\n\ny\n"),
+        ("text", "Five"),
+    ]
+
+
+def test_a_blank_line_stays_where_there_was_one() -> None:
+    blocks = blocks_of("a\n\nb\n- c\n- d\n\n- e\n# f\ng").blocks
+    assert [block.gap for block in blocks] == [False, True, False, False, True, True, True]
+
+
+def test_numbers_go_on_from_item_to_item() -> None:
+    blocks = blocks_of("3. a\n3. b\n\n3. c\n\ntext\n\n7. d").blocks
+    assert [block.number for block in blocks] == [3, 4, 5, None, 7]
+
+
+def test_nested_items_belong_to_their_item() -> None:
+    assert texts("- a\n  - b\n    - c\n- d") == [("item", "- a\n  - b\n    - c\n"), ("item", "- d")]
+
+
+def test_a_fence_inside_an_item_is_not_cut() -> None:
+    text = "1. a\n   ```\n\n   1. b\n\n   ```\n2. c"
+    assert texts(text) == [("item", text[: text.index("2. c")]), ("item", "2. c")]
+
+
+def test_a_number_in_a_sentence_begins_no_list() -> None:
+    assert texts("It was in\n1984. A year\n") == [("text", "It was in\n1984. A year\n")]
+
+
+def test_an_open_fence_is_code_to_the_end() -> None:
+    assert texts("```\na\n\n# b") == [("code", "a\n\n# b")]
+
+
+def test_a_longer_fence_holds_a_shorter_one() -> None:
+    assert texts("````\n```\n````\n~~~") == [("code", "```\n"), ("code", "")]
+
+
+def test_a_long_table_keeps_its_head() -> None:
+    head = "| a | b |\n|---|---|\n"
+    source = blocks_of(head + "| 1 | 2 |\n" * 100)
+    first, *rest = source.blocks
+    assert first.head is None
+    assert rest
+    assert all(source.text[slice(*block.head)] == head for block in rest if block.head)
+    assert all(block.head for block in rest)
+
+
+def test_long_code_goes_on_as_code() -> None:
+    blocks = blocks_of("```py\n" + "x = 1\n" * 200 + "```\nend").blocks
+    assert [block.kind for block in blocks] == ["code"] * 5 + ["text"]
+    assert [block.first for block in blocks] == [True, False, False, False, False, True]
+    assert {block.info for block in blocks[:5]} == {"py"}

@@ -1,0 +1,174 @@
+"""Files in a message, their names while they are typed, and files that are written."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macspec.app import files
+from macspec.app.files import FileError, completions, with_files, write
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    return work
+
+
+def texts(typed: str) -> list[str]:
+    return [typed[: each.start] + each.text for each in completions(typed)]
+
+
+def test_a_file_stands_below_with_its_name(folder: Path) -> None:
+    (folder / "main.py").write_text("print(1)\n")
+    found = with_files("explain @main.py, please")
+    assert found.text == "explain `main.py`, please\n\n`main.py`:\n```py\nprint(1)\n```"
+    assert found.files == ("main.py",)
+    assert found.notices == ()
+
+
+def test_two_names_and_one_file_twice(folder: Path) -> None:
+    (folder / "a").write_text("one")
+    (folder / "b c").write_text("")
+    found = with_files("@a and @\"b c\" and '@a' and @a")
+    assert found.text == (
+        "`a` and `b c` and '@a' and `a`\n\n`a`:\n```\none\n```\n\n`b c`:\n```\n```"
+    )
+
+
+def test_a_fence_holds_whatever_is_in_it(folder: Path) -> None:
+    (folder / "x.md").write_text("````\n```\ntext")
+    assert with_files("@x.md").text == "`x.md`\n\n`x.md`:\n`````md\n````\n```\ntext\n`````"
+    assert files.BLOCK.search(with_files("@x.md").text) is not None
+
+
+@pytest.mark.parametrize("text", ["me@host.org", "@dataclass", "a @ b", "@", "@@", "no @, no"])
+def test_what_names_no_file_is_text(text: str) -> None:
+    assert with_files(text) == files.WithFiles(text)
+
+
+def test_what_looks_like_a_name_is_not_passed_over_in_silence(folder: Path) -> None:
+    (folder / "src").mkdir()
+    found = with_files("@src/none.py and @src and @'no such'")
+    assert found.text == "@src/none.py and @src and @'no such'"
+    assert found.notices == (
+        "there is no file src/none.py; it was sent as text",
+        "src is a folder; it was sent as text",
+        "there is no file no such; it was sent as text",
+    )
+
+
+def test_home_is_spelt_out(tmp_path: Path) -> None:
+    (tmp_path / "home" / "notes").write_text("here\n")
+    assert with_files("@~/notes").text == "`~/notes`\n\n`~/notes`:\n```\nhere\n```"
+
+
+def test_what_was_pasted_names_no_files(folder: Path) -> None:
+    (folder / "a").write_text("one")
+    found = with_files("[pasted] @a", lambda text: text.replace("[pasted]", "@a"))
+    assert found.text == "@a `a`\n\n`a`:\n```\none\n```"
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"\xff\xfe", "is no text in UTF-8"),
+        (b"\0text", "holds zero bytes"),
+        (b"x" * (files.LARGEST + 1), "262,145 bytes"),
+    ],
+)
+def test_no_text_no_message(folder: Path, data: bytes, says: str) -> None:
+    (folder / "it").write_bytes(data)
+    with pytest.raises(FileError, match=says):
+        with_files("what is @it?")
+
+
+def test_a_pipe_and_a_closed_file_do_not_hold_anybody_up(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(FileError, match="is no ordinary file"):
+        with_files("@pipe")
+    if os.geteuid():
+        (folder / "shut").touch(mode=0)
+        with pytest.raises(FileError, match="cannot be read: Permission denied"):
+            with_files("@shut")
+
+
+def test_line_ends_and_marks_of_other_systems(folder: Path) -> None:
+    (folder / "dos.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
+    assert files.read(folder / "dos.txt") == "one\ntwo\n"
+
+
+def test_a_name_with_control_characters_is_shown_without(folder: Path) -> None:
+    (folder / "a\x1b[31m`b").write_text("x")
+    assert "`a␛[31m'b`:" in with_files("@a\x1b[31m`b").text
+
+
+def test_names_are_completed(folder: Path) -> None:
+    (folder / "src").mkdir()
+    (folder / "src" / "my file.py").touch()
+    (folder / "Setup.cfg").touch()
+    (folder / ".hidden").touch()
+    (folder / "it's").touch()
+    assert texts("see @") == ['see @"it\'s" ', "see @Setup.cfg ", "see @src/"]
+    assert texts("see @s") == ["see @Setup.cfg ", "see @src/", 'see @"it\'s" ']
+    assert texts("@src/") == ['@"src/my file.py" ']
+    assert texts('@"src/my f') == ['@"src/my file.py" ']
+    assert texts("@'src/") == ["@'src/my file.py' "]
+    assert texts("@.h") == ["@.hidden "]
+    assert texts("@none/") == texts("no") == texts("a@s") == texts("@src/x y") == []
+    (folder / "src" / "in here").mkdir()
+    assert texts("@src/in") == ['@"src/in here/']
+    assert texts('@"src/in here/') == []
+
+
+def test_every_completion_is_a_file_that_goes_in(folder: Path) -> None:
+    for name in ("plain", "two words", "it's", 'a "b"', "comma,", "é", "x.tar.gz"):
+        (folder / name).write_text(name)
+    for text in texts("@"):
+        assert re.search(r"`:\n```\w*\n.*\n```$", with_files(text).text), text
+    assert len(texts("@")) == 7
+
+
+def test_writing_never_writes_over(folder: Path) -> None:
+    path = folder / "out.md"
+    assert write(Path("out.md"), "one\ud800") == Path("out.md")
+    assert path.read_bytes() == "one\N{REPLACEMENT CHARACTER}".encode()
+    assert path.stat().st_mode & 0o077 == 0
+    with pytest.raises(FileExistsError):
+        write(path, "two")
+    (folder / "link").symlink_to(folder / "nowhere")
+    with pytest.raises(FileExistsError):
+        write(folder / "link", "two")
+    path.chmod(0o644)
+    write(path, "two", replace=True)
+    assert path.read_text() == "two"
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert sorted(each.name for each in folder.iterdir()) == ["link", "out.md"]
+
+
+def test_writing_says_why_it_cannot(folder: Path) -> None:
+    for path, says in (
+        (folder, "is a folder"),
+        (folder / "no" / "such", "No such file"),
+        (Path("a\0b"), "null byte"),
+    ):
+        with pytest.raises(FileError, match=says):
+            write(path, "x")
+
+
+def test_the_home_folder_is_written_to(tmp_path: Path) -> None:
+    assert write(Path("~/x"), "x") == tmp_path / "home" / "x"
+
+
+@given(st.text())
+def test_text_without_files_is_never_changed(text: str) -> None:
+    assert with_files(text).text == text

@@ -1,0 +1,129 @@
+"""What is offered as a target, and as a draft for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from macspec.app.talk.offers import BUILT_IN, FETCH, HERE, NONE, TYPED, UNFINISHED, typed_offer
+from macspec.app.talk.pairs import Pairs
+from macspec.config import Config
+from macspec.models.findings import Fit, Found, Opened
+from macspec.models.machine import GIB
+from macspec.worker import PairChoice
+
+OWN = {"name": "little", "target": "o/T", "draft": "o/D", "download": 2.0, "memory_8k": 3.0}
+
+
+def found(name: str, *, missing: str | None = None) -> Found:
+    return Found(name, f"/cache/{name}", 10**9, missing, "1")
+
+
+@pytest.fixture
+def pairs() -> Pairs:
+    """Of a machine with 16 GB for models, where nothing was looked at yet."""
+    it = Pairs(Config(pairs=(OWN,)), PairChoice())
+    it.survey.limit = 16 * GIB
+    return it
+
+
+def look(pairs: Pairs, *models: Found, whole: bool = True) -> None:
+    pairs.survey.found = {it.name: it for it in models}
+    pairs.survey.opened = {
+        it.name: Opened(it.name, 10**9, 8192, GIB, 8192, True)
+        for it in models
+        if it.missing is None
+    }
+    pairs.survey.listed, pairs.survey.whole = True, whole
+
+
+def by_name(offers):
+    return {it.name: it for it in offers}
+
+
+def test_before_anything_is_known_there_is_the_catalogue(pairs):
+    offers = pairs.targets()
+    assert offers[0].where == BUILT_IN
+    assert offers[0].current
+    assert {it.where for it in offers[1:]} == {FETCH}
+    assert by_name(offers)["little"].facts == (
+        "to fetch · 2.0 GB · needs 3.0 GB at context 8192 · fits · o/T + o/D"
+    )
+    assert by_name(offers)["qwen2.5-72b"].fits is False
+
+
+def test_what_is_here_comes_before_what_is_not(pairs):
+    look(pairs, found("z/last"), found("o/T"))
+    names = [it.name for it in pairs.targets()]
+    assert names[:3] == ["built-in", "o/T", "z/last"]
+    assert "little" not in names
+
+
+def test_a_download_that_is_not_finished_can_be_chosen_and_a_broken_folder_cannot(pairs):
+    look(pairs, found("a/b", missing="its download is not finished"), found("/m", missing="broken"))
+    offers = by_name(pairs.targets())
+    assert offers["a/b"].where == UNFINISHED
+    assert offers["a/b"].usable
+    assert offers["a/b"].absent
+    assert offers["m (/)"].reason == "broken"
+
+
+def test_drafts_in_order_of_what_is_known(pairs):
+    look(pairs, *map(found, ("o/T", "x/good", "x/alien", "x/big", "x/same", "o/D")))
+    pairs.survey.fits = {
+        ("o/T", "x/good"): Fit("o/T", "x/good", None, 2 * GIB, 8192, True),
+        ("o/T", "x/alien"): Fit("o/T", "x/alien", "its vocabulary is another", None, 8192, None),
+        ("o/T", "o/D"): Fit("o/T", "o/D", None, 3 * GIB, 8192, True),
+        ("x/big", "o/T"): Fit("x/big", "o/T", None, GIB, 8192, True),
+    }
+    target = by_name(pairs.targets())["o/T"]
+    drafts = pairs.drafts(target)
+    assert [it.name for it in drafts[:3]] == ["o/D", "x/good", "no draft model"]
+    assert by_name(drafts)["x/alien"].reason == "its vocabulary is another"
+    assert by_name(drafts)["x/big"].reason == "it is larger than the target"
+    assert by_name(drafts)["x/same"].reason == "it is not smaller than the target"
+    assert drafts[0].memory == 3 * GIB
+
+
+def test_while_nothing_is_compared_a_draft_is_not_refused(pairs):
+    look(pairs, found("o/T"), found("x/y"), whole=False)
+    target = by_name(pairs.targets())["o/T"]
+    assert by_name(pairs.drafts(target))["x/y"].note == "not compared yet"
+    assert by_name(pairs.drafts(target))["o/D"].where == FETCH
+
+
+def test_choice_and_what_has_to_be_fetched_for_it(pairs):
+    target = by_name(pairs.targets())["little"]
+    draft = by_name(pairs.drafts(target))["o/D"]
+    assert pairs.choice(target, draft) == PairChoice("o/T", "o/D")
+    assert pairs.absent(target, draft) == ["o/T", "o/D"]
+    assert pairs.to_fetch(target, draft) == "o/T and o/D, about 2.0 GB"
+    none = by_name(pairs.drafts(target))["no draft model"]
+    assert none.where == NONE
+    assert pairs.choice(target, none) == PairChoice("o/T")
+    assert pairs.to_fetch(target, none) == "o/T"
+
+
+def test_filtering_by_the_names_of_models_and_pairs(pairs):
+    look(pairs, found("o/T"))
+    assert [it.name for it in pairs.targets("LITTLE")] == ["o/T"]
+    assert {it.name for it in pairs.targets("coder 3b")} == {"qwen2.5-coder-3b"}
+
+
+def test_what_is_typed(pairs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    assert typed_offer("mine").model == str(tmp_path / "mine")
+    assert typed_offer("a/b").where == TYPED
+    assert typed_offer("a/b").absent
+    for text in ("word", "a/b/c", "/nowhere", "./no", "~/no", "a/", "/b"):
+        assert typed_offer(text) is None
+    assert [it.where for it in pairs.targets("new/model")] == [TYPED]
+    look(pairs, found("new/model"))
+    assert [it.where for it in pairs.targets("new/model")] == [HERE]
+
+
+def test_names_for_completion(pairs):
+    look(pairs, found("x/y"), found("o/T"))
+    names = [name for name, _ in pairs.names()]
+    assert names[:3] == ["built-in", "little", "x/y"]
+    assert pairs.asked("little") == PairChoice("o/T", "o/D")

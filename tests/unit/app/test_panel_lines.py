@@ -1,0 +1,321 @@
+"""The panel is a pure function: any state fits any room, and nothing moves while numbers change."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from macspec.app.talk.panel import Mark, PanelState
+from macspec.app.widgets.dials import DIALS, Dials, dial_lines, known, places
+from macspec.app.widgets.explained import EXPLAINED, TABLE
+from macspec.app.widgets.figures import (
+    DASH,
+    fixed,
+    gigabytes,
+    milliseconds,
+    percent,
+    ratio,
+    seconds,
+    whole,
+)
+from macspec.app.widgets.lines import Line, cells
+from macspec.app.widgets.readings import BLOCKS, ROWS, named, panel, plan
+from macspec.app.widgets.settle import SLACK, settled
+from macspec.app.widgets.sparkline import marks, scale, sparkline
+from macspec.app.widgets.summary import summary
+from macspec.app.widgets.trustreadings import promise
+from macspec.plaintext import neutral
+
+NUMBERS = st.floats() | st.integers() | st.sampled_from([0.0, 1.0, 1e308, -1e308, 10**400, -0.0])
+MAYBE = st.none() | NUMBERS
+WORDS = st.text(max_size=60) | st.sampled_from(["\x1b[31m", "a\nb", "界" * 30, "e\u0301" * 9, ""])
+SEQUENCE = st.lists(NUMBERS, max_size=50).map(tuple)
+STATES = st.builds(
+    PanelState,
+    activity=st.sampled_from(["no model", "loading", "ready", "reading", "writing", "waiting"])
+    | WORDS,
+    progress=MAYBE,
+    target=st.none() | WORDS,
+    draft=st.none() | WORDS,
+    draft_off=st.none() | WORDS,
+    acceptance_now=MAYBE,
+    acceptance=MAYBE,
+    acceptance_by_position=SEQUENCE,
+    tokens_per_pass=MAYBE,
+    tokens=st.integers(0),
+    passes=st.integers(0),
+    drafter=st.none() | WORDS,
+    depth=st.none() | st.integers(),
+    method_set=WORDS,
+    depth_set=st.integers() | st.just("auto"),
+    rule_set=st.sampled_from(["block", "keyed", "match"]) | WORDS,
+    temperature=NUMBERS,
+    why=WORDS,
+    tokens_per_s=MAYBE,
+    tokens_per_s_reply=MAYBE,
+    plain_tokens_per_s=MAYBE,
+    speeds=SEQUENCE,
+    marks=st.lists(st.builds(Mark, st.integers(-5, 60), WORDS), max_size=5).map(tuple),
+    ttft_s=MAYBE,
+    itl_ms_median=MAYBE,
+    itl_ms_p95=MAYBE,
+    context_used=st.none() | st.integers(),
+    context_limit=st.none() | st.integers(),
+    memory_used=st.none() | st.integers(),
+    memory_limit=st.none() | st.integers(),
+    memory_plan=st.none() | st.integers(),
+    watts=st.dictionaries(WORDS, NUMBERS, max_size=6),
+    joules_per_token=MAYBE,
+    net_joules_per_token=MAYBE,
+    plain_joules_per_token=MAYBE,
+    energy_reason=WORDS,
+    energy_source=WORDS,
+    kernels=WORDS,
+    self_test=WORDS,
+)
+
+
+def written(lines: tuple[Line, ...]) -> str:
+    return "\n".join("".join(text for text, _ in line) for line in lines)
+
+
+@settings(deadline=None)
+@given(STATES, st.integers(0, 60), st.integers(0, 50))
+def test_any_state_fits_any_room(state: PanelState, width: int, height: int) -> None:
+    lines = panel(state, width, height)
+    assert len(lines) == height
+    assert all(cells(line) == width for line in (*lines, summary(state, width)))
+
+
+@settings(deadline=None)
+@given(STATES)
+def test_no_control_reaches_the_terminal(state: PanelState) -> None:
+    text = written((*panel(state, 40, 45), summary(state, 120)))
+    assert neutral(text) == text
+    assert all(line == line.replace("\n", "") for line in text.splitlines())
+
+
+@settings(deadline=None)
+@given(STATES, STATES)
+def test_settling_never_fails_and_changes_words_never(one: PanelState, two: PanelState) -> None:
+    shown = settled(one, two)
+    assert (shown.activity, shown.drafter, shown.marks) == (two.activity, two.drafter, two.marks)
+
+
+@given(NUMBERS, st.integers(3, 12), st.integers(0, 3))
+def test_a_number_has_its_width(value: float, width: int, decimals: int) -> None:
+    assert len(fixed(value, width, decimals)) == width
+    assert len(whole(value, width)) == width
+
+
+@given(MAYBE)
+def test_figures_have_their_width(value: float | None) -> None:
+    widths = [len(form(value)) for form in (percent, milliseconds, seconds, gigabytes)]
+    assert widths == [5, 7, 7, 5]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "    –"),
+        (math.nan, "    –"),
+        (0, "  0.0"),
+        (-0.01, "  0.0"),
+        (9.96, " 10.0"),
+        (41.27, " 41.3"),
+        (999.96, "  1000"[1:]),
+        (12345, "12345"),
+        (123456, "123k"[:4].rjust(5)),
+        (1e12, "   1T"),
+        (math.inf, "    ∞"),
+        (-math.inf, "   -∞"),
+    ],
+)
+def test_a_number_loses_decimals_as_it_grows(value: float | None, shown: str) -> None:
+    assert fixed(value, 5, 1).strip() == shown.strip() or (value or 0) >= 1e5
+
+
+def test_a_ratio_of_nothing_is_none() -> None:
+    assert ratio(1, 0) is None
+    assert ratio(math.inf, 2) is None
+    assert ratio(3, 2) == 1.5
+
+
+@given(st.integers(0, 60))
+def test_a_height_is_filled_from_what_matters_most(height: int) -> None:
+    names = [name for name, rows in plan(height) for _ in range(rows)]
+    assert len(names) == min(height, len(ROWS))
+    ranks = dict.fromkeys(range(9), 0)
+    for _, rank in ROWS:
+        ranks[rank] += 1
+    if height >= ranks[0]:
+        assert {name for name, rank in ROWS if rank == 0} <= set(names)
+
+
+def test_every_block_is_explained_and_every_explanation_has_its_block() -> None:
+    assert set(EXPLAINED) == set(BLOCKS)
+    assert all(sentence.endswith(".") for _, _, sentence in TABLE)
+    assert {named(y, len(ROWS)) for y in range(len(ROWS))} == {*BLOCKS, None}
+
+
+@given(st.floats(0, 2000), st.floats(0, 1), st.floats(0, 20), st.integers(28, 40))
+def test_numbers_do_not_move_what_stands_beside_them(
+    speed: float, share: float, times: float, width: int
+) -> None:
+    state = PanelState(passes=3, tokens=9, drafter="draft", depth=4, plain_tokens_per_s=20.0)
+    before = replace(state, tokens_per_s_reply=41.3, acceptance=0.5, tokens_per_pass=2.5)
+    after = replace(state, tokens_per_s_reply=speed, acceptance=share, tokens_per_pass=times)
+
+    def words(one: PanelState) -> list[list[tuple[int, str]]]:
+        found = []
+        for line in panel(one, width, 30):
+            at, places = 0, []
+            for text, role in line:
+                if role in ("label", "head"):
+                    places.append((at + len(text) - len(text.lstrip()), text.strip()))
+                at += len(text)
+            found.append(places)
+        return found
+
+    assert words(before) == words(after)
+
+
+def test_a_dash_has_a_reason() -> None:
+    text = written(panel(PanelState(energy_reason="watts need a Mac"), 34, 45))
+    assert f"{DASH} no model is loaded" in text
+    assert f"{DASH} watts need a Mac" in text
+    assert "nothing drafted" in text
+    assert "switched off" in written(panel(PanelState(method_set="off"), 34, 45))
+
+
+def test_why_speculation_is_off_is_told() -> None:
+    why = "plain: draft at depth 2 should bring 1.21 tokens for the time of 1.71 plain steps"
+    parked = PanelState(passes=4, drafter=None, why=why)
+    text = " ".join(written(panel(parked, 34, 30)).split())
+    assert "plain now" in text
+    assert why.removeprefix("plain: ") in text
+
+
+@pytest.mark.parametrize(
+    ("rule", "temperature", "same"),
+    [
+        ("block", 0.0, ("same text", "greedy")),
+        ("match", 0.0, ("same text", "greedy")),
+        ("keyed", 0.7, ("same text", "keyed")),
+        ("block", 0.7, ("same distribution", "block")),
+        ("match", 1.0, ("same distribution", "match")),
+    ],
+)
+def test_the_badge_promises_what_the_rule_keeps(
+    rule: str, temperature: float, same: tuple[str, str]
+) -> None:
+    assert promise(rule, temperature) == same
+    text = written(panel(PanelState(rule_set=rule, temperature=temperature), 34, 30))
+    assert f"✓ {same[0]}" in text
+
+
+def test_a_self_test_that_failed_is_no_promise() -> None:
+    tested = PanelState(self_test="passed on 2026-10-12 09:41")
+    assert "self-test passed on 2026-10-12 09:41" in written(panel(tested, 60, 45))
+    assert "passed 2026-10-12" in written(panel(tested, 32, 45))
+    failed = replace(tested, self_test="FAILED on 2026-10-12 09:41")
+    assert "✗ self-test failed" in written(panel(failed, 32, 45))
+    assert "✓" not in written(panel(failed, 32, 45))
+    assert "✓" not in written((summary(replace(failed, passes=3, tokens=9), 120),))
+
+
+def test_numbers_that_hardly_change_stand_still() -> None:
+    shown = PanelState(activity="writing", passes=3, tokens_per_s=41.30, watts={"gpu": 11.20})
+    near = replace(shown, passes=4, tokens_per_s=41.35, watts={"gpu": 11.23})
+    far = replace(shown, passes=4, tokens_per_s=44.0, watts={"gpu": 12.0})
+    assert settled(shown, near) == replace(shown, passes=4)
+    assert settled(shown, far) == far
+    again = settled(replace(shown, passes=9), near)
+    assert again.tokens_per_s == near.tokens_per_s, "a new reply begins from its own numbers"
+    assert set(SLACK) <= {field.name for field in fields(PanelState)}
+
+
+def test_a_rail_that_stands_still_keeps_its_place() -> None:
+    shown = PanelState(watts={"gpu": 11.2, "cpu": 3.1, "dram": 0.8})
+    stalled = settled(shown, PanelState(watts={"dram": 0.9, "gpu": 12.0}))
+    assert list(stalled.watts) == ["gpu", "cpu", "dram"]
+    assert f"CPU {DASH:>4} W" in written(panel(stalled, 34, 30))
+    assert settled(shown, PanelState(energy_reason="gone")).watts == {}
+
+
+def test_the_sentence_stands_still_until_its_numbers_matter() -> None:
+    def why(tokens: float) -> str:
+        return f"draft at depth 4: about {tokens:.2f} tokens for the time of 1.71 plain steps"
+
+    shown = PanelState(activity="writing", drafter="draft", depth=4, why=why(3.12))
+    assert settled(shown, replace(shown, why=why(3.2))).why == why(3.12)
+    assert settled(shown, replace(shown, why=why(4.2))).why == why(4.2)
+    assert settled(shown, replace(shown, depth=5, why=why(3.2))).why == why(3.2)
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        ([(2, "depth 4")], "  ▴ depth 4"),
+        ([(2, "depth 4"), (13, "ngram")], "  ▴ depth 4  ▴ ngram"),
+        ([(19, "depth 4")], "           depth 4 ▴"),
+        ([(2, "depth 4"), (5, "ngram")], "  ▴  ▴ ngram"),
+        ([(16, "depth 4"), (18, "off")], "   depth 4, off ▴ ▴"),
+        ([(10, "depth 4"), (18, "off")], "  depth 4 ▴   off ▴"),
+        ([(9, "depth 4"), (12, "rule keyed")], "         ▴  ▴"),
+        ([(-1, "depth 4"), (20, "off")], ""),
+    ],
+)
+def test_marks_say_what_changed_where_there_is_room(
+    found: list[tuple[int, str]], shown: str
+) -> None:
+    line = marks([Mark(at, what) for at, what in found], 20, 20)
+    assert "".join(text for text, _ in line).rstrip() == shown
+
+
+def test_a_scale_has_the_plain_speed_at_an_edge() -> None:
+    assert scale(30, 20, 2) == (40, 1)
+    assert scale(29, 20, 3) == (30, 2)
+    assert scale(41, 20, 3) == (60, 1)
+    assert scale(90, 20, 2) == (100, 1)
+    assert scale(41.0) == (50, 1)
+    assert scale(0) == (1, 1)
+
+
+def test_columns_show_what_is_above_plain() -> None:
+    top, low = sparkline([10, 20, 30], 5, 2, 20)
+    assert top == (("  ", "plain"), ("  ▄", "gain"))
+    assert low == (("  ", "plain"), ("▄██", "bar"))
+    assert sparkline([10, 30], 2, 1, 20) == [(("", "plain"), ("▃", "bar"), ("█", "gain"))]
+
+
+VALUES = st.integers() | NUMBERS | st.sampled_from(["auto", "draft", "keyed"])
+
+
+@settings(deadline=None)
+@given(
+    STATES,
+    st.dictionaries(st.sampled_from(DIALS), VALUES, max_size=4),
+    st.sampled_from(DIALS),
+    st.none() | st.integers(),
+    WORDS,
+    st.integers(0, 120),
+    st.booleans(),
+)
+def test_any_dials_fit_any_width(
+    state: PanelState,
+    asked: dict[str, int | float | str],
+    selected: str,
+    in_use: int | None,
+    reason: str,
+    width: int,
+    low: bool,
+) -> None:
+    dials = Dials(known(state), asked, selected, True, in_use, reason)
+    lines = dial_lines(dials, width, low)
+    assert all(cells(line) == width for line in lines)
+    assert max(place.row for place in places(dials, width, low).values()) < len(lines)

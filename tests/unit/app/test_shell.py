@@ -1,0 +1,82 @@
+"""What the shell of the app says: hints, titles, the table of keys, the first card."""
+
+from __future__ import annotations
+
+from macspec.app.actions import ACTIONS, GROUPS
+from macspec.app.hints import hints
+from macspec.app.keys import Keys
+from macspec.app.keytable import table
+from macspec.app.situation import Situation
+from macspec.app.talk.firstrun import Proposal, proposal
+from macspec.app.talk.panel import PanelState
+from macspec.app.widgets.keyline import fitted
+from macspec.app.widgets.titleline import line, right
+from macspec.models.catalog import Entry
+from macspec.models.machine import GIB
+
+
+def test_the_table_names_every_action_within_80_columns() -> None:
+    lines = list(table(Keys()))
+    assert max(map(len, lines)) <= 80
+    for action in ACTIONS:
+        assert any(f"/{action.slash} " in f"{line} " for line in lines), action.id
+    assert [line for line in lines if line in GROUPS] == list(GROUPS)
+
+
+def test_the_table_has_keys_of_ones_own() -> None:
+    (row,) = [line for line in table(Keys({"tint": "f5"})) if "/tint" in line]
+    assert row.split()[0] == "F5"
+
+
+def test_the_hints_name_depth_method_tint_and_switcher() -> None:
+    for writing in (True, False):
+        named = [what for _, what in hints(Keys(), Situation(), writing)]
+        assert {"help", "depth", "method", "tint"} <= set(named)
+    assert ("^L", "models") in hints(Keys(), Situation(), True)
+    assert hints(Keys(), Situation(), True)[0] == ("?", "help")
+
+
+def test_while_a_reply_is_written_esc_comes_first() -> None:
+    assert hints(Keys(), Situation(busy=True), True)[0] == ("Esc", "stop")
+    assert hints(Keys(), Situation(busy=True), False)[0] == ("Esc", "stop")
+    assert hints(Keys(), Situation(), False)[0] == ("Esc", "prompt")
+
+
+def test_hints_are_those_that_fit_and_none_is_broken() -> None:
+    shown = fitted((("Esc", "stop"), ("^G", "depth and all that"), ("^T", "tint")), 20)
+    assert shown.plain == "Esc stop  ^T tint"
+    assert fitted((("Esc", "stop"),), 3).plain == "Esc stop"
+    assert fitted((), 20).plain == ""
+
+
+def test_the_title_gives_way_to_the_pair() -> None:
+    assert line("A long title of a chat", "● large + small", 40).plain.endswith("● large + small")
+    assert line("A title", "● pair", 20).plain == "A title       ● pair"
+    for width in range(1, 60):
+        assert line("A long title", "● a pair with a long name", width).cell_length <= width
+
+
+def test_what_the_engine_does_is_told_in_words() -> None:
+    assert right(PanelState()) == "○ no model"
+    assert right(PanelState(activity="loading", progress=0.43)) == "◌ loading 43%"
+    assert right(PanelState(activity="ready", target="large", draft="small")) == "● large + small"
+    assert (
+        right(PanelState(activity="reading", target="a\x1bb", progress=0.5)) == "▷ reading 50% a␛b"
+    )
+
+
+def test_the_card_says_what_would_be_downloaded() -> None:
+    entry = Entry("mid", "owner/mid", "owner/small", download=5.04, memory_8k=6.5)
+    said = " ".join(Proposal(entry, 16 * GIB).lines())
+    assert "16 GB" in said
+    assert "mid: owner/mid with the draft model owner/small" in said
+    assert "download 5.0 GB and need 6.5 GB" in said
+
+
+def test_no_pair_fits_a_tiny_machine() -> None:
+    assert "No pair of the catalogue fits" in Proposal(None, 2 * GIB).lines()[-1]
+
+
+def test_this_machine_gets_a_proposal() -> None:
+    assert proposal().memory > 0
+    assert proposal().lines()

@@ -1,0 +1,99 @@
+"""Slash commands: which lines are some, and how a line could go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from macspec.app.actions import ACTIONS
+from macspec.app.slash import Command, continuations, parse
+from macspec.errors import BadOptionError
+
+
+class Offers:
+    """A few chats and models."""
+
+    def themes(self) -> list[tuple[str, str]]:
+        return [("nord", "dark"), ("textual-light", "light")]
+
+    def models(self) -> list[tuple[str, str]]:
+        return [("built-in", "small")]
+
+    def chats(self) -> list[tuple[str, str]]:
+        return [("7", "Blue sky"), ("12", "A table for two")]
+
+
+def command(text: str) -> tuple[str, str]:
+    parsed = parse(text)
+    assert isinstance(parsed, Command)
+    return parsed.action.id, parsed.argument
+
+
+def test_every_action_can_be_asked_for() -> None:
+    for action in ACTIONS:
+        assert command(f"/{action.slash}") == (action.id, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "id", "argument"),
+    [
+        ("/depth 4", "depth", "4"),
+        ("/DEPTH  auto \n", "depth", "auto"),
+        ("/exit", "leave", ""),
+        ("/system Be brief.\nBe kind.", "system", "Be brief.\nBe kind."),
+        ("/models owner/large owner/small", "models", "owner/large owner/small"),
+    ],
+)
+def test_a_command(text: str, id: str, argument: str) -> None:
+    assert command(text) == (id, argument)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "hello", " /depth 4", "/etc/hosts is what?", "/", "/4", "a /depth 4", "//depth", "/a.txt"],
+)
+def test_what_is_for_the_model(text: str) -> None:
+    assert parse(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("/dept 4", "there is no command /dept; did you mean /depth?"),
+        ("/xyzzy", "there is no command /xyzzy; /help lists them"),
+        ("/tint on", "/tint takes nothing after it"),
+    ],
+)
+def test_a_mistake_is_told_in_a_line(text: str, line: str) -> None:
+    with pytest.raises(BadOptionError) as raised:
+        parse(text)
+    assert line in str(raised.value)
+
+
+def texts(line: str) -> list[str]:
+    return [it.text for it in continuations(line, Offers())]
+
+
+def test_names_come_first_then_arguments() -> None:
+    assert set(texts("/de")) == {
+        "/depth ",
+        "/deeper",
+        "/delete",
+    }
+    assert texts("/method n") == ["/method ngram"]
+    assert texts("/theme ") == ["/theme nord", "/theme textual-light"]
+    assert len(texts("/")) == len(ACTIONS)
+
+
+def test_an_alias_leads_to_the_command() -> None:
+    assert texts("/exi") == ["/quit"]
+    assert texts("/retr") == ["/regenerate"]
+
+
+def test_a_choice_is_found_by_what_it_stands_for() -> None:
+    assert texts("/chats sky") == ["/chats 7"]
+    assert texts("/theme light") == ["/theme textual-light"]
+
+
+@pytest.mark.parametrize("line", ["", "hello", "/depth 4\n", "/depth 4", "/rename x", "/nothing "])
+def test_nothing_to_go_on_with(line: str) -> None:
+    assert texts(line) == []

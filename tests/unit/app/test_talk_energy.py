@@ -1,0 +1,128 @@
+"""What replies take, from a source that is there, from none, and after the reply's end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from scripted import Script, ScriptedEngine, plain, said
+from talking import ended, eventually, load, read, reading, talk_with
+
+from macspec.app.talk.talk import Changed, Talk
+from macspec.config import Config
+from macspec.power import Meter, Rail, Reading
+from macspec.store import Store
+
+WATTS = 8.0
+
+
+class Steady:
+    """A source of so many watts on the clock of the test."""
+
+    name, basis = "steady", "a test's own"
+    rails = (Rail("gpu"),)
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def available(self) -> str | None:
+        return None
+
+    def read(self) -> Reading:
+        return Reading(self.now, {"gpu": WATTS * self.now})
+
+    def close(self) -> None:
+        pass
+
+
+class Hand(Meter):
+    """A meter that is read when the test says so, and not by a thread."""
+
+    def __init__(self, source: Steady) -> None:
+        super().__init__(lambda: source, clock=lambda: source.now, wall=lambda: source.now)
+        self.steady = source
+
+    def start(self) -> None:
+        self.open()
+        self.tick(2)
+
+    def tick(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.steady.now += 1
+            self.sample()
+
+
+@pytest.fixture
+def meter() -> Hand:
+    return Hand(Steady())
+
+
+async def measured(talk: Talk, engine: ScriptedEngine, meter: Hand) -> Any:
+    """A reply of one second before its first word and six of decode."""
+    async with reading(talk.ask("Go.")) as reply:
+        meter.tick(1)
+        engine.play()
+        await eventually(lambda: talk.panel().tokens == 1)
+        for _ in range(6):
+            meter.tick(1)
+            engine.play()
+            await asyncio.sleep(0)
+        return ended(await reply.all())
+
+
+async def test_joules_of_a_reply_and_of_both_modes(meter: Hand) -> None:
+    steps = plain("a b c d e f g", seconds=1.0)
+    engine = ScriptedEngine(Script(steps, ttft=1.0), Script(steps, ttft=1.0))
+    store = Store(None)
+    talk = Talk(engine, store, Config(), meter=meter)
+    happened: list[Any] = []
+    talk.listener = happened.append
+    assert talk.panel().energy_reason
+    await load(talk)
+    turn = await measured(talk, engine, meter)
+    # The meter has not been read since the last token: the numbers may still change.
+    meter.tick(2)
+    await eventually(lambda: happened)
+    assert happened == [Changed(talk.turns[-1])]
+    assert happened[0].turn.id == turn.id
+    stats = happened[0].turn.stats
+    assert stats.joules_per_token == pytest.approx(WATTS)
+    assert stats.energy_basis == "gpu"
+    making = store.message(turn.id).making
+    assert making is not None
+    assert making.energy is not None
+    assert making.energy["decode"]["tokens"] == 6
+    state = talk.panel()
+    assert state.watts == {"gpu": pytest.approx(WATTS)}
+    assert state.plain_joules_per_token == pytest.approx(WATTS)
+    assert (state.energy_reason, state.energy_source) == ("", "steady")
+    again = Talk(engine, store, Config())
+    assert talk.chat is not None
+    again.open(talk.chat.id)
+    assert again.turns[-1].stats == stats
+    await talk.close()
+
+
+async def test_without_a_source_there_is_a_reason_and_no_number() -> None:
+    engine = ScriptedEngine(Script(said("Yes."), ttft=1.0), instant=True)
+    talk = talk_with(engine)
+    turn = ended(await read(talk.ask("Go.")))
+    assert turn.stats is not None
+    assert turn.stats.joules_per_token is None
+    state = talk.panel()
+    assert (state.watts, state.joules_per_token) == ({}, None)
+    assert state.energy_reason == "power is not measured here"
+
+
+async def test_leaving_does_not_wait_for_the_last_rail(meter: Hand) -> None:
+    engine = ScriptedEngine(Script(plain("a b c d e f g", seconds=1.0), ttft=1.0))
+    store = Store(None)
+    talk = Talk(engine, store, Config(), meter=meter)
+    await load(talk)
+    turn = await measured(talk, engine, meter)
+    async with asyncio.timeout(1):
+        await talk._energies.close()
+    making = store.message(turn.id).making
+    assert making is not None
+    assert making.energy is not None

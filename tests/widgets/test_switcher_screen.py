@@ -1,0 +1,221 @@
+"""Choosing a pair: what is here, what fits, what is fetched from a hub of our own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from fakehub import Hub, serving
+from huggingface_hub import constants
+from screentext import Host, seen, until
+
+from macspec.app.screens.rows import Rows
+from macspec.app.screens.switcher import Switcher
+from macspec.app.talk.pairs import Pairs
+from macspec.config import Config
+from macspec.worker import PairChoice
+
+POCKET = Path(str(files("macspec.assets"))) / "pocket"
+SIZES = [(120, 36), (80, 24), (60, 20), (40, 12)]
+OWN = {
+    "name": "little",
+    "target": "owner/target",
+    "draft": "owner/draft",
+    "download": 0.02,
+    "memory_8k": 0.05,
+}
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch) -> Iterator[Hub]:
+    served = Hub()
+    for role in ("target", "draft"):
+        served.add(f"owner/{role}", POCKET / role)
+    cache = tmp_path / "cache"
+    with serving(served, cache, monkeypatch):
+        monkeypatch.setenv("HF_ENDPOINT", constants.ENDPOINT)
+        monkeypatch.setenv("HF_HUB_CACHE", str(cache))
+        monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+        yield served
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def pairs(*folders: Path, current: PairChoice | None = None, **settings) -> Pairs:
+    return Pairs(Config(**settings), current or PairChoice(), [str(it) for it in folders])
+
+
+def names(app: Host) -> list[str]:
+    it = app.screen.query_one(Rows)
+    return [str(option.prompt).splitlines()[0].strip(" ▸") for option in it.options]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_shows_the_built_in_pair_and_the_catalogue(offline, size):
+    app = Host()
+    async with app.run_test(size=size) as pilot:
+        await app.ask(Switcher(pairs()))
+        await until(pilot, lambda: "GB for models" in seen(app))
+        text = seen(app)
+        assert "▸ built-in" in text
+        assert "in use" in text
+        assert "Enter choose" in text
+        assert {"qwen3-4b", "llama-3.3-70b"} <= set(names(app))
+
+
+async def test_what_is_here_is_opened_and_compared(offline, tmp_path):
+    broken = Path(shutil.copytree(POCKET / "draft", tmp_path / "broken"))
+    (broken / "model.safetensors").write_bytes(b"")
+    app = Host()
+    async with app.run_test(size=(120, 36)) as pilot:
+        choices = pairs(POCKET / "target", POCKET / "draft", broken)
+        await app.ask(Switcher(choices))
+        await until(pilot, lambda: choices.survey.whole)
+        await pilot.press(*"pocket")
+        await until(pilot, lambda: len(names(app)) == 2)
+        await until(pilot, lambda: "needs 42 MB at context 2048 · fits" in seen(app))
+        await pilot.press("down", "down", "enter")
+        await until(pilot, lambda: "a draft for target" in seen(app))
+        assert names(app)[0].startswith("draft (")
+        assert names(app)[1] == "no draft model"
+        assert names(app)[2].startswith("broken (")
+        assert "is cut off" in seen(app)
+        await pilot.press("down", "down", "enter")
+        assert not app.results
+        await pilot.press("up", "up", "enter")
+        (choice,) = app.results
+        assert choice == PairChoice(str(POCKET / "target"), str(POCKET / "draft"))
+
+
+async def test_a_draft_that_cannot_draft_says_why(offline):
+    app = Host()
+    async with app.run_test(size=(120, 36)) as pilot:
+        choices = pairs(POCKET / "target", POCKET / "draft")
+        await app.ask(Switcher(choices))
+        await until(pilot, lambda: choices.survey.whole)
+        await pilot.press(*"pocket")
+        await until(pilot, lambda: len(names(app)) == 2)
+        await pilot.press("enter")
+        await until(pilot, lambda: "a draft for draft" in seen(app))
+        await until(pilot, lambda: "it is larger than the target" in seen(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "choose a target" in seen(app))
+        await pilot.press("escape")
+        assert app.results == [None]
+
+
+async def test_the_built_in_pair_is_chosen_at_once(offline):
+    app = Host()
+    async with app.run_test() as pilot:
+        now = PairChoice("owner/target", "owner/draft", learn=False)
+        await app.ask(Switcher(pairs(current=now)))
+        await pilot.press(*"built", "enter")
+        assert app.results == [PairChoice(learn=False)]
+
+
+async def test_the_limit_of_the_settings_is_asked_for(offline):
+    from macspec.config.schema import Models
+
+    app = Host()
+    async with app.run_test() as pilot:
+        await app.ask(Switcher(pairs(models=Models(context=512, kv_bits=8))))
+        await pilot.press("enter")
+        assert app.results == [PairChoice(context=512, kv_bits=8)]
+
+
+async def test_a_pair_is_fetched_and_chosen(hub):
+    app = Host()
+    async with app.run_test() as pilot:
+        await app.ask(Switcher(pairs(pairs=(OWN,))))
+        await pilot.press(*"little", "enter")
+        await until(pilot, lambda: names(app) == ["owner/draft", "no draft model"])
+        await pilot.press("enter")
+        await until(pilot, lambda: "Fetch owner/target and owner/draft" in seen(app))
+        await pilot.press("n")
+        await until(pilot, lambda: "y fetch" not in seen(app))
+        assert not hub.asked
+        await pilot.press("enter", "y")
+        await until(pilot, lambda: app.results)
+        assert app.results == [PairChoice("owner/target", "owner/draft")]
+        assert hub.sent == sum(
+            len(data)
+            for model in hub.models.values()
+            for name, data in model.items()
+            if name.endswith(".safetensors")
+        )
+        await app.ask(Switcher(pairs(pairs=(OWN,))))
+        await until(pilot, lambda: "here" in seen(app) and "owner/target" in names(app))
+
+
+async def test_a_model_that_does_not_exist_leaves_everything_as_it_is(hub):
+    hub.refuses["owner/nothing"] = (404, "RepoNotFound")
+    app = Host()
+    async with app.run_test() as pilot:
+        await app.ask(Switcher(pairs()))
+        await pilot.press(*"owner/nothing", "enter", "enter", "y")
+        await until(pilot, lambda: "no such model on the Hugging Face" in seen(app))
+        assert not app.results
+
+
+async def test_a_download_goes_on_without_the_screen_and_tells_its_end(hub):
+    choices = pairs(pairs=(OWN,))
+    ended = []
+    choices.ended = ended.append
+    app = Host()
+    async with app.run_test() as pilot:
+        await app.ask(Switcher(choices))
+        await pilot.press(*"little", "enter", "enter", "y")
+        await until(pilot, lambda: "Esc close; it goes on" in seen(app))
+        await pilot.press("escape")
+        assert app.results == [None]
+        await until(pilot, lambda: ended)
+        assert ended[0].state == "done"
+        assert ended[0].done == ended[0].total > 0
+
+
+async def test_a_download_is_cancelled_and_its_parts_kept(hub, tmp_path):
+    hub.breaks = [3 * 2**20] * 50
+    choices = pairs(pairs=(OWN,))
+    app = Host()
+    async with app.run_test() as pilot:
+        await app.ask(Switcher(choices))
+        await pilot.press(*"little", "enter", "enter", "y")
+        await until(pilot, lambda: "the connection broke" in seen(app))
+        await pilot.press("c")
+        await until(pilot, lambda: "cancelled; the" in seen(app))
+        assert not app.results
+        parts = list((tmp_path / "cache").rglob("*.incomplete"))
+        assert sum(part.stat().st_size for part in parts) > 0
+        hub.breaks = []
+        await pilot.press("enter", "y")
+        await until(pilot, lambda: app.results)
+
+
+async def test_hostile_names_are_only_text(offline, tmp_path):
+    from hostile import harms
+
+    folder = tmp_path / "a\x1b[31mred\u202e\x9b[markup] 'q"
+    shutil.copytree(POCKET / "draft", folder)
+    own = {**OWN, "name": "x\x1b]52;c;aGVsbG8=\x07", "target": "o/\x1b[2Jn", "source": "\x1bc"}
+    app = Host()
+    async with app.run_test(size=(60, 40)) as pilot:
+        choices = pairs(folder, pairs=(own,))
+        await app.ask(Switcher(choices))
+        await until(pilot, lambda: choices.survey.whole)
+        await until(pilot, lambda: "␛[31mred" in seen(app) and "␛]52" in seen(app))
+        assert not harms(seen(app))
+        await pilot.press(*"o/", "enter")
+        await until(pilot, lambda: "a draft for" in seen(app))
+        assert not harms(seen(app))
+
+
+def test_home_is_found(offline):
+    assert pairs(Path("~")).folders == (os.path.expanduser("~"),)
