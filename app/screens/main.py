@@ -92,7 +92,7 @@ class Main(Screen[None]):
                     yield Welcome()
                 with Vertical(id="side"):
                     yield Panel()
-                    yield Tuning()
+                    yield Tuning(hint=f"{self._keys.shown('tuning')} to tune")
             yield Tuning(id="strip")
             yield Summary()
             yield Prompt(send_key=self._send_key)
