@@ -31,7 +31,10 @@ class Turning(Replying):
         return next(iter(chosen or fitting[-1:]), None)
 
     async def do_stop(self, argument: str) -> None:
-        self.talk.stop()
+        if self.talk.busy:
+            self.talk.stop()
+        else:
+            self.talk.cancel_load()
 
     async def do_regenerate(self, argument: str) -> None:
         turn = self._turn("assistant")
