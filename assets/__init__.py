@@ -6,6 +6,17 @@ import json
 from importlib.resources import files
 from pathlib import Path
 
+WORKLOADS = (
+    "booking",
+    "chat",
+    "story",
+    "maths",
+    "code-edit",
+    "summary",
+    "retrieval",
+    "json",
+)
+
 
 def folder() -> Path:
     """Where all of it lies."""
@@ -22,3 +33,8 @@ def prompts() -> list[list[dict[str, str]]]:
     text = (folder() / "prompts" / "chat.json").read_text(encoding="utf-8")
     conversations: list[list[dict[str, str]]] = json.loads(text)
     return conversations
+
+
+def prompt_files() -> dict[str, Path]:
+    """The files of the benchmark's workloads, by name, in the order of the report."""
+    return {name: folder() / "prompts" / f"{name}.toml" for name in WORKLOADS}

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from .commands.bencharguments import add_bench
 from .commands.historyarguments import LARGEST, add_history
 from .commands.modelarguments import add_models_commands
 from .depth import METHODS
@@ -47,38 +48,6 @@ tokens. Exit status 0: they are, or part only where two tokens nearly tie;
 CHECK_EXAMPLE = """\
 example:
   macspec check --target ./my-model --draft ./my-small-model
-"""
-
-BENCH_DESCRIPTION = """\
-Measure, and try the controller on machines that are not at hand.
-"""
-
-BENCH_EXAMPLE = """\
-example:
-  macspec bench simulate
-"""
-
-SIMULATE_DESCRIPTION = """\
-Play recorded texts back on a simulated clock: what would drafting bring on
-Macs whose costs somebody has published, how close is auto to the best fixed
-drafter and depth, and is it ever slower than plain decoding?
-"""
-
-SIMULATE_EXAMPLE = """\
-example:
-  macspec bench simulate --curve m5-max-4bit
-"""
-
-RECORD_DESCRIPTION = """\
-Record what each drafter would have guessed of a pair's own replies to the
-chats that ship, at temperatures 0, 0.7 and 1; or, with --forced, what
-look-ups would have guessed of a given text.
-"""
-
-RECORD_EXAMPLE = """\
-example:
-  macspec bench record --out traces.json
-  macspec bench simulate --traces traces.json
 """
 
 CONFIG_DESCRIPTION = """\
@@ -373,63 +342,6 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_bench(commands: Any) -> None:
-    bench = commands.add_parser(
-        "bench",
-        usage="macspec bench EXPERIMENT [options]",
-        help="measure, and try the controller on machines that are not at hand",
-        description=BENCH_DESCRIPTION,
-        epilog=BENCH_EXAMPLE,
-    )
-    bench.set_defaults(command="bench", experiment=None, show_help=bench.print_help)
-    experiments = bench.add_subparsers(
-        title="experiments", metavar="EXPERIMENT", prog="macspec bench"
-    )
-
-    it = experiments.add_parser(
-        "simulate",
-        usage="macspec bench simulate [options]",
-        help="the controller on published costs of real Macs",
-        description=SIMULATE_DESCRIPTION,
-        epilog=SIMULATE_EXAMPLE,
-    )
-    it.add_argument(
-        "--curve", metavar="NAME", help="only this machine's costs; default: all that ship"
-    )
-    it.add_argument(
-        "--traces", metavar="FILE", help="texts from macspec bench record; default: what ships"
-    )
-    it.add_argument("--json", action="store_true", help="one JSON object a line")
-    it.set_defaults(experiment="simulate")
-
-    it = experiments.add_parser(
-        "record",
-        usage="macspec bench record --out FILE [options]",
-        help="record what drafters would have guessed",
-        description=RECORD_DESCRIPTION,
-        epilog=RECORD_EXAMPLE,
-    )
-    it.add_argument("--out", metavar="FILE", required=True, help="where to write it")
-    it.add_argument(
-        "--forced",
-        metavar=("PROMPT", "TEXT"),
-        nargs=2,
-        help="two files: take TEXT for the reply to PROMPT, look-ups only",
-    )
-    it.add_argument(
-        "--prompts", metavar="N", type=whole(1), default=60, help="how many chats (default: 60)"
-    )
-    it.add_argument(
-        "--max-tokens",
-        metavar="N",
-        type=whole(1),
-        default=160,
-        help="longest reply (default: 160)",
-    )
-    add_models(it)
-    it.set_defaults(experiment="record")
-
-
 def add_config(commands: Any) -> None:
     config = commands.add_parser(
         "config",
@@ -540,7 +452,7 @@ def build_parser() -> Parser:
         "problem that you report; no text of yours",
     )
     it.set_defaults(command="check")
-    add_bench(commands)
+    add_bench(commands, whole, add_models)
     add_config(commands)
     add_models_commands(commands, whole)
     add_history(commands, whole)

@@ -137,9 +137,6 @@ def check(options: argparse.Namespace) -> int:
 
 
 def bench(options: argparse.Namespace) -> int:
-    if options.experiment is None:
-        options.show_help()
-        return 0
     from .commands.bench import bench
 
     return bench(options)

@@ -44,6 +44,10 @@ class ContextOverflowError(MacspecError):
     """The prompt is longer than the target's context."""
 
 
+class ServerError(MacspecError):
+    """A server that is measured beside macspec does not answer, or not as it should."""
+
+
 def brief(error: BaseException) -> str:
     """What another library's error says, in one line of at most ``QUOTED`` characters."""
     text = one_line(str(error)) or type(error).__name__

@@ -56,6 +56,8 @@ class Session:
         BadOptionError: a value is outside its range, or the pair cannot do it.
     """
 
+    decoder_type = Decoder
+
     def __init__(
         self,
         pair: Pair,
@@ -81,7 +83,9 @@ class Session:
         self.controller = controller or _controller(pair, ledger)
         self._suffix = Suffix(corpus)
         lookups = [ngram or NGram(), self._suffix]
-        self._decoder = Decoder(pair, kv_bits, lookups, self.controller, clock, self.kernels)
+        self._decoder = self.decoder_type(
+            pair, kv_bits, lookups, self.controller, clock, self.kernels
+        )
         self._prompting = Prompting(pair)
         self._said: set[str] = set()
         self._open: weakref.ref[Generator[Event, None, None]] | None = None
@@ -324,6 +328,12 @@ class Session:
     def cached_tokens(self) -> int:
         """How much of the conversation the target holds, in tokens."""
         return len(self._decoder.tokens)
+
+    def forget(self) -> None:
+        """Drop what is cached of the conversation: the next reply reads its whole prompt."""
+        self.close()
+        self._decoder.rollback(0)
+        self._decoder.tokens = []
 
     def measure(self) -> Iterator[None]:
         """Measure what is not known yet about costs, a short pass at each step.

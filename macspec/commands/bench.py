@@ -9,7 +9,8 @@ from pathlib import Path
 from ..assets import prompts
 from ..bench.curves import DRAFT_STEP, PublishedCurve, published
 from ..bench.simulate import GAP, SHAKE, Result, as_record, best_for_all, simulate
-from ..bench.traces import Trace, load, save, shipped
+from ..bench.traces import Trace, save, shipped
+from ..bench.traces import load as load_traces
 from ..errors import BadOptionError
 from .interrupt import INTERRUPTED, interruptible
 from .output import Output, say
@@ -32,6 +33,12 @@ NOTES = (
 
 def bench(options: argparse.Namespace) -> int:
     """Run one of the experiments; returns the exit status."""
+    if options.experiment == "measure":
+        return _measure(options)
+    if options.experiment == "specbench":
+        from .specbench import specbench
+
+        return specbench(options)
     try:
         with interruptible():
             return {"simulate": _simulate, "record": _record}[options.experiment](options)
@@ -39,10 +46,23 @@ def bench(options: argparse.Namespace) -> int:
         return INTERRUPTED
 
 
+def _measure(options: argparse.Namespace) -> int:
+    if options.compare is not None:
+        from ..bench.record import load
+        from .benchreport import compared
+
+        one, other = (load(Path(name).expanduser()) for name in options.compare)
+        Output().text(compared(one, other))
+        return 0
+    from .measure import measure
+
+    return measure(options)
+
+
 def _simulate(options: argparse.Namespace) -> int:
     output = Output()
     curves = _chosen(options.curve)
-    traces = shipped() if options.traces is None else load(Path(options.traces))
+    traces = shipped() if options.traces is None else load_traces(Path(options.traces))
     worst: list[Result] = []
     for curve in curves:
         if options.json:

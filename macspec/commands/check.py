@@ -13,6 +13,7 @@ from ..assets import prompts
 from ..cache import ModelCache
 from ..checked import remember_check
 from ..device import on_metal, prepare
+from ..forks import Fork
 from ..kernels import Kernels, kernels_for
 from ..models import Model, Pair, load_pair, memory
 from ..models.footprint import measure
@@ -22,7 +23,7 @@ from ..power.report import check_lines
 from .interrupt import interruptible
 from .kernels import kernel_table
 from .output import Output
-from .selftest import DEPTH, Fork, Trial, self_test
+from .selftest import DEPTH, Trial, self_test
 
 
 def check(options: argparse.Namespace) -> int:

@@ -10,7 +10,8 @@ import mlx.core as mx
 import pytest
 
 import macspec.verification.match as match
-from macspec.commands.selftest import Fork, Trial, explain, first_difference
+from macspec.commands.selftest import Trial
+from macspec.forks import Fork, explain, first_difference
 from macspec.verification.rule import Verdict
 
 

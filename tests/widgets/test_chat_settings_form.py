@@ -92,7 +92,7 @@ async def test_escape_without_changes_leaves_at_once():
 
 async def test_a_hostile_system_prompt_is_shown_as_text_and_kept_as_it_is():
     system = "\n".join(text[:200] for text in TEXTS.values())
-    given = ChatSettings(system, {name: TEXTS["answerback"] for name in FIELDS})
+    given = ChatSettings(system, dict.fromkeys(FIELDS, TEXTS["answerback"]))
     app = Host()
     async with app.run_test(size=(60, 150)) as pilot:
         await app.ask(form(given))

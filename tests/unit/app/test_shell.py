@@ -33,7 +33,7 @@ def test_the_hints_name_depth_method_tint_and_switcher() -> None:
         named = [what for _, what in hints(Keys(), Situation(), writing)]
         assert {"help", "depth", "method", "tint"} <= set(named)
     assert ("^L", "models") in hints(Keys(), Situation(), True)
-    assert ("?", "help") == hints(Keys(), Situation(), True)[0]
+    assert hints(Keys(), Situation(), True)[0] == ("?", "help")
 
 
 def test_while_a_reply_is_written_esc_comes_first() -> None:

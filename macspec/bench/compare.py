@@ -1,0 +1,129 @@
+"""Two reports side by side, and where they disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..plaintext import one_line
+from .record import cells_of
+from .report import Cell
+from .statistics import Ratio
+from .tables import DASH, Table, interval, number
+
+Record = Mapping[str, Any]
+
+CALLED = ("A", "B")
+
+SETUP = (
+    ("machine", "chip"),
+    ("machine", "cores"),
+    ("machine", "memory_bytes"),
+    ("machine", "backend"),
+    ("machine", "system"),
+    ("machine", "python"),
+    ("machine", "versions"),
+    ("models", "target"),
+    ("models", "draft"),
+    ("models", "context"),
+    ("models", "kv_bits"),
+    ("models", "kernels"),
+    ("protocol", "temperatures"),
+    ("protocol", "repeats"),
+    ("protocol", "seed"),
+    ("protocol", "end_of_text"),
+    ("protocol", "top_p"),
+    ("protocol", "top_k"),
+    ("protocol", "min_p"),
+)
+"""What makes two reports measurements of the same thing."""
+
+
+def differences(one: Record, other: Record) -> Iterator[str]:
+    """What was not the same when the two were measured, a line each."""
+    for group, name in SETUP:
+        first, second = one[group].get(name), other[group].get(name)
+        if first != second:
+            yield from _differ(f"{group}: {name}", first, second)
+    if one["baseline"] != other["baseline"]:
+        yield f"baseline: {one['baseline']} in A, {other['baseline']} in B"
+    asked = [
+        {it["id"]: (it["digest"], it["prompt_tokens"]) for it in record["questions"]}
+        for record in (one, other)
+    ]
+    if asked[0] != asked[1]:
+        same = sum(asked[1].get(name) == value for name, value in asked[0].items())
+        yield f"prompts: {len(asked[0])} in A, {len(asked[1])} in B, {same} of them the same"
+    for name, record in zip(CALLED, (one, other), strict=True):
+        if record["ended"] == "interrupted":
+            yield f"{name} was interrupted"
+
+
+def tables(one: Record, other: Record) -> Iterator[Table]:
+    """A table for each temperature: the speed-ups of both, and whether they agree."""
+    cells = [_by_place(cells_of(record)) for record in (one, other)]
+    places = list(dict.fromkeys([*cells[0], *cells[1]]))
+    for temperature in sorted({place[0] for place in places}):
+        rows = []
+        for place in places:
+            a, b = cells[0].get(place), cells[1].get(place)
+            baselines = {one["baseline"], other["baseline"]}
+            if place[0] == temperature and place[2] not in baselines:
+                rows.append(_row(place, a, b))
+        if rows:
+            columns = (
+                "workload", "arm", "A", "95 %", "B", "95 %", "B/A", "agree", "tok/pass A",
+                "tok/pass B",
+            )  # fmt: skip
+            yield Table(f"temperature {temperature:g}", columns, tuple(rows), left=2)
+
+
+def disagreements(one: Record, other: Record) -> int:
+    """How many cells have intervals in both that do not meet."""
+    cells = [_by_place(cells_of(record)) for record in (one, other)]
+    return sum(
+        agree(a.speedup, cells[1][place].speedup) is False
+        for place, a in cells[0].items()
+        if place in cells[1]
+    )
+
+
+def agree(one: Ratio | None, other: Ratio | None) -> bool | None:
+    """Whether two intervals meet; None where one is missing."""
+    if one is None or other is None or one.low is None or other.low is None:
+        return None
+    if one.high is None or other.high is None:
+        return None
+    return one.low <= other.high and other.low <= one.high
+
+
+def _by_place(cells: Sequence[Cell]) -> dict[tuple[float, str, str], Cell]:
+    return {(cell.temperature, cell.group, cell.arm): cell for cell in cells}
+
+
+def _row(place: tuple[float, str, str], a: Cell | None, b: Cell | None) -> tuple[str, ...]:
+    one, other = (None if cell is None else cell.speedup for cell in (a, b))
+    both = None if one is None or other is None else other.value / one.value
+    agreed = agree(one, other)
+    return (
+        one_line(place[1]),
+        one_line(place[2]),
+        number(None if one is None else one.value, "{:.2f}x"),
+        interval(one),
+        number(None if other is None else other.value, "{:.2f}x"),
+        interval(other),
+        number(both, "{:.2f}"),
+        {None: DASH, True: "yes", False: "NO"}[agreed],
+        number(None if a is None else a.tokens_per_pass, "{:.2f}"),
+        number(None if b is None else b.tokens_per_pass, "{:.2f}"),
+    )
+
+
+def _differ(name: str, one: Any, other: Any) -> Iterator[str]:
+    """What is not the same, of two dictionaries each entry for itself."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in dict.fromkeys([*one, *other]):
+            if one.get(key) != other.get(key):
+                yield from _differ(f"{name} {key}", one.get(key), other.get(key))
+    else:
+        yield one_line(f"{name}: {one} in A, {other} in B")

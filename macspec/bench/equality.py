@@ -1,0 +1,130 @@
+"""Whether replies that should be equal are: token by token with the baseline's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..forks import Fork, explain, first_difference
+from ..models import Pair
+from ..nearties import scores
+from ..sampling import Sampling
+from .arm import Question
+from .sample import Sample
+
+Explain = Callable[[Sample, tuple[int, ...], int], Fork]
+"""From a sample, the baseline's ids and where they part to the fork."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """How many replies of an arm are the baseline's."""
+
+    compared: int = 0
+    equal: int = 0
+    near_ties: int = 0
+    """Of those that part, the ones that rounding explains."""
+
+    @property
+    def forks(self) -> int:
+        """Replies that part from the baseline's."""
+        return self.compared - self.equal
+
+    @property
+    def differ(self) -> int:
+        """Of those, the ones that rounding does not explain."""
+        return self.forks - self.near_ties
+
+    def __add__(self, other: Equality) -> Equality:
+        return Equality(
+            self.compared + other.compared,
+            self.equal + other.equal,
+            self.near_ties + other.near_ties,
+        )
+
+    def as_dict(self) -> dict[str, int]:
+        """Ready for JSON."""
+        return {
+            "compared": self.compared,
+            "equal": self.equal,
+            "near_ties": self.near_ties,
+            "differ": self.differ,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A reply beside the baseline's."""
+
+    sample: Sample
+    fork: Fork | None
+    """None: they are equal."""
+
+    @property
+    def equality(self) -> Equality:
+        """The same as a count."""
+        near = self.fork is not None and self.fork.near_tie
+        return Equality(1, int(self.fork is None), int(near))
+
+
+def compare(
+    samples: Sequence[Sample],
+    baseline: str,
+    keyed: Mapping[str, bool],
+    explained: Explain,
+) -> Iterator[Compared]:
+    """Every reply that should be the baseline's, beside it.
+
+    Greedy replies should be, of every arm that tells its tokens; above temperature 0 those of the
+    arms whose text depends on seed and prompt alone. Forced replies are equal by themselves, and
+    interrupted ones end anywhere.
+
+    Args:
+        keyed: of each arm, whether its text is a function of seed and prompt.
+        explained: judges where two replies part.
+    """
+    plain = {it.cell: it.written for it in samples if it.arm == baseline}
+    for sample in samples:
+        written, base = sample.written, plain.get(sample.cell)
+        if sample.arm == baseline or sample.forced or base is None or not base.ids:
+            continue
+        if not written.ids or "interrupted" in (written.reason, base.reason):
+            continue
+        if sample.temperature > 0 and not (keyed.get(sample.arm) and keyed.get(baseline)):
+            continue
+        position = first_difference(base.ids, written.ids)
+        fork = None if position is None else explained(sample, base.ids, position)
+        yield Compared(sample, fork)
+
+
+class Judge:
+    """Explains forks with the target's own scores, each place once.
+
+    Args:
+        pair: whose target wrote.
+        questions: what was asked.
+        sampling: the measurement's, but for temperature and seed.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        questions: Sequence[Question],
+        sampling: Callable[[Sample], Sampling],
+        kv_bits: int | None = None,
+    ) -> None:
+        self._pair, self._sampling, self._kv_bits = pair, sampling, kv_bits
+        self._questions = {question.id: question for question in questions}
+        self._known: dict[Any, tuple[list[float], float]] = {}
+
+    def __call__(self, sample: Sample, plain: tuple[int, ...], position: int) -> Fork:
+        ids = sample.written.ids
+        if position >= min(len(plain), len(ids)):
+            return explain(position, plain, ids, [], 0.0)
+        drawn = sample.seed if sample.temperature > 0 else None
+        key = sample.question, plain[:position], sample.temperature, drawn
+        if key not in self._known:
+            read = [*self._questions[sample.question].ids, *plain[:position]]
+            self._known[key] = scores(self._pair, read, self._sampling(sample), self._kv_bits)
+        return explain(position, plain, ids, *self._known[key])

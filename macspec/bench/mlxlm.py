@@ -1,0 +1,233 @@
+"""The arms of mlx-lm: its plain loop, and its own speculative decoding on the same pair.
+
+Its rule, ``speculative_generate_step`` in ``generate.py`` of mlx-lm 0.32: draft model and target
+each draw with the same sampler, a drafted token stands while it equals the token that the target
+drew there, and that token takes the place of the first that does not. What is emitted is the
+target's own draw, so the text has the target's distribution; but at temperatures above 0 two
+independent draws rarely agree: with probability sum of p(x) q(x), where rejection sampling keeps
+sum of min(p(x), q(x)).
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm import stream_generate
+from mlx_lm.sample_utils import make_logits_processors, make_sampler
+
+from ..errors import BadOptionError
+from ..models import Pair
+from ..models.template import Template
+from ..sampling import Sampling
+from ..stats import Counters
+from .arm import Question
+from .forced import ForcedTarget, prompt_ids
+from .own import WARM_UP
+from .sample import Tally, Written
+
+OWN_DEPTH = 2
+"""Its ``num_draft_tokens`` where nobody gives one."""
+
+DEPTHS = (1, 2, 3, 4, 6, 8)
+"""Depths among which the best is looked for."""
+
+TRIED = 4
+"""Questions on which each of them is tried."""
+
+TRIED_TOKENS = 48
+"""Longest reply of such a trial."""
+
+
+class MlxLm:
+    """``mlx_lm.stream_generate``, with or without the draft model.
+
+    Args:
+        name: how reports call it.
+        pair: from ``load_pair``.
+        depth: its ``num_draft_tokens``; 0: without the draft model; None: for each temperature
+            the fastest of ``depths`` on some of the questions, found when it is prepared.
+        kv_bits: quantize the keys and values to this many bits, from the first token on.
+        depths: what is tried for the best depth.
+        tried: on so many questions.
+        clock: seconds.
+
+    Raises:
+        BadOptionError: the pair has no draft model, and one is needed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        pair: Pair,
+        *,
+        depth: int | None = 0,
+        kv_bits: int | None = None,
+        depths: Sequence[int] = DEPTHS,
+        tried: int = TRIED,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        if depth != 0 and pair.draft is None:
+            raise BadOptionError(f"{name} needs a draft model: {pair.draft_off or 'add --draft'}")
+        self.name = name
+        self._pair, self._depth, self._kv_bits, self._clock = pair, depth, kv_bits, clock
+        self._depths, self._tried = depths, tried
+        self._template = Template(pair)
+        self._best: dict[float, int] = {}
+        self._found: dict[str, dict[str, float]] = {}
+        endless = copy.copy(pair.target.tokenizer)
+        endless.eos_token_ids = set()
+        ending = copy.copy(pair.target.tokenizer)
+        ending.eos_token_ids = set(pair.stop_ids)
+        self._tokenizers = {True: ending, False: endless}
+
+    def why_not(self, question: Question, sampling: Sampling) -> str | None:
+        return None
+
+    def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
+        for question in questions[:1]:
+            short = replace(question, max_tokens=min(WARM_UP, question.max_tokens))
+            self.write(short, replace(sampling, seed=0), ends)
+        if self._depth is None:
+            self._choose(questions, sampling, ends)
+
+    def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
+        depth = (
+            self._depth
+            if self._depth is not None
+            else self._best.get(sampling.temperature, OWN_DEPTH)
+        )
+        mx.random.seed(sampling.seed or 0)
+        start = self._clock()
+        prompt = prompt_ids(question.task, self._template)
+        tally = Tally(Counters(start, prompt_tokens=len(prompt)))
+        passes = _Passes(tally, depth, question.max_tokens)
+        text, reason = "", "length"
+        for response in self._responses(question, prompt, depth, sampling, ends):
+            passes.see(self._clock(), int(response.token), bool(response.from_draft))
+            text += response.text
+            if response.finish_reason == "stop":
+                reason = "end"
+        passes.end()
+        return Written.of(tally, passes.ids, text, reason, idle=False)
+
+    def describe(self) -> Mapping[str, Any]:
+        best = {f"{temperature:g}": depth for temperature, depth in self._best.items()}
+        return {
+            "program": "mlx-lm",
+            "function": "stream_generate",
+            "num_draft_tokens": best if self._depth is None else self._depth or None,
+            "tried_tokens_per_s": self._found or None,
+            "kv_bits": self._kv_bits,
+        }
+
+    def close(self) -> None:
+        """It holds nothing between replies."""
+
+    def _responses(
+        self, question: Question, prompt: Sequence[int], depth: int, sampling: Sampling, ends: bool
+    ) -> Iterator[Any]:
+        module: Any = self._pair.target.module
+        if question.forced is not None:
+            module = ForcedTarget(module, len(prompt), question.forced)
+        settings: dict[str, Any] = {
+            "max_tokens": question.max_tokens,
+            "sampler": make_sampler(
+                sampling.temperature,
+                top_p=sampling.top_p,
+                min_p=sampling.min_p,
+                top_k=sampling.top_k,
+            ),
+        }
+        if sampling.penalised:
+            settings["logits_processors"] = _processors(sampling)
+        if self._kv_bits is not None:
+            settings.update(kv_bits=self._kv_bits, quantized_kv_start=0)
+        if depth:
+            assert self._pair.draft is not None
+            settings.update(draft_model=self._pair.draft.module, num_draft_tokens=depth)
+        return iter(
+            stream_generate(module, self._tokenizers[ends], mx.array(list(prompt)), **settings)
+        )
+
+    def _choose(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
+        """Find the fastest depth: seconds of decode over all tokens, of a few questions."""
+        tried = [_short(question) for question in _spread(questions, self._tried)]
+        found = {}
+        for depth in self._depths:
+            self._best[sampling.temperature] = depth
+            tokens, seconds = 0.0, 0.0
+            for number, question in enumerate(tried):
+                stats = self.write(question, replace(sampling, seed=number), ends).stats
+                if stats.decode_tokens_per_s is not None:
+                    seconds += stats.seconds.decode
+                    tokens += stats.decode_tokens_per_s * stats.seconds.decode
+            found[depth] = tokens / seconds if seconds > 0 else 0.0
+        self._best[sampling.temperature] = max(found, key=found.__getitem__)
+        self._found[f"{sampling.temperature:g}"] = {
+            str(depth): round(speed, 2) for depth, speed in found.items()
+        }
+
+
+class _Passes:
+    """Finds the passes in a stream of tokens, each of which is told whether it was drafted.
+
+    A pass ends with the target's own token. All of its tokens are known when the first one comes.
+    """
+
+    def __init__(self, tally: Tally, depth: int, limit: int) -> None:
+        self.ids: list[int] = []
+        self._tally, self._depth, self._limit = tally, depth, limit
+        self._accepted = self._tokens = 0
+        self._landed = 0.0
+
+    def see(self, now: float, token: int, drafted: bool) -> None:
+        """The next token of the stream."""
+        if self._tokens == 0:
+            self._landed = now
+        self.ids.append(token)
+        self._tokens += 1
+        self._accepted += drafted
+        if not drafted:
+            self.end()
+
+    def end(self) -> None:
+        """The pass is over; of one that the reply's end cut, only what was emitted was judged."""
+        if self._tokens == 0:
+            return
+        before = len(self.ids) - self._tokens
+        drafted = min(self._depth, self._limit - before)
+        if self._tokens == self._accepted:
+            drafted = self._accepted
+        drafter = "draft" if drafted else None
+        self._tally.count(self._landed, self._tokens, drafter, drafted, self._accepted, 0.0)
+        self._accepted = self._tokens = 0
+
+
+def _processors(sampling: Sampling) -> list[Any]:
+    processors: list[Any] = make_logits_processors(
+        repetition_penalty=None
+        if sampling.repetition_penalty == 1
+        else sampling.repetition_penalty,
+        repetition_context_size=sampling.penalty_context,
+        presence_penalty=sampling.presence_penalty or None,
+        presence_context_size=sampling.penalty_context,
+        frequency_penalty=sampling.frequency_penalty or None,
+        frequency_context_size=sampling.penalty_context,
+    )
+    return processors
+
+
+def _short(question: Question) -> Question:
+    limit = min(question.max_tokens, TRIED_TOKENS)
+    forced = None if question.forced is None else question.forced[:limit]
+    return replace(question, max_tokens=limit, forced=forced)
+
+
+def _spread(questions: Sequence[Question], count: int) -> Sequence[Question]:
+    """So many of them, from all over the list."""
+    return questions[:: max(len(questions) // count, 1)][:count]

@@ -1,0 +1,210 @@
+"""What a measurement found: a cell for each group of tasks, temperature and arm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .costs import Costs
+from .equality import Compared, Equality
+from .limits import Limits, limits_of
+from .sample import Sample
+from .statistics import Ratio, median, ratio
+
+ALL = "all"
+"""The group of all tasks that the target wrote."""
+
+FORCED = " (forced)"
+"""Behind the name of a group whose replies were recorded ones, decoded along."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One arm on one group of tasks at one temperature; None where something is not known."""
+
+    group: str
+    temperature: float
+    arm: str
+    replies: int
+    tokens: int
+    speedup: Ratio | None
+    """Decode speed over the baseline's."""
+    decode_tokens_per_s: float | None
+    """Median over the replies, as all that follow which are not counts."""
+    prefill_tokens_per_s: float | None
+    ttft_s: float | None
+    itl_ms_median: float | None
+    itl_ms_p95: float | None
+    tokens_per_pass: float | None
+    """Over all replies together, as acceptance."""
+    acceptance: float | None
+    acceptance_by_position: tuple[float, ...]
+    drafted_by_position: tuple[int, ...]
+    joules_per_token: float | None
+    """Of decode, if it was measured in every reply."""
+    equality: Equality
+    limits: Limits | None
+
+    @property
+    def forced(self) -> bool:
+        """Whether the replies were recorded ones."""
+        return self.group.endswith(FORCED)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is over all tasks."""
+        return self.group in (ALL, ALL + FORCED)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "group": self.group,
+            "temperature": self.temperature,
+            "arm": self.arm,
+            "forced": self.forced,
+            "replies": self.replies,
+            "tokens": self.tokens,
+            "speedup": None if self.speedup is None else self.speedup.as_dict(),
+            "decode_tokens_per_s": self.decode_tokens_per_s,
+            "prefill_tokens_per_s": self.prefill_tokens_per_s,
+            "ttft_s": self.ttft_s,
+            "itl_ms_median": self.itl_ms_median,
+            "itl_ms_p95": self.itl_ms_p95,
+            "tokens_per_pass": self.tokens_per_pass,
+            "acceptance": self.acceptance,
+            "acceptance_by_position": list(self.acceptance_by_position),
+            "drafted_by_position": list(self.drafted_by_position),
+            "joules_per_token": self.joules_per_token,
+            "equality": self.equality.as_dict(),
+            "limits": None if self.limits is None else self.limits.as_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Cell:
+        """What ``as_dict`` gave.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        fields = dict(stored)
+        fields.pop("forced")
+        speedup, limits, equality = fields["speedup"], fields["limits"], dict(fields["equality"])
+        equality.pop("differ")
+        fields["speedup"] = None if speedup is None else Ratio(**speedup)
+        fields["equality"] = Equality(**equality)
+        fields["limits"] = None if limits is None else Limits.from_dict(limits)
+        for name in ("acceptance_by_position", "drafted_by_position"):
+            fields[name] = tuple(fields[name])
+        return cls(**fields)
+
+
+def cells(
+    samples: Sequence[Sample],
+    baseline: str,
+    arms: Sequence[str],
+    *,
+    costs: Mapping[str, Costs] | None = None,
+    compared: Sequence[Compared] = (),
+) -> list[Cell]:
+    """The cells of all samples: by temperature, all tasks first, then by workload and arm.
+
+    Args:
+        baseline: the arm whose speed is 1.
+        arms: their order.
+        costs: what passes cost, by arm; of the others no limits are told.
+        compared: replies beside the baseline's.
+    """
+    equality = {id(it.sample): it.equality for it in compared}
+    known = costs or {}
+    made = []
+    for temperature in sorted({sample.temperature for sample in samples}):
+        there = [sample for sample in samples if sample.temperature == temperature]
+        for group, members in _groups(there):
+            plain = {it.cell: it for it in members if it.arm == baseline}
+            for arm in arms:
+                own = [it for it in members if it.arm == arm]
+                if not own:
+                    continue
+                equal = sum((equality.get(id(it), Equality()) for it in own), Equality())
+                speedup = speed_ratio(own, plain)
+                made.append(_cell(group, temperature, arm, own, speedup, equal, known.get(arm)))
+    return made
+
+
+def speed_ratio(samples: Sequence[Sample], plain: Mapping[Any, Sample]) -> Ratio | None:
+    """Decode speed over the baseline's, of the replies that both have."""
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    for sample in samples:
+        base = plain.get(sample.cell)
+        if base is None:
+            continue
+        mine, theirs = sample.seconds_per_token, base.seconds_per_token
+        if mine is not None and theirs is not None:
+            pairs.setdefault(sample.question, []).append((1 / mine, 1 / theirs))
+    return ratio(pairs)
+
+
+def _groups(samples: Sequence[Sample]) -> Iterator[tuple[str, list[Sample]]]:
+    """All tasks, all forced ones, then each workload, where there is more than one of a kind."""
+    for end, forced in (("", False), (FORCED, True)):
+        members = [sample for sample in samples if sample.forced is forced]
+        workloads = dict.fromkeys(sample.workload for sample in members)
+        if members:
+            yield ALL + end, members
+        for workload in workloads:
+            yield workload + end, [it for it in members if it.workload == workload]
+
+
+def _cell(
+    group: str,
+    temperature: float,
+    arm: str,
+    samples: Sequence[Sample],
+    speedup: Ratio | None,
+    equality: Equality,
+    costs: Costs | None,
+) -> Cell:
+    stats = [sample.written.stats for sample in samples]
+    awake = [sample.written.stats for sample in samples if not sample.slept]
+    counted = all(sample.written.counts_passes for sample in samples)
+    passes, tokens = sum(it.passes for it in stats), sum(it.tokens for it in stats)
+    drafted = _summed([sample.written.drafted_at for sample in samples])
+    accepted = _summed([sample.written.accepted_at for sample in samples])
+    return Cell(
+        group=group,
+        temperature=temperature,
+        arm=arm,
+        replies=len(samples),
+        tokens=tokens,
+        speedup=speedup,
+        decode_tokens_per_s=median(it.decode_tokens_per_s for it in awake),
+        prefill_tokens_per_s=median(it.prefill_tokens_per_s for it in awake),
+        ttft_s=median(it.ttft_s for it in awake),
+        itl_ms_median=median(it.itl_ms_median for it in awake),
+        itl_ms_p95=median(it.itl_ms_p95 for it in awake),
+        tokens_per_pass=tokens / passes if counted and passes else None,
+        acceptance=sum(accepted) / sum(drafted) if sum(drafted) else None,
+        acceptance_by_position=tuple(a / d for a, d in zip(accepted, drafted, strict=True)),
+        drafted_by_position=tuple(drafted),
+        joules_per_token=_joules(samples),
+        equality=equality,
+        limits=None if costs is None else limits_of(samples, costs),
+    )
+
+
+def _joules(samples: Sequence[Sample]) -> float | None:
+    joules, tokens = 0.0, 0
+    for sample in samples:
+        energy = sample.energy
+        if energy is None or energy.joules is None:
+            return None
+        joules += energy.joules
+        tokens += energy.tokens
+    return joules / tokens if tokens else None
+
+
+def _summed(rows: Sequence[Sequence[int]]) -> list[int]:
+    """By position; a row that ends earlier counts as 0 there."""
+    longest = max(map(len, rows), default=0)
+    return [sum(row[at] for row in rows if at < len(row)) for at in range(longest)]

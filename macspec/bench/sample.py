@@ -1,0 +1,162 @@
+"""One measured reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..power import Energy
+from ..stats import Counters, ReplyStats
+
+Kind = tuple[str | None, int]
+"""Of a round: who drafted, and how many tokens were verified."""
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Rounds of one kind, all together. The first of a reply, which reads the prompt, is none."""
+
+    count: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts a reply pass by pass, the same way for every arm.
+
+    Args:
+        counters: begun when the reply was asked for.
+    """
+
+    counters: Counters
+    rounds: dict[Kind, Rounds] = field(default_factory=dict)
+
+    def count(
+        self, now: float, tokens: int, drafter: str | None, drafted: int, accepted: int, idle: float
+    ) -> None:
+        """A pass landed ``now``: the moment at which its tokens were known."""
+        seconds = self.counters.count(now, tokens, drafted, accepted, idle)
+        if self.counters.passes > 1:
+            kind = self.rounds.setdefault((drafter if drafted else None, drafted), Rounds())
+            kind.count += 1
+            kind.tokens += tokens
+            kind.seconds += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What an arm wrote, and what it took."""
+
+    ids: tuple[int, ...]
+    """Empty where the arm does not tell them."""
+    text: str
+    reason: str
+    """end, length, context or interrupted."""
+    stats: ReplyStats
+    drafted_at: tuple[int, ...] = ()
+    """Drafted tokens that were verified, by position in the chain."""
+    accepted_at: tuple[int, ...] = ()
+    rounds: Mapping[Kind, Rounds] = field(default_factory=dict)
+    idle_seconds: float | None = None
+    """Of decode, how long the device waited for the host; None where the arm does not tell."""
+    counts_passes: bool = True
+    """Whether passes, drafted and accepted tokens are known."""
+
+    @classmethod
+    def of(
+        cls,
+        tally: Tally,
+        ids: list[int],
+        text: str,
+        reason: str,
+        *,
+        idle: bool,
+        counts_passes: bool = True,
+    ) -> Written:
+        """What a tally has counted.
+
+        Args:
+            idle: whether it was told how long the device waited.
+        """
+        counters = tally.counters
+        return cls(
+            ids=tuple(ids),
+            text=text,
+            reason=reason,
+            stats=counters.stats(),
+            drafted_at=tuple(counters.drafted_at),
+            accepted_at=tuple(counters.accepted_at),
+            rounds=dict(tally.rounds),
+            idle_seconds=counters.idle if idle else None,
+            counts_passes=counts_passes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A reply, and where in the measurement it belongs."""
+
+    arm: str
+    question: str
+    """Id of the task, and of the turn where there are several."""
+    workload: str
+    forced: bool
+    temperature: float
+    repeat: int
+    seed: int
+    at: float
+    """Seconds since the measurement began."""
+    written: Written
+    slept: bool = False
+    """Whether the machine slept meanwhile: then no time holds."""
+    energy: Energy | None = None
+    """Of the decode."""
+
+    @property
+    def seconds_per_token(self) -> float | None:
+        """Decode seconds for each token after the first pass's."""
+        speed = self.written.stats.decode_tokens_per_s
+        return None if speed is None or self.slept else 1 / speed
+
+    @property
+    def cell(self) -> tuple[str, float, int]:
+        """What it shares with the other arms' samples that it is compared with."""
+        return self.question, self.temperature, self.repeat
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON, without any text."""
+        written, stats = self.written, self.written.stats
+        passes = written.counts_passes
+        return {
+            "arm": self.arm,
+            "question": self.question,
+            "workload": self.workload,
+            "forced": self.forced,
+            "temperature": self.temperature,
+            "repeat": self.repeat,
+            "seed": self.seed,
+            "at": round(self.at, 3),
+            "slept": self.slept,
+            "reason": written.reason,
+            "prompt_tokens": stats.prompt_tokens,
+            "tokens": stats.tokens,
+            "passes": stats.passes if passes else None,
+            "drafted": stats.drafted if passes else None,
+            "accepted": stats.accepted if passes else None,
+            "drafted_at": list(written.drafted_at),
+            "accepted_at": list(written.accepted_at),
+            "rounds": [
+                [drafter, drafted, it.count, it.tokens, it.seconds]
+                for (drafter, drafted), it in written.rounds.items()
+            ],
+            "ttft_s": stats.ttft_s,
+            "prefill_tokens_per_s": stats.prefill_tokens_per_s,
+            "decode_s": stats.seconds.decode,
+            "decode_tokens_per_s": stats.decode_tokens_per_s,
+            "itl_ms_median": stats.itl_ms_median,
+            "itl_ms_p95": stats.itl_ms_p95,
+            "idle_s": written.idle_seconds,
+            "energy": None if self.energy is None else self.energy.as_dict(),
+        }

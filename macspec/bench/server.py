@@ -1,0 +1,234 @@
+"""A server beside macspec that speaks OpenAI's protocol: llama-server, LM Studio, ollama."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import Any
+
+from ..conversation import Message
+from ..errors import ServerError, brief
+from .chunks import Ended, Piece, ended, error, refusal, text_of
+from .loopback import Address
+
+CONNECTING = 5.0
+"""Seconds in which a server of this machine must take a connection."""
+
+PATIENCE = 300.0
+"""Seconds of silence after which a server is given up; a long prompt may take a while."""
+
+LONGEST = 2**20
+"""Bytes of one event of a stream, and of an answer that is none."""
+
+
+class Server:
+    """A server that is there already.
+
+    Every reply opens a connection of its own. Nothing is sent anywhere but to this machine:
+    redirections are not followed, and no proxy is asked.
+
+    Args:
+        address: where it listens.
+        model: the name of the model it is to answer with; None: the first one that it lists.
+        clock: seconds.
+        patience: seconds of silence until it is given up.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        model: str | None = None,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.address = address
+        self._model = model
+        self._clock, self._patience = clock, patience
+
+    @property
+    def model(self) -> str:
+        """The name of the model it answers with.
+
+        Raises:
+            ServerError: it lists none, or does not answer.
+        """
+        if self._model is None:
+            listed = self.models()
+            if not listed:
+                raise ServerError(
+                    f"the server at {self.address} lists no model: load one there, or name it"
+                )
+            self._model = listed[0]
+        return self._model
+
+    def models(self) -> list[str]:
+        """The names of its models.
+
+        Raises:
+            ServerError: it does not answer, or with something else.
+        """
+        with closing(self._connection()) as connection:
+            response = self._asked(connection, "GET", "/models")
+            said = self._received(response.read)
+        try:
+            answer = json.loads(said)
+        except (ValueError, RecursionError):
+            answer = None
+        entries = answer.get("data") if isinstance(answer, dict) else None
+        if not isinstance(entries, list):
+            raise ServerError(
+                f"the server at {self.address} does not list its models: name the one to measure"
+            )
+        return [
+            it["id"] for it in entries if isinstance(it, dict) and isinstance(it.get("id"), str)
+        ]
+
+    def ready(self) -> bool:
+        """Whether it takes requests; servers that still load their model say that they do not."""
+        with closing(self._connection()) as connection:
+            try:
+                connection.request("GET", "/health")
+                return connection.getresponse().status < 500
+            except (OSError, HTTPException):
+                return False
+
+    def reply(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        raw: bool = False,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Generator[Piece | Ended, None, None]:
+        """Stream a reply: pieces of text as they come, then how it ended.
+
+        Closing the generator ends the connection, at which servers stop to write.
+
+        Args:
+            messages: the conversation; the last one is answered.
+            raw: continue the last message's text as it is.
+            settings: more fields of the request, such as temperature and seed.
+
+        Raises:
+            ServerError: it cannot be reached, refuses, falls silent, or breaks off.
+        """
+        body: dict[str, Any] = {
+            "model": self.model,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_tokens": max_tokens,
+            **(settings or {}),
+        }
+        if raw:
+            path, body["prompt"] = "/completions", messages[-1]["content"]
+        else:
+            path, body["messages"] = "/chat/completions", [dict(turn) for turn in messages]
+        with closing(self._connection()) as connection:
+            response = self._asked(connection, "POST", path, body)
+            yield from self._pieces(response)
+
+    def _pieces(self, response: HTTPResponse) -> Iterator[Piece | Ended]:
+        reason: str | None = None
+        told: dict[str, Any] = {}
+        for event in self._events(response):
+            now = self._clock()
+            chunk = self._json(event)
+            if not isinstance(chunk, dict):
+                raise ServerError(f"the server at {self.address} streams what is no object")
+            if chunk.get("error"):
+                raise ServerError(f"the server at {self.address} reports: {error(chunk)}")
+            for name in ("usage", "timings", "stats"):
+                if isinstance(chunk.get(name), dict):
+                    told[name] = chunk[name]
+            choices = chunk.get("choices")
+            choice = choices[0] if isinstance(choices, list) and choices else None
+            if isinstance(choice, dict):
+                text = text_of(choice)
+                if text:
+                    yield Piece(text, now)
+                if isinstance(choice.get("finish_reason"), str):
+                    reason = choice["finish_reason"]
+        if reason is None:
+            raise ServerError(
+                f"the server at {self.address} broke off in the middle of a reply; its own log may "
+                "say why"
+            )
+        yield ended(reason, told)
+
+    def _events(self, response: HTTPResponse) -> Iterator[bytes]:
+        """The data of each event of a stream (text/event-stream)."""
+        data: list[bytes] = []
+        size = 0
+        while True:
+            line = self._received(response.readline)
+            size += len(line)
+            if size > LONGEST:
+                raise ServerError(f"the server at {self.address} streams an event without an end")
+            over, line = not line, line.rstrip(b"\r\n")
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                data.append(value.removeprefix(b" "))
+            elif name == b"error":  # llama-server's way to break off
+                data.append(b'{"error": ' + (value.strip() or b'"unknown"') + b"}")
+            if not line:
+                whole = b"\n".join(data)
+                data, size = [], 0
+                if whole == b"[DONE]" or (over and not whole):
+                    return
+                if whole:
+                    yield whole
+
+    def _received(self, read: Callable[[int], bytes]) -> bytes:
+        """What comes, up to ``LONGEST`` bytes and one."""
+        try:
+            return read(LONGEST + 1)
+        except TimeoutError:
+            raise ServerError(
+                f"the server at {self.address} said nothing for {self._patience:g} s"
+            ) from None
+        except (OSError, HTTPException) as broken:
+            raise ServerError(
+                f"the connection to the server at {self.address} broke: {brief(broken)}"
+            ) from None
+
+    def _connection(self) -> HTTPConnection:
+        return HTTPConnection(self.address.host, self.address.port, timeout=CONNECTING)
+
+    def _asked(
+        self, connection: HTTPConnection, method: str, path: str, body: Any = None
+    ) -> HTTPResponse:
+        """The response to a request, if it is a good one."""
+        try:
+            connection.connect()
+            connection.sock.settimeout(self._patience)
+            data = None if body is None else json.dumps(body).encode()
+            headers = {} if data is None else {"Content-Type": "application/json"}
+            connection.request(method, self.address.path + path, data, headers)
+            response = connection.getresponse()
+        except ConnectionRefusedError:
+            raise ServerError(
+                f"no server answers at {self.address}: start it, or give another address"
+            ) from None
+        except TimeoutError:
+            raise ServerError(f"the server at {self.address} does not answer") from None
+        except (OSError, HTTPException) as broken:
+            raise ServerError(
+                f"what answers at {self.address} is no web server: {brief(broken)}"
+            ) from None
+        if response.status != 200:
+            said = self._received(response.read)
+            raise ServerError(
+                f"the server at {self.address} answers {path} with {response.status}: "
+                f"{refusal(said) or response.reason}"
+            )
+        return response
+
+    def _json(self, data: bytes) -> Any:
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError):
+            raise ServerError(f"the server at {self.address} sends what is not JSON") from None

@@ -1,0 +1,146 @@
+"""A server of this machine as one way to write a reply."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+from ..sampling import Sampling
+from ..stats import Counters
+from .arm import Question
+from .chunks import Ended, Piece
+from .own import WARM_UP
+from .sample import Tally, Written
+from .server import Server
+
+
+class ServerArm:
+    """Replies of a server that speaks OpenAI's protocol.
+
+    It is timed from here, so that the way there and back counts. Its template, its model and its
+    precision are its own: where its prompt has another number of tokens, ``describe`` says so.
+
+    Args:
+        name: how reports call it.
+        server: where it is.
+        clock: seconds, the server's too.
+    """
+
+    def __init__(
+        self, name: str, server: Server, *, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.name = name
+        self._server, self._clock = server, clock
+        self._strange: dict[str, tuple[int, int]] = {}
+        self._counts_tokens: bool | None = None
+
+    def why_not(self, question: Question, sampling: Sampling) -> str | None:
+        if question.forced is not None:
+            return "a server cannot be led along a recorded answer"
+        if sampling.penalised or sampling.logit_bias:
+            return "servers understand penalties and biases in different ways"
+        return None
+
+    def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
+        for question in questions[:1]:
+            short = replace(question, max_tokens=min(WARM_UP, question.max_tokens))
+            self.write(short, replace(sampling, seed=0), ends)
+
+    def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
+        start = self._clock()
+        pieces: list[Piece] = []
+        ended: Ended | None = None
+        events = self._server.reply(
+            question.task.messages,
+            max_tokens=question.max_tokens,
+            raw=question.task.raw,
+            settings=_settings(sampling, ends),
+        )
+        with closing(events):
+            for event in events:
+                if isinstance(event, Piece):
+                    pieces.append(event)
+                else:
+                    ended = event
+        assert ended is not None
+        self._counts_tokens = ended.tokens is not None
+        expected, found = len(question.ids), ended.prompt_tokens
+        if found is not None and found != expected:
+            self._strange[question.id] = expected, found
+        return _written(start, expected if found is None else found, pieces, ended)
+
+    def describe(self) -> Mapping[str, Any]:
+        return {
+            "program": "server",
+            "address": str(self._server.address),
+            "model": self._server.model,
+            "tokens": "its pieces of text" if self._counts_tokens is False else "its own count",
+            "prompt_tokens_here_and_there": self._strange or None,
+        }
+
+    def close(self) -> None:
+        """Every reply has hung up by itself."""
+
+
+def _settings(sampling: Sampling, ends: bool) -> dict[str, Any]:
+    """The fields of a request; beyond OpenAI's own only those that ask for more than nothing."""
+    settings: dict[str, Any] = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "cache_prompt": False,
+    }
+    if sampling.seed is not None:
+        settings["seed"] = sampling.seed % 2**31
+    if sampling.top_k:
+        settings["top_k"] = sampling.top_k
+    if sampling.min_p:
+        settings["min_p"] = sampling.min_p
+    if not ends:
+        settings["ignore_eos"] = True
+    return settings
+
+
+def _written(start: float, prompt_tokens: int, pieces: Sequence[Piece], ended: Ended) -> Written:
+    tally = Tally(Counters(start, prompt_tokens=prompt_tokens))
+    tally.counters.cached_tokens = ended.cached_tokens or 0
+    for piece, tokens in zip(pieces, shares(pieces, ended.tokens), strict=True):
+        if tokens:
+            tally.count(piece.at, tokens, None, 0, 0, 0.0)
+    text = "".join(piece.text for piece in pieces)
+    written = Written.of(tally, [], text, ended.reason, idle=False, counts_passes=False)
+    if not ended.drafted or ended.accepted is None or ended.tokens is None:
+        return written
+    # A pass brings what was accepted and one token more.
+    passes = max(ended.tokens - ended.accepted, 1)
+    stats = replace(
+        written.stats,
+        passes=passes,
+        drafted=ended.drafted,
+        accepted=ended.accepted,
+        acceptance=ended.accepted / ended.drafted,
+        tokens_per_pass=ended.tokens / passes,
+    )
+    return replace(written, stats=stats, counts_passes=True)
+
+
+def shares(pieces: Sequence[Piece], tokens: int | None) -> list[int]:
+    """How many tokens came with each piece, as far as that can be known.
+
+    Servers send a piece a token, or a few tokens together, or hold some back; and some count the
+    token that ends the turn. The count is shared out by length where it is not one a piece.
+    """
+    if tokens is None or not pieces or tokens - len(pieces) in (0, 1):
+        one_each = [1] * len(pieces)
+        if tokens is not None and one_each:
+            one_each[-1] += tokens - len(pieces)
+        return one_each
+    length = sum(len(piece.text) for piece in pieces)
+    done, taken, found = 0, 0, []
+    for piece in pieces:
+        done += len(piece.text)
+        found.append(tokens * done // length - taken)
+        taken += found[-1]
+    return found

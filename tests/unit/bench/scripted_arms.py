@@ -1,0 +1,87 @@
+"""Arms that compute nothing: their times are drawn, and the clock is theirs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from macspec.bench.arm import Question
+from macspec.bench.sample import Tally, Written
+from macspec.bench.task import Task
+from macspec.sampling import Sampling
+from macspec.stats import Counters
+
+
+@dataclass
+class Clock:
+    """Seconds that only pass when somebody says so."""
+
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def rest(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass
+class ScriptedArm:
+    """Writes as many tokens as are asked for, a token a pass."""
+
+    name: str
+    clock: Clock
+    speed: float = 50.0
+    """Tokens a second, of a task of difficulty 1."""
+    shake: float = 0.0
+    """Standard deviation of the logarithm of a reply's time."""
+    hiccups: float = 0.0
+    """Share of replies in which something else takes the machine."""
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
+    cannot: str | None = None
+    ids: tuple[int, ...] | None = None
+    asked: list[tuple[str, float, int | None]] = field(default_factory=list)
+    prepared: list[float] = field(default_factory=list)
+    closed: bool = False
+
+    def why_not(self, question: Question, sampling: Sampling) -> str | None:
+        return self.cannot
+
+    def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
+        self.prepared.append(sampling.temperature)
+        self.clock.now += 1.0
+
+    def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
+        self.asked.append((question.id, sampling.temperature, sampling.seed))
+        seconds = difficulty(question) * self.chance.lognormvariate(0, self.shake) / self.speed
+        if self.chance.random() < self.hiccups:
+            seconds *= 1 + self.chance.expovariate(1.0)
+        tally = Tally(Counters(self.clock.now, prompt_tokens=len(question.ids)))
+        for _ in range(question.max_tokens):
+            self.clock.now += seconds
+            tally.count(self.clock.now, 1, None, 0, 0, 0.0)
+        ids = list(range(question.max_tokens)) if self.ids is None else list(self.ids)
+        return Written.of(tally, ids, "words", "length", idle=True)
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"program": "scripted"}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def difficulty(question: Question) -> float:
+    """How much longer than usual a task takes: the same for all arms."""
+    return random.Random(question.id).lognormvariate(0, 0.8)
+
+
+def questions(count: int, *, tokens: int = 9, workload: str = "chat") -> list[Question]:
+    """So many, each with a prompt of four tokens."""
+    made = []
+    for number in range(1, count + 1):
+        name = f"{workload}-{number}"
+        task = Task(name, workload, ({"role": "user", "content": "secret words"},), tokens)
+        made.append(Question(name, task, (1, 2, 3, 4), tokens))
+    return made

@@ -1,0 +1,58 @@
+"""Arms that write what a script says, at scripted times, in place of models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from macspec.bench.arm import Question
+from macspec.bench.sample import Tally, Written
+from macspec.sampling import Sampling
+from macspec.stats import Counters
+
+
+class Clock:
+    """Seconds that only pass when somebody says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Scripted:
+    """Passes of so many tokens in so many seconds."""
+
+    def __init__(self, name: str, clock: Clock, tokens: int, seconds: float, drafted: int) -> None:
+        self.name, self._clock = name, clock
+        self.tokens, self.seconds, self.drafted = tokens, seconds, drafted
+        self.asked: list[tuple[str, float, int]] = []
+        self.prepared: list[float] = []
+        self.closed = 0
+
+    def why_not(self, question: Question, sampling: Sampling) -> str | None:
+        return None
+
+    def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
+        self.prepared.append(sampling.temperature)
+
+    def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
+        self.asked.append((question.id, sampling.temperature, sampling.seed or 0))
+        tally = Tally(Counters(self._clock.now, prompt_tokens=len(question.ids)))
+        left = question.max_tokens
+        ids: list[int] = []
+        while left:
+            tokens = min(self.tokens, left)
+            self._clock.now += self.seconds
+            accepted = tokens - 1
+            tally.count(self._clock.now, tokens, "draft", self.drafted, accepted, 0.0)
+            ids += [1] * tokens
+            left -= tokens
+        return Written.of(tally, ids, "x", "length", idle=False)
+
+    def describe(self) -> Mapping[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        self.closed += 1

@@ -1,0 +1,181 @@
+"""Cells, tables and pages, from scripted samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from scripted_arms import Clock, ScriptedArm, questions
+
+from macspec.bench.costs import Costs
+from macspec.bench.equality import Compared, Equality
+from macspec.bench.limits import limits_of
+from macspec.bench.report import ALL, FORCED, Cell, cells
+from macspec.bench.sample import Sample, Tally, Written
+from macspec.bench.tables import Table, by_workload, equal, limits, summary
+from macspec.power import Energy
+from macspec.sampling import Sampling
+from macspec.stats import Counters
+
+COSTS = Costs(
+    {(rows, 0): float(rows) for rows in (2, 3, 4, 5, 6, 7, 8, 12, 16, 32)}, {"draft": 0.5}
+)
+
+
+def written(seconds: float, rounds: list[tuple[int, int]], idle: float = 0.0) -> Written:
+    """A reply whose first pass brings a token, and then (drafted, accepted) in each round."""
+    tally = Tally(Counters(0.0, prompt_tokens=5))
+    now = 0.25
+    tally.count(now, 1, None, 0, 0, 0.0)
+    for drafted, accepted in rounds:
+        now += seconds
+        tally.count(now, accepted + 1, "draft", drafted, accepted, idle)
+    ids = list(range(1 + sum(accepted + 1 for _, accepted in rounds)))
+    return Written.of(tally, ids, "text", "length", idle=True)
+
+
+def sample(arm: str, what: Written, question: str = "chat-1", **more: object) -> Sample:
+    """A sample of the first repeat at temperature 0."""
+    given = Sample(
+        arm=arm,
+        question=question,
+        workload=question.partition("-")[0],
+        forced=False,
+        temperature=0.0,
+        repeat=0,
+        seed=1,
+        at=0.0,
+        written=what,
+    )
+    return replace(given, **more)  # type: ignore[arg-type]
+
+
+def both(question: str = "chat-1", **more: object) -> list[Sample]:
+    """Plain at a token in 0.1 s, and an arm with three tokens in 0.15 s."""
+    return [
+        sample("plain", written(0.1, [(0, 0)] * 6), question, **more),
+        sample("draft", written(0.15, [(4, 2)] * 2, idle=0.03), question, **more),
+    ]
+
+
+def found(samples: list[Sample], **more: object) -> dict[tuple[str, str], Cell]:
+    made = cells(samples, "plain", ["plain", "draft"], **more)  # type: ignore[arg-type]
+    return {(cell.group, cell.arm): cell for cell in made}
+
+
+def test_speeds_and_counts() -> None:
+    cell = found(both())[ALL, "draft"]
+    assert cell.decode_tokens_per_s == pytest.approx(20)
+    assert cell.speedup is not None
+    assert cell.speedup.value == pytest.approx(2)
+    assert cell.tokens_per_pass == pytest.approx(7 / 3)
+    assert cell.acceptance == pytest.approx(0.5)
+    assert cell.acceptance_by_position == (1, 1, 0, 0)
+    assert cell.drafted_by_position == (2, 2, 2, 2)
+    assert cell.ttft_s == pytest.approx(0.25)
+    assert cell.itl_ms_median == pytest.approx(50)
+
+
+def test_forced_replies_are_never_counted_with_the_others() -> None:
+    samples = [*both("chat-1"), *both("json-1", forced=True)]
+    groups = {group for group, _ in found(samples)}
+    assert groups == {ALL, "chat", ALL + FORCED, "json" + FORCED}
+    assert found(samples)[ALL, "draft"].replies == 1
+
+
+def test_a_reply_during_which_the_machine_slept_has_no_times() -> None:
+    cell = found(both(slept=True))[ALL, "draft"]
+    assert cell.speedup is None
+    assert cell.decode_tokens_per_s is None
+    assert cell.tokens_per_pass == pytest.approx(7 / 3)
+
+
+def test_joules_only_where_every_reply_has_them() -> None:
+    energy = Energy(1.0, 6, "meter", "counters", {"chip": 3.0}, ("chip",))
+    one, other = both()
+    assert found([one, replace(other, energy=energy)])[ALL, "draft"].joules_per_token == 0.5
+    more = both("chat-2")
+    cell = found([one, replace(other, energy=energy), *more])[ALL, "draft"]
+    assert cell.joules_per_token is None
+
+
+def test_a_cell_survives_json() -> None:
+    for cell in found(both(), costs={"draft": COSTS}).values():
+        assert Cell.from_dict(cell.as_dict()) == cell
+
+
+def test_what_the_costs_predict() -> None:
+    limits = limits_of([both()[1]], COSTS)
+    assert limits is not None
+    # Two rounds of five rows and four draft steps bring six tokens.
+    assert limits.predicted == pytest.approx(6 / (2 * (5 + 4 * 0.5)))
+    assert limits.host == pytest.approx(0.2)
+    assert (limits.rows, limits.verify, limits.draft) == (5, 5, 2)
+    assert (limits.drafted, limits.stood, limits.tokens) == (4, 2, 3)
+    assert limits.sentence(0.8) == (
+        "verify at 5 rows costs 5.00 plain steps on this backend; if it cost one: about 1.87x"
+    )
+
+
+@pytest.mark.parametrize(
+    ("costs", "rounds", "idle", "words"),
+    [
+        (Costs({(5, 0): 1.1}, {"draft": 2.0}), [(4, 4)] * 3, 0.0, "drafting 4.0 tokens costs 8.00"),
+        (Costs({(5, 0): 1.1}, {"draft": 0.01}), [(4, 0)] * 3, 0.0, "of 4.0 drafted tokens 0.0"),
+        (Costs({(5, 0): 1.1}, {"draft": 0.01}), [(4, 4)] * 3, 0.09, "waits for the host in 60%"),
+        (COSTS, [(0, 0)] * 3, 0.0, "it drafted nothing"),
+        (COSTS, [(4, 1)] + [(0, 0)] * 30, 0.0, "it drafted in 3% of the rounds"),
+    ],
+)
+def test_what_limits_an_arm(
+    costs: Costs, rounds: list[tuple[int, int]], idle: float, words: str
+) -> None:
+    limits = limits_of([sample("draft", written(0.15, rounds, idle))], costs)
+    assert limits is not None
+    assert words in limits.sentence(1.0)
+
+
+def test_an_arm_that_does_not_tell_its_passes_has_no_limits() -> None:
+    hidden = replace(both()[1].written, counts_passes=False)
+    cell = found([both()[0], sample("draft", hidden)], costs={"draft": COSTS})[ALL, "draft"]
+    assert cell.limits is None
+    assert cell.tokens_per_pass is None
+
+
+def test_equality_is_counted_by_cell() -> None:
+    samples = both()
+    compared = [Compared(samples[1], None)]
+    assert found(samples, compared=compared)[ALL, "draft"].equality == Equality(1, 1, 0)
+    assert equal(Equality(5, 3, 1)) == "3/5, 1 near, 1 DIFFER"
+    assert equal(Equality()) == "-"
+
+
+def test_tables_leave_out_what_nobody_knows() -> None:
+    made = list(found([*both("chat-1"), *both("maths-1")], costs={"draft": COSTS}).values())
+    (table,) = summary(made, "plain")
+    text = table.text()
+    assert "vs plain" in text
+    assert "J/token" not in text
+    assert "2.00x" in text
+    assert "J/token" in table.markdown()
+    (split,) = by_workload(made, "plain")
+    assert [row[0] for row in split.rows] == ["chat", "maths"]
+    (why,) = limits(made, "plain")
+    assert why.rows[0][0] == "draft"
+
+
+def test_a_name_cannot_break_a_table() -> None:
+    table = Table("a|b", ("x", "y"), (("\x1b[31mred|", "1"),))
+    assert "\x1b" not in table.markdown()
+    assert "red\\|" in table.markdown()
+
+
+def test_samples_tell_no_text() -> None:
+    clock = Clock()
+    arm = ScriptedArm("plain", clock)
+    (question,) = questions(1)
+    what = arm.write(question, Sampling(temperature=0), True)
+    assert what.text == "words"
+    shown = sample("plain", what).as_dict()
+    assert "words" not in repr(shown)
+    assert "ids" not in shown
