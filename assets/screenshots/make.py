@@ -34,7 +34,7 @@ SETTINGS = {"MACSPEC_SAMPLING_SEED": "7", "TEXTUAL_COLOR_SYSTEM": "truecolor"}
 PATIENCE_S = 240.0
 """After this long something has gone wrong."""
 
-FONT = "Menlo, Consolas, DejaVu Sans Mono, monospace"
+FONT = "Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 """In place of one that a viewer would fetch from the network."""
 
 
