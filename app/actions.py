@@ -118,8 +118,8 @@ def words(values: Mapping[str, str | None]) -> Choices:
 
 # fmt: off
 ACTIONS: tuple[Action, ...] = (
-    Action("stop", "Stop", "End the reply here and keep what came.",
-           REPLY, ("escape",), "stop", needs=("busy",)),
+    Action("stop", "Stop", "End the reply here and keep what came, or stop loading a pair.",
+           REPLY, ("escape",), "stop", needs=("working",)),
     Action("regenerate", "Regenerate",
            "Another reply to the same prompt; the old one stays beside it.",
            REPLY, ("ctrl+r", "r"), "regenerate", aliases=("retry",), needs=("turns", "idle")),

@@ -76,6 +76,7 @@ class Base(App[None], inherit_bindings=False):
         turns = self.talk.turns
         return Situation(
             busy=self.talk.busy,
+            loading=self.talk.panel().activity == "loading",
             turns=bool(turns),
             replied=any(turn.role == "assistant" for turn in turns),
             chat=self.talk.chat is not None,

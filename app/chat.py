@@ -84,9 +84,7 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
     def do(self, id: str, argument: str = "") -> None:
         """Carry out an action, unless it makes no sense now; then say why."""
         refusal = BY_ID[id].refusal(self.situation())
-        if id == "stop" and refusal is not None:
-            self.main.prompt.focus()
-        elif refusal is not None:
+        if refusal is not None:
             self.say(refusal, "warning")
         elif id not in self._doing:
             self.begin(self._do(id, argument), "do")
@@ -100,8 +98,14 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
             self.show_state()
 
     def action_do(self, id: str) -> None:
-        """What keys are bound to."""
-        self.do(id)
+        """What keys are bound to. Esc stops a reply, or a switch to another pair; the first load
+        it leaves alone, and goes back to the prompt."""
+        if id == "stop" and not self.talk.busy and self.talk.choice is None:
+            self.main.prompt.focus()
+        elif id == "stop" and not self.situation().working:
+            self.main.prompt.focus()
+        else:
+            self.do(id)
 
     def do_command(self, command: Command) -> None:
         self.do(command.action.id, command.argument)

@@ -8,6 +8,8 @@ import threading
 import time
 from contextlib import suppress
 
+from textual.widgets import Input, TextArea
+
 from .base import Base
 from .driver import ScreenDriver
 from .faults import unforeseen
@@ -90,10 +92,15 @@ class Leaving(Base):
 
     async def action_interrupt(self) -> None:
         """Copy what is selected; else stop a reply, and leave at the second time."""
-        selected = self.screen.get_selected_text() or getattr(self.focused, "selected_text", "")
+        focused = self.focused
+        selected = self.screen.get_selected_text() or getattr(focused, "selected_text", "")
         if selected:
             self.copy(selected, "the selection")
             self.screen.clear_selection()
+            if isinstance(focused, TextArea):
+                focused.move_cursor(focused.cursor_location)
+            elif isinstance(focused, Input):
+                focused.cursor_position = focused.cursor_position
             return
         now = time.monotonic()
         if now - self._armed < TWICE:

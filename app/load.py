@@ -137,11 +137,15 @@ Scenario = Callable[[Transcript], Awaitable[None]]
 
 
 class Load(App[list[Figures]]):
-    """A transcript, and scenarios that are played on it."""
+    """A transcript, and scenarios that are played on it.
 
-    def __init__(self, scenarios: dict[str, Scenario]) -> None:
+    Args:
+        wait: seconds for everything to be imported before the first one.
+    """
+
+    def __init__(self, scenarios: dict[str, Scenario], wait: float = 1.0) -> None:
         super().__init__()
-        self._scenarios = scenarios
+        self._scenarios, self._wait = scenarios, wait
 
     def compose(self) -> ComposeResult:
         yield Transcript()
@@ -151,7 +155,7 @@ class Load(App[list[Figures]]):
 
     async def _play(self) -> None:
         transcript, figures = self.query_one(Transcript), []
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(self._wait)
         gc.collect()
         gc.freeze()
         for name, scenario in self._scenarios.items():

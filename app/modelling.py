@@ -45,8 +45,11 @@ class Modelling(Replying):
                 case Notice(message):
                     if not message.startswith(BUILT_IN_NOTICE):
                         self.say(message, "warning", also=True)
+                case Failed("stopped"):
+                    stays = "" if before is None else ", and the pair before answers"
+                    self.told(f"loading was stopped{stays}")
                 case Failed():
-                    self.told(event.message, "information" if event.kind == "stopped" else "error")
+                    self.told(event.message, "error")
                 case Loaded():
                     there = True
                     self.choice = choice

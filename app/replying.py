@@ -110,7 +110,8 @@ class Replying(Base):
         """Something that matters later too: it stays in the transcript."""
         transcript = self.main.transcript
         transcript.note(line)
-        if severity != "information" and not (transcript.display and transcript.following):
+        unseen = not transcript.display
+        if unseen or (severity != "information" and not transcript.following):
             self.say(line, severity)
 
     async def _begin(self, prompt: Turn | None, reply: Turn) -> None:

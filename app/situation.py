@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 REASONS = {
     "busy": "no reply is being written",
+    "working": "nothing is under way that could be stopped",
     "idle": "a reply is being written: Esc stops it",
     "turns": "nothing has been said yet",
     "replied": "there is no reply yet",
@@ -20,6 +21,8 @@ class Situation:
 
     busy: bool = False
     """A reply streams, or is about to."""
+    loading: bool = False
+    """A pair is on its way."""
     turns: bool = False
     """Something was said."""
     replied: bool = False
@@ -31,6 +34,11 @@ class Situation:
     def idle(self) -> bool:
         """No reply streams."""
         return not self.busy
+
+    @property
+    def working(self) -> bool:
+        """There is something to stop."""
+        return self.busy or self.loading
 
     def lacks(self, needs: Iterable[str]) -> str | None:
         """Why what needs all that cannot be done, in one line; None: it can."""

@@ -1,7 +1,7 @@
 """Colours: two themes of macspec's own beside Textual's, each in the form that a terminal can show.
 
-With 16 colours every theme becomes one that leaves text and background to the terminal; with
-NO_COLOR there are none, and what is chosen stands out in reverse.
+With 16 colours every theme becomes one of two that are made of them; with NO_COLOR there are
+none, and what is chosen stands out in reverse.
 """
 
 from __future__ import annotations
@@ -94,55 +94,105 @@ OWN = (DARK, LIGHT)
 
 DARK_16 = Theme(
     name="dark-16",
-    ansi=True,
     dark=True,
-    primary="ansi_cyan",
-    secondary="ansi_bright_cyan",
-    accent="ansi_bright_magenta",
-    success="ansi_bright_green",
-    warning="ansi_bright_yellow",
-    error="ansi_bright_red",
-    foreground="ansi_default",
-    background="ansi_default",
-    surface="ansi_default",
-    panel="ansi_default",
-    boost="ansi_default",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    panel="#000000",
+    boost="#000000",
+    primary="#00aaaa",
+    secondary="#55ffff",
+    accent="#ff55ff",
+    success="#55ff55",
+    warning="#ffff55",
+    error="#ff5555",
     variables={
-        "ansi-background": "ansi_default",
-        "ansi-foreground": "ansi_default",
-        "text-muted": "ansi_default",
-        "text-disabled": "ansi_default",
-        "foreground-muted": "ansi_default",
-        "border": "ansi_cyan",
-        "border-blurred": "ansi_default",
-        "block-cursor-foreground": "ansi_black",
-        "block-cursor-background": "ansi_cyan",
-        "block-cursor-blurred-foreground": "ansi_default",
-        "block-cursor-blurred-background": "ansi_default",
-        "block-cursor-blurred-text-style": "underline",
-        "input-cursor-foreground": "ansi_default",
-        "input-cursor-background": "ansi_default",
-        "input-selection-foreground": "ansi_black",
-        "input-selection-background": "ansi_cyan",
-        "screen-selection-foreground": "ansi_black",
-        "screen-selection-background": "ansi_cyan",
-        "footer-key-foreground": "ansi_bright_magenta",
-        "scrollbar": "ansi_white",
-        "scrollbar-hover": "ansi_white",
-        "scrollbar-background": "ansi_default",
+        "text": "#ffffff",
+        "text-muted": "#aaaaaa",
+        "text-disabled": "#aaaaaa",
+        "text-primary": "#00aaaa",
+        "text-secondary": "#55ffff",
+        "text-accent": "#ff55ff",
+        "text-success": "#55ff55",
+        "text-warning": "#ffff55",
+        "text-error": "#ff5555",
+        "foreground-muted": "#aaaaaa",
+        "foreground-disabled": "#aaaaaa",
+        "border": "#00aaaa",
+        "border-blurred": "#aaaaaa",
+        "block-cursor-foreground": "#000000",
+        "block-cursor-background": "#00aaaa",
+        "block-cursor-blurred-foreground": "#ffffff",
+        "block-cursor-blurred-background": "#0000aa",
+        "block-hover-background": "#0000aa",
+        "input-cursor-foreground": "#000000",
+        "input-cursor-background": "#ffffff",
+        "input-selection-foreground": "#ffffff",
+        "input-selection-background": "#0000aa",
+        "screen-selection-foreground": "#ffffff",
+        "screen-selection-background": "#0000aa",
+        "footer-key-foreground": "#ff55ff",
+        "markdown-h6-color": "#aaaaaa",
+        "scrollbar": "#aaaaaa",
+        "scrollbar-hover": "#ffffff",
+        "scrollbar-active": "#ffffff",
+        "scrollbar-background": "#000000",
     },
 )
+"""All of it from the standard 16, background too: the terminal's own may be a light one."""
 
 LIGHT_16 = Theme(
     name="light-16",
-    ansi=True,
     dark=False,
-    primary="ansi_blue",
-    secondary="ansi_blue",
-    accent="ansi_magenta",
-    success="ansi_blue",
-    warning="ansi_red",
-    error="ansi_red",
+    foreground="#000000",
+    background="#ffffff",
+    surface="#ffffff",
+    panel="#ffffff",
+    boost="#ffffff",
+    primary="#0000aa",
+    secondary="#0000aa",
+    accent="#0000aa",
+    success="#0000aa",
+    warning="#aa0000",
+    error="#aa0000",
+    variables={
+        "text": "#000000",
+        "text-muted": "#000000",
+        "text-disabled": "#000000",
+        "text-primary": "#0000aa",
+        "text-secondary": "#0000aa",
+        "text-accent": "#0000aa",
+        "text-success": "#0000aa",
+        "text-warning": "#aa0000",
+        "text-error": "#aa0000",
+        "foreground-muted": "#000000",
+        "foreground-disabled": "#000000",
+        "border": "#0000aa",
+        "border-blurred": "#000000",
+        "block-cursor-foreground": "#ffffff",
+        "block-cursor-background": "#0000aa",
+        "block-cursor-blurred-foreground": "#000000",
+        "block-cursor-blurred-background": "#55ffff",
+        "block-hover-background": "#55ffff",
+        "input-cursor-foreground": "#ffffff",
+        "input-cursor-background": "#000000",
+        "input-selection-foreground": "#ffffff",
+        "input-selection-background": "#0000aa",
+        "screen-selection-foreground": "#ffffff",
+        "screen-selection-background": "#0000aa",
+        "footer-key-foreground": "#0000aa",
+        "markdown-h6-color": "#000000",
+        "scrollbar": "#0000aa",
+        "scrollbar-hover": "#0000aa",
+        "scrollbar-active": "#0000aa",
+        "scrollbar-background": "#ffffff",
+    },
+)
+
+PLAIN = Theme(
+    name="plain",
+    ansi=True,
+    primary="ansi_default",
     foreground="ansi_default",
     background="ansi_default",
     surface="ansi_default",
@@ -151,28 +201,15 @@ LIGHT_16 = Theme(
     variables={
         "ansi-background": "ansi_default",
         "ansi-foreground": "ansi_default",
-        "text-muted": "ansi_default",
-        "text-disabled": "ansi_default",
-        "foreground-muted": "ansi_default",
-        "border": "ansi_blue",
-        "border-blurred": "ansi_default",
-        "block-cursor-foreground": "ansi_bright_white",
-        "block-cursor-background": "ansi_blue",
-        "block-cursor-blurred-foreground": "ansi_default",
+        "block-cursor-background": "ansi_cyan",
         "block-cursor-blurred-background": "ansi_default",
         "block-cursor-blurred-text-style": "underline",
-        "input-cursor-foreground": "ansi_default",
-        "input-cursor-background": "ansi_default",
-        "input-selection-foreground": "ansi_bright_white",
-        "input-selection-background": "ansi_blue",
-        "screen-selection-foreground": "ansi_bright_white",
-        "screen-selection-background": "ansi_blue",
-        "footer-key-foreground": "ansi_magenta",
-        "scrollbar": "ansi_blue",
-        "scrollbar-hover": "ansi_blue",
-        "scrollbar-background": "ansi_default",
+        "input-selection-background": "ansi_cyan",
+        "screen-selection-background": "ansi_cyan",
     },
 )
+"""Without colours: a background says no more than that something is chosen."""
+
 
 WITHOUT = Style.from_color(Color.default(), Color.default())
 
@@ -217,7 +254,8 @@ def known(name: str, app: App[Any]) -> str:
 
 
 def _fitting(theme: Theme, app: App[Any]) -> Theme:
-    many = theme.ansi or app.console.color_system in ("truecolor", "256")
-    if many and not app.no_color:
+    if app.no_color:
+        return replace(PLAIN, name=theme.name, dark=theme.dark)
+    if theme.ansi or app.console.color_system in ("truecolor", "256"):
         return theme
     return replace(DARK_16 if theme.dark else LIGHT_16, name=theme.name)

@@ -31,7 +31,10 @@ class Turning(Replying):
         return next(iter(chosen or fitting[-1:]), None)
 
     async def do_stop(self, argument: str) -> None:
-        self.talk.stop()
+        if self.talk.busy:
+            self.talk.stop()
+        else:
+            self.talk.cancel_load()
 
     async def do_regenerate(self, argument: str) -> None:
         turn = self._turn("assistant")
@@ -118,5 +121,12 @@ class Turning(Replying):
         return self.screen.get_selected_text() or self.main.prompt.area.selected_text
 
     def copy(self, text: str, what: str) -> None:
-        """Copy a text, and say by which way."""
-        self.say(f"copied {what} ({clipboard.copy(text, self)})")
+        """Copy a text, and say by which way, or why not."""
+        try:
+            self.say(f"copied {what} ({clipboard.copy(text, self)})")
+        except clipboard.ClipboardError as error:
+            self.say(str(error), "error")
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """What Textual copies by itself goes the same way."""
+        self.copy(text, "the selection")

@@ -21,7 +21,9 @@ model checks several guesses in one pass, and the text is the target's own.
 CHAT_DESCRIPTION = """\
 Chat on the terminal, with a live view of speculation; macspec alone does the
 same. It goes on with the last conversation. Without a terminal, and with
---plain, it is a conversation line by line.
+--plain, it is a conversation line by line: each line is a message or a
+command, a backslash at its end goes on in the next one, and the end of input
+leaves. Through a pipe the exit status is 2 if something could not be done.
 """
 
 CHAT_EXAMPLE = """\

@@ -122,12 +122,12 @@ class Conversations(Box[ChatChoice]):
         about = f"{when(row.changed, self._chats.clock())} · {row.about}"
         lines = [
             Content.assemble(mark, title.stylize("bold")),
-            Content.assemble("  ", (about, "$text-muted")),
+            Content.assemble("  ", (about, "dim")),
         ]
         if row.excerpt:
             lead = max(self.size.width // 3, 8)
             said = _shown(trimmed(row.excerpt, lead))
-            lines.append(Content.assemble("  ", (f"{row.who}: ", "$text-muted"), said))
+            lines.append(Content.assemble("  ", (f"{row.who}: ", "dim"), said))
         return Content("\n").join(lines)
 
     def _hint(self) -> None:

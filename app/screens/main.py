@@ -8,7 +8,7 @@ from textual import getters
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
-from textual.events import Resize
+from textual.events import Paste, Resize
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
@@ -92,7 +92,7 @@ class Main(Screen[None]):
                     yield Welcome()
                 with Vertical(id="side"):
                     yield Panel()
-                    yield Tuning()
+                    yield Tuning(hint=f"{self._keys.shown('tuning')} to tune")
             yield Tuning(id="strip")
             yield Summary()
             yield Prompt(send_key=self._send_key)
@@ -138,6 +138,10 @@ class Main(Screen[None]):
     def _fold_strip(self) -> None:
         if self.there and not self.query_one("#strip").has_focus:
             self.remove_class("-tuning")
+
+    def on_paste(self, event: Paste) -> None:
+        """What is pasted where nothing takes it goes into the prompt."""
+        self.prompt.area.paste(event.text)
 
     def action_begin_command(self) -> None:
         """A slash outside of the prompt begins a command in it."""

@@ -113,8 +113,8 @@ class Switcher(Box[PairChoice | None]):
 
     def _line(self, offer: Offer) -> Content:
         mark = "▸ " if offer.current else "  "
-        style = "bold" if offer.usable else "$text-muted"
-        return Content.assemble(mark, (offer.name, style), "\n  ", (offer.facts, "$text-muted"))
+        style = "bold" if offer.usable else "dim"
+        return Content.assemble(mark, (offer.name, style), "\n  ", (offer.facts, "dim"))
 
     @on(OptionList.OptionHighlighted)
     def _explain(self) -> None:
@@ -130,7 +130,7 @@ class Switcher(Box[PairChoice | None]):
             untried = offer.pairs and all(entry.loaded is None for entry in offer.pairs)
             nobody = "nobody has loaded it with macspec yet" if untried and offer.absent else ""
             parts = (offer.facts if self.has_class("-tight") else offer.reason, nobody)
-            self.tell(". ".join(part for part in parts if part))
+            self.tell("; ".join(part for part in parts if part))
 
     def _hint(self) -> None:
         back = "back" if self._target is not None else "close"

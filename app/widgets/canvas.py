@@ -25,7 +25,7 @@ GUTTER = 2
 KEPT = 2_000
 """Parts that stay drawn."""
 
-SETTLE_S = 0.05
+SETTLE_S = 0.03
 """After so long a screen is shown with what is drawn of it; the rest follows at once."""
 
 AHEAD_S = 0.008

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from textual import events
+from textual.content import Content
+
+from macspec.plaintext import one_line
 
 from ..talk.panel import PanelState
 from .explained import EXPLAINED
 from .lined import Lined
 from .readings import named, panel
 from .settle import settled
+
+
+def explained(block: str, state: PanelState) -> str:
+    """What a block shows, and all of what it may have cut."""
+    whole = {
+        "pair": " + ".join(name for name in (state.target, state.draft) if name),
+        "why": state.why,
+        "power": state.energy_reason,
+        "joules": state.energy_reason,
+        "kernels": state.kernels,
+        "trust head": state.self_test,
+    }.get(block, "")
+    sentence = EXPLAINED[block]
+    return f"{sentence}\n\n{one_line(whole)}" if whole else sentence
 
 
 class Panel(Lined):
@@ -43,7 +60,7 @@ class Panel(Lined):
     def on_mouse_move(self, event: events.MouseMove) -> None:
         at = event.get_content_offset(self)
         name = None if at is None else named(at.y, self.size.height)
-        self.tooltip = EXPLAINED.get(name or "")
+        self.tooltip = None if name is None else Content(explained(name, self._state))
 
     def _draw(self) -> None:
         self.show_lines(panel(self._state, self.size.width, self.size.height))

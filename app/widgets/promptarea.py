@@ -75,6 +75,11 @@ class PromptArea(TextArea):
         self.replace(text, start, self.cursor_location, maintain_selection_offset=False)
 
     @property
+    def selected_text(self) -> str:
+        """What is selected, with pastes whole."""
+        return self._pastes.expand(super().selected_text)
+
+    @property
     def before_cursor(self) -> str:
         """The text from the start to the cursor."""
         return self.get_text_range((0, 0), self.cursor_location)

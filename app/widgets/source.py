@@ -29,7 +29,7 @@ class Source:
         self._blocks: Markdown | Plain | None = None
         self._code: dict[tuple[int, int], int] = {}
         """How many blocks of code begin in a block, by its place."""
-        self.take(text, spans)
+        self.take([(text, spans)])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Source):
@@ -37,8 +37,9 @@ class Source:
         same = self.text == other.text and self.markdown == other.markdown
         return same and self.authors == other.authors
 
-    def take(self, text: str, spans: Iterable[Span] = ()) -> None:
-        shown = self.authors.take(text, spans)
+    def take(self, pieces: Iterable[tuple[str, Iterable[Span]]]) -> None:
+        """More texts, each with its spans."""
+        shown = "".join([self.authors.take(text, spans) for text, spans in pieces])
         self.text += shown
         if self._blocks is not None:
             self._blocks.take(shown)

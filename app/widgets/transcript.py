@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import Thread
-from time import perf_counter
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -17,7 +16,6 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
-from textual.timer import Timer
 
 from ..talk.turns import Piece, Turn
 from . import inks
@@ -25,16 +23,11 @@ from .canvas import GUTTER, Canvas
 from .code import lexer
 from .inks import Inks
 from .markup import parser
+from .streaming import Buffer
 from .turn import Entry, Look, Note, TurnRows
 
 WIDEST = 120
 """Columns of text; longer lines are hard to read."""
-
-FLUSH_S = 0.1
-"""Between two flushes of a reply that streams, at least."""
-
-SHARE = 10
-"""A flush that took a while is followed by this many times as long without one."""
 
 WARM_S = 0.5
 """From the start to the import of what the first reply will need."""
@@ -90,9 +83,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         """The id of the chosen turn."""
         self._turns: dict[int, TurnRows] = {}
         self._live: TurnRows | None = None
-        self._waiting: list[Piece] = []
-        self._timer: Timer | None = None
-        self._next_flush = 0.0
+        self._buffer = Buffer(self, self._write)
         self._inks: Inks | None = None
         self._gutters: dict[str, Strip] = {}
 
@@ -100,7 +91,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
 
     async def show(self, turns: Sequence[Turn]) -> None:
         """Shows these turns instead of everything else, from the end."""
-        self._waiting.clear()
+        self._buffer.clear()
         self.list.entries.clear()
         self._turns, self._live, self.chosen = {}, None, None
         self.following = True
@@ -111,7 +102,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
 
     async def begin(self, turn: Turn) -> None:
         """Adds a turn: one of the user's, or a reply that starts to stream."""
-        self._flush()
+        self._buffer.flush()
         self._add(turn)
         self._borders()
         self.following = True
@@ -119,14 +110,11 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
 
     def feed(self, piece: Piece) -> None:
         """More of the reply that streams; it is shown within a moment."""
-        self._waiting.append(piece)
-        if self._timer is None:
-            wait = max(self._next_flush - perf_counter(), 0.001)
-            self._timer = self.set_timer(wait, self._flush)
+        self._buffer.add(piece)
 
     async def end(self, turn: Turn) -> None:
         """The reply that streamed is finished."""
-        self._flush()
+        self._buffer.flush()
         self._live = None
         self.update_turn(turn)
 
@@ -162,24 +150,15 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
                 rows.compose()
             dropped = rows.turn.dropped
 
-    def _flush(self) -> None:
-        """Takes what waits. The next flush keeps its distance, more of it if this one was slow."""
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer = None
-        waiting, self._waiting = self._waiting, []
-        if self._live is None or not waiting:
+    def _write(self, pieces: Sequence[Piece]) -> None:
+        if (live := self._live) is None:
             return
-        began = perf_counter()
-        thought = not self._live.answer.text
-        for piece in waiting:
-            self._live.take(piece)
-        if thought and not self.following and self._live.unfolded is None:
-            self._live.unfolded = True  # Nothing folds under the eyes of somebody who reads it.
-        self._live.compose()
+        thought = not live.answer.text
+        live.take(pieces)
+        if thought and live.answer.text and not self.following and live.unfolded is None:
+            live.unfolded = True  # Nothing folds under the eyes of somebody who reads it.
+        live.compose()
         self.changed()
-        now = perf_counter()
-        self._next_flush = now + max(FLUSH_S, SHARE * (now - began))
 
     # -- looks ----------------------------------------------------------------------------------
 

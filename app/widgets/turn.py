@@ -161,9 +161,10 @@ class TurnRows(Entry):
         self._body, self._thinking = [], []
         self._compose(look)
 
-    def take(self, piece: Piece) -> None:
+    def take(self, pieces: Sequence[Piece]) -> None:
         """More of the reply that streams."""
-        (self.thought if piece.reasoning else self.answer).take(piece.text, piece.spans)
+        self.thought.take([(piece.text, piece.spans) for piece in pieces if piece.reasoning])
+        self.answer.take([(piece.text, piece.spans) for piece in pieces if not piece.reasoning])
 
     def tell(self, turn: Turn, *, text: bool = True) -> None:
         """Other facts about the turn.

@@ -34,7 +34,7 @@ SETTINGS = {"MACSPEC_SAMPLING_SEED": "7", "TEXTUAL_COLOR_SYSTEM": "truecolor"}
 PATIENCE_S = 240.0
 """After this long something has gone wrong."""
 
-FONT = "Menlo, Consolas, DejaVu Sans Mono, monospace"
+FONT = "Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 """In place of one that a viewer would fetch from the network."""
 
 
@@ -149,6 +149,8 @@ async def take(name: str, file: Path) -> None:
 def picture(app: MacspecApp) -> str:
     """The screen as SVG that needs nothing from elsewhere."""
     svg = re.sub(r"@font-face\s*\{[^}]*\}", "", app.export_screenshot(title="macspec"))
+    # Some viewers take blanks from the ends of a text.
+    svg = svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
     return re.sub(r"font-family: [^;]*;", f"font-family: {FONT};", svg)
 
 

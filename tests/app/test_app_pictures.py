@@ -104,11 +104,12 @@ class Picture:
 
     async def still(self) -> None:
         """Have nothing on the screen that only time brings or takes away."""
-        for typed in self.app.screen.query("*").results():
-            if not isinstance(typed, (Input, TextArea)):
-                continue
-            typed.cursor_blink = False
-            typed._cursor_visible = True
+        for screen in self.app.screen_stack:
+            for typed in screen.query("*").results():
+                if isinstance(typed, (Input, TextArea)):
+                    typed.cursor_blink = False
+                    typed._cursor_visible = True
+                    typed.refresh()
         self.app.main.key_line.hush()
         # Which numbers stand still depends on when they were looked at.
         self.app.main.panel._state = PanelState()
@@ -184,7 +185,7 @@ AGAIN = [Script(plain(LIGHT)), LIGHT, LIGHT, Script(plain(LIGHT))]
 
 SCENES: dict[str, tuple[Scene, tuple[int, int], Sequence[Any], str]] = {
     "empty": (empty, WIDE, [LIGHT], "macspec-dark"),
-    "streaming": (streaming, WIDE, [Script(said(LIGHT, seconds=0.22)), CODE], "macspec-dark"),
+    "streaming": (streaming, WIDE, [Script(said(LIGHT, seconds=0.1)), CODE], "macspec-dark"),
     "tuned": (tuned, WIDE, [Script(PARTED)], "macspec-dark"),
     "light": (streaming, WIDE, [LIGHT, CODE], "macspec-light"),
     "usual": (short, USUAL, [LIGHT], "macspec-dark"),

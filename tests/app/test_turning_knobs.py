@@ -123,6 +123,18 @@ async def test_the_pair_of_the_settings_where_the_recalled_one_is_gone(
         await it.until(lambda: it.app.choice.target == "my/model")
 
 
+async def test_esc_stops_a_switch_but_not_the_first_load(running: Callable[..., Any]) -> None:
+    engine = ScriptedEngine(loads=False)
+    async with running(engine=engine) as it:
+        await it.pilot.press("escape")
+        engine.finish_load()
+        await it.until(lambda: it.app.talk.choice is not None)
+        await it.send("/models built-in")
+        await it.until(lambda: len(engine.choices) == 2)
+        await it.pilot.press("escape")
+        await it.until(lambda: it.told == "loading was stopped, and the pair before answers")
+
+
 async def test_the_model_switcher(running: Callable[..., Any]) -> None:
     async with running() as it:
         await it.pilot.press("ctrl+l")

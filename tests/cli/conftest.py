@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -48,11 +50,24 @@ def macspec(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Outcome]
     """Runs a command and returns its status and output."""
 
     def run(*arguments: str) -> Outcome:
-        status = main(arguments)
+        with kept(sys.stdout, sys.stderr):
+            status = main(arguments)
         captured = capfdbinary.readouterr()
         return Outcome(status, captured.out, captured.err.decode())
 
     return run
+
+
+@contextmanager
+def kept(*streams: IO[str]) -> Iterator[None]:
+    """Give streams their files back, which a command may have pointed at nowhere."""
+    files = [os.dup(stream.fileno()) for stream in streams]
+    try:
+        yield
+    finally:
+        for stream, file in zip(streams, files, strict=True):
+            os.dup2(file, stream.fileno())
+            os.close(file)
 
 
 class Terminal(io.TextIOWrapper):
@@ -86,12 +101,13 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 
 class Script:
-    """A session that says what it is told to; an exception among the deltas is raised there."""
+    """A session that says what it is told to: a text, or a part and its text. An exception among
+    them is raised there."""
 
     asked: dict[str, Any]
     remembered = False
 
-    def __init__(self, deltas: Sequence[str | BaseException]) -> None:
+    def __init__(self, deltas: Sequence[str | tuple[str, str] | BaseException]) -> None:
         self.deltas = deltas
         self.finished: Finished | None = None
 
@@ -114,9 +130,10 @@ class Script:
             for number, delta in enumerate(self.deltas, 1):
                 if isinstance(delta, BaseException):
                     raise delta
+                part, delta = delta if isinstance(delta, tuple) else ("answer", delta)
                 said.append(delta)
                 seconds = counters.count(0.5 * number, 1, 1, 1, 0.0)
-                yield Text(delta, (Emitted(number, "draft"),), ((len(delta), "draft"),))
+                yield Text(delta, (Emitted(number, "draft"),), ((len(delta), "draft"),), part)
                 yield Round((number,), "draft", 4, 1, 1, seconds, 0.0)
             reason = "end"
         finally:
@@ -131,7 +148,9 @@ class Script:
 def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Script]:
     """Replaces the engine: ``script("a", "b")`` makes ``run`` reply so."""
 
-    def install(*deltas: str | BaseException, notices: Sequence[str] = ()) -> Script:
+    def install(
+        *deltas: str | tuple[str, str] | BaseException, notices: Sequence[str] = ()
+    ) -> Script:
         session = Script(deltas)
         pair = SimpleNamespace(notices=tuple(notices), draft_off=None)
         monkeypatch.setattr("macspec.commands.run.load_pair", lambda *_, **__: pair)

@@ -67,6 +67,35 @@ def test_prompt_and_reply_are_kept(
     assert (making.rule, making.method, making.depth) == ("block", "auto", "auto")
     assert (making.sampling["temperature"], making.sampling["top_p"]) == (0.25, 1.0)
     assert (making.stats["tokens"], making.stats["acceptance"]) == (2, 1.0)
+    assert (making.spans, making.reasoning_spans) == ([(len("Because."), "draft")], [])
+    assert making.energy is None  # nobody asked for it
+
+
+def test_energy_is_kept_where_it_was_measured(
+    macspec: Callable[..., Any],
+    script: Callable[..., Any],
+    kept: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MACSPEC_POWER_SOURCE", "off")
+    script("Because.")
+    assert macspec("run", "Why?", "--stats").status == 0
+    ((_, (_, reply)),) = kept()
+    assert reply.making.energy["decode"]["joules"] is None
+    assert "off" in reply.making.energy["decode"]["reason"]
+
+
+def test_reasoning_is_kept_apart_and_not_said_again(
+    macspec: Callable[..., Any], script: Callable[..., Any], kept: Callable[..., Any]
+) -> None:
+    script(("tag", "<think>\n"), ("reasoning", "Hm."), ("tag", "</think>\n\n"), "Because.")
+    assert macspec("run", "Why?").out == b"<think>\nHm.</think>\n\nBecause."
+    ((_, (_, reply)),) = kept()
+    assert (reply.reasoning, reply.text) == ("Hm.", "Because.")
+    assert reply.making.reasoning_spans == [(3, "draft")]
+    session = script("Light.")
+    macspec("run", "-c", "Why really?")
+    assert session.asked["messages"][1] == {"role": "assistant", "content": "Because."}
 
 
 def test_the_last_conversation_goes_on(

@@ -190,6 +190,9 @@ async def test_a_line_under_the_mouse_is_explained() -> None:
         y = next(y for y, line in enumerate(lines) if line.startswith("acceptance"))
         await pilot.hover(Panel, offset=(3, y))
         assert "accepted" in str(panel.tooltip)
+        y = next(y for y, line in enumerate(lines) if line.startswith("kernels"))
+        await pilot.hover(Panel, offset=(3, y))
+        assert "MLX's attention" in str(panel.tooltip)
 
 
 async def test_colours_follow_the_theme() -> None:

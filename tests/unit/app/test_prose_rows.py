@@ -170,7 +170,7 @@ def test_any_cut_of_the_stream_gives_the_same_rows(case: tuple[str, list[str]], 
     streamed = TurnRows(Turn(1, "assistant", "", state="open"))
     streamed.arrange(look)
     for piece, span in zip(pieces, spans, strict=True):
-        streamed.take(Piece(piece, [span]))
+        streamed.take([Piece(piece, [span])])
         streamed.compose()
         for part in streamed.parts[-3:]:
             part.drawn()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from modelfolders import edited
 
 from macspec.errors import BadOptionError
 from macspec.models import Template, load_pair
+from macspec.prompting import Prompting
 
 USER = {"role": "user", "content": "Hello there"}
 SYSTEM = {"role": "system", "content": "Answer in French."}
@@ -179,3 +182,54 @@ def test_a_token_without_an_embedding_is_refused(copy):
     assert template.raw("an x")
     with pytest.raises(BadOptionError, match=r"holds '<x>', a token that .* has no embedding for"):
         template.raw("an <x>")
+
+
+class Thinking:
+    """The built-in tokenizer, with tags that it writes with common tokens."""
+
+    think_start, think_end = "<think>", "</think>"
+
+    def __init__(self, tokenizer):
+        self._tokenizer = tokenizer
+        self.think_start_tokens = tuple(tokenizer.encode("<think>", add_special_tokens=False))
+        self.think_end_tokens = tuple(tokenizer.encode("</think>", add_special_tokens=False))
+
+    def __getattr__(self, name):
+        return getattr(self._tokenizer, name)
+
+
+OPENED = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+REPLY = {"role": "assistant", "content": "It is four.", "reasoning": "Two and two.\n"}
+
+
+@pytest.mark.parametrize(
+    ("opening", "reply", "expected"),
+    [
+        ("[a]", {"content": "It is", "reasoning": ""}, "[user]Hi[a]It is"),
+        ("[a]", {"content": "It is"}, "[user]Hi[a]It is"),
+        ("[a]", {"content": "", "reasoning": "Two"}, "[user]Hi[a]<think>\nTwo"),
+        ("[a]", REPLY, "[user]Hi[a]<think>\nTwo and two.\n</think>\n\nIt is four."),
+        ("[a]<think>\n", {"content": "", "reasoning": "Two"}, "[user]Hi[a]<think>\nTwo"),
+        ("[a]<think>\n", REPLY, "[user]Hi[a]<think>\nTwo and two.\n</think>\n\nIt is four."),
+        ("[a]<think>\n", {"content": "Four"}, "[user]Hi[a]<think>\n\n</think>\n\nFour"),
+        ("[a]", {"content": "", "reasoning": ""}, "[user]Hi[a]"),
+    ],
+)
+def test_a_reply_that_goes_on_begins_as_it_was(with_template, opening, reply, expected):
+    pair = with_template(OPENED + "{% if add_generation_prompt %}" + opening + "{% endif %}")
+    pair = replace(pair, target=replace(pair.target, tokenizer=Thinking(pair.target.tokenizer)))
+    template = Template(pair)
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", **reply}]
+    tokens = template.resumed(messages)
+    assert template._tokenizer.decode(tokens) == expected
+    prompting = Prompting(pair)
+    prompt = prompting.chat(messages, 512, 100, resume=True)
+    assert prompt.tokens == tokens
+    begun = not reply["content"] and (reply.get("reasoning") or opening.endswith("<think>\n"))
+    assert prompt.reasoning is bool(begun)
+
+
+def test_without_tags_reasoning_is_left_out_of_a_reply_that_goes_on(built_in):
+    template = Template(built_in)
+    tokens = template.resumed([USER, REPLY])
+    assert template._tokenizer.decode(tokens).endswith("<|assistant|>It is four.")

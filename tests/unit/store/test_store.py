@@ -109,6 +109,47 @@ def test_a_text_in_pieces_comes_back_whole(pieces: list[str]) -> None:
     assert reply.finish().text == "".join(pieces)
 
 
+def test_what_is_known_later_is_kept_too(store: Store, opened: Callable[..., Store]) -> None:
+    chat = store.new_chat()
+    id = exchange(store, chat.id, None, "Why?", "Because.")
+    making = replace(
+        MAKING,
+        reasoning_spans=[(3, None), (5, "ngram")],
+        energy={"decode": {"joules_per_token": 1.5, "counted": ["gpu"]}},
+    )
+    assert store.set_making(id, making).making == making
+    assert opened().message(id).making == making
+    with pytest.raises(BadOptionError, match="no message 99"):
+        store.set_making(99, making)
+
+
+def test_families_are_the_versions_of_every_message(store: Store) -> None:
+    chat, other = store.new_chat(), store.new_chat()
+    first = exchange(store, chat.id, None, "a", "b")
+    exchange(store, other.id, None, "x", "y")
+    asked = store.message(first).parent
+    assert asked is not None
+    second = store.reply(chat.id, asked)
+    second.finish()
+    families = store.families(chat.id)
+    assert families == {None: [asked], asked: [first, second.id]}
+    for id in (asked, first):
+        assert store.siblings(id) == families[store.message(id).parent]
+
+
+def test_earlier_prompts_of_all_conversations(store: Store) -> None:
+    one, two, gone = store.new_chat(), store.new_chat(), store.new_chat()
+    for number, chat in enumerate((one, two, gone, one)):
+        store.add(chat.id, None, f"prompt {number}")
+    store.add(one.id, None, "raw text", RAW)
+    store.add(one.id, None, "x" * 21)
+    store.delete(gone.id)
+    assert store.prompts(10, longest=20) == ["prompt 0", "prompt 1", "prompt 3"]
+    assert store.prompts(2) == ["prompt 3", "x" * 21]
+    half = store.add(two.id, None, "half \ud83d")
+    assert store.prompts(1) == [half.text]
+
+
 def test_a_reply_can_have_siblings(store: Store) -> None:
     chat = store.new_chat()
     first = exchange(store, chat.id, None, "Why?", "Because.")

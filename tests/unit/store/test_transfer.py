@@ -44,7 +44,17 @@ def full_store() -> Store:
         reply.finish(
             "interrupted",
             Making(
-                "m", None, {"top_k": 1}, "block", "auto", 3, 2**64 - 1, {"a": [1.5]}, [(1, "n")]
+                "m",
+                None,
+                {"top_k": 1},
+                "block",
+                "auto",
+                3,
+                2**64 - 1,
+                {"a": [1.5]},
+                [(1, "n")],
+                [(2, None)],
+                {"decode": {"rails": {"gpu": 1.5}, "counted": ["gpu"]}},
             ),
         )
     store.set_leaf(chat.id, asked.id)
