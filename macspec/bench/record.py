@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,7 +91,8 @@ def save(path: Path, record: Mapping[str, Any]) -> None:
     except OSError as error:
         raise BadOptionError(f"cannot write {path}: {brief(error)}") from None
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -70,9 +70,9 @@ class Ratio:
 def ratio(pairs: Pairs, seed: int = 0) -> Ratio | None:
     """The ratio of two arms over tasks; None without a pair.
 
-    From ``LEAST_TASKS`` tasks on, tasks are drawn anew with all their repeats. With fewer, the
-    repeats within each task are. Either way the percentiles are widened as Student's t is
-    (Hesterberg 2015, arXiv:1411.5279), without which few units give too short an interval.
+    From ``LEAST_TASKS`` tasks on, tasks are drawn anew with all their repeats, and smoothed; with
+    fewer, the repeats within each task are drawn anew. Either way the percentiles are those of
+    Student's t (Hesterberg 2015, arXiv:1411.5279): else few units give too short an interval.
 
     Args:
         pairs: positive numbers; a task without any is left out.
@@ -86,15 +86,19 @@ def ratio(pairs: Pairs, seed: int = 0) -> Ratio | None:
     count = sum(len(task) for task in tasks)
     rng = np.random.default_rng(seed)
     if len(tasks) >= LEAST_TASKS:
-        drawn = rng.integers(0, len(tasks), (RESAMPLES, len(tasks)))
-        means = logs[drawn].mean(axis=1)
-        low, high = _interval(means, len(tasks) - 1, len(tasks))
-        return Ratio(value, low, high, len(tasks), count, "tasks")
+        units = len(tasks)
+        drawn = rng.integers(0, units, (RESAMPLES, units))
+        # A unit drawn anew has less spread than one measured anew; this is what is missing.
+        missing = float(logs.std(ddof=1)) / units
+        means = logs[drawn].mean(axis=1) + rng.normal(0, missing, RESAMPLES)
+        low, high = _interval(means, student(units - 1))
+        return Ratio(value, low, high, units, count, "tasks")
     freedom = sum(len(task) - 1 for task in tasks)
     if freedom < LEAST_FREEDOM or min(map(len, tasks)) < LEAST_REPEATS:
         return Ratio(value, None, None, len(tasks), count, None)
     means = np.mean([_again(task, rng) for task in tasks], axis=0)
-    low, high = _interval(means, freedom, freedom / len(tasks) + 1)
+    repeats = freedom / len(tasks) + 1
+    low, high = _interval(means, student(freedom) * math.sqrt(repeats / (repeats - 1)))
     return Ratio(value, low, high, len(tasks), count, "repeats")
 
 
@@ -123,9 +127,8 @@ def _again(task: Floats, rng: np.random.Generator) -> Floats:
     return logs
 
 
-def _interval(means: Floats, freedom: int, size: float) -> tuple[float, float]:
-    """Widened percentiles of resampled means, ``size`` units drawn in each group."""
-    wide = math.sqrt(size / (size - 1)) * student(freedom)
+def _interval(means: Floats, wide: float) -> tuple[float, float]:
+    """The percentiles of resampled means that are so many standard errors off."""
     share = statistics.NormalDist().cdf(-wide)
     low, high = np.quantile(means, [share, 1 - share])
     return math.exp(low), math.exp(high)
