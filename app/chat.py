@@ -16,7 +16,6 @@ from .completion import Completion
 from .conversing import Conversing
 from .hints import hints
 from .leaving import Leaving
-from .messages import Do
 from .modelling import Modelling
 from .screens.main import Main
 from .slash import Command, continuations
@@ -122,11 +121,6 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
 
     def do_command(self, command: Command) -> None:
         self.do(command.action.id, command.argument)
-
-    @on(Do)
-    def _asked_for(self, event: Do) -> None:
-        event.stop()
-        self.do(event.id, event.argument)
 
     @on(Prompt.Asked)
     def _help_asked_for(self, event: Prompt.Asked) -> None:
