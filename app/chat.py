@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -14,7 +16,6 @@ from .completion import Completion
 from .conversing import Conversing
 from .hints import hints
 from .leaving import Leaving
-from .messages import Do
 from .modelling import Modelling
 from .screens.main import Main
 from .slash import Command, continuations
@@ -29,8 +30,15 @@ from .widgets.prompt import Prompt
 PERIOD = 0.25
 """Seconds between two looks at the engine's numbers."""
 
+STARTED = 3.0
+"""Seconds after which everything is imported and shown."""
+
 UNSENT = 1.0
 """Seconds after the last key at which the prompt is saved."""
+
+
+REPEATED = ("deeper", "shallower", "older", "newer", "method", "rule", "theme")
+"""Actions whose key may be held down: each waits for the one before."""
 
 
 class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
@@ -44,6 +52,7 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
 
     def on_mount(self) -> None:
         self._doing: set[str] = set()
+        self._turns: dict[str, asyncio.Lock] = {}
         self.heed_signals()
         self.paint()
 
@@ -55,6 +64,9 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
         self.talk.listener = self._happened
         self.begin(self._open(), "open")
         self.set_interval(PERIOD, self.show_state)
+        # What is there by now stays: no later collection has to look at it while a reply streams.
+        if not self.is_headless:
+            self.set_timer(STARTED, gc.freeze)
 
     def _happened(self, update: Update) -> None:
         """What is told outside of a reply."""
@@ -70,13 +82,13 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
         prompt.set_history(self.talk.sent)
         if not prompt.value:
             prompt.load(self.talk.unsent)
-        if self.talk.store.trouble is not None:
-            self.told(self.talk.store.trouble, "warning")
         if self.talk.first_run:
             self.main.welcome.show_card(self.keys, proposal())
         else:
             self.main.welcome.show_keys(self.keys)
         await self.show_turns()
+        if self.talk.store.trouble is not None:
+            self.told(self.talk.store.trouble, "warning")
         await self.load_first()
 
     # Actions.
@@ -86,13 +98,14 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
         refusal = BY_ID[id].refusal(self.situation())
         if refusal is not None:
             self.say(refusal, "warning")
-        elif id not in self._doing:
+        elif id in REPEATED or id not in self._doing:
+            self._doing.add(id)
             self.begin(self._do(id, argument), "do")
 
     async def _do(self, id: str, argument: str) -> None:
-        self._doing.add(id)
         try:
-            await getattr(self, f"do_{id}")(argument)
+            async with self._turns.setdefault(id, asyncio.Lock()):
+                await getattr(self, f"do_{id}")(argument)
         finally:
             self._doing.discard(id)
             self.show_state()
@@ -100,20 +113,14 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
     def action_do(self, id: str) -> None:
         """What keys are bound to. Esc stops a reply, or a switch to another pair; the first load
         it leaves alone, and goes back to the prompt."""
-        if id == "stop" and not self.talk.busy and self.talk.choice is None:
-            self.main.prompt.focus()
-        elif id == "stop" and not self.situation().working:
+        first = self.talk.choice is None and not self.talk.busy
+        if id == "stop" and (first or not self.situation().working):
             self.main.prompt.focus()
         else:
             self.do(id)
 
     def do_command(self, command: Command) -> None:
         self.do(command.action.id, command.argument)
-
-    @on(Do)
-    def _asked_for(self, event: Do) -> None:
-        event.stop()
-        self.do(event.id, event.argument)
 
     @on(Prompt.Asked)
     def _help_asked_for(self, event: Prompt.Asked) -> None:

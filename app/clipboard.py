@@ -114,7 +114,7 @@ def _multiplexer(environ: Mapping[str, str]) -> tuple[Callable[[str], Sequence[s
     """How a sequence gets through what lies between here and the terminal, and what to call it."""
     term = environ.get("TERM", "")
     if environ.get("TMUX"):
-        return _through_tmux, "OSC 52 through tmux (it needs set -g allow-passthrough on)"
+        return _through_tmux, "OSC 52 through tmux, if allow-passthrough is on there"
     if environ.get("STY") or term.startswith("screen"):
         return _through_screen, "OSC 52 through screen"
     return lambda sequence: (sequence,), "OSC 52, where the terminal allows it"

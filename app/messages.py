@@ -15,19 +15,3 @@ class Tune(Message):
 
     changes: Mapping[str, Any]
     """As ``EngineClient.tune`` takes them: method, depth, rule or fields of sampling."""
-
-
-@dataclass
-class TurnChosen(Message):
-    """The user went to a turn of the transcript."""
-
-    turn: int | None
-    """Its id; None: to no particular one."""
-
-
-@dataclass
-class Do(Message):
-    """An action is asked for, by a widget that offers it."""
-
-    id: str
-    argument: str = ""

@@ -20,10 +20,11 @@ from .box import Box
 
 PROMPT = (
     ("Enter", "sends; with app.send = ctrl+j in the settings it makes a new line."),
-    ("Ctrl+J, \\ Enter", "make a new line."),
+    ("Ctrl+J, \\ Enter", "make a new line; Shift+Enter and Alt+Enter too, where they arrive."),
     ("↑ ↓", "bring earlier prompts back, from the first and the last line."),
     ("Tab", "takes a completion, or goes to the conversation and the panel."),
     ("/", "begins a command, @ the name of a file whose text is put in."),
+    ("a long paste", "is shown as one name and sent whole; the editor shows all of it."),
     ("Ctrl+C twice", "leaves. What is selected is copied, a reply stops first."),
 )
 

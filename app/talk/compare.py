@@ -112,7 +112,7 @@ class Comparing:
         self._tuning = _drafting(tuning, rule)
         depth = "" if self._tuning.depth == "auto" else f", depth {self._tuning.depth}"
         notes = [f"each reply ends after {length} tokens at the latest"]
-        if rule not in ("greedy", tuning.rule):
+        if rule == "keyed" and rule != tuning.rule:
             notes.append(f"your rule is {tuning.rule}; texts can be compared under {rule}")
         self.found = Comparison(
             prompt=prompt,
@@ -257,11 +257,12 @@ def _drafting(tuning: Tuning, rule: str) -> Tuning:
     """How the speculative replies are made: as it is set, or by itself where it is off."""
     method = "auto" if tuning.method == "off" else tuning.method
     depth = "auto" if tuning.depth == 0 else tuning.depth
-    seed = tuning.sampling.get("seed")
-    if seed is None and rule == "keyed":
-        seed = secrets.randbits(32)
-    accept = "keyed" if rule == "greedy" else rule
-    return Tuning(method, depth, accept, {**tuning.sampling, "seed": seed})
+    sampling = dict(tuning.sampling)
+    if rule == "greedy":
+        return Tuning(method, depth, "keyed", {**sampling, "temperature": 0})
+    if rule == "keyed" and sampling.get("seed") is None:
+        sampling["seed"] = secrets.randbits(32)
+    return Tuning(method, depth, rule, sampling)
 
 
 def _median(values: list[float | None]) -> float | None:

@@ -28,6 +28,8 @@ class Energies:
         self._started = False
         self._by_mode = ByMode()
         self._watch: ReplyWatch | None = None
+        self._energy: Energy | None = None
+        """Of the decode of the last reply, once it is known for good."""
         self._settling: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -50,6 +52,7 @@ class Energies:
     def watch(self) -> ReplyWatch | None:
         """Measures the reply that is asked for now."""
         self._watch = None if self._meter is None else ReplyWatch(self._meter)
+        self._energy = None
         return self._watch
 
     def settle(self, watch: ReplyWatch | None, known: Callable[[ReplyEnergy], None]) -> None:
@@ -64,7 +67,9 @@ class Energies:
         meter = self._meter
         if meter is None:
             return replace(state, energy_reason=self.reason)
-        energy = None if self._watch is None else self._watch.result().decode
+        energy = self._energy
+        if self._watch is not None:
+            energy = self._watch.result().decode
         watts = {rail: now.watts for rail, now in meter.watts().items() if now.watts is not None}
         reason = self.reason
         if not reason and energy is not None:
@@ -98,5 +103,7 @@ class Energies:
                 await asyncio.sleep(LOOK)
                 left -= LOOK
         energy = watch.result()
+        if self._watch is watch:
+            self._watch, self._energy = None, energy.decode
         self.add(energy.decode, speculative=energy.speculative)
         known(energy)

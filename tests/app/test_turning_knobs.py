@@ -50,6 +50,9 @@ async def test_steps_from_where_the_engine_is(running: Callable[..., Any]) -> No
         await it.until(lambda: it.engine.tuning.depth == 5)
         await it.pilot.press("minus")
         await it.until(lambda: it.engine.tuning.depth == 4)
+        for _ in range(5):
+            it.app.action_do("deeper")
+        await it.until(lambda: it.engine.tuning.depth == 9)
 
 
 async def test_on_a_narrow_terminal_the_dials_come_when_they_are_asked_for(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from textual.app import App
 from textual.pilot import Pilot
 
-PAUSES = 500
-"""How often to look before a condition is given up."""
+PATIENCE_S = 60.0
+"""What nothing takes even on a busy machine: after it a condition is given up."""
 
 
 class Host(App[None]):
@@ -33,8 +34,11 @@ def seen(app: App[Any]) -> str:
 
 async def until(pilot: Pilot[Any], true: Callable[[], object]) -> None:
     """Wait for a condition."""
-    for _ in range(PAUSES):
-        if true():
-            return
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        if time.monotonic() > deadline:
+            break
         await pilot.pause(0.01)
+    else:
+        return
     raise AssertionError(f"it did not happen; the screen:\n{seen(pilot.app)}")

@@ -10,7 +10,7 @@ from macspec.app.base import Base
 from macspec.app.chat import MacspecApp
 
 OURS = {"TITLE", "BINDINGS", "CSS_PATH", "ENABLE_COMMAND_PALETTE", "ESCAPE_TO_MINIMIZE"}
-OURS |= {"get_default_screen", "_handle_exception"}
+OURS |= {"get_default_screen", "_handle_exception", "copy_to_clipboard"}
 """What takes the place of Textual's own."""
 
 MADE = {"_decorated_handlers", "_computes", "_css_type_name", "_css_type_names", "_reactives"}

@@ -173,3 +173,13 @@ async def test_there_must_be_something_to_answer() -> None:
     talk = talk_with(ScriptedEngine())
     with pytest.raises(BadOptionError, match="say something first"):
         talk.compare()
+
+
+async def test_greedy_can_be_asked_for_at_any_temperature() -> None:
+    engine = Recording(*same())
+    talk = await ready(engine)
+    temperatures: list[Any] = []
+    async for _ in talk.compare("greedy"):
+        temperatures.append(engine.tuning.sampling["temperature"])
+    assert set(temperatures) == {0}
+    assert engine.tuning.sampling["temperature"] == talk.panel().temperature == 0.7
