@@ -40,6 +40,8 @@ class Loading:
         self._engine, self._live, self._dials, self._clock = engine, live, dials, clock
         self.choice: PairChoice | None = None
         """The pair that was loaded last."""
+        self.coming: PairChoice | None = None
+        """The pair that is being loaded; None: none is."""
         self._call: Call | None = None
         self._status: Call | None = None
         self._asked_at, self._told = float("-inf"), 0
@@ -58,6 +60,7 @@ class Loading:
         self._dials.settle(sampling)
         self._live.loading()
         call = self._call = self._engine.load(choice)
+        self.coming = choice
         try:
             async for event in call:
                 self._live.see(event)
@@ -71,9 +74,14 @@ class Loading:
                 if isinstance(event, Notice | LoadProgress | Loaded | Failed):
                     yield event
         finally:
-            self._call = None
+            self._call = self.coming = None
             if not call.done:
                 call.stop()
+
+    @property
+    def answering(self) -> PairChoice:
+        """The pair that answers what is asked now: loads and replies take their turns."""
+        return self.coming or self.choice or PairChoice()
 
     def cancel(self) -> None:
         """Give up a load that is under way."""

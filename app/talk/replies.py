@@ -113,7 +113,14 @@ class Replies(State):
         self._live.asked()
         watch = self._energies.watch()
         call = self.engine.reply(asked)
-        streaming = Streaming(beginning.reply, call, beginning.written, making, watch)
+        streaming = Streaming(
+            beginning.reply,
+            call,
+            beginning.written,
+            making,
+            watch,
+            lambda: self._loading.choice or PairChoice(),
+        )
         self._streaming = streaming
         try:
             with awake(self.config.power.keep_awake):
@@ -171,7 +178,7 @@ class Replies(State):
             self.listener(Changed(turn))
 
     def _making(self) -> Making:
-        choice, tuning = self._loading.choice or PairChoice(), self.tuning
+        choice, tuning = self._loading.answering, self.tuning
         sampling = {name: value for name, value in tuning.sampling.items() if name != "seed"}
         return Making(
             model=lasting(choice.target),

@@ -5,6 +5,7 @@ Nothing here takes longer the longer a reply is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from macspec.events import Finished, Notice, Prefilled, Round, Text
@@ -12,7 +13,8 @@ from macspec.plaintext import one_line
 from macspec.power import ReplyWatch
 from macspec.stats import Counters
 from macspec.store import Making, Message, OpenReply
-from macspec.worker import Call, Failed
+from macspec.store.naming import lasting
+from macspec.worker import Call, Failed, PairChoice
 from macspec.worker.messages import Answer
 from macspec.written import Written
 
@@ -29,6 +31,7 @@ class Streaming:
         written: what the reply had before.
         making: what is known before it begins.
         watch: measures what it takes; None: nothing does.
+        pair: which one answers, as far as that is known when it is asked.
     """
 
     def __init__(
@@ -38,9 +41,10 @@ class Streaming:
         written: Written,
         making: Making,
         watch: ReplyWatch | None = None,
+        pair: Callable[[], PairChoice] = PairChoice,
     ) -> None:
         self.reply, self.call, self.watch = reply, call, watch
-        self._written, self._making = written, making
+        self._written, self._making, self._pair = written, making, pair
         self.message: Message | None = None
         """The reply, once it is over."""
         self._counters, self._now = Counters(0.0), 0.0
@@ -106,8 +110,11 @@ class Streaming:
 
     def _made(self, finished: Finished | None = None) -> Making:
         """How it was made, as far as that is known now."""
+        pair = self._pair()
         making = replace(
             self._making,
+            model=lasting(pair.target),
+            draft=lasting(pair.draft),
             spans=self._written.spans,
             reasoning_spans=self._written.reasoning_spans,
             energy=None if self.watch is None else self.watch.result().as_dict(),

@@ -522,3 +522,28 @@ async def test_titles_of_conversations_that_began_empty() -> None:
         talk.regenerate()
     with pytest.raises(BadOptionError, match="message 5 is not shown"):
         talk.resume(5)
+
+
+async def test_a_question_during_a_load_is_answered_by_the_new_pair() -> None:
+    engine = ScriptedEngine("Yes.", loads=False)
+    talk = talk_with(engine)
+    loading = talk.load(PairChoice("owner/model", "owner/draft"))
+    await anext(loading)
+    async with reading(talk.ask("Anybody?")) as reply:
+        began = reply.updates[0]
+        assert isinstance(began, Began)
+        assert (began.reply.model, began.reply.draft) == ("owner/model", "owner/draft")
+        engine.finish_load()
+        await read(loading)
+        assert talk.panel().activity == "waiting"
+        engine.play_all()
+        turn = ended(await reply.all())
+    assert (turn.model, turn.draft) == ("owner/model", "owner/draft")
+    loading = talk.load(PairChoice("owner/broken"))
+    await anext(loading)
+    async with reading(talk.ask("And now?")) as reply:
+        engine.finish_load(Failed("refused", "it is broken: get another one"))
+        await read(loading)
+        engine.play_all()
+        turn = ended(await reply.all())
+    assert turn.model == "owner/model"  # the one before goes on
