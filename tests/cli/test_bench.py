@@ -40,13 +40,6 @@ def test_a_forced_text(macspec: Callable[..., Any], tmp_path: Path) -> None:
     assert trace["kind"] == "forced"
 
 
-def test_bench_alone_shows_its_help(macspec: Callable[..., Any]) -> None:
-    outcome = macspec("bench")
-    assert outcome.status == 0
-    assert b"simulate" in outcome.out
-    assert b"record" in outcome.out
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
