@@ -53,6 +53,7 @@ def document(
         "made": made,
         "command": list(command),
         "ended": outcome.ended,
+        "complete": outcome.ended != "interrupted",
         "replies": len(outcome.samples),
         "replies_wanted": 0 if measurement is None else measurement.total,
         "machine": setup.machine(),

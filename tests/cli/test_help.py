@@ -30,6 +30,7 @@ SHOWN = [
 
 COMMANDS = [
     *SHOWN,
+    ["bench", "specbench", "--help"],
     *(["models", name, "--help"] for name in ("pull", "rm", "plan", "quantize", "convert")),
     *(
         ["history", name, "--help"]

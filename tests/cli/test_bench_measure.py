@@ -1,0 +1,258 @@
+"""``macspec bench``: a measurement from the command line to its files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from macspec.arguments import build_parser
+from macspec.bench import aa
+from macspec.bench.costs import Costs
+from macspec.bench.own import Own
+from macspec.commands import benchchoice
+from macspec.session import Session
+from macspec.store import Making, Store, store_path
+
+SMALL = ["--workloads", "chat", "--tasks", "1", "--repeats", "1", "--max-tokens", "6", "--no-plot"]
+
+GREEDY = ["--temperature", "0"]
+
+
+COSTS = Costs({(rows, 0): 1 + 0.1 * rows for rows in (2, 3, 4, 5, 8, 16, 32)}, {"draft": 0.1})
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Costs are known, and nothing is found at home."""
+    monkeypatch.setattr("macspec.bench.experiment.measure_costs", lambda *_, **__: iter([COSTS]))
+    monkeypatch.setattr(Session, "measure", lambda self: iter(()))
+    monkeypatch.setenv("MACSPEC_HOME", str(tmp_path / "home"))
+
+
+def options(*arguments: str) -> argparse.Namespace:
+    """A command line as ``benchchoice`` gets it."""
+    return build_parser().parse_args(["bench", *arguments])
+
+
+def test_a_measurement(macspec: Callable[..., Any], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arms = ["--arms", "plain,auto,mlx-lm,mlx-lm-draft@2"]
+    outcome = macspec("bench", *SMALL, *GREEDY, *arms, "--profile", "--out", str(out))
+    assert outcome.status == 0
+    text = outcome.out.decode()
+    for words in ("built-in target", "temperature 0", "vs plain", "where the time went",
+                  "tok/pass", "1/1", "a round, waiting for the device"):  # fmt: skip
+        assert words in text
+    found = json.loads((out / "report.json").read_text())
+    assert [it["arm"] for it in found["samples"]] == ["plain", "auto", "mlx-lm", "mlx-lm-draft@2"]
+    assert found["ended"] == "all"
+    assert (out / "report.md").read_text().startswith("# macspec bench")
+    assert str(out / "report.json") in outcome.err
+
+
+def test_ctrl_c_keeps_what_was_measured(
+    macspec: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write, asked = Own.write, []
+
+    def interrupted(self: Own, *given: Any) -> Any:
+        asked.append(self.name)
+        if len(asked) == 6:  # two warm up
+            raise KeyboardInterrupt
+        return write(self, *given)
+
+    monkeypatch.setattr(Own, "write", interrupted)
+    more = ["--arms", "plain,draft@2", "--repeats", "5", "--out", str(tmp_path / "a.json")]
+    outcome = macspec("bench", *SMALL, *GREEDY, *more)
+    assert outcome.status == 130
+    assert "INTERRUPTED after 3 of 10 replies" in outcome.out.decode()
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert (found["ended"], len(found["samples"])) == ("interrupted", 3)
+
+
+def test_ctrl_c_before_the_first_reply_writes_nothing(
+    macspec: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> Iterator[Costs]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("macspec.bench.experiment.measure_costs", interrupted)
+    outcome = macspec("bench", *SMALL, "--out", str(tmp_path / "a.json"))
+    assert outcome.status == 130
+    assert "nothing was measured yet" in outcome.err
+    assert not outcome.out
+    assert not (tmp_path / "a.json").exists()
+
+
+def test_an_error_in_the_middle_keeps_what_was_measured(
+    macspec: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from macspec.errors import ServerError
+
+    write, asked = Own.write, []
+
+    def broken(self: Own, *given: Any) -> Any:
+        asked.append(self.name)
+        if len(asked) == 4:
+            raise ServerError("the server is gone")
+        return write(self, *given)
+
+    monkeypatch.setattr(Own, "write", broken)
+    more = ["--arms", "plain,draft@2", "--repeats", "5", "--out", str(tmp_path / "a.json")]
+    outcome = macspec("bench", *SMALL, *GREEDY, *more)
+    assert outcome.status == 2
+    assert "the server is gone" in outcome.error
+    assert len(json.loads((tmp_path / "a.json").read_text())["samples"]) == 1
+
+
+def test_json_and_text_that_was_asked_for(macspec: Callable[..., Any], tmp_path: Path) -> None:
+    prompts = tmp_path / "mine.jsonl"
+    prompts.write_text('{"prompt": "Mail me at anna@example.org, please."}\n')
+    more = ["--prompts", str(prompts), "--arms", "plain", "--json", "--with-text"]
+    outcome = macspec("bench", *SMALL[2:], *GREEDY, *more)
+    assert outcome.status == 0
+    found = json.loads(outcome.out)
+    assert found["questions"][0]["prompt"][0]["content"] == "Mail me at [mail], please."
+    assert "reply" in found["samples"][0]
+    (written,) = (tmp_path / "home" / "data" / "bench").glob("*/report.json")
+    assert json.loads(written.read_text()) == found
+
+
+def test_own_chats_once_more_and_nothing_of_them_in_the_report(
+    macspec: Callable[..., Any], tmp_path: Path
+) -> None:
+    store = Store(store_path())
+    chat = store.new_chat(system="", sampling={})
+    asked = store.add(chat.id, None, "My cat is called Zebulon.", "user")
+    reply = store.reply(chat.id, asked.id, Making())
+    reply.append("What a lovely name.")
+    reply.finish("end", None)
+    store.close()
+    out = tmp_path / "report.json"
+    more = ["--replay", "--arms", "plain,ngram", "--out", str(out)]
+    outcome = macspec("bench", *SMALL[4:], *GREEDY, *more)
+    assert outcome.status == 0
+    found = json.loads(out.read_text())
+    assert [it["source"] for it in found["questions"]] == ["replay"]
+    assert all(it["digest"] is None for it in found["questions"])
+    everything = "".join(path.read_text() for path in tmp_path.glob("report.*"))
+    assert "Zebulon" not in everything + outcome.out.decode() + outcome.err
+    assert "lovely" not in everything
+
+
+def test_a_method_against_itself(
+    macspec: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(aa, "RUNS", 2)
+    more = ["--aa", "plain", "--json", "--out", str(tmp_path / "a.json")]
+    outcome = macspec("bench", *SMALL, *GREEDY, *more, "--repeats", "7")
+    found = json.loads(outcome.out)
+    (held,) = found["aa"]
+    assert held["runs"] == 2
+    assert len(found["samples"]) == 2 * 2 * 7
+    assert found["baseline"] == "plain"
+
+
+def test_a_sweep(macspec: Callable[..., Any], tmp_path: Path) -> None:
+    more = ["--sweep", "rules", "--out", str(tmp_path / "a.json")]
+    outcome = macspec("bench", *SMALL, *GREEDY, *more)
+    assert outcome.status == 0
+    assert "times plain" in outcome.out.decode()
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert [it["x"] for it in found["sweep"]["points"]] == ["block", "keyed", "match"]
+
+
+def test_two_reports_side_by_side(macspec: Callable[..., Any], tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    for path in paths:
+        assert macspec("bench", *SMALL, *GREEDY, "--arms", "plain,ngram", "--out", path).status == 0
+    outcome = macspec("bench", "--compare", *paths)
+    assert outcome.status == 0
+    assert "no intervals disagree" in outcome.out.decode()
+
+
+def test_without_matplotlib_there_are_tables(
+    macspec: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "macspec.bench.plots", None)
+    more = ["--arms", "plain", "--out", str(tmp_path / "a.json")]
+    outcome = macspec("bench", *SMALL[:-1], *GREEDY, *more)
+    assert outcome.status == 0
+    assert "no pictures without matplotlib" in outcome.err
+    assert "temperature 0" in outcome.out.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--arms", "plain,fast"], "there is no arm 'fast'; there are plain"),
+        (["--arms", "plain,plain"], "the arm plain is there twice"),
+        (["--arms", "plain,,auto"], "no list of names"),
+        (["--arms", "draft@40"], "a depth is 0 to 32"),
+        (["--arms", "auto", "--baseline", "plain"], "the baseline plain is not among the arms"),
+        (["--arms", "plain", "--sweep", "depth"], "--arms and --sweep do not go together"),
+        (["--aa", "plain", "--sweep", "depth"], "--sweep and --aa do not go together"),
+        (["--aa", "plain", "--baseline", "plain"], "--baseline does not go with --aa"),
+        (["--aa", "plain#2"], "name the arm without a number"),
+        (["--sweep", "speed"], "invalid choice"),
+        (["--workloads", "chess"], "there is no workload 'chess'"),
+        (["--workloads", "chat", "--replay"], "not allowed with"),
+        (["--prompts", "nowhere.jsonl"], "cannot read nowhere.jsonl"),
+        (["--replay"], "there are no stored chats"),
+        (["--temperature", "0,warm"], "no list of temperatures"),
+        (["--temperature", "0.5,0.5"], "each once"),
+        (["--minutes", "0"], "no number of minutes"),
+        (["--cool-down", "-1"], "no number of seconds"),
+        (["--repeats", "0"], "whole number"),
+        (["--server", "example.org:80"], "not an address of this machine"),
+        (["--server", "127.0.0.1:9"], "no server answers"),
+        (["--server-command", "serve"], "need --server ADDRESS"),
+        (["--server", "127.0.0.1:9", "--aa", "plain"], "--server does not go with --aa"),
+        (["--arms", "server"], "which server? add --server ADDRESS"),
+        (["--compare", "a.json", "b.json"], "cannot read a.json"),
+        (["--out", "/dev/null/x"], "choose another place with --out"),
+    ],
+)
+def test_every_refusal_is_one_line(
+    macspec: Callable[..., Any], arguments: list[str], words: str
+) -> None:
+    outcome = macspec("bench", *arguments)
+    assert outcome.status == 2
+    assert words in outcome.error
+    assert not outcome.out
+
+
+def test_a_target_without_a_chat_template_needs_texts(
+    macspec: Callable[..., Any], shared: Path
+) -> None:
+    folder = str(shared / "data" / "models" / "stories260K")
+    outcome = macspec("bench", "--target", folder, *SMALL)
+    assert outcome.status == 2
+    assert "has no chat template" in outcome.error
+
+
+def test_a_short_run_has_an_end() -> None:
+    quick = benchchoice.protocol(options("--quick"))
+    assert quick.minutes is not None
+    assert quick.minutes < 2
+    assert benchchoice.longest(options("--quick")) == benchchoice.QUICK_TOKENS
+    assert benchchoice.longest(options("--quick", "--max-tokens", "99")) == 99
+    whole = benchchoice.protocol(options())
+    assert whole.minutes is None
+    assert whole.temperatures == (0.0, 0.7, 1.0)
+    assert benchchoice.protocol(options("--quick", "--minutes", "5")).minutes == 5
+
+
+def test_options_reach_the_protocol() -> None:
+    given = options("--ignore-end", "--cool-down", "3", "--seed", "7", "--temperature", "0.5")
+    protocol = benchchoice.protocol(given)
+    assert not protocol.ends
+    assert (protocol.cool_down, protocol.seed, protocol.temperatures) == (3.0, 7, (0.5,))
+    against = benchchoice.protocol(options("--aa", "auto", "--repeats", "2"))
+    assert against.repeats == 2 * aa.RUNS
