@@ -143,6 +143,7 @@ class Prompt(Vertical):
 
     def load(self, text: str) -> None:
         """Put a whole text in, instead of what is there; undo brings that back."""
+        self._recall.rest()
         self._show(text)
 
     def give_back(self, text: str) -> None:
@@ -205,7 +206,7 @@ class Prompt(Vertical):
             raise EditorError("this terminal cannot be lent to an editor") from None
         if isinstance(outcome, EditorError):
             raise outcome
-        self.load(outcome)
+        self._show(outcome)
         self.focus()
 
     def _leave_editing(self) -> None:
@@ -255,13 +256,11 @@ class Prompt(Vertical):
 
     def _enter(self) -> None:
         row, column = self.area.cursor_location
-        if column and column == len(self.area.document[row]) and self._ends_in_backslash(row):
+        line = self.area.document[row]
+        if line.endswith("\\") and column == len(line) and self.area.selection.is_empty:
             self.area.type("\n", (row, column - 1))
         else:
             self.send()
-
-    def _ends_in_backslash(self, row: int) -> bool:
-        return self.area.document[row].endswith("\\") and self.area.selection.is_empty
 
     def _new_line(self) -> None:
         self.area.type("\n", self.area.selection.start)

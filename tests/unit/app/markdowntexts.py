@@ -54,7 +54,7 @@ LINES = st.sampled_from(
 
 MARKDOWN = st.builds(
     lambda lines, end: "\n".join(lines) + end,
-    st.lists(LINES, max_size=60),
+    st.lists(LINES, max_size=25),
     st.sampled_from(["", "\n", "\n\n", "`", "\n-"]),
 )
 
@@ -73,6 +73,6 @@ def generated(*cases: st.SearchStrategy[Any]) -> Any:
     """``given``, however long a case takes on a busy machine."""
 
     def wrap(test: Any) -> Any:
-        return settings(deadline=None, max_examples=50)(given(*cases)(test))
+        return settings(deadline=None, max_examples=30)(given(*cases)(test))
 
     return wrap

@@ -106,12 +106,14 @@ def test_settling_never_fails_and_changes_words_never(one: PanelState, two: Pane
     assert (shown.activity, shown.drafter, shown.marks) == (two.activity, two.drafter, two.marks)
 
 
+@settings(deadline=None)
 @given(NUMBERS, st.integers(3, 12), st.integers(0, 3))
 def test_a_number_has_its_width(value: float, width: int, decimals: int) -> None:
     assert len(fixed(value, width, decimals)) == width
     assert len(whole(value, width)) == width
 
 
+@settings(deadline=None)
 @given(MAYBE)
 def test_figures_have_their_width(value: float | None) -> None:
     widths = [len(form(value)) for form in (percent, milliseconds, seconds, gigabytes)]
@@ -145,6 +147,7 @@ def test_a_ratio_of_nothing_is_none() -> None:
     assert ratio(3, 2) == 1.5
 
 
+@settings(deadline=None)
 @given(st.integers(0, 60))
 def test_a_height_is_filled_from_what_matters_most(height: int) -> None:
     names = [name for name, rows in plan(height) for _ in range(rows)]
@@ -162,6 +165,7 @@ def test_every_block_is_explained_and_every_explanation_has_its_block() -> None:
     assert {named(y, len(ROWS)) for y in range(len(ROWS))} == {*BLOCKS, None}
 
 
+@settings(deadline=None)
 @given(st.floats(0, 2000), st.floats(0, 1), st.floats(0, 20), st.integers(28, 40))
 def test_numbers_do_not_move_what_stands_beside_them(
     speed: float, share: float, times: float, width: int

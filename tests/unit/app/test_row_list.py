@@ -11,7 +11,7 @@ from macspec.app.talk.turns import Turn
 from macspec.app.widgets.rowlist import RowList
 from macspec.app.widgets.turn import Look, Note, TurnRows
 
-TEXTS = st.lists(MARKDOWN, min_size=1, max_size=4)
+TEXTS = st.lists(MARKDOWN, min_size=1, max_size=3)
 
 
 def rows_of(texts: list[str], width: int = 60, tint: bool = False) -> RowList:
@@ -36,7 +36,7 @@ def whole(rows: RowList) -> list[str]:
 @generated(TEXTS, st.data())
 def test_any_order_of_drawing_gives_the_same_rows(texts: list[str], data: st.DataObject) -> None:
     rows = rows_of(texts)
-    for _ in range(5):
+    for _ in range(3):
         first = data.draw(st.integers(0, max(len(rows) - 1, 0)))
         rows.draw(first, first + data.draw(st.integers(0, 30)), inf)
     assert whole(rows) == whole(rows_of(texts))
