@@ -318,6 +318,7 @@ class Session:
         if pair.target is not self.pair.target:
             raise ValueError("a session keeps its target")
         self.close()
+        self._prompting = Prompting(pair)
         self.pair, self._ledger = pair, ledger
         self.controller = self._decoder.controller = _controller(pair, ledger)
         self._decoder.change_draft(pair)
