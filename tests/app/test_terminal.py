@@ -27,7 +27,7 @@ reply before the context is full, however it is drafted."""
 def environ(tmp_path: Path) -> Mapping[str, str]:
     """A user who has never run it, and whose terminal says nothing about its colours."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("MACSPEC_")}
-    for name in ("COLORTERM", "NO_COLOR", "SSH_CONNECTION", "TMUX"):
+    for name in ("COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "SSH_CONNECTION", "TMUX"):
         own.pop(name, None)
     return {**own, "MACSPEC_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
 
