@@ -201,6 +201,8 @@ class Experiment:
             writer = Own("", self.pair, Way("off", kernels=self._kernels))
             self._questions = with_replies(self._questions, self.pair, writer)
         self._workshop.costs = self._costs
+        for arm in self._arms:
+            arm.close()
         self._make()
 
     def _make(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .record import cells_of
 from .report import ALL, FORCED
-from .tables import by_workload, limits, summary, swept
+from .tables import by_workload, limits, positions, summary, swept
 from .words import head, notes
 
 
@@ -24,6 +24,7 @@ def page(record: Mapping[str, Any]) -> str:
         parts += [table.markdown() for table in summary(cells, record["baseline"], group)]
     parts += [table.markdown() for table in by_workload(cells, record["baseline"])]
     parts += [table.markdown() for table in swept(record)]
+    parts += [table.markdown() for table in positions(cells)]
     parts += [table.markdown() for table in limits(cells, record["baseline"])]
     parts.append("".join(f"- {line.strip()}\n" for line in notes(record) if line))
     return "\n".join(part for part in parts if part)

@@ -7,7 +7,7 @@ turned by one each time, so that heat, other programs and whatever else drifts h
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..power import ClockWatch, Conditions, conditions
 from ..sampling import Sampling
 from .arm import Arm, Question
 from .energylog import EnergyLog
+from .pace import Pace
 from .sample import Sample
 
 COOL = 5.0
@@ -129,7 +130,7 @@ class Measurement:
         self._energy, self._progress = energy, progress
         self._watch = ClockWatch()
         self._began = clock() if began is None else began
-        self._pace = _Pace()
+        self._pace = Pace()
         self._done = 0
 
     def run(self) -> Iterator[Sample]:
@@ -200,7 +201,7 @@ class Measurement:
         began = self._clock()
         written = arm.write(question, sampling, self.protocol.ends)
         seconds = self._clock() - began
-        self._pace.add(arm.name, question.id, seconds + self.protocol.cool_down)
+        self._pace.add(seconds + self.protocol.cool_down)
         sample = Sample(
             arm=arm.name,
             question=question.id,
@@ -245,29 +246,3 @@ class Measurement:
             self._progress(Step(self._done, self.total, None, said))
             self._rest(COOL)
             waited += COOL
-
-
-class _Pace:
-    """How long replies take, and so all that are left."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[tuple[str, str], tuple[float, int]] = {}
-        self._sum, self._count = 0.0, 0
-
-    def add(self, arm: str, question: str, seconds: float) -> None:
-        total, count = self._seconds.get((arm, question), (0.0, 0))
-        self._seconds[arm, question] = total + seconds, count + 1
-        self._sum += seconds
-        self._count += 1
-
-    def left(self, replies: int) -> float | None:
-        """Seconds of so many replies like those that were; None before there were some."""
-        return None if self._count < 3 else replies * self._sum / self._count
-
-
-def by_arm(samples: Sequence[Sample]) -> Mapping[str, list[Sample]]:
-    """The samples of each arm, in their order."""
-    arms: dict[str, list[Sample]] = {}
-    for sample in samples:
-        arms.setdefault(sample.arm, []).append(sample)
-    return arms

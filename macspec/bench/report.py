@@ -42,7 +42,7 @@ class Cell:
     acceptance_by_position: tuple[float, ...]
     drafted_by_position: tuple[int, ...]
     joules_per_token: float | None
-    """Of decode, if it was measured in every reply."""
+    """Of decode, over the replies that were long enough for it, if most tokens are theirs."""
     equality: Equality
     limits: Limits | None
 
@@ -194,14 +194,11 @@ def _cell(
 
 
 def _joules(samples: Sequence[Sample]) -> float | None:
-    joules, tokens = 0.0, 0
-    for sample in samples:
-        energy = sample.energy
-        if energy is None or energy.joules is None:
-            return None
-        joules += energy.joules
-        tokens += energy.tokens
-    return joules / tokens if tokens else None
+    known = [it.energy for it in samples if it.energy is not None and it.energy.joules is not None]
+    tokens = sum(energy.tokens for energy in known)
+    if tokens == 0 or tokens < sum(it.written.stats.tokens for it in samples) / 2:
+        return None
+    return sum(energy.joules or 0.0 for energy in known) / tokens
 
 
 def _summed(rows: Sequence[Sequence[int]]) -> list[int]:

@@ -14,6 +14,9 @@ from .sweep import points_of
 
 DASH = "-"
 
+POSITIONS = 8
+"""Most positions of a chain that are shown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -62,8 +65,8 @@ class Table:
 def summary(cells: Sequence[Cell], baseline: str, group: str = ALL) -> Iterator[Table]:
     """A table for each temperature: all arms on one group of tasks."""
     columns = (
-        "arm", "tok/s", f"vs {baseline}", "95 %", "tok/pass", "accepted", "TTFT ms", "ITL ms",
-        "p95", "J/token", "equal",
+        "arm", "tok/s", f"vs {baseline}", "95 %", "tok/pass", "accepted", "prefill", "TTFT ms",
+        "ITL ms", "p95", "J/token", "equal",
     )  # fmt: skip
     for temperature in sorted({cell.temperature for cell in cells}):
         members = [it for it in cells if it.group == group and it.temperature == temperature]
@@ -75,6 +78,7 @@ def summary(cells: Sequence[Cell], baseline: str, group: str = ALL) -> Iterator[
                 DASH if it.arm == baseline else interval(it.speedup),
                 number(it.tokens_per_pass, "{:.2f}"),
                 number(it.acceptance, "{:.2f}"),
+                number(it.prefill_tokens_per_s, "{:.0f}"),
                 number(None if it.ttft_s is None else 1e3 * it.ttft_s, "{:.0f}"),
                 number(it.itl_ms_median, "{:.1f}"),
                 number(it.itl_ms_p95, "{:.1f}"),
@@ -101,6 +105,24 @@ def by_workload(cells: Sequence[Cell], baseline: str) -> Iterator[Table]:
         if len(rows) > 1 and arms:
             title = f"temperature {temperature:g}: times {baseline}, and tokens per pass"
             yield Table(title, ("workload", *arms), rows)
+
+
+def positions(cells: Sequence[Cell]) -> Iterator[Table]:
+    """How often drafted tokens stand, by their place in the chain, on all tasks."""
+    rows = [
+        (
+            cell.arm + (FORCED if cell.forced else ""),
+            f"{cell.temperature:g}",
+            *(f"{it:.2f}" for it in cell.acceptance_by_position[:POSITIONS]),
+        )
+        for cell in cells
+        if cell.whole and cell.acceptance_by_position
+    ]
+    if rows:
+        most = max(map(len, rows))
+        columns = ("arm", "temp.", *map(str, range(1, most - 1)))
+        whole = tuple(row + (DASH,) * (most - len(row)) for row in rows)
+        yield Table("accepted by position in the chain", columns, whole)
 
 
 def limits(cells: Sequence[Cell], baseline: str) -> Iterator[Table]:

@@ -10,6 +10,9 @@ from .aa import Held
 
 Record = Mapping[str, Any]
 
+SHOWN = 5
+"""Replies that are not equal, of which each is told."""
+
 
 def head(record: Record) -> Iterator[str]:
     """What was measured on what, in a few lines."""
@@ -46,8 +49,10 @@ def notes(record: Record) -> Iterator[str]:
         yield str(Held.from_dict(line))
     for said, count in record["not_answered"].items():
         yield one_line(f"{count} times not answered by {said}")
-    if record["energy_reason"]:
-        yield one_line(f"no joules: {record['energy_reason']}")
+    yield from differing(record)
+    reason = why_no_joules(record)
+    if reason:
+        yield one_line(f"no joules: {reason}")
     yield (
         f"vs plain: decode speed over that of {record['baseline']}, paired by prompt, with its "
         "95 % bootstrap interval"
@@ -57,7 +62,10 @@ def notes(record: Record) -> Iterator[str]:
             "predicted: tokens a round over what such rounds cost when measured alone; host: the "
             "share of decode in which the device waited for it"
         )
-    yield "tok/s, TTFT and ITL are medians over the replies; tok/pass counts the target's own token"
+    yield (
+        "tok/s (decode), prefill (tok/s), TTFT and ITL are medians over the replies; tok/pass "
+        "counts the target's own token"
+    )
     if any(it["equality"]["compared"] for it in record["cells"]):
         yield (
             "equal: greedy and keyed replies that are plain's token by token; near: they part "
@@ -80,6 +88,28 @@ def profiled(record: Record) -> Iterator[tuple[str, list[str]]]:
     ]
     if lines:
         yield "a round, waiting for the device after each part", lines
+
+
+def differing(record: Record) -> Iterator[str]:
+    """The replies that part from the baseline's where rounding does not explain it."""
+    forks = [it for it in record["forks"] if not it["near_tie"]]
+    for it in forks[:SHOWN]:
+        gap = "one reply ends there" if it["gap"] is None else f"gap {it['gap']:.3g}"
+        yield one_line(
+            f"NOT EQUAL: {it['arm']} on {it['question']} at {it['temperature']:g}, repeat "
+            f"{it['repeat'] + 1}, parts at token {it['position']}: {gap}"
+        )
+    if len(forks) > SHOWN:
+        yield f"NOT EQUAL: {len(forks) - SHOWN} more"
+
+
+def why_no_joules(record: Record) -> str | None:
+    """Why no arm has joules; None where one has."""
+    if any(it["joules_per_token"] is not None for it in record["cells"]):
+        return None
+    reasons = (it["energy"]["reason"] for it in record["samples"] if it["energy"])
+    said: str | None = record["energy_reason"]
+    return said or next((reason for reason in reasons if reason), None)
 
 
 def machine_state(record: Record) -> str:

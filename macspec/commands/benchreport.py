@@ -10,7 +10,7 @@ from typing import Any
 from ..bench import compare, record
 from ..bench.page import page
 from ..bench.report import ALL, FORCED
-from ..bench.tables import by_workload, limits, summary, swept
+from ..bench.tables import by_workload, limits, positions, summary, swept
 from ..bench.words import head, notes
 from ..errors import BadOptionError, brief
 
@@ -61,6 +61,7 @@ def told(found: Mapping[str, Any]) -> str:
         parts += [table.text() for table in summary(cells, found["baseline"], group)]
     parts += [table.text() for table in by_workload(cells, found["baseline"])]
     parts += [table.text() for table in swept(found)]
+    parts += [table.text() for table in positions(cells)]
     parts += [table.text() for table in limits(cells, found["baseline"])]
     parts.append("".join(f"{line}\n" for line in notes(found)))
     return "\n".join(part for part in parts if part)

@@ -105,10 +105,15 @@ def test_what_is_said_beside_the_tables(pocket: Pair) -> None:
                                        "host_ms": 0.5, "round_ms": 3.5}}}  # fmt: skip
     found["aa"] = [Held(0.0, False, (Ratio(1.0, 0.9, 1.1, 6, 18, "tasks"),)).as_dict()]
     found["not_answered"] = {"server: it cannot": 3}
+    fork = {"arm": "auto", "question": "chat-1", "temperature": 0.0, "repeat": 1, "position": 4,
+            "gap": 2.0, "near_tie": False}  # fmt: skip
+    found["forks"] = [{**fork, "near_tie": True}, *[fork] * 7]
     said = "\n".join(notes(found))
     assert "auto at 0: 3.5 ms = draft 1.0 + verify 2.0 + host 0.5, over 3 rounds" in said
     assert "1.00 is in the interval in 1 of 1 runs" in said
     assert "3 times not answered by server: it cannot" in said
+    assert said.count("NOT EQUAL: auto on chat-1 at 0, repeat 2, parts at token 4: gap 2") == 5
+    assert "NOT EQUAL: 2 more" in said
 
 
 def test_a_page_has_all_tables(pocket: Pair) -> None:

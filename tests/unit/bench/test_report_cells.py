@@ -12,7 +12,7 @@ from macspec.bench.equality import Compared, Equality
 from macspec.bench.limits import limits_of
 from macspec.bench.report import ALL, FORCED, Cell, cells
 from macspec.bench.sample import Sample, Tally, Written
-from macspec.bench.tables import Table, by_workload, equal, limits, summary
+from macspec.bench.tables import Table, by_workload, equal, limits, positions, summary
 from macspec.power import Energy
 from macspec.sampling import Sampling
 from macspec.stats import Counters
@@ -90,13 +90,15 @@ def test_a_reply_during_which_the_machine_slept_has_no_times() -> None:
     assert cell.tokens_per_pass == pytest.approx(7 / 3)
 
 
-def test_joules_only_where_every_reply_has_them() -> None:
+def test_joules_only_where_most_tokens_have_them() -> None:
     energy = Energy(1.0, 6, "meter", "counters", {"chip": 3.0}, ("chip",))
     one, other = both()
     assert found([one, replace(other, energy=energy)])[ALL, "draft"].joules_per_token == 0.5
-    more = both("chat-2")
+    more = [*both("chat-2"), *both("chat-3")]
     cell = found([one, replace(other, energy=energy), *more])[ALL, "draft"]
     assert cell.joules_per_token is None
+    short = replace(energy, rails={}, counted=(), reason="0.3 s are too short to measure")
+    assert found([one, replace(other, energy=short)])[ALL, "draft"].joules_per_token is None
 
 
 def test_a_cell_survives_json() -> None:
@@ -160,6 +162,9 @@ def test_tables_leave_out_what_nobody_knows() -> None:
     assert "J/token" in table.markdown()
     (split,) = by_workload(made, "plain")
     assert [row[0] for row in split.rows] == ["chat", "maths"]
+    (rates,) = positions(made)
+    assert rates.columns == ("arm", "temp.", "1", "2", "3", "4")
+    assert rates.rows == (("draft", "0", "1.00", "1.00", "0.00", "0.00"),)
     (why,) = limits(made, "plain")
     assert why.rows[0][0] == "draft"
 
