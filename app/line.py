@@ -161,6 +161,7 @@ class Lines(LineTurns, LineChats, LineModels):
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something to its end; Ctrl+C ends it early."""
         self._work = self._loop.create_task(work)
+        self._armed = float("-inf")  # Twice means twice in the same work.
         with self._heeding():
             try:
                 self._loop.run_until_complete(self._work)
