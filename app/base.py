@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
@@ -59,6 +60,7 @@ class Base(App[None], inherit_bindings=False):
         self.farewell = threading.Thread(target=farewell, name="farewell")
         app = settings.config.app
         self.main = Main(keys, app.send, panel=app.panel)
+        self._writing = asyncio.Lock()
         self.chosen: int | None = None
         """The turn of the transcript that the user went to."""
         super().__init__(driver_class=driver, ansi_color=themes.ansi_color(os.environ))
@@ -105,9 +107,13 @@ class Base(App[None], inherit_bindings=False):
                 raise
             self.say(unforeseen(error), "error")
 
-    async def remember(self, changes: Mapping[str, Any]) -> None:
+    def remember(self, changes: Mapping[str, Any]) -> None:
         """Keep choices in the settings file, by key; a failure is said, and nothing else."""
-        trouble = await remember(self.settings, changes)
+        self.begin(self._remember(changes), "remember")
+
+    async def _remember(self, changes: Mapping[str, Any]) -> None:
+        async with self._writing:
+            trouble = await remember(self.settings, changes)
         if trouble is not None:
             self.say(trouble, "warning")
 

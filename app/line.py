@@ -25,6 +25,7 @@ from .lineturns import LineTurns
 from .slash import continuations, parse
 from .talk.firstrun import PRIVATE, WHAT, proposal
 from .talk.talk import Talk
+from .talk.updates import Told, Update
 
 TWICE = 2.0
 """Seconds within which a second Ctrl+C leaves."""
@@ -35,12 +36,20 @@ FAILED = 2
 REQUESTS = (signal.SIGTERM, signal.SIGHUP)
 
 
-def chat_in_lines(talk: Talk, settings: Effective, choice: PairChoice) -> int:
+def chat_in_lines(
+    talk: Talk, settings: Effective, choice: PairChoice, fallback: PairChoice | None = None
+) -> int:
     """Chat until the end of input, and return the exit status.
 
     Through a pipe each line is a message or a command; the status is 2 if one of them failed.
+
+    Args:
+        choice: the pair to load at first.
+        fallback: the one to load where that fails.
     """
-    return Lines(talk, settings.config, choice).run()
+    lines = Lines(talk, settings.config, choice)
+    lines.fallback = fallback
+    return lines.run()
 
 
 class Lines(LineTurns, LineChats, LineModels):
@@ -53,6 +62,7 @@ class Lines(LineTurns, LineChats, LineModels):
         self._loop = asyncio.new_event_loop()
         self._armed = float("-inf")
         self._work: asyncio.Task[None] | None = None
+        talk.listener = self._hear
 
     def run(self) -> int:
         """Chat until the end of input."""
@@ -68,6 +78,11 @@ class Lines(LineTurns, LineChats, LineModels):
             finally:
                 self._close()
         return status or (FAILED if self.failures and not self.reader.interactive else 0)
+
+    def _hear(self, update: Update) -> None:
+        """What happens outside of replies."""
+        if isinstance(update, Told):
+            self.say(update.line)
 
     def _greet(self) -> None:
         if not self.reader.interactive:
@@ -146,6 +161,7 @@ class Lines(LineTurns, LineChats, LineModels):
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something to its end; Ctrl+C ends it early."""
         self._work = self._loop.create_task(work)
+        self._armed = float("-inf")  # Twice means twice in the same work.
         with self._heeding():
             try:
                 self._loop.run_until_complete(self._work)
@@ -187,7 +203,7 @@ class Lines(LineTurns, LineChats, LineModels):
             self.talk.save_unsent(typed)
 
     def _close(self) -> None:
-        """Keep everything, and let go of the engine."""
+        """Keep everything."""
         with suppress(MacspecError):
             self.talk.saved_interrupt()
         tasks = asyncio.all_tasks(self._loop)
@@ -198,7 +214,6 @@ class Lines(LineTurns, LineChats, LineModels):
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.run_until_complete(self.talk.close())
         self._loop.close()
-        self.talk.engine.close()
 
     # What the other parts leave.
 

@@ -24,6 +24,8 @@ TENTHS = 10
 class LineModels(LineBase):
     """Loading and switching pairs, depth, method, rule and temperature."""
 
+    fallback: PairChoice | None = None
+    """The pair to load where the first one cannot be loaded; None: none."""
     _pairs: Pairs | None = None
     _loading: asyncio.Task[None] | None = None
 
@@ -38,15 +40,20 @@ class LineModels(LineBase):
 
     def begin_loading(self) -> None:
         """Have the first pair loaded beside; needs a running loop."""
-        self._loading = asyncio.ensure_future(self.load(self.choice))
+        self._loading = asyncio.ensure_future(self._load_first())
+
+    async def _load_first(self) -> None:
+        if not await self.load(self.choice) and self.fallback not in (None, self.choice):
+            assert self.fallback is not None
+            self.failures -= await self.load(self.fallback)
 
     async def loaded(self) -> None:
         if self._loading is not None:
             await self._loading
 
-    async def load(self, choice: PairChoice) -> None:
-        """Load a pair, or switch to it; the one before stays if that fails."""
-        told = -1
+    async def load(self, choice: PairChoice) -> bool:
+        """Load a pair, or switch to it; the one before stays if that fails, which is False."""
+        told, there = -1, False
         async for event in self.talk.load(choice):
             match event:
                 case Notice(message):
@@ -55,17 +62,17 @@ class LineModels(LineBase):
                     self.failures += event.kind != "stopped"
                     self.say(event.message)
                 case Loaded():
-                    self.choice = choice
+                    self.choice, there = choice, True
                 case LoadProgress("downloading", done, total, model) if total:
                     if told != (tenth := done * TENTHS // total):
                         told = tenth
                         self.say(f"downloading {model}: {size(done)} of {size(total)}")
+        return there
 
     async def do_models(self, argument: str) -> None:
         await self.loaded()
         if argument:
-            await self.load(self.pairs.asked(argument))
-            if self.choice == self.pairs.asked(argument):
+            if await self.load(self.pairs.asked(argument)):
                 self.say(f"{self.talk.panel().target} answers from now on")
             return
         self.say("looking at what is on this machine")

@@ -111,16 +111,16 @@ def chat(options: argparse.Namespace) -> int:
     if options.chat is not None:
         talk.open(options.chat)
     farewell = partial(engine.close, GRACE)
+    recalled = fallback if options.recalled else None
     if options.plain or reason is not None:
         from .line import chat_in_lines
 
         if reason is not None:
             say(f"{reason}: line mode, as macspec chat --plain")
         try:
-            return chat_in_lines(talk, effective, choice)
+            return chat_in_lines(talk, effective, choice, recalled)
         finally:
             farewell()
-    recalled = fallback if options.recalled else None
     return _on_screen(talk, effective, keys, choice, fallback=recalled, farewell=farewell)
 
 

@@ -45,7 +45,7 @@ class Viewing(Base):
             )
         else:
             self.say("the panel is shown" if line else "the panel is hidden")
-        await self.remember({"app.panel": hidden or line})
+        self.remember({"app.panel": hidden or line})
 
     async def do_tint(self, argument: str) -> None:
         transcript = self.main.transcript
@@ -53,13 +53,13 @@ class Viewing(Base):
         self.say(
             "drafted tokens are marked, by drafter" if transcript.tint else "tokens are not marked"
         )
-        await self.remember({"app.tint": transcript.tint})
+        self.remember({"app.tint": transcript.tint})
 
     async def do_reasoning(self, argument: str) -> None:
         transcript = self.main.transcript
         transcript.reasoning_open = not transcript.reasoning_open
         self.say(f"reasoning is {'open' if transcript.reasoning_open else 'folded'}")
-        await self.remember({"app.reasoning": transcript.reasoning_open})
+        self.remember({"app.reasoning": transcript.reasoning_open})
 
     async def do_follow(self, argument: str) -> None:
         self.main.transcript.follow()
@@ -75,7 +75,7 @@ class Viewing(Base):
             raise BadOptionError(f"there is no theme {argument}; /theme and a space list them")
         self.theme = name
         self.say(f"theme {name}")
-        await self.remember({"app.theme": name})
+        self.remember({"app.theme": name})
 
     async def do_editor(self, argument: str) -> None:
         self.main.prompt.open_editor()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import os
 import subprocess
@@ -66,6 +67,7 @@ class Child:
                 process.wait()
 
             threading.Thread(target=read, daemon=True).start()
+            atexit.register(self.end)
             try:
                 while (line := await lines.get()) is not None:
                     with suppress(ValueError):
@@ -79,6 +81,7 @@ class Child:
                     self.complaint = said.removeprefix("macspec: ").removeprefix("error: ")
             finally:
                 self.end()
+                atexit.unregister(self.end)
 
     def end(self) -> None:
         """End the process, if it has begun and not ended; does not wait for that."""

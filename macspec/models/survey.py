@@ -91,7 +91,6 @@ def _opened(found: Sequence[Found], limit: int) -> Iterator[Event]:
 
 def main(folders: Sequence[str]) -> int:
     """Write the survey to standard output."""
-    os.nice(5)  # Nobody waits for it who is not looking at a list.
     try:
         for event in survey(folders):
             record = {"event": type(event).__name__.lower(), **asdict(event)}

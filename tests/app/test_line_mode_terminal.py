@@ -87,7 +87,9 @@ def test_ctrl_c_twice_leaves_and_a_pasted_text_is_one_message(store):
         assert terminal.ended() == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)]
+)
 def test_what_is_being_typed_is_kept_and_offered_again(store, number):
     with plain() as terminal:
         ready(terminal)
@@ -119,6 +121,7 @@ def test_a_message_is_changed_and_sent_again(store):
         ready(terminal)
         terminal.type("/older\r")
         terminal.wait_for("You, version 1 of 2:")
+        ready(terminal)
         terminal.press("ctrl+d")
         assert terminal.ended() == 0
 

@@ -55,7 +55,7 @@ WRONG = [
     (["run", "word " * 3000], "2048"),
     (["check", "--prompts", "0"], "prompts"),
     (["check", "--target", "/no/such/folder"], "/no/such/folder"),
-    (["talk"], "talk"),
+    (["chatter"], "chatter"),
     (["--no-such-option"], "--no-such-option"),
 ]
 

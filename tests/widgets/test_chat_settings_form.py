@@ -36,6 +36,7 @@ async def test_what_is_left_alone_stays_to_the_last_bit():
     async with app.run_test() as pilot:
         await app.ask(form(given))
         await pilot.press("ctrl+s")
+        await until(pilot, lambda: app.results)
         assert app.results == [given]
 
 
@@ -44,6 +45,7 @@ async def test_change_set_and_unset():
     async with app.run_test() as pilot:
         await app.ask(form(focus="temperature"))
         await pilot.press("ctrl+u", "down", *"0.9", "down", *"40", "enter")
+        await until(pilot, lambda: app.results)
         assert app.results == [
             ChatSettings("Be brief.", {"of_a_newer_macspec": 1, "top_p": 0.9, "top_k": 40})
         ]
@@ -54,6 +56,7 @@ async def test_the_system_prompt_may_have_several_lines():
     async with app.run_test() as pilot:
         await app.ask(form())
         await pilot.press("enter", *"Now", "ctrl+s")
+        await until(pilot, lambda: app.results)
         assert app.results[0].system == "Be brief.\nNow"
 
 
@@ -79,6 +82,7 @@ async def test_escape_asks_once_before_it_throws_away():
         await until(pilot, lambda: "Esc again" in seen(app))
         assert not app.results
         await pilot.press("escape")
+        await until(pilot, lambda: app.results)
         assert app.results == [None]
 
 
@@ -87,6 +91,7 @@ async def test_escape_without_changes_leaves_at_once():
     async with app.run_test() as pilot:
         await app.ask(form())
         await pilot.press("escape")
+        await until(pilot, lambda: app.results)
         assert app.results == [None]
 
 
@@ -99,7 +104,6 @@ async def test_a_hostile_system_prompt_is_shown_as_text_and_kept_as_it_is():
         app.screen.query_one("#system").styles.height = 120
         await until(pilot, lambda: "DROP TABLE" in seen(app))
         assert not harms(seen(app))
-        for _ in FIELDS:
-            await pilot.press("tab", "ctrl+u")
-        await pilot.press("ctrl+s")
+        await pilot.press("tab", "ctrl+u", "ctrl+s")
+        await until(pilot, lambda: app.results)
         assert app.results == [ChatSettings(system, {})]

@@ -63,6 +63,7 @@ async def test_search_shows_the_place_and_enter_opens_it(store):
         await until(pilot, lambda: listed(app) == 2)
         await until(pilot, lambda: "model: Take an umbrella." in seen(app))
         await pilot.press("enter")
+        await until(pilot, lambda: app.results)
         assert app.results == [ChatChoice(app.results[0].open, changed=False)]
         assert store.chat(app.results[0].open).title in ("Rain in Lisbon", "Sums")
 
@@ -99,6 +100,7 @@ async def test_an_empty_store_says_so():
         await app.ask(screen(Store(None)))
         await until(pilot, lambda: "no conversations yet" in seen(app))
         await pilot.press("down", "d", "r", "f", "e", "enter", "escape")
+        await until(pilot, lambda: app.results)
         assert app.results == [ChatChoice(None, changed=False)]
 
 
@@ -115,6 +117,7 @@ async def test_delete_and_undo(store):
         await until(pilot, lambda: listed(app) == 3)
         assert len(store.chats()) == 3
         await pilot.press("escape")
+        await until(pilot, lambda: app.results)
         assert app.results == [ChatChoice(None, changed=True)]
 
 
@@ -154,6 +157,7 @@ async def test_fork_is_chosen_and_opened(store):
         await until(pilot, lambda: listed(app) == 4)
         await until(pilot, lambda: "a copy to go on in" in seen(app))
         await pilot.press("enter")
+        await until(pilot, lambda: app.results)
         (choice,) = app.results
         fork = store.chat(choice.open)
         assert fork.title == "[red]Markup[/red] is text (fork)"

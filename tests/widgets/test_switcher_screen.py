@@ -91,6 +91,7 @@ async def test_what_is_here_is_opened_and_compared(offline, tmp_path):
         await pilot.press("down", "down", "enter")
         assert not app.results
         await pilot.press("up", "up", "enter")
+        await until(pilot, lambda: app.results)
         (choice,) = app.results
         assert choice == PairChoice(str(POCKET / "target"), str(POCKET / "draft"))
 
@@ -109,6 +110,7 @@ async def test_a_draft_that_cannot_draft_says_why(offline):
         await pilot.press("escape")
         await until(pilot, lambda: "choose a target" in seen(app))
         await pilot.press("escape")
+        await until(pilot, lambda: app.results)
         assert app.results == [None]
 
 
@@ -118,6 +120,7 @@ async def test_the_built_in_pair_is_chosen_at_once(offline):
         now = PairChoice("owner/target", "owner/draft", learn=False)
         await app.ask(Switcher(pairs(current=now)))
         await pilot.press(*"built", "enter")
+        await until(pilot, lambda: app.results)
         assert app.results == [PairChoice(learn=False)]
 
 
@@ -128,6 +131,7 @@ async def test_the_limit_of_the_settings_is_asked_for(offline):
     async with app.run_test() as pilot:
         await app.ask(Switcher(pairs(models=Models(context=512, kv_bits=8))))
         await pilot.press("enter")
+        await until(pilot, lambda: app.results)
         assert app.results == [PairChoice(context=512, kv_bits=8)]
 
 
@@ -175,6 +179,7 @@ async def test_a_download_goes_on_without_the_screen_and_tells_its_end(hub):
         await pilot.press(*"little", "enter", "enter", "y")
         await until(pilot, lambda: "Esc close; it goes on" in seen(app))
         await pilot.press("escape")
+        await until(pilot, lambda: app.results)
         assert app.results == [None]
         await until(pilot, lambda: ended)
         assert ended[0].state == "done"
