@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import asdict
+from typing import cast
 
-from ..device import prepare
+from ..errors import MacspecError
 from ..events import Event, Finished, Notice, Text
-from ..kernels import kernels_for
-from ..models import load_pair
+from ..models.progress import Progress
 from ..power import awake
-from ..remembered import corpus, ledger
 from ..sampling import Sampling
-from ..session import Session
+from ..worker.call import Call
+from ..worker.inprocess import InProcessEngine
+from ..worker.messages import Answer, Failed, LoadProgress, PairChoice, ReplyRequest
 from .energy import Gauge
 from .interrupt import interruptible, status_of
 from .output import Output, say, show
+from .progressbar import ProgressBar
 from .saving import Conversation
 from .table import statistics_table
 
@@ -25,74 +28,105 @@ def run(options: argparse.Namespace) -> int:
     sampling = sampling_of(options)
     output = Output()
     gauge = Gauge(options.stats or options.json, options.settings.power.source)
-    prepare()
-    pair = load_pair(
+    show_event = _JsonLines(output, gauge) if options.json else _Plain(output)
+    engine = InProcessEngine(told=_Loading(show_event))
+    _done(engine.load(_pair(options)))
+    _done(
+        engine.tune(
+            method=options.method,
+            depth=options.depth,
+            rule=options.accept,
+            sampling=asdict(sampling),
+        )
+    )
+
+    status = 0
+    conversation: Conversation = options.conversation
+    call: Call | None = None
+    told: str | None = None
+    finished: Finished | None = None
+    try:
+        gauge.begin()
+        with interruptible(), awake(options.settings.power.keep_awake):
+            call = engine.reply(_request(options, conversation))
+            if call.done:
+                _done(call)
+            conversation.begin(sampling)
+            told = conversation.trouble
+            if told is not None:
+                show_event(Notice(told))
+            for event in call:
+                if isinstance(event, Failed):
+                    raise MacspecError(event.message)
+                gauge.see(cast(Event, event))
+                conversation.take(cast(Event, event))
+                show_event(event)
+            finished = _ended(call)
+            conversation.end(finished, energy=gauge.result())
+    except KeyboardInterrupt as interrupt:
+        status = status_of(interrupt)
+        finished = _ended(call)
+        conversation.end(finished)
+        if finished is not None:
+            show_event(finished)
+    except BaseException:
+        conversation.end(_ended(call), broken=True)
+        raise
+    finally:
+        conversation.close()
+        output.end()
+        engine.close()
+    if conversation.trouble is not None and told is None:
+        say(conversation.trouble)
+    if options.stats and finished is not None:
+        show("\n" + statistics_table(finished, gauge.result()))
+    gauge.close()
+    return status
+
+
+def _pair(options: argparse.Namespace) -> PairChoice:
+    return PairChoice(
         options.target,
         options.draft,
         context=options.context,
         kv_bits=options.kv_bits,
         trust_remote_code=options.trust_remote_code,
         require_draft=options.method == "draft",
+        learn=options.learn,
+        kernels=options.kernels,
     )
-    kernels = kernels_for(pair, options.kernels)
-    session = Session(
-        pair,
-        method=options.method,
-        depth=options.depth,
-        rule=options.accept,
-        kv_bits=options.kv_bits,
-        ledger=ledger(pair, options.kv_bits, kernels=kernels.key) if options.learn else None,
-        corpus=corpus(pair) if options.learn else None,
-        kernels=kernels,
-    )
-    show_event = _JsonLines(output, gauge) if options.json else _Plain(output)
-    for notice in pair.notices:
-        show_event(Notice(notice))
 
-    status = 0
-    conversation: Conversation = options.conversation
-    told: str | None = None
-    try:
-        gauge.begin()
-        with interruptible(), awake(options.settings.power.keep_awake):
-            events = session.reply(
-                conversation.messages(),
-                sampling,
-                max_tokens=options.max_tokens,
-                stop=options.stop,
-                raw=options.raw,
-                think=None if options.think is None else options.think == "on",
-                on_overflow="drop" if conversation.continues else "refuse",
-            )
-            conversation.begin(sampling)
-            told = conversation.trouble
-            if told is not None:
-                show_event(Notice(told))
-            for event in events:
-                gauge.see(event)
-                conversation.take(event)
-                show_event(event)
-            conversation.end(session.finished, energy=gauge.result())
-    except KeyboardInterrupt as interrupt:
-        status = status_of(interrupt)
-        session.close()
-        conversation.end(session.finished)
-        if session.finished is not None:
-            show_event(session.finished)
-    except BaseException:
-        session.close()
-        conversation.end(session.finished, broken=True)
-        raise
-    finally:
-        conversation.close()
-    output.end()
-    if conversation.trouble is not None and told is None:
-        say(conversation.trouble)
-    session.remember()
-    if options.stats and session.finished is not None:
-        show("\n" + statistics_table(session.finished, gauge.result()))
-    gauge.close()
-    return status
+
+def _request(options: argparse.Namespace, conversation: Conversation) -> ReplyRequest:
+    messages = conversation.messages()
+    return ReplyRequest(
+        messages if isinstance(messages, str) else tuple(messages),
+        max_tokens=options.max_tokens,
+        stop=tuple(options.stop),
+        raw=options.raw,
+        think=None if options.think is None else options.think == "on",
+        on_overflow="drop" if conversation.continues else "refuse",
+    )
+
+
+def _done(call: Call) -> None:
+    """Wait for the answer.
+
+    Raises:
+        MacspecError: it came to nothing.
+    """
+    answer = call.result()
+    if isinstance(answer, Failed):
+        raise MacspecError(answer.message)
+
+
+def _ended(call: Call | None) -> Finished | None:
+    """How a reply ended, which is now if it is still going on; None if it never began."""
+    if call is None:
+        return None
+    call.stop()
+    answer = call.result()
+    return answer if isinstance(answer, Finished) else None
 
 
 def sampling_of(options: argparse.Namespace) -> Sampling:
@@ -109,13 +143,28 @@ def sampling_of(options: argparse.Namespace) -> Sampling:
     )
 
 
+class _Loading:
+    """Shows what a load says, downloads as a bar."""
+
+    def __init__(self, show_event: Callable[[Answer], None]) -> None:
+        self._show, self._bar = show_event, ProgressBar()
+
+    def __call__(self, event: Answer) -> None:
+        if isinstance(event, LoadProgress) and event.stage == "downloading":
+            self._bar.show(Progress(event.model, "", event.done, event.total, rate=0.0))
+            return
+        self._bar.end()
+        if isinstance(event, Notice):
+            self._show(event)
+
+
 class _Plain:
     """Text to standard output as it comes, notices to standard error."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Answer) -> None:
         if isinstance(event, Text):
             self._output.text(event.delta)
         elif isinstance(event, Notice):
@@ -129,7 +178,7 @@ class _JsonLines:
     def __init__(self, output: Output, gauge: Gauge) -> None:
         self._output, self._gauge = output, gauge
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Answer) -> None:
         fields = asdict(event)
         if isinstance(event, Finished):
             fields.update(fields.pop("stats"), energy=self._gauge.record())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import MacspecError
@@ -31,14 +31,19 @@ class InProcessEngine(EngineClient):
 
     So it costs nothing beside the session itself. Everything happens on the caller's thread, which
     must always be the same; all but replies is done at once, and a reply that nobody reads stands
-    still. Errors that are not for users are raised as they are.
+    still. What an event does to its reader, an interrupt or an error that is not for users, is
+    raised as it is, and ends the reply there.
 
     Args:
         engine: None: a new one.
+        told: told a load's events as they happen; who reads the call gets them afterwards.
     """
 
-    def __init__(self, engine: Engine | None = None) -> None:
+    def __init__(
+        self, engine: Engine | None = None, told: Callable[[Answer], None] = lambda event: None
+    ) -> None:
         self.engine = engine or Engine()
+        self._told = told
         self._reply: Driven | None = None
 
     def start(self) -> None:
@@ -46,7 +51,12 @@ class InProcessEngine(EngineClient):
 
     def load(self, choice: PairChoice) -> Call:
         call = Call(Loaded)
-        return _at_once(call, lambda: self.engine.load(choice, call.put))
+
+        def report(event: Answer) -> None:
+            call.put(event)
+            self._told(event)
+
+        return _at_once(call, lambda: self.engine.load(choice, report))
 
     def unload(self) -> Call:
         self.engine.unload()
@@ -74,12 +84,18 @@ class InProcessEngine(EngineClient):
 
 
 class Driven(Call):
-    """A reply whose reader runs it."""
+    """A reply whose reader runs it. What cannot be asked is refused at once."""
 
     def __init__(self, engine: Engine, request: ReplyRequest) -> None:
         super().__init__(Finished, self._halt)
+        self._engine = engine
         self._halted = False
-        self._steps = self._run(engine, request)
+        self._begun = False
+        self._border = True
+        try:
+            self._reply = engine.reply(request)
+        except MacspecError as error:
+            self.put(Failed("refused", str(error)))
 
     def result(self, timeout: float | None = None) -> Answer:
         """Run the reply to its end, however long that takes."""
@@ -103,20 +119,21 @@ class Driven(Call):
         self._halted = True
 
     def _step(self) -> None:
-        self.put(next(self._steps, Failed("stopped", "the next reply began before this one ended")))
-
-    def _run(self, engine: Engine, request: ReplyRequest) -> Iterator[Answer]:
-        if self._halted:
-            yield Failed("stopped", "it was stopped before it was done")
+        if self._halted and self._border:
+            stopped = Failed("stopped", "it was stopped before it was done")
+            self.put(self._engine.stop() if self._begun else stopped)
             return
+        self._begun = self._border = True  # So it stands if this is where the reply breaks off.
         try:
-            for event in engine.reply(request):
-                yield event
-                if self._halted and between_rounds(event):
-                    yield engine.stop()
-                    return
+            event = next(self._reply, None)
         except MacspecError as error:
-            yield Failed("refused", str(error))
+            self.put(Failed("refused", str(error)))
+            return
+        if event is None:
+            self.put(Failed("stopped", "the next reply began before this one ended"))
+            return
+        self._border = between_rounds(event)
+        self.put(event)
 
 
 def _at_once(call: Call, work: Callable[[], Answer]) -> Call:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Outcome, Script
+from outcome import Outcome
+from scripted_run import Script
 
 from macspec.config.index import SETTINGS
 

@@ -17,6 +17,9 @@ from macspec.assets import pocket
 from macspec.cli import BROKEN_PIPE
 from macspec.commands import prompt
 from macspec.commands.interrupt import INTERRUPTED
+from macspec.commands.saving import Conversation
+from macspec.events import Event
+from macspec.worker.registry import Registry
 
 STATISTICS = [
     "prompt_tokens",
@@ -206,7 +209,7 @@ def test_the_prompt_is_argument_and_standard_input(
     session = script("x")
     piped(monkeypatch, data)
     macspec("run", *([] if argument is None else [argument]))
-    assert session.asked["messages"] == [{"role": "user", "content": expected}]
+    assert session.asked["messages"] == ({"role": "user", "content": expected},)
 
 
 def test_options_reach_the_session(macspec: Callable[..., Any], script: Callable[..., Any]) -> None:
@@ -215,7 +218,7 @@ def test_options_reach_the_session(macspec: Callable[..., Any], script: Callable
     macspec("run", "p", "--temperature", "0.5", *text.split())
     asked = session.asked
     assert [message["role"] for message in asked["messages"]] == ["system", "user"]
-    assert asked["stop"] == ["a", "b"]
+    assert asked["stop"] == ("a", "b")
     assert asked["think"] is False
     assert asked["max_tokens"] == 5
     assert asked["on_overflow"] == "refuse"
@@ -266,3 +269,33 @@ def test_why_the_draft_model_is_off_is_told_once(
     done = macspec("run", "Hi", "--target", str(target), "--draft", str(other), "--max-tokens", "2")
     assert done.status == 0
     assert done.err.count("is off") == 1
+
+
+def test_while_it_runs_other_engines_see_what_it_holds(
+    macspec: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MACSPEC_HOME", str(tmp_path))
+    seen, take = [], Conversation.take
+
+    def look(conversation: Conversation, event: Event) -> None:
+        seen.extend(Registry().others())
+        take(conversation, event)
+
+    monkeypatch.setattr(Conversation, "take", look)
+    assert macspec("run", "Hello", "--max-tokens", "2").status == 0
+    assert {(running.pid, running.pair) for running in seen} == {(os.getpid(), "built-in")}
+    assert Registry().others() == []
+
+
+def test_what_does_not_fit_beside_another_engine_is_refused(
+    macspec: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MACSPEC_HOME", str(tmp_path))
+    for module in ("macspec.models.memory", "macspec.worker.engine"):
+        monkeypatch.setattr(f"{module}.device_limit", lambda: 2**30)
+    other = Registry()
+    assert other.enter("some/model", 2**30 - 2**20, 2**30) == []
+    outcome = macspec("run", "Hello")
+    other.leave()
+    assert outcome.status == 2
+    assert f"process {os.getpid()} 1.0 GB for some/model" in outcome.error

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -105,12 +104,12 @@ def test_the_last_conversation_goes_on(
     macspec("run", "Why?", "--system", "Be brief.", "--temperature", "0.25")
     session = script("Light.")
     assert macspec("run", "-c", "Why really?", "--top-k", "5").status == 0
-    assert session.asked["messages"] == [
+    assert session.asked["messages"] == (
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Why?"},
         {"role": "assistant", "content": "Because."},
         {"role": "user", "content": "Why really?"},
-    ]
+    )
     assert (session.asked["sampling"].temperature, session.asked["sampling"].top_k) == (0.25, 5)
     assert session.asked["on_overflow"] == "drop"
     ((chat, thread),) = kept()
@@ -145,21 +144,15 @@ def test_models_go_on_too(
     monkeypatch: pytest.MonkeyPatch,
     home: Path,
 ) -> None:
-    loaded: list[tuple[Any, ...]] = []
+    loaded: list[tuple[str | None, str | None]] = []
     folder = home / "big"
     folder.mkdir()
 
     def run(*arguments: str) -> None:
-        session = script("x")
-        load = sys.modules["macspec.commands.run"].load_pair  # type: ignore[attr-defined]
-
-        def load_pair(*names: str | None, **settings: object) -> Any:
-            loaded.append(names)
-            return load(*names, **settings)
-
-        monkeypatch.setattr("macspec.commands.run.load_pair", load_pair)
+        engine = script("x")
         assert macspec("run", "p", *arguments).status == 0
-        assert session.asked
+        assert engine.asked
+        loaded.append((engine.chosen.target, engine.chosen.draft))
 
     monkeypatch.chdir(home)
     run("--target", "big", "--draft", "org/small")
@@ -192,19 +185,15 @@ def test_a_model_that_an_imported_file_names_is_not_loaded(
     macspec("history", "export", "--out", str(file))
     monkeypatch.setenv("MACSPEC_HOME", str(home / "elsewhere"))
     macspec("history", "import", str(file))
-    loaded: list[str | None] = []
-
-    def load_pair(target: str | None, draft: str | None, **settings: object) -> Any:
-        loaded.append(target)
-        return SimpleNamespace(notices=(), draft_off=None)
-
-    monkeypatch.setattr("macspec.commands.run.load_pair", load_pair)
+    engine = script("x")
     assert macspec("run", "-c", "q").status == 0
+    assert engine.chosen.target is None
     store = Store(store_path())
     fork = store.fork(store.messages(1)[1].id)
     store.close()
+    engine = script("x")
     assert macspec("run", "--chat", str(fork.id), "q").status == 0
-    assert loaded == [None, None]
+    assert engine.chosen.target is None
 
 
 @pytest.mark.parametrize("how", ["option", "setting"])
