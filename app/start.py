@@ -224,7 +224,7 @@ def _on_screen(
         app.say_farewell()
         app.farewell.join()
     if app.fault is not None:
-        from macspec.arguments import complain
+        from macspec.commands.parser import complain
 
         complain(app.fault)
     return app.return_code or 0

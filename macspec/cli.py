@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from .arguments import build_parser, complain
+from .arguments import build_parser
 from .commands.interrupt import leave_on_interrupt, status_of
+from .commands.parser import complain
 from .errors import BadOptionError, MacspecError
 
 BROKEN_PIPE = 141

@@ -1,1 +1,1 @@
-"""What the commands do; each module is imported when its command runs."""
+"""What the commands do, each module imported when its command runs, and what they can be asked."""
