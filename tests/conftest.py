@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -11,6 +12,14 @@ import pytest
 # Nothing that a test teaches macspec stays on the machine, and nothing on it changes a test.
 HOME = tempfile.TemporaryDirectory(prefix="macspec-tests-")
 os.environ["MACSPEC_HOME"] = HOME.name
+
+# A shell that starts the tests in the background, or nohup, has whatever they start ignore these.
+for signum, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(signum) is signal.SIG_IGN:
+        signal.signal(signum, handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 

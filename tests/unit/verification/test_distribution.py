@@ -26,6 +26,7 @@ from macspec.reply import Reply
 from macspec.sampling import Sampling
 from macspec.settings import Settings
 from macspec.stats import Counters
+from macspec.text import Piece
 from macspec.verification import RULES
 
 SIZE = 3
@@ -59,12 +60,13 @@ class Unheard:
     """A text stream for a reply that nobody reads."""
 
     stopped = False
+    part = "answer"
 
-    def push(self, token: int) -> str:
-        return ""
+    def push(self, token: int, drafter: str | None) -> list[Piece]:
+        return []
 
-    def finish(self) -> str:
-        return ""
+    def finish(self) -> list[Piece]:
+        return []
 
 
 class Tables:

@@ -42,19 +42,19 @@ class Child:
             )
         for end in ends:
             os.close(end)
+        self.lines: list[tuple[int, Any]] = []
+        self._rest = b""
 
     def send(self, call: int, command: Any) -> None:
         os.write(self.commands, encode(call, command))
 
-    def read(self) -> list[tuple[int, Any]]:
-        """Everything up to the end of the first reply."""
-        lines: list[tuple[int, Any]] = []
-        rest = b""
-        while not lines or not isinstance(lines[-1][1], Finished):
+    def read(self, until: type[Any] = Finished) -> list[tuple[int, Any]]:
+        """Everything up to the first event of a kind, and what came with it."""
+        while not any(isinstance(event, until) for _, event in self.lines):
             assert select.select([self.events], [], [], 60)[0], "nothing more comes"
-            *whole, rest = (rest + os.read(self.events, 2**20)).split(b"\n")
-            lines += map(decode, whole)
-        return lines
+            *whole, self._rest = (self._rest + os.read(self.events, 2**20)).split(b"\n")
+            self.lines += map(decode, whole)
+        return self.lines
 
 
 @pytest.fixture
@@ -92,6 +92,7 @@ def test_a_reply_beyond_the_buffer_arrives_whole(child: Child, late: float) -> N
 def test_a_reply_that_waits_for_its_reader_can_be_stopped(child: Child) -> None:
     child.send(1, Load(PairChoice()))
     child.send(2, ReplyRequest("wide", max_tokens=10 * HELD // WIDE))
+    child.read(until=Text)
     time.sleep(0.5)
     child.send(0, Stop(2))
     time.sleep(0.2)
