@@ -1,0 +1,246 @@
+"""The app and ``macspec run`` with a real pair: how soon the one is there, how fast both decode, and
+how soon a key shows.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ..errors import MacspecError
+from ..plaintext import one_line
+from ..store import ASSISTANT, OPEN, Message, Store
+from .appstage import LEAVE, PANEL, REGENERATE, SETTLED, STOP
+from .terminal import PATIENCE, Terminal
+
+MACSPEC = (sys.executable, "-P", "-m", "macspec")
+
+PLACEHOLDER = "Ask anything"
+"""What an empty prompt shows."""
+
+LETTERS = "бгджзилптфцчшщъыьэюя"
+"""Typed one by one; nothing else on the screen has them."""
+
+NEW, ERASE, EMPTY, DEEPER, SHALLOWER = "\x0e", "\x7f", "\x15", "\x1b[1;3A", "\x1b[1;3B"
+
+BESIDE = "kernels"
+"""What the panel alone shows."""
+
+WAITS = (0.05, 0.3)
+"""Seconds between what the last key did and the next one."""
+
+OFTEN = 0.25
+"""Seconds between two looks into the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What both are asked, and how."""
+
+    models: tuple[str, ...]
+    """Options of both that say which pair."""
+    prompt: str
+    max_tokens: int
+    depth: int
+    """Tokens that the draft model guesses in a round; 0: plain decoding."""
+    seed: int = 1
+
+    def options(self) -> list[str]:
+        """For both, so that both decode the same tokens in the same rounds."""
+        method = "draft" if self.depth else "off"
+        return [
+            *self.models,
+            *("--method", method, "--depth", str(self.depth), "--no-learn"),
+            *("--temperature", "0", "--seed", str(self.seed)),
+            *("--max-tokens", str(self.max_tokens)),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A reply."""
+
+    tokens: int
+    tokens_per_s: float | None
+    """Of decode."""
+    text: str
+
+
+def run(asked: Asked, environ: Mapping[str, str]) -> Decoded:
+    """What ``macspec run`` makes of it.
+
+    Raises:
+        MacspecError: it could not.
+    """
+    command = [*MACSPEC, "run", asked.prompt, "--json", "--no-save", *asked.options()]
+    done = subprocess.run(
+        command, env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise MacspecError(
+            one_line(last).partition("error: ")[2] or f"macspec run ended with {done.returncode}"
+        )
+    finished = json.loads(done.stdout.splitlines()[-1])
+    return Decoded(finished["tokens"], finished["decode_tokens_per_s"], finished["text"])
+
+
+class RealApp:
+    """The app in a terminal.
+
+    Args:
+        asked: which pair, and how it decodes.
+        home: where the app keeps things.
+        environ: of the process, ``MACSPEC_HOME`` included.
+    """
+
+    def __init__(self, asked: Asked, home: Path, environ: Mapping[str, str]) -> None:
+        self._asked = asked
+        self._store = Store(home / "data" / "chats" / "chats.db")
+        self.terminal = Terminal([*MACSPEC, "chat", *asked.options()], environ)
+
+    def __enter__(self) -> Self:
+        self.terminal.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.terminal.__exit__(kind, error, trace)
+        finally:
+            self._store.close()
+
+    def usable(self) -> float:
+        """Seconds from the process's start until a typed character is echoed."""
+        self.terminal.wait_for(PLACEHOLDER, ever=True)
+        self.terminal.press(LETTERS[0])
+        echoed = self.terminal.wait_for(LETTERS[0])
+        return echoed - self.terminal.began
+
+    def ready(self) -> None:
+        """Wait until the pair is loaded, in a new conversation with an empty prompt."""
+        self.terminal.wait_for("● ready", ever=True)
+        self.terminal.press(ERASE)
+        self.terminal.look_on(SETTLED)
+        self.terminal.press(NEW)
+        self.terminal.look_on(SETTLED)
+
+    def leave(self) -> float:
+        """Seconds from the key to the end of the process."""
+        pressed = self.terminal.press(LEAVE)
+        return self.terminal.ended() - pressed
+
+    def reply(self) -> Decoded:
+        """Ask, and wait for the whole reply.
+
+        Raises:
+            MacspecError: there is none.
+        """
+        before = self._last()
+        self.terminal.press(self._asked.prompt)
+        self.terminal.look_on(SETTLED)
+        self.terminal.press("\r")
+        found = self._wait(lambda it: it.id != getattr(before, "id", None) and it.state != OPEN)
+        stats = None if found.making is None else found.making.stats
+        if stats is None:
+            raise MacspecError(f"the app's reply has no numbers: it is {found.state}")
+        return Decoded(stats["tokens"], stats["decode_tokens_per_s"], found.text)
+
+    def key_times(self, count: int, rng: random.Random) -> list[float]:
+        """Seconds from keys to what they show, each at some moment of a reply that streams."""
+        times: list[float] = []
+        keys = self._keys(rng)
+        reply: Message | None = None
+        while len(times) < count:
+            if reply is None or not self._open(reply):
+                reply = self._again()
+            self.terminal.look_on(rng.uniform(*WAITS))
+            seconds = self._press(*next(keys))
+            if self._open(reply):
+                times.append(seconds)
+        if self._open(reply):
+            self.terminal.press(STOP)
+            self._wait(lambda it: it.state != OPEN)
+        self.terminal.press(EMPTY)
+        self.terminal.look_on(SETTLED)
+        return times
+
+    def _keys(self, rng: random.Random) -> Iterator[tuple[str, str]]:
+        """Keys, and what each of them shows: in any four two letters, depth and panel."""
+        depth, typed = self._asked.depth, 0
+        while True:
+            kinds = ["letter", "letter", "depth", "panel"]
+            rng.shuffle(kinds)
+            for kind in kinds:
+                if kind == "letter":
+                    if typed and typed % len(LETTERS) == 0:
+                        self.terminal.press(EMPTY)
+                        self.terminal.look_on(SETTLED)
+                    letter = LETTERS[typed % len(LETTERS)]
+                    typed += 1
+                    yield letter, letter
+                elif kind == "depth":
+                    key, by = (DEEPER, 1) if depth == self._asked.depth else (SHALLOWER, -1)
+                    depth += by
+                    yield key, f"depth {depth} from the next round on"
+                else:
+                    self.terminal.press(PANEL)
+                    self.terminal.look_on(SETTLED)
+                    yield PANEL, BESIDE
+
+    def _press(self, key: str, shows: str) -> float:
+        pressed = self.terminal.press(key)
+        return self.terminal.wait_for(shows) - pressed
+
+    def _again(self) -> Message:
+        """Another reply to the same prompt, once there is some of it."""
+        before = self._last()
+        self.terminal.press(REGENERATE)
+        found = self._wait(lambda it: it.id != getattr(before, "id", None))
+        self.terminal.look_on(SETTLED)
+        return found
+
+    def _open(self, reply: Message) -> bool:
+        return self._store.message(reply.id).state == OPEN
+
+    def _last(self) -> Message | None:
+        """The newest reply."""
+        chat = self._store.last_chat()
+        leaf = None if chat is None or chat.leaf is None else self._store.message(chat.leaf)
+        return leaf if leaf is not None and leaf.role == ASSISTANT else None
+
+    def _wait(self, true: Any) -> Message:
+        """Wait for the newest reply to be as it is wanted."""
+        for _ in range(int(PATIENCE / OFTEN)):
+            found = self._last()
+            if found is not None and true(found):
+                return found
+            self.terminal.look_on(OFTEN)
+        raise MacspecError("the app made no reply")
+
+
+def models_of(
+    target: str | None,
+    draft: str | None,
+    *,
+    context: int | None,
+    kv_bits: int | None,
+    trust_remote_code: bool,
+) -> Sequence[str]:
+    """The command line's own options of a pair."""
+    found = ["--target", target or "built-in"]
+    found += ["--draft", draft or "none"] if target is not None else []
+    found += [] if context is None else ["--context", str(context)]
+    found += [] if kv_bits is None else ["--kv-bits", str(kv_bits)]
+    return [*found, *(["--trust-remote-code"] if trust_remote_code else [])]
