@@ -1,5 +1,5 @@
-"""The app and ``macspec run`` with a real pair: how soon the one is there, how fast both decode, and
-how soon a key shows.
+"""The app and ``macspec run`` with a real pair: how fast both decode, how soon the app is there and
+gone, and how soon a key shows.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from ..errors import MacspecError
 from ..plaintext import one_line
@@ -147,11 +147,11 @@ class RealApp:
         Raises:
             MacspecError: there is none.
         """
-        before = self._last()
+        before = self._before()
         self.terminal.press(self._asked.prompt)
         self.terminal.look_on(SETTLED)
         self.terminal.press("\r")
-        found = self._wait(lambda it: it.id != getattr(before, "id", None) and it.state != OPEN)
+        found = self._wait(lambda it: it.id != before and it.state != OPEN)
         stats = None if found.making is None else found.making.stats
         if stats is None:
             raise MacspecError(f"the app's reply has no numbers: it is {found.state}")
@@ -169,7 +169,7 @@ class RealApp:
             seconds = self._press(*next(keys))
             if self._open(reply):
                 times.append(seconds)
-        if self._open(reply):
+        if reply is not None and self._open(reply):
             self.terminal.press(STOP)
             self._wait(lambda it: it.state != OPEN)
         self.terminal.press(EMPTY)
@@ -205,14 +205,18 @@ class RealApp:
 
     def _again(self) -> Message:
         """Another reply to the same prompt, once there is some of it."""
-        before = self._last()
+        before = self._before()
         self.terminal.press(REGENERATE)
-        found = self._wait(lambda it: it.id != getattr(before, "id", None))
+        found = self._wait(lambda it: it.id != before)
         self.terminal.look_on(SETTLED)
         return found
 
     def _open(self, reply: Message) -> bool:
         return self._store.message(reply.id).state == OPEN
+
+    def _before(self) -> int | None:
+        last = self._last()
+        return None if last is None else last.id
 
     def _last(self) -> Message | None:
         """The newest reply."""
@@ -220,7 +224,7 @@ class RealApp:
         leaf = None if chat is None or chat.leaf is None else self._store.message(chat.leaf)
         return leaf if leaf is not None and leaf.role == ASSISTANT else None
 
-    def _wait(self, true: Any) -> Message:
+    def _wait(self, true: Callable[[Message], bool]) -> Message:
         """Wait for the newest reply to be as it is wanted."""
         for _ in range(int(PATIENCE / OFTEN)):
             found = self._last()
