@@ -7,7 +7,7 @@ import random
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .appplan import CORE, FREEZES, KEYS, SPEED, START, Plan
@@ -21,6 +21,10 @@ UNSET = ("COLUMNS", "LINES", "NO_COLOR", "SSH_CONNECTION", "SSH_TTY", "TMUX")
 
 PACE = 30.0
 """Tokens a second of an ordinary reply."""
+
+
+LONG, MOST = 5.0, 1_600
+"""Seconds of a reply, and tokens."""
 
 
 @dataclass
@@ -55,7 +59,9 @@ class AppCost:
         if real:
             # Imports, kernels and whatever else is only done once.
             yield self._step("a first reply, which does not count")
-            run(self.asked, self._real)
+            first = run(self.asked, self._real)
+            if self.plan.fit:
+                self.asked = replace(self.asked, max_tokens=fitting(first, self.asked))
         for repeat in repeats:
             if SPEED in parts:
                 yield self._step("macspec run")
@@ -148,6 +154,12 @@ def late(times: Sequence[float]) -> float:
     if len(times) < 2:
         return times[0]
     return statistics.quantiles(times, n=20, method="inclusive")[-1]
+
+
+def fitting(first: Decoded, asked: Asked) -> int:
+    """The longest reply to ask for: some seconds of it, and no more than fits the context."""
+    speed = first.tokens_per_s or 0.0
+    return round(min(max(asked.max_tokens, speed * LONG), MOST))
 
 
 def _clean() -> dict[str, str]:

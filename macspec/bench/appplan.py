@@ -24,3 +24,5 @@ class Plan:
     """Characters of the long line."""
     turns: int = 40
     """Earlier ones."""
+    fit: bool = True
+    """Whether replies are made longer where decoding is fast."""

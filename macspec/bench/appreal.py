@@ -36,6 +36,9 @@ BESIDE = "kernels"
 WAITS = (0.05, 0.3)
 """Seconds between what the last key did and the next one."""
 
+TRIES = 3
+"""Replies, more than there are keys, after which no longer one will come."""
+
 OFTEN = 0.25
 """Seconds between two looks into the store."""
 
@@ -158,12 +161,23 @@ class RealApp:
         return Decoded(stats["tokens"], stats["decode_tokens_per_s"], found.text)
 
     def key_times(self, count: int, rng: random.Random) -> list[float]:
-        """Seconds from keys to what they show, each at some moment of a reply that streams."""
+        """Seconds from keys to what they show, each at some moment of a reply that streams.
+
+        Raises:
+            MacspecError: no reply is long enough.
+        """
         times: list[float] = []
         keys = self._keys(rng)
         reply: Message | None = None
+        replies = 0
         while len(times) < count:
             if reply is None or not self._open(reply):
+                replies += 1
+                if replies > TRIES + count:
+                    raise MacspecError(
+                        "replies are over before a key can be pressed: --max-tokens or --prompt "
+                        "makes them longer"
+                    )
                 reply = self._again()
             self.terminal.look_on(rng.uniform(*WAITS))
             seconds = self._press(*next(keys))
@@ -208,7 +222,7 @@ class RealApp:
         before = self._before()
         self.terminal.press(REGENERATE)
         found = self._wait(lambda it: it.id != before)
-        self.terminal.look_on(SETTLED)
+        self.terminal.look_on(OFTEN)
         return found
 
     def _open(self, reply: Message) -> bool:

@@ -28,6 +28,9 @@ PROMPT = (
 
 DEPTH = 4
 
+LEAST = 256
+"""Tokens of a reply, where nothing else is asked for."""
+
 
 def benchapp(options: argparse.Namespace) -> int:
     """Measure, report, and return the exit status."""
@@ -42,10 +45,14 @@ def benchapp(options: argparse.Namespace) -> int:
         trust_remote_code=options.trust_remote_code,
     )
     asked = Asked(
-        tuple(models), prompt, options.longest, DEPTH if own or options.draft else 0, options.seed
+        tuple(models),
+        prompt,
+        options.longest or LEAST,
+        DEPTH if own or options.draft else 0,
+        options.seed,
     )
     parts = tuple(part for part in PARTS if part in (options.only or PARTS))
-    plan = Plan(parts=parts, repeats=options.repeats)
+    plan = Plan(parts=parts, repeats=options.repeats, fit=options.longest is None)
     out = None if options.out is None else _place(options.out)
     bar, status = MeasureBar("steps"), 0
     with tempfile.TemporaryDirectory(prefix="macspec-bench-", ignore_cleanup_errors=True) as folder:

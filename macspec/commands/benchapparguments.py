@@ -66,8 +66,7 @@ def add_app(
         dest="longest",
         metavar="N",
         type=whole(16),
-        default=256,
-        help="longest reply (default: 256)",
+        help="longest reply; default: five seconds of it, but 256 to 1600",
     )
     it.add_argument("--seed", metavar="N", type=whole(0, 2**32), default=1, help="(default: 1)")
     it.add_argument("--out", metavar="FILE", help="also write it to a file that ends in .json")
