@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .appplan import CORE, FREEZES, KEYS, SPEED, START, Plan
 from .appreal import Asked, Decoded, RealApp, run
-from .appstage import REGENERATE, SETTLED, STOP, Stage
+from .appstage import REGENERATE, STOP, Stage
 from .paced import Wish
 from .protocol import Step
 
@@ -21,7 +21,6 @@ UNSET = ("COLUMNS", "LINES", "NO_COLOR", "SSH_CONNECTION", "SSH_TTY", "TMUX")
 
 PACE = 30.0
 """Tokens a second of an ordinary reply."""
-
 
 LONG, MOST = 5.0, 1_600
 """Seconds of a reply, and tokens."""
@@ -41,7 +40,7 @@ class AppCost:
     plan: Plan
     folder: Path
     values: dict[str, list[float]] = field(default_factory=dict)
-    """By measure; see ``apptable.BARS``."""
+    """By measure; see ``apptable.bars``."""
     replies: list[tuple[Decoded, Decoded]] = field(default_factory=list)
     """What ``macspec run`` and what the app made of it, in turn."""
     _began: float = field(default_factory=time.monotonic)
@@ -68,7 +67,7 @@ class AppCost:
                 plain = run(self.asked, self._real)
             if real:
                 yield self._step("the app with this pair")
-                with RealApp(self.asked, self.folder / "real", self._real) as app:
+                with RealApp(self.asked, self.folder / "real", self._real, self.plan.settle) as app:
                     self._put("start", app.usable())
                     app.ready()
                     if SPEED in parts:
@@ -119,9 +118,7 @@ class AppCost:
     def _freezes(self, repeat: int) -> None:
         plan = self.plan
         folder = self.folder / f"huge{repeat}"
-        with Stage(
-            folder, _clean(), characters=plan.characters, turns=plan.turns, watch=True
-        ) as app:
+        with self._stage(folder, plan.characters, watch=True) as app:
             app.begin()
             looks = {
                 "line": app.streamed(Wish(plan.line, 1_200, 12, line=True)),
@@ -131,10 +128,21 @@ class AppCost:
         for name, look in looks.items():
             self.values.setdefault(name, []).append(look.worst)
 
+    def _stage(self, folder: Path, characters: int, *, watch: bool = False) -> Stage:
+        plan = self.plan
+        return Stage(
+            folder,
+            _clean(),
+            characters=characters,
+            watch=watch,
+            turns=plan.turns,
+            settle=plan.settle,
+        )
+
     def _cores(self) -> Iterator[Step]:
         plan = self.plan
-        length = round(4 * PACE * 2 * (plan.seconds + 4 * SETTLED) + 1_000)
-        with Stage(self.folder / "paced", _clean(), characters=100, turns=plan.turns) as app:
+        length = round(4 * PACE * 2 * (plan.seconds + 4 * plan.settle) + 1_000)
+        with self._stage(self.folder / "paced", 100) as app:
             app.begin()
             for repeat in range(plan.repeats):
                 yield self._step("the app with a paced reply")
@@ -146,7 +154,7 @@ class AppCost:
                 self.values.setdefault("core", []).append(shown)
                 self.values.setdefault("panel", []).append(shown - hidden)
                 app.terminal.press(STOP)
-                app.terminal.look_on(SETTLED)
+                app.terminal.look_on(plan.settle)
 
 
 def late(times: Sequence[float]) -> float:

@@ -26,3 +26,5 @@ class Plan:
     """Earlier ones."""
     fit: bool = True
     """Whether replies are made longer where decoding is fast."""
+    settle: float = 0.7
+    """Seconds after a change until what it leaves to do is done."""

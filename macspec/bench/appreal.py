@@ -17,7 +17,7 @@ from typing import Self
 from ..errors import MacspecError
 from ..plaintext import one_line
 from ..store import ASSISTANT, OPEN, Message, Store
-from .appstage import LEAVE, PANEL, REGENERATE, SETTLED, STOP
+from .appstage import LEAVE, PANEL, REGENERATE, STOP
 from .terminal import PATIENCE, Terminal
 
 MACSPEC = (sys.executable, "-P", "-m", "macspec")
@@ -102,10 +102,13 @@ class RealApp:
         asked: which pair, and how it decodes.
         home: where the app keeps things.
         environ: of the process, ``MACSPEC_HOME`` included.
+        settle: seconds after a change until what it leaves to do is done.
     """
 
-    def __init__(self, asked: Asked, home: Path, environ: Mapping[str, str]) -> None:
-        self._asked = asked
+    def __init__(
+        self, asked: Asked, home: Path, environ: Mapping[str, str], settle: float = 0.7
+    ) -> None:
+        self._asked, self._settle = asked, settle
         self._store = Store(home / "data" / "chats" / "chats.db")
         self.terminal = Terminal([*MACSPEC, "chat", *asked.options()], environ)
 
@@ -135,9 +138,9 @@ class RealApp:
         """Wait until the pair is loaded, in a new conversation with an empty prompt."""
         self.terminal.wait_for("● ready", ever=True)
         self.terminal.press(ERASE)
-        self.terminal.look_on(SETTLED)
+        self.terminal.look_on(self._settle)
         self.terminal.press(NEW)
-        self.terminal.look_on(SETTLED)
+        self.terminal.look_on(self._settle)
 
     def leave(self) -> float:
         """Seconds from the key to the end of the process."""
@@ -152,7 +155,7 @@ class RealApp:
         """
         before = self._before()
         self.terminal.press(self._asked.prompt)
-        self.terminal.look_on(SETTLED)
+        self.terminal.look_on(self._settle)
         self.terminal.press("\r")
         found = self._wait(lambda it: it.id != before and it.state != OPEN)
         stats = None if found.making is None else found.making.stats
@@ -187,7 +190,7 @@ class RealApp:
             self.terminal.press(STOP)
             self._wait(lambda it: it.state != OPEN)
         self.terminal.press(EMPTY)
-        self.terminal.look_on(SETTLED)
+        self.terminal.look_on(self._settle)
         return times
 
     def _keys(self, rng: random.Random) -> Iterator[tuple[str, str]]:
@@ -200,7 +203,7 @@ class RealApp:
                 if kind == "letter":
                     if typed and typed % len(LETTERS) == 0:
                         self.terminal.press(EMPTY)
-                        self.terminal.look_on(SETTLED)
+                        self.terminal.look_on(self._settle)
                     letter = LETTERS[typed % len(LETTERS)]
                     typed += 1
                     yield letter, letter
@@ -210,7 +213,7 @@ class RealApp:
                     yield key, f"depth {depth} from the next round on"
                 else:
                     self.terminal.press(PANEL)
-                    self.terminal.look_on(SETTLED)
+                    self.terminal.look_on(self._settle)
                     yield PANEL, BESIDE
 
     def _press(self, key: str, shows: str) -> float:

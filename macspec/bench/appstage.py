@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from ..assets import pocket
+from ..errors import MacspecError
 from ..store import Store
 from .look import Look
 from .madeup import conversation, keep, text_of
@@ -22,9 +23,6 @@ from .paced import END, Wish
 from .terminal import Terminal
 
 PANEL, REGENERATE, STOP, LEAVE, TO_TRANSCRIPT, TOP = "\x02", "\x12", "\x1b", "\x11", "\t", "g"
-
-SETTLED = 0.7
-"""Seconds after a change until what it leaves to do is done."""
 
 IMPORTED = 3.5
 """Seconds after the start until the app has imported what it puts off, and froze its garbage."""
@@ -39,6 +37,7 @@ class Stage:
         characters: of the huge reply.
         watch: whether the event loop is looked at.
         turns: of the conversation that is open.
+        settle: seconds after a change until what it leaves to do is done.
     """
 
     def __init__(
@@ -49,7 +48,9 @@ class Stage:
         characters: int,
         watch: bool = False,
         turns: int = 40,
+        settle: float = 0.7,
     ) -> None:
+        self._settle = settle
         self._looks, self._read = folder / "looks", 0
         folder.mkdir(parents=True)
         store = Store(folder / "data" / "chats" / "chats.db")
@@ -94,13 +95,17 @@ class Stage:
         prompt = wish.prompt()
         self.terminal.press(prompt)
         self.terminal.wait_for(prompt[-1])
-        self.terminal.look_on(SETTLED)
+        self.terminal.look_on(self._settle)
         self.look()
         self.terminal.press("\r")
 
     def shares(self, seconds: float, *, hidden_first: bool) -> tuple[float, float]:
         """Shares of a core while a reply streams, each over so many seconds: with the panel, and
-        without it."""
+        without it.
+
+        Raises:
+            MacspecError: the reply ended meanwhile.
+        """
         if hidden_first:
             without = self._share(seconds)
             self.terminal.press(PANEL)
@@ -110,10 +115,13 @@ class Stage:
         return beside, self._share(seconds)
 
     def _share(self, seconds: float) -> float:
-        self.terminal.look_on(SETTLED)
+        self.terminal.look_on(self._settle)
         self.look()
         self.terminal.look_on(seconds)
-        return self.look().share
+        look = self.look()
+        if not look.writing:
+            raise MacspecError("the paced reply was over before the app was measured")
+        return look.share
 
     def streamed(self, wish: Wish) -> Look:
         """The worst of a reply, from the key that asks for it until it lies there finished."""
@@ -123,14 +131,14 @@ class Stage:
     def opened(self) -> Look:
         """The worst of opening the huge reply, and of going to its beginning."""
         self.terminal.press(f"/open {self._huge}")
-        self.terminal.look_on(SETTLED)
+        self.terminal.look_on(self._settle)
         self.look()
         self.terminal.press("\r")
         shown = self._until_drawn()
         self.terminal.press(TO_TRANSCRIPT)
-        self.terminal.look_on(SETTLED / 2)
+        self.terminal.look_on(self._settle / 2)
         self.terminal.press(TOP)
-        self.terminal.look_on(SETTLED)
+        self.terminal.look_on(self._settle)
         return worse(shown, self.look())
 
     def _until_drawn(self) -> Look:
@@ -139,7 +147,7 @@ class Stage:
         while look.writing:
             self.terminal.look_on(0.05)
             look = worse(look, self.look())
-        self.terminal.look_on(SETTLED)
+        self.terminal.look_on(self._settle)
         return worse(look, self.look())
 
     def _lines(self) -> list[str]:

@@ -63,17 +63,21 @@ def benchapp(options: argparse.Namespace) -> int:
                     bar.show(step)
         except KeyboardInterrupt as interrupt:
             status = status_of(interrupt)
+            if not cost.values:
+                say("nothing was measured yet")
         finally:
             bar.end()
-    if not cost.values:
-        say("nothing was measured yet")
-        return status
+            if cost.values:
+                _tell(cost, out, time.perf_counter() - began)
+    return status
+
+
+def _tell(cost: AppCost, out: Path | None, seconds: float) -> None:
     Output().text(apptable.told(cost))
     if out is not None:
         command = ["macspec", *map(shlex.quote, sys.argv[1:])]
-        record.save(out, apptable.document(cost, command, time.perf_counter() - began))
+        record.save(out, apptable.document(cost, command, seconds))
         say(f"report: {out}")
-    return status
 
 
 def _place(name: str) -> Path:

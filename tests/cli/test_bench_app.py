@@ -12,7 +12,7 @@ import pytest
 
 from macspec.bench.appplan import Plan
 
-TINY = {"seconds": 0.2, "keys": 4, "characters": 3_000, "line": 500, "turns": 4}
+TINY = {"seconds": 0.2, "keys": 4, "characters": 3_000, "line": 500, "turns": 4, "settle": 0.1}
 
 
 def test_every_measure_has_a_value(
@@ -22,7 +22,7 @@ def test_every_measure_has_a_value(
     monkeypatch.setattr("macspec.bench.appstage.IMPORTED", 0.0)
     monkeypatch.setenv("MACSPEC_HOME", str(tmp_path / "own"))
     out = tmp_path / "app.json"
-    outcome = macspec("bench", "app", "--repeats", "1", "--max-tokens", "300", "--out", str(out))
+    outcome = macspec("bench", "app", "--repeats", "1", "--max-tokens", "128", "--out", str(out))
     assert outcome.status == 0, outcome.err
     document = json.loads(out.read_text())
     assert document["complete"]
@@ -34,7 +34,7 @@ def test_every_measure_has_a_value(
         assert measure["median"] > 0 or name in ("speed", "panel")
     (reply,) = document["replies"]
     assert reply["equal"]
-    assert reply["run_tokens"] == reply["app_tokens"] == 300
+    assert reply["run_tokens"] == reply["app_tokens"] == 128
     text = outcome.out.decode()
     assert "worst freeze, 3,000 characters streamed" in text
     assert "held: " in text
