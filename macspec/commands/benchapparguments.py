@@ -52,7 +52,7 @@ def add_app(
         "--only",
         metavar="A,B",
         type=parts,
-        help=f"of {', '.join(PARTS)} (start and end of the process); default: all",
+        help=f"of {', '.join(PARTS)}; start is also leaving; default: all",
     )
     it.add_argument("--repeats", metavar="N", type=whole(1), default=5, help="(default: 5)")
     it.add_argument(
