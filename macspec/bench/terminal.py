@@ -29,11 +29,14 @@ PATIENCE = 120.0
 GRACE = 3.0
 """Seconds in which a program that is asked to leave has to."""
 
-CONTROL = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P_^X][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z=>78])")
+CONTROL = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P_^X][^\x07\x1b]*(?:\x07|\x1b\\)|[@-OQ-WYZ=>78])")
 """Control sequences as programs write them."""
 
+LONGEST = 4096
+"""Bytes of a control sequence whose end may be missing."""
+
 KEPT = 2**18
-"""Bytes at the end of the output that are looked through while something is waited for."""
+"""Bytes of text that are looked through while something is waited for."""
 
 
 class Terminal:
@@ -55,9 +58,11 @@ class Terminal:
         self._us, self._its = os.openpty()
         columns, rows = size
         fcntl.ioctl(self._us, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self._all = bytearray()
+        self._text = bytearray()
+        """What was drawn, without the places where it stands."""
         self._new = 0
         """Where in it begins what was drawn since the last key."""
+        self._unfinished = b""
         self.began = time.perf_counter()
         """When the program was started."""
         self.process = subprocess.Popen(
@@ -91,12 +96,6 @@ class Terminal:
             os.close(self._us)
             os.close(self._its)
 
-    @property
-    def raw(self) -> bool:
-        """Whether the program reads keys one by one, so that an echo is its own."""
-        flags: int = termios.tcgetattr(self._its)[3]
-        return not flags & termios.ECHO
-
     def press(self, keys: str) -> float:
         """Send keys as a terminal does; the time of it.
 
@@ -104,7 +103,7 @@ class Terminal:
         """
         while self._take(0):
             pass
-        self._new = len(self._all)
+        self._new = len(self._text)
         data, now = keys.encode(), time.perf_counter()
         while data:
             self._take(0)
@@ -121,7 +120,9 @@ class Terminal:
             MacspecError: it never was.
         """
         wanted = text.encode()
-        return self.wait_until(lambda: wanted in self._drawn(ever), repr(text), patience)
+        return self.wait_until(
+            lambda: self._text.find(wanted, 0 if ever else self._new) >= 0, repr(text), patience
+        )
 
     def wait_until(
         self, true: Callable[[], object], what: str, patience: float = PATIENCE
@@ -162,14 +163,10 @@ class Terminal:
             self._take(0.002)
         return time.perf_counter()
 
-    def _drawn(self, ever: bool) -> bytes:
-        """The text that was drawn since the last key, without the places where it stands."""
-        return CONTROL.sub(b"", bytes(self._all[0 if ever else self._new :]))
-
     def _last(self) -> str:
         """The end of what was drawn, for an error."""
-        text = CONTROL.sub(b" ", bytes(self._all)).decode(errors="replace")
-        return one_line(text)[-200:].strip() or "it drew nothing"
+        text = bytes(self._text[-1000:]).decode(errors="replace")
+        return " ".join(one_line(text).split())[-200:] or "it drew nothing"
 
     def _take(self, timeout: float) -> bool:
         """Read what is there; whether there was anything."""
@@ -179,9 +176,14 @@ class Terminal:
             data = os.read(self._us, 2**16)
         except OSError:  # Nobody has the other side open.
             return False
-        self._all += data
-        if (over := len(self._all) - KEPT) > 0:
-            del self._all[:over]
+        new = self._unfinished + data
+        last = new.rfind(b"\x1b")
+        whole = last < 0 or CONTROL.match(new, last) or len(new) - last > LONGEST
+        end = len(new) if whole else last
+        self._text += CONTROL.sub(b"", new[:end])
+        self._unfinished = new[end:]
+        if (over := len(self._text) - KEPT) > 0:
+            del self._text[:over]
             self._new = max(self._new - over, 0)
         return bool(data)
 
