@@ -43,6 +43,8 @@ class AppCost:
     """By measure; see ``apptable.bars``."""
     replies: list[tuple[Decoded, Decoded]] = field(default_factory=list)
     """What ``macspec run`` and what the app made of it, in turn."""
+    keys: dict[str, list[float]] = field(default_factory=dict)
+    """Seconds of every key, by its kind."""
     _began: float = field(default_factory=time.monotonic)
     _done: int = 0
     _whole: bool = False
@@ -75,7 +77,9 @@ class AppCost:
                         self._speed(*self.replies[-1])
                     if KEYS in parts:
                         times = app.key_times(self.plan.keys, random.Random(repeat))
-                        self._put("keys", late(times))
+                        self._put("keys", late([seconds for _, seconds in times]))
+                        for kind, seconds in times:
+                            self.keys.setdefault(kind, []).append(seconds)
                     self._put("leave", app.leave())
             if FREEZES in parts:
                 yield self._step("the app with a huge reply")

@@ -14,7 +14,7 @@ class Plan:
 
     parts: tuple[str, ...] = PARTS
     repeats: int = 5
-    seconds: float = 5.0
+    seconds: float = 4.0
     """In which the share of a core is taken, with the panel and without it."""
     keys: int = 24
     """Pressed in each repeat."""

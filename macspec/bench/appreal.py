@@ -163,13 +163,13 @@ class RealApp:
             raise MacspecError(f"the app's reply has no numbers: it is {found.state}")
         return Decoded(stats["tokens"], stats["decode_tokens_per_s"], found.text)
 
-    def key_times(self, count: int, rng: random.Random) -> list[float]:
-        """Seconds from keys to what they show, each at some moment of a reply that streams.
+    def key_times(self, count: int, rng: random.Random) -> list[tuple[str, float]]:
+        """Kinds of keys, and seconds to what they show, each at some moment of a reply that streams.
 
         Raises:
             MacspecError: no reply is long enough.
         """
-        times: list[float] = []
+        times: list[tuple[str, float]] = []
         keys = self._keys(rng)
         reply: Message | None = None
         replies = 0
@@ -183,9 +183,11 @@ class RealApp:
                     )
                 reply = self._again()
             self.terminal.look_on(rng.uniform(*WAITS))
-            seconds = self._press(*next(keys))
+            kind, key, shows = next(keys)
+            pressed = self.terminal.press(key)
+            seconds = self.terminal.wait_for(shows) - pressed
             if self._open(reply):
-                times.append(seconds)
+                times.append((kind, seconds))
         if reply is not None and self._open(reply):
             self.terminal.press(STOP)
             self._wait(lambda it: it.state != OPEN)
@@ -193,8 +195,8 @@ class RealApp:
         self.terminal.look_on(self._settle)
         return times
 
-    def _keys(self, rng: random.Random) -> Iterator[tuple[str, str]]:
-        """Keys, and what each of them shows: in any four two letters, depth and panel."""
+    def _keys(self, rng: random.Random) -> Iterator[tuple[str, str, str]]:
+        """Kinds, keys, and what each of them shows: in any four two letters, depth and panel."""
         depth, typed = self._asked.depth, 0
         while True:
             kinds = ["letter", "letter", "depth", "panel"]
@@ -206,19 +208,15 @@ class RealApp:
                         self.terminal.look_on(self._settle)
                     letter = LETTERS[typed % len(LETTERS)]
                     typed += 1
-                    yield letter, letter
+                    yield kind, letter, letter
                 elif kind == "depth":
                     key, by = (DEEPER, 1) if depth == self._asked.depth else (SHALLOWER, -1)
                     depth += by
-                    yield key, f"depth {depth} from the next round on"
+                    yield kind, key, f"depth {depth} from the next round on"
                 else:
                     self.terminal.press(PANEL)
                     self.terminal.look_on(self._settle)
-                    yield PANEL, BESIDE
-
-    def _press(self, key: str, shows: str) -> float:
-        pressed = self.terminal.press(key)
-        return self.terminal.wait_for(shows) - pressed
+                    yield kind, PANEL, BESIDE
 
     def _again(self) -> Message:
         """Another reply to the same prompt, once there is some of it."""

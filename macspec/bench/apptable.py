@@ -10,7 +10,7 @@ from typing import Any
 
 from ..plaintext import one_line
 from . import setup
-from .appcost import AppCost
+from .appcost import AppCost, late
 from .appplan import Plan
 from .appreal import Asked, Decoded
 from .tables import DASH, Table
@@ -143,6 +143,9 @@ def notes(cost: AppCost) -> Iterator[str]:
     """How to read the table, and what to doubt."""
     if cost.replies:
         yield speeds(cost.replies)
+    if cost.keys:
+        kinds = (f"{kind} {1e3 * late(times):.0f} ms" for kind, times in cost.keys.items())
+        yield f"keys by kind, p95: {', '.join(kinds)}"
     if any(run.text != app.text for run, app in cost.replies):
         yield "NOT EQUAL: the app and macspec run did not write the same text"
     if any(min(run.tokens, app.tokens) < FEW for run, app in cost.replies):
@@ -183,6 +186,7 @@ def document(cost: AppCost, command: Sequence[str], seconds: float) -> dict[str,
         "seed": asked.seed,
         "repeats": plan.repeats,
         "measures": {name: it.as_dict() for name, it in measured(cost.values, plan).items()},
+        "keys": {kind: list(times) for kind, times in cost.keys.items()},
         "replies": [
             {
                 "run_tokens": run.tokens,

@@ -29,7 +29,9 @@ PATIENCE = 120.0
 GRACE = 3.0
 """Seconds in which a program that is asked to leave has to."""
 
-CONTROL = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P_^X][^\x07\x1b]*(?:\x07|\x1b\\)|[@-OQ-WYZ=>78])")
+CONTROL = re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P_^X][^\x07\x1b]*(?:\x07|\x1b\\)|[@-OQ-WYZ=>78])"
+)
 """Control sequences as programs write them."""
 
 LONGEST = 4096

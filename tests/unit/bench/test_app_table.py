@@ -63,10 +63,13 @@ def test_what_is_told_names_what_was_missed() -> None:
 
 def test_a_report_has_every_value_and_no_text() -> None:
     made = cost(keys=[0.02, 0.03])
+    made.keys["depth"] = [0.02]
     made.replies.append((Decoded(99, 80.0, "secret"), Decoded(99, 76.0, "secret")))
     found: dict[str, Any] = apptable.document(made, ["macspec"], 1.0)
     assert found["measures"]["keys"]["values"] == [0.02, 0.03]
     assert found["measures"]["keys"]["held"] is True
+    assert found["keys"] == {"depth": [0.02]}
+    assert "p95: depth 20 ms" in apptable.told(made)
     assert found["replies"][0]["equal"] is True
     assert found["complete"] is False
     assert "secret" not in str(found)
