@@ -8,7 +8,7 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -164,7 +164,7 @@ class RealApp:
         return Decoded(stats["tokens"], stats["decode_tokens_per_s"], found.text)
 
     def key_times(self, count: int, rng: random.Random) -> list[tuple[str, float]]:
-        """Kinds of keys, and seconds to what they show, each at some moment of a reply that streams.
+        """Kinds of keys, and seconds to what they show, at some moments of a reply that streams.
 
         Raises:
             MacspecError: no reply is long enough.
@@ -247,19 +247,3 @@ class RealApp:
                 return found
             self.terminal.look_on(OFTEN)
         raise MacspecError("the app made no reply")
-
-
-def models_of(
-    target: str | None,
-    draft: str | None,
-    *,
-    context: int | None,
-    kv_bits: int | None,
-    trust_remote_code: bool,
-) -> Sequence[str]:
-    """The command line's own options of a pair."""
-    found = ["--target", target or "built-in"]
-    found += ["--draft", draft or "none"] if target is not None else []
-    found += [] if context is None else ["--context", str(context)]
-    found += [] if kv_bits is None else ["--kv-bits", str(kv_bits)]
-    return [*found, *(["--trust-remote-code"] if trust_remote_code else [])]

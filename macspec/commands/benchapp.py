@@ -7,12 +7,13 @@ import shlex
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..bench import apptable, record
 from ..bench.appcost import AppCost
 from ..bench.appplan import PARTS, Plan
-from ..bench.appreal import Asked, models_of
+from ..bench.appreal import Asked
 from ..errors import BadOptionError
 from .benchprogress import MeasureBar
 from .interrupt import interruptible, status_of
@@ -90,3 +91,19 @@ def _place(name: str) -> Path:
     if path.suffix != ".json" or path.is_dir():
         raise BadOptionError(f"--out {name}: the report is a file that ends in .json")
     return path
+
+
+def models_of(
+    target: str | None,
+    draft: str | None,
+    *,
+    context: int | None,
+    kv_bits: int | None,
+    trust_remote_code: bool,
+) -> Sequence[str]:
+    """The command line's own options of a pair."""
+    found = ["--target", target or "built-in"]
+    found += ["--draft", draft or "none"] if target is not None else []
+    found += [] if context is None else ["--context", str(context)]
+    found += [] if kv_bits is None else ["--kv-bits", str(kv_bits)]
+    return [*found, *(["--trust-remote-code"] if trust_remote_code else [])]

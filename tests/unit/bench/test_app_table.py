@@ -11,11 +11,12 @@ import pytest
 from macspec.bench import apptable
 from macspec.bench.appcost import AppCost, late
 from macspec.bench.appplan import Plan
-from macspec.bench.appreal import Asked, Decoded, models_of
+from macspec.bench.appreal import Asked, Decoded
 from macspec.bench.appstage import worse
 from macspec.bench.look import Look
 from macspec.bench.madeup import conversation, keep, spans_of
 from macspec.bench.paced import END, ROUNDS, PacedEngine, Wish
+from macspec.commands.benchapp import models_of
 from macspec.errors import BadOptionError
 from macspec.events import Prefilled, Round, Text
 from macspec.store import Store
