@@ -39,6 +39,10 @@ def bench(options: argparse.Namespace) -> int:
         from .specbench import specbench
 
         return specbench(options)
+    if options.experiment == "app":
+        from .benchapp import benchapp
+
+        return benchapp(options)
     try:
         with interruptible():
             return {"simulate": _simulate, "record": _record}[options.experiment](options)

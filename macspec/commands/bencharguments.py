@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from .benchapparguments import add_app
 from .specbencharguments import add_specbench
 from .tracearguments import add_record, add_simulate
 
@@ -50,6 +51,7 @@ def add_bench(commands: Any, whole: Whole, add_models: Callable[[Any], None]) ->
     add_simulate(experiments)
     add_record(experiments, whole, add_models)
     add_specbench(experiments, whole, temperatures, add_models)
+    add_app(experiments, whole, listed, add_models)
 
 
 def listed(text: str) -> list[str]:

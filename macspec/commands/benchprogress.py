@@ -17,9 +17,14 @@ WIDTH = 24
 
 
 class MeasureBar:
-    """A line that moves on a terminal; one now and then elsewhere."""
+    """A line that moves on a terminal; one now and then elsewhere.
 
-    def __init__(self) -> None:
+    Args:
+        unit: what is counted.
+    """
+
+    def __init__(self, unit: str = "replies") -> None:
+        self._unit = unit
         self._moves = sys.stderr is not None and sys.stderr.isatty()
         self._said = -STEP
         self._open = False
@@ -29,11 +34,13 @@ class MeasureBar:
         share = step.done / step.total if step.total else 0.0
         if self._moves:
             width = shutil.get_terminal_size().columns - 1
-            print(f"\r{line(step, width):<{width}}", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r{line(step, width, self._unit):<{width}}", end="", file=sys.stderr, flush=True
+            )
             self._open = True
         elif step.total and step.done and share - self._said >= STEP:
             self._said = share
-            say(line(step, 100))
+            say(line(step, 100, self._unit))
 
     def end(self) -> None:
         """What follows goes to a line of its own."""
@@ -43,7 +50,7 @@ class MeasureBar:
             self._open = False
 
 
-def line(step: Step, width: int) -> str:
+def line(step: Step, width: int, unit: str = "replies") -> str:
     """A step in one line of at most so many characters."""
     if not step.total or not step.done:
         return one_line(step.what)[:width]
@@ -53,5 +60,5 @@ def line(step: Step, width: int) -> str:
     if step.seconds_left is not None:
         seconds = round(step.seconds_left)
         left = f"  {seconds // 60}:{seconds % 60:02} left"
-    said = f"{bar} {share:4.0%}  {step.done} of {step.total} replies{left}"
+    said = f"{bar} {share:4.0%}  {step.done} of {step.total} {unit}{left}"
     return f"{said}  {one_line(step.what)}"[:width]

@@ -25,12 +25,13 @@ SHOWN = [
     ["bench", "--help"],
     ["bench", "simulate", "--help"],
     ["bench", "record", "--help"],
+    ["bench", "specbench", "--help"],
+    ["bench", "app", "--help"],
 ]
 """What README shows."""
 
 COMMANDS = [
     *SHOWN,
-    ["bench", "specbench", "--help"],
     *(["models", name, "--help"] for name in ("pull", "rm", "plan", "quantize", "convert")),
     *(
         ["history", name, "--help"]
