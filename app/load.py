@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from macspec.bench.look import Look
+from macspec.bench.app.look import Look
 from macspec.config import load
 from macspec.power import Meter, choose, remembered_idle
 from macspec.store import Store, store_path
@@ -28,7 +28,7 @@ from .keys import Keys
 from .start import GRACE
 from .talk.talk import Talk
 
-ENGINE = (sys.executable, "-P", "-m", "macspec.bench.paced")
+ENGINE = (sys.executable, "-P", "-m", "macspec.bench.app.paced")
 
 TICK = 0.004
 """Seconds between two looks at whether the event loop comes in time."""

@@ -10,10 +10,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..bench import apptable, record
-from ..bench.appcost import AppCost
-from ..bench.appplan import PARTS, Plan
-from ..bench.appreal import Asked
+from ..bench import record
+from ..bench.app import table
+from ..bench.app.cost import AppCost
+from ..bench.app.plan import PARTS, Plan
+from ..bench.app.real import Asked
 from ..errors import BadOptionError
 from .benchprogress import MeasureBar
 from .interrupt import interruptible, status_of
@@ -74,10 +75,10 @@ def benchapp(options: argparse.Namespace) -> int:
 
 
 def _tell(cost: AppCost, out: Path | None, seconds: float) -> None:
-    Output().text(apptable.told(cost))
+    Output().text(table.told(cost))
     if out is not None:
         command = ["macspec", *map(shlex.quote, sys.argv[1:])]
-        record.save(out, apptable.document(cost, command, seconds))
+        record.save(out, table.document(cost, command, seconds))
         say(f"report: {out}")
 
 

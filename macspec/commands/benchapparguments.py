@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from ..bench.appplan import PARTS
+from ..bench.app.plan import PARTS
 
 DESCRIPTION = """\
 What the app costs: decode speed against macspec run on the same pair, the

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from macspec.bench.appplan import Plan
+from macspec.bench.app.plan import Plan
 
 TINY = {"seconds": 0.2, "keys": 4, "characters": 3_000, "line": 500, "turns": 4, "settle": 0.1}
 
@@ -19,7 +19,7 @@ def test_every_measure_has_a_value(
     macspec: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("macspec.commands.benchapp.Plan", partial(Plan, **TINY))
-    monkeypatch.setattr("macspec.bench.appstage.IMPORTED", 0.0)
+    monkeypatch.setattr("macspec.bench.app.stage.IMPORTED", 0.0)
     monkeypatch.setenv("MACSPEC_HOME", str(tmp_path / "own"))
     out = tmp_path / "app.json"
     outcome = macspec("bench", "app", "--repeats", "1", "--max-tokens", "128", "--out", str(out))

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from macspec.bench import apptable
-from macspec.bench.appcost import AppCost, late
-from macspec.bench.appplan import Plan
-from macspec.bench.appreal import Asked, Decoded
-from macspec.bench.appstage import worse
-from macspec.bench.look import Look
-from macspec.bench.madeup import conversation, keep, spans_of
-from macspec.bench.paced import END, ROUNDS, PacedEngine, Wish
+from macspec.bench.app import table
+from macspec.bench.app.cost import AppCost, late
+from macspec.bench.app.look import Look
+from macspec.bench.app.madeup import conversation, keep, spans_of
+from macspec.bench.app.paced import END, ROUNDS, PacedEngine, Wish
+from macspec.bench.app.plan import Plan
+from macspec.bench.app.real import Asked, Decoded
+from macspec.bench.app.stage import worse
 from macspec.commands.benchapp import models_of
 from macspec.errors import BadOptionError
 from macspec.events import Prefilled, Round, Text
@@ -32,7 +32,7 @@ def cost(**values: list[float]) -> AppCost:
 
 
 def test_the_median_is_held_to_the_bar() -> None:
-    found = apptable.measured(
+    found = table.measured(
         {"speed": [0.2, 0.05, 0.01, 0.04, 0.3], "keys": [0.09, 0.11, 0.12], "start": []}, Plan()
     )
     assert list(found) == ["speed", "keys"]
@@ -53,11 +53,11 @@ def test_a_faster_app_costs_less_than_nothing() -> None:
 def test_what_is_told_names_what_was_missed() -> None:
     made = cost(core=[0.2], panel=[0.07], start=[1.0, 1.2])
     made.replies.append((Decoded(40, 80.0, "a"), Decoded(40, 76.0, "b")))
-    text = apptable.told(made)
+    text = table.told(made)
     assert "held: 2 of 3; not: of that, the panel (paced)" in text
     for words in ("built-in", "NOT EQUAL", "fewer than 64", "80.0 tok/s, the app 76.0", "stand-in"):
         assert words in text
-    held = apptable.told(cost(start=[1.0]))
+    held = table.told(cost(start=[1.0]))
     assert "held: 1 of 1\n" in held
     assert "stand-in" not in held
 
@@ -66,11 +66,11 @@ def test_a_report_has_every_value_and_no_text() -> None:
     made = cost(keys=[0.02, 0.03])
     made.keys["depth"] = [0.02]
     made.replies.append((Decoded(99, 80.0, "secret"), Decoded(99, 76.0, "secret")))
-    found: dict[str, Any] = apptable.document(made, ["macspec"], 1.0)
+    found: dict[str, Any] = table.document(made, ["macspec"], 1.0)
     assert found["measures"]["keys"]["values"] == [0.02, 0.03]
     assert found["measures"]["keys"]["held"] is True
     assert found["keys"] == {"depth": [0.02]}
-    assert "p95: depth 20 ms" in apptable.told(made)
+    assert "p95: depth 20 ms" in table.told(made)
     assert found["replies"][0]["equal"] is True
     assert found["complete"] is False
     assert "secret" not in str(found)

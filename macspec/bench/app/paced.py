@@ -1,6 +1,6 @@
 """An engine that says a made-up text at a given pace, in the place of one that decodes.
 
-It stands in where only the app is measured: ``python -m macspec.bench.paced`` is started as the
+It stands in where only the app is measured: ``python -m macspec.bench.app.paced`` is started as the
 engine's process is, and speaks its protocol. What is said is asked for by the prompt itself.
 """
 
@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import cycle
 from typing import Any
 
-from ..errors import BadOptionError
-from ..events import Emitted, Event, Finished, Prefilled, Round, Text
-from ..stats import Counters, SessionStats
-from ..worker import (
+from ...errors import BadOptionError
+from ...events import Emitted, Event, Finished, Prefilled, Round, Text
+from ...stats import Counters, SessionStats
+from ...worker import (
     Loaded,
     PairChoice,
     PairInfo,
@@ -28,8 +28,8 @@ from ..worker import (
     Tuning,
     Weighed,
 )
-from ..worker.child import main
-from ..worker.messages import Answer, Weigh
+from ...worker.child import main
+from ...worker.messages import Answer, Weigh
 from .madeup import CHARACTERS, text_of
 
 DEPTH = 4

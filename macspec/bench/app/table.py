@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ..plaintext import one_line
-from . import setup
-from .appcost import AppCost, late
-from .appplan import Plan
-from .appreal import Asked, Decoded
-from .tables import DASH, Table
+from ...plaintext import one_line
+from .. import setup
+from ..tables import DASH, Table
+from .cost import AppCost, late
+from .plan import Plan
+from .real import Asked, Decoded
 
 KIND = "macspec bench app"
 FORMAT = 1

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..errors import MacspecError
-from ..plaintext import one_line
-from ..store import ASSISTANT, OPEN, Message, Store
-from .appstage import LEAVE, PANEL, REGENERATE, STOP
+from ...errors import MacspecError
+from ...plaintext import one_line
+from ...store import ASSISTANT, OPEN, Message, Store
+from .stage import LEAVE, PANEL, REGENERATE, STOP
 from .terminal import PATIENCE, Terminal
 
 MACSPEC = (sys.executable, "-P", "-m", "macspec")

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..assets import pocket
-from ..errors import MacspecError
-from ..store import Store
+from ...assets import pocket
+from ...errors import MacspecError
+from ...store import Store
 from .look import Look
 from .madeup import conversation, keep, text_of
 from .paced import END, Wish

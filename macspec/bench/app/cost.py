@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from .appplan import CORE, FREEZES, KEYS, SPEED, START, Plan
-from .appreal import Asked, Decoded, RealApp, run
-from .appstage import REGENERATE, STOP, Stage
+from ..protocol import Step
 from .paced import Wish
-from .protocol import Step
+from .plan import CORE, FREEZES, KEYS, SPEED, START, Plan
+from .real import Asked, Decoded, RealApp, run
+from .stage import REGENERATE, STOP, Stage
 
 UNSET = ("COLUMNS", "LINES", "NO_COLOR", "SSH_CONNECTION", "SSH_TTY", "TMUX")
 """Variables that would make the app another one here than there."""
@@ -40,7 +40,7 @@ class AppCost:
     plan: Plan
     folder: Path
     values: dict[str, list[float]] = field(default_factory=dict)
-    """By measure; see ``apptable.bars``."""
+    """By measure; see ``table.bars``."""
     replies: list[tuple[Decoded, Decoded]] = field(default_factory=list)
     """What ``macspec run`` and what the app made of it, in turn."""
     keys: dict[str, list[float]] = field(default_factory=dict)
