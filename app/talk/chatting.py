@@ -9,6 +9,7 @@ from typing import Any
 from macspec.errors import BadOptionError
 from macspec.plaintext import one_line
 from macspec.store import Chat
+from macspec.store.markdown import model_name
 from macspec.worker import Tuning
 
 from .chats import ChatList, title_of
@@ -92,9 +93,30 @@ class Chatting(State):
         self._tree.set_sampling(dict(sampling))
         return tuning
 
-    def set_think(self, think: str | None) -> None:
-        """Reasoning on or off, or None for the model's default, from the next reply on."""
+    def set_think(self, think: str | None) -> str | None:
+        """Reasoning on or off, or None for the model's default, from the next reply on.
+
+        Returns:
+            Why that changes nothing with the pair that answers; None: it does.
+        """
         self.think = think
+        return self.think_fixed
+
+    @property
+    def thinks(self) -> bool:
+        """Whether reasoning can be switched on and off here, as far as is known."""
+        return self._live.pair is None or self._live.pair.thinks
+
+    @property
+    def think_fixed(self) -> str | None:
+        """Why what is set for reasoning changes nothing here; None: it does, or nothing is set."""
+        pair = self._live.pair
+        if self.think is None or pair is None or pair.thinks:
+            return None
+        return (
+            f"{model_name(pair.target)} has no switch for reasoning: {self.think} is kept for "
+            "models that have one"
+        )
 
     def save_unsent(self, text: str) -> None:
         """Keep what is typed and not sent."""

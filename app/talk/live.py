@@ -227,9 +227,10 @@ class LiveStats:
         }
 
     def _why(self) -> str:
+        """Of the newest round; while a reply has none yet, nothing is known."""
         if self._reply.newest is not None:
             return self._reply.newest.why
-        return "" if self._status is None else self._status.why
+        return "" if self._status is None or self._pending else self._status.why
 
     def _learn_plain(self, stats: ReplyStats) -> None:
         speed, over = stats.decode_tokens_per_s, stats.measured_speedup

@@ -17,6 +17,7 @@ from macspec.worker.messages import Answer
 from .asking import Beginning, request
 from .compare import Comparing, last_prompt
 from .comparison import Comparison
+from .parts import instead
 from .state import State
 from .streaming import Streaming
 from .updates import Began, Changed, Dropped, Ended, Told, Update
@@ -120,6 +121,7 @@ class Replies(State):
             making,
             watch,
             lambda: self._loading.choice or PairChoice(),
+            beginning.before,
         )
         self._streaming = streaming
         try:
@@ -172,7 +174,8 @@ class Replies(State):
             return  # It was deleted for good.
         if making is None or (self._streaming is not None and self._streaming.reply.id == id):
             return
-        message = self.store.set_making(id, replace(making, energy=energy.as_dict()))
+        now = instead(making.energy, energy.as_dict())
+        message = self.store.set_making(id, replace(making, energy=now))
         turn = self._tree.change(message)
         if turn is not None:
             self.listener(Changed(turn))
