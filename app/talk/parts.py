@@ -91,7 +91,7 @@ def _basis(decode: Sequence[Numbers], joules: float | None) -> str:
     if joules is not None and isinstance(counted, list | tuple):
         *first, last = [str(rail) for rail in counted] or ["nothing"]
         return f"{', '.join(first)} and {last}" if first else last
-    reasons = [each["reason"] for each in decode if isinstance(each.get("reason"), str)]
+    reasons = [str(each["reason"]) for each in decode if isinstance(each.get("reason"), str)]
     if reasons:
         return reasons[-1]
     measured = any(_number(each, "joules") is not None for each in decode)
