@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from mlx_lm.tokenizer_utils import (
     BPEStreamingDetokenizer,
@@ -223,6 +223,7 @@ WORDS = [
     kind=st.sampled_from([BPEStreamingDetokenizer, NaiveStreamingDetokenizer]),
     cleans=st.booleans(),
 )
+@example(order=[0, 3, 4], stops=[], tagged=Tagged, kind=BPEStreamingDetokenizer, cleans=False)
 def test_the_short_way_gives_what_the_long_one_does(
     order: list[int], stops: list[str], tagged: Any, kind: Any, cleans: bool
 ) -> None:
