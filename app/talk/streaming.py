@@ -86,7 +86,11 @@ class Streaming:
         self.call.stop()
 
     def cut_off(self) -> None:
-        """End it here, without the engine; what came is on the disk when this returns."""
+        """End it here, without the engine; what came is on the disk when this returns, what nobody
+        has looked at yet too."""
+        for event in self.call.arrived():
+            if self.message is None:
+                self.take(event)
         if self.message is None:
             self.message = self.reply.cut_off(self._made())
 
