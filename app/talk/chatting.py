@@ -23,11 +23,13 @@ class Chatting(State):
         """Stand where a conversation was left."""
         self._idle()
         self._tree.open(id)
+        self._live.elsewhere()
 
     def new(self) -> None:
         """A new conversation; the store has it once something is said or typed."""
         self._idle()
         self._tree.clear()
+        self._live.elsewhere()
 
     def reopen_last(self) -> bool:
         """Open the conversation that was changed last; whether there was one."""
@@ -65,6 +67,7 @@ class Chatting(State):
         (chat,) = self.store.delete(id)
         if id == here:
             self._tree.clear()
+            self._live.elsewhere()
         return chat
 
     def undo(self) -> list[Chat]:

@@ -91,7 +91,7 @@ class Replies(State):
 
     async def _compared(self, comparing: Comparing) -> AsyncIterator[Comparison]:
         self._idle()
-        self._comparing = comparing
+        self._comparing, shown = comparing, self._live.shown
         try:
             with awake(self.config.power.keep_awake):
                 async for found in comparing.run():
@@ -101,6 +101,7 @@ class Replies(State):
             self._comparing = None
             self._dials.settle(self.sampling)
             self._live.resting()
+            self._live.show(shown)
 
     async def _streamed(self, begin: Callable[[Making], Beginning]) -> AsyncIterator[Update]:
         """Begin a reply, ask the engine, and pass on what comes."""

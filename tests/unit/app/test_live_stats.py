@@ -70,6 +70,18 @@ def test_why_is_of_the_reply_that_is_shown() -> None:
     assert stats.state().why == "depth 3"
 
 
+def test_another_conversation_is_not_in_the_context() -> None:
+    stats = live()
+    stats.see(Prefilled(10, 0, 0.5))
+    stats.see(passed(2))
+    assert stats.state().context_used == 12
+    stats.elsewhere()
+    assert (stats.state().context_used, stats.state().tokens) == (0, 2)
+    stats.asked()
+    stats.see(Prefilled(30, 0, 0.5))
+    assert stats.state().context_used == 30
+
+
 def test_a_reply_that_waits_for_a_pair_waits_on() -> None:
     stats = LiveStats()
     stats.loading()
