@@ -17,6 +17,7 @@ class Conversing(Base):
         prompt.stop_editing()
         self.talk.save_unsent("")
         self.talk.new()
+        self.main.welcome.show_keys(self.keys)
         await self.show_turns()
         prompt.focus()
 

@@ -1,4 +1,4 @@
-"""The terminal that the screen is drawn on, and what to do when it is gone."""
+"""The terminal that the screen is drawn on, and what to do when it is gone or does not read."""
 
 from __future__ import annotations
 
@@ -38,6 +38,24 @@ class ScreenDriver(TerminalDriver):
         super().__init__(*arguments, **options)
         assert sys.__stdout__ is not None
         self._file: Any = Output(sys.__stdout__)
+        self._missed = False
+
+    def write(self, data: str) -> None:
+        """Textual's own waits for a terminal that does not read, and everything else with it: what
+        has no room in its queue is left out here, until the screen is drawn anew."""
+        writer = self._writer_thread
+        if writer is not None and writer._queue.full():
+            self._missed = True
+        else:
+            super().write(data)
+
+    def caught_up(self) -> bool:
+        """Whether the terminal has missed something and reads again; once."""
+        writer = self._writer_thread
+        if not self._missed or writer is None or not writer._queue.empty():
+            return False
+        self._missed = False
+        return True
 
     @property
     def gone(self) -> bool:

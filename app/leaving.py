@@ -20,7 +20,7 @@ TWICE = 2.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 PATIENCE = 3.0
-"""Seconds after a signal in which the app must have ended, or is ended as it is."""
+"""Seconds in which the app must have ended, or is ended as it is, once everything is kept."""
 
 HUNG_UP = 128 + signal.SIGHUP
 
@@ -35,8 +35,8 @@ class Leaving(Base):
     _asked = False
 
     def heed_signals(self) -> None:
-        """Let a request to end the process end the app in order, and look whether the terminal is
-        still there; a closed one says so only to those that do not ignore SIGHUP."""
+        """Let a request to end the process end the app in order, and look how the terminal is: a
+        closed one says so only to those that do not ignore SIGHUP."""
         if self.is_headless:
             return
         for number in SIGNALS:
@@ -49,11 +49,16 @@ class Leaving(Base):
         if self._asked:
             self._end(128 + number)
         self._asked = True
-        watch = threading.Timer(PATIENCE, self._end, (128 + number,))
-        watch.daemon = True
-        watch.start()
+        self._watch(128 + number)
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self.leave, 128 + number)
+
+    def _watch(self, status: int) -> None:
+        """See to it that the app ends, though a terminal that does not read holds it up."""
+        if not self.is_headless:
+            watch = threading.Timer(PATIENCE, self._end, (status,))
+            watch.daemon = True
+            watch.start()
 
     def _end(self, status: int) -> None:
         driver = self._driver
@@ -63,13 +68,17 @@ class Leaving(Base):
 
     def _look(self) -> None:
         driver = self._driver
-        if isinstance(driver, ScreenDriver) and driver.gone:
-            self.leave(HUNG_UP)
+        if isinstance(driver, ScreenDriver):
+            if driver.gone:
+                self.leave(HUNG_UP)
+            elif driver.caught_up():
+                self.refresh()
 
     def leave(self, status: int = 0) -> None:
         """Keep everything, and end."""
         self.save()
         self.say_farewell()
+        self._watch(status)
         self.exit(return_code=status)
 
     def save(self) -> None:

@@ -177,12 +177,20 @@ class Lines(LineTurns, LineChats, LineModels):
                 before[number] = handler
                 act = self._stop if number == signal.SIGINT else partial(_ask, number, None)
                 loop.add_signal_handler(number, act)
+                if number in REQUESTS:
+                    signal.signal(number, self._unread)
         try:
             yield
         finally:
             for number, handler in before.items():
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
+
+    def _unread(self, number: int, frame: object) -> None:
+        """The loop does what signals are for; but one that waits for a reader will not."""
+        if self.output.writing:
+            self.output.give_up()
+            _ask(number, frame)
 
     def _stop(self) -> None:
         """Ctrl+C while something is done: a reply keeps what came, a load leaves the old pair."""

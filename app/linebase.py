@@ -134,7 +134,8 @@ class LineBase:
         if self.config.app.reasoning:
             self.print("Reasoning:")
         else:
-            self.say("it reasons before it answers; /think off leaves that out where it can be")
+            more = "; /think off leaves that out" if self.talk.thinks else ""
+            self.say(f"it reasons before it answers{more}")
 
     def _answer(self) -> None:
         self._close_line()

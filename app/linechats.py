@@ -121,4 +121,4 @@ class LineChats(LineBase):
                 raise BadOptionError(f"{argument} is none of {', '.join(THINK)}")
             self.talk.set_think(None if argument.lower() == "auto" else argument.lower())
         value = self.talk.think or "auto"
-        self.say(f"reasoning {value}: {THINK[value]}")
+        self.say(self.talk.think_fixed or f"reasoning {value}: {THINK[value]}")

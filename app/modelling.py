@@ -128,8 +128,8 @@ class Modelling(Replying):
         value = argument.lower() or words[(words.index(self.talk.think or "auto") + 1) % 3]
         if value not in words:
             raise BadOptionError(f"{argument} is none of {', '.join(words)}")
-        self.talk.set_think(None if value == "auto" else value)
-        self.say(f"reasoning {value}: {THINK[value]}, from the next reply on")
+        fixed = self.talk.set_think(None if value == "auto" else value)
+        self.say(fixed or f"reasoning {value}: {THINK[value]}, from the next reply on")
 
     async def do_compare(self, argument: str) -> None:
         from .screens.compare import CompareScreen

@@ -8,7 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from .depth import PLAIN, Controller, Plan
+from .depth import OFF, PLAIN, Controller, Plan, outlook
 from .drafters import Context, Drafter, DraftModel, Portfolio, Proposal
 from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
 from .flight import Dispatcher, Flight, Landing, own_part
@@ -27,8 +27,6 @@ from .verification.forced import forced
 
 EMPTY = Proposal(mx.array([], mx.uint32))
 """What plain decoding proposes."""
-
-OFF = PLAIN._replace(why="plain: speculation is off")
 
 
 class Decoder:
@@ -68,9 +66,16 @@ class Decoder:
         self.trees: TreePass | None = None
         """Passes over trees; None until the model has been tried for them."""
         self.portfolio = Portfolio({drafter.name: drafter for drafter in lookups})
-        self.why = OFF.why
-        """Why the newest round does what it does."""
+        self._why: str | None = None
+        """Why the newest round does what it does; None before the first one."""
         self.change_draft(pair)
+
+    @property
+    def why(self) -> str:
+        """Why the newest round does what it does; before the first one, what is decided already."""
+        if self._why is not None:
+            return self._why
+        return self.target.cache.reason or outlook(self.settings.method, self.settings.depth)
 
     def change_draft(self, pair: Pair) -> None:
         """Draft with the draft model of a pair with this target, or without one if it has none."""
@@ -156,7 +161,7 @@ class Decoder:
             width = self.pair.vocabulary
             noise = Noise(reply.seed, reply.passes, position, plan.depth + 1, width)
         reply.passes += 1
-        self.why = plan.why
+        self._why = plan.why
 
         draft_noise = None if noise is None or plan.depth == 0 else rule.draft_noise(noise)
         draw = self.kernels.draw(rule, sampling, noise) if plan.depth else None

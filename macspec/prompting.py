@@ -37,6 +37,11 @@ class Prompting:
         self._pair = pair
         self._templates: dict[bool | None, Template] = {}
 
+    @property
+    def thinks(self) -> bool:
+        """Whether reasoning can be switched on and off."""
+        return self._template(None).switch is not None
+
     def raw(self, messages: str | Sequence[Message], context: int) -> Prompt:
         """A text that is continued as it is.
 

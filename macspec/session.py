@@ -352,8 +352,14 @@ class Session:
             self._corpus.save()
 
     @property
+    def thinks(self) -> bool:
+        """Whether the target's chat template has a switch for reasoning."""
+        return self._prompting.thinks
+
+    @property
     def why(self) -> str:
-        """Why the newest round drafted as it did, or not at all, in one sentence."""
+        """Why the newest round drafted as it did, or not at all, in one sentence; before the first
+        one, what is known of it."""
         return self._decoder.why
 
     def _finish(self, reply: Reply) -> Finished:

@@ -73,11 +73,16 @@ class TextStream:
 
     def push(self, token: int, drafter: str | None = None) -> list[Piece]:
         """Take one token, and its drafter if it was a guess; return the text that it settles."""
-        self._newest = _Unit(drafter)
-        self._units.append(self._newest)
-        self._decide(self._reasoning.push(token))
+        parts = self._reasoning.push(token)
         self._detokenizer.add_token(token)
         segment = self._detokenizer.last_segment
+        if self._ordinary(segment, parts):
+            self._newest = _Unit(drafter, segment, parts[0])
+            self.text += segment
+            return [Piece(parts[0], segment, [(len(segment), drafter)])]
+        self._newest = _Unit(drafter)
+        self._units.append(self._newest)
+        self._decide(parts)
         if segment:
             self._fill(segment)
         if not segment or self._keeps_spaces:
@@ -95,6 +100,11 @@ class TextStream:
         self._detokenizer.finalize()
         self._fill(self._detokenizer.last_segment)
         return self._release(final=True)
+
+    def _ordinary(self, segment: str, parts: Sequence[str]) -> bool:
+        """Whether a token settles at once, as its own text: nothing waits, and nothing could."""
+        simple = not (self._units or self._stop or self._keeps_spaces or self._after_tag)
+        return simple and segment != "" and len(parts) == 1 and parts[0] != TAG
 
     def _decide(self, parts: Sequence[str]) -> None:
         undecided = (unit for unit in self._units if unit.part is None)

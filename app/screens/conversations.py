@@ -21,7 +21,7 @@ from macspec.plaintext import one_line
 from ..talk.chats import LISTED, ChatList, ChatRow, Excerpt, file_name, shortened, trimmed, when
 from .ask import Ask
 from .box import Box
-from .rows import Rows, Search
+from .rows import MUTED, Rows, Search
 
 PAUSE = 0.12
 """Seconds without a key after which a search begins."""
@@ -122,12 +122,12 @@ class Conversations(Box[ChatChoice]):
         about = f"{when(row.changed, self._chats.clock())} · {row.about}"
         lines = [
             Content.assemble(mark, title.stylize("bold")),
-            Content.assemble("  ", (about, "dim")),
+            Content.assemble("  ", (about, MUTED)),
         ]
         if row.excerpt:
             lead = max(self.size.width // 3, 8)
             said = _shown(trimmed(row.excerpt, lead))
-            lines.append(Content.assemble("  ", (f"{row.who}: ", "dim"), said))
+            lines.append(Content.assemble("  ", (f"{row.who}: ", MUTED), said))
         return Content("\n").join(lines)
 
     def _hint(self) -> None:

@@ -22,7 +22,7 @@ from ..talk.offers import BUILT_IN, Offer
 from ..talk.pairs import Pairs
 from .ask import Confirm
 from .box import Box
-from .rows import Rows, Search
+from .rows import MUTED, Rows, Search
 
 INTERVAL = 0.2
 """Seconds between two looks at what a survey or a download has brought."""
@@ -113,8 +113,8 @@ class Switcher(Box[PairChoice | None]):
 
     def _line(self, offer: Offer) -> Content:
         mark = "▸ " if offer.current else "  "
-        style = "bold" if offer.usable else "dim"
-        return Content.assemble(mark, (offer.name, style), "\n  ", (offer.facts, "dim"))
+        style = "bold" if offer.usable else MUTED
+        return Content.assemble(mark, (offer.name, style), "\n  ", (offer.facts, MUTED))
 
     @on(OptionList.OptionHighlighted)
     def _explain(self) -> None:

@@ -31,6 +31,11 @@ class Beginning:
     written: Written
     """What it had before."""
 
+    @property
+    def before(self) -> Making | None:
+        """How it had been made, where it goes on."""
+        return None if self.resumed is None else self.resumed.making or Making()
+
 
 class Asking:
     """Begins replies on a path. What cannot be asked raises ``BadOptionError``."""

@@ -9,6 +9,7 @@ from typing import Any
 from macspec.errors import BadOptionError
 from macspec.plaintext import one_line
 from macspec.store import Chat
+from macspec.store.markdown import model_name
 from macspec.worker import Tuning
 
 from .chats import ChatList, title_of
@@ -22,11 +23,13 @@ class Chatting(State):
         """Stand where a conversation was left."""
         self._idle()
         self._tree.open(id)
+        self._live.elsewhere()
 
     def new(self) -> None:
         """A new conversation; the store has it once something is said or typed."""
         self._idle()
         self._tree.clear()
+        self._live.elsewhere()
 
     def reopen_last(self) -> bool:
         """Open the conversation that was changed last; whether there was one."""
@@ -64,6 +67,7 @@ class Chatting(State):
         (chat,) = self.store.delete(id)
         if id == here:
             self._tree.clear()
+            self._live.elsewhere()
         return chat
 
     def undo(self) -> list[Chat]:
@@ -92,9 +96,30 @@ class Chatting(State):
         self._tree.set_sampling(dict(sampling))
         return tuning
 
-    def set_think(self, think: str | None) -> None:
-        """Reasoning on or off, or None for the model's default, from the next reply on."""
+    def set_think(self, think: str | None) -> str | None:
+        """Reasoning on or off, or None for the model's default, from the next reply on.
+
+        Returns:
+            Why that changes nothing with the pair that answers; None: it does.
+        """
         self.think = think
+        return self.think_fixed
+
+    @property
+    def thinks(self) -> bool:
+        """Whether reasoning can be switched on and off here, as far as is known."""
+        return self._live.pair is None or self._live.pair.thinks
+
+    @property
+    def think_fixed(self) -> str | None:
+        """Why what is set for reasoning changes nothing here; None: it does, or nothing is set."""
+        pair = self._live.pair
+        if self.think is None or pair is None or pair.thinks:
+            return None
+        return (
+            f"{model_name(pair.target)} has no switch for reasoning: {self.think} is kept for "
+            "models that have one"
+        )
 
     def save_unsent(self, text: str) -> None:
         """Keep what is typed and not sent."""

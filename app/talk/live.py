@@ -87,6 +87,8 @@ class LiveStats:
         self._self_test = ""
         self._pending = False
         """Whether a reply has been asked for and is not over."""
+        self._elsewhere = False
+        """Whether the last reply is not of the conversation that is shown."""
 
     def loading(self) -> None:
         """A pair is asked for."""
@@ -95,7 +97,7 @@ class LiveStats:
     def asked(self) -> None:
         """A reply is asked for."""
         self._clocks.jumped()
-        self._reply = Reply()
+        self._reply, self._elsewhere = Reply(), False
         self._speeds.begin()
         self._pending = True
         self._activity, self._progress = "waiting", None
@@ -104,6 +106,19 @@ class LiveStats:
         """The reply is over."""
         self._pending = False
         self._rest()
+
+    @property
+    def shown(self) -> Reply:
+        """The reply whose numbers there are."""
+        return self._reply
+
+    def show(self, reply: Reply) -> None:
+        """Show the numbers of an earlier reply again."""
+        self._reply = reply
+
+    def elsewhere(self) -> None:
+        """Another conversation is shown; what the engine holds is not of it."""
+        self._elsewhere = True
 
     def mark(self, what: str) -> None:
         """The user has changed something now."""
@@ -187,6 +202,8 @@ class LiveStats:
         used = reply.prompt + reply.tokens
         if not used and self._status is not None:
             used = self._status.cached_tokens
+        if self._elsewhere:
+            used = 0
         return {
             "acceptance_now": (
                 sum(accepted for _, accepted in reply.recent) / drafted if drafted else None
@@ -227,9 +244,10 @@ class LiveStats:
         }
 
     def _why(self) -> str:
+        """Of the newest round; while a reply has none yet, nothing is known."""
         if self._reply.newest is not None:
             return self._reply.newest.why
-        return "" if self._status is None else self._status.why
+        return "" if self._status is None or self._pending else self._status.why
 
     def _learn_plain(self, stats: ReplyStats) -> None:
         speed, over = stats.decode_tokens_per_s, stats.measured_speedup

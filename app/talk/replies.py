@@ -17,6 +17,7 @@ from macspec.worker.messages import Answer
 from .asking import Beginning, request
 from .compare import Comparing, last_prompt
 from .comparison import Comparison
+from .parts import instead
 from .state import State
 from .streaming import Streaming
 from .updates import Began, Changed, Dropped, Ended, Told, Update
@@ -90,7 +91,7 @@ class Replies(State):
 
     async def _compared(self, comparing: Comparing) -> AsyncIterator[Comparison]:
         self._idle()
-        self._comparing = comparing
+        self._comparing, shown = comparing, self._live.shown
         try:
             with awake(self.config.power.keep_awake):
                 async for found in comparing.run():
@@ -100,6 +101,7 @@ class Replies(State):
             self._comparing = None
             self._dials.settle(self.sampling)
             self._live.resting()
+            self._live.show(shown)
 
     async def _streamed(self, begin: Callable[[Making], Beginning]) -> AsyncIterator[Update]:
         """Begin a reply, ask the engine, and pass on what comes."""
@@ -120,6 +122,7 @@ class Replies(State):
             making,
             watch,
             lambda: self._loading.choice or PairChoice(),
+            beginning.before,
         )
         self._streaming = streaming
         try:
@@ -172,7 +175,8 @@ class Replies(State):
             return  # It was deleted for good.
         if making is None or (self._streaming is not None and self._streaming.reply.id == id):
             return
-        message = self.store.set_making(id, replace(making, energy=energy.as_dict()))
+        now = instead(making.energy, energy.as_dict())
+        message = self.store.set_making(id, replace(making, energy=now))
         turn = self._tree.change(message)
         if turn is not None:
             self.listener(Changed(turn))

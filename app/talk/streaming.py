@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from macspec.events import Finished, Notice, Prefilled, Round, Text
 from macspec.plaintext import one_line
@@ -18,6 +19,7 @@ from macspec.worker import Call, Failed, PairChoice
 from macspec.worker.messages import Answer
 from macspec.written import Written
 
+from .parts import after
 from .turns import Piece
 from .updates import Told
 
@@ -30,6 +32,7 @@ class Streaming:
         call: what the engine answers.
         written: what the reply had before.
         making: what is known before it begins.
+        before: how the reply as it was had been made, where it goes on.
         watch: measures what it takes; None: nothing does.
         pair: which one answers, as far as that is known when it is asked.
     """
@@ -42,9 +45,11 @@ class Streaming:
         making: Making,
         watch: ReplyWatch | None = None,
         pair: Callable[[], PairChoice] = PairChoice,
+        before: Making | None = None,
     ) -> None:
         self.reply, self.call, self.watch = reply, call, watch
         self._written, self._making, self._pair = written, making, pair
+        self._before = before
         self.message: Message | None = None
         """The reply, once it is over."""
         self._counters, self._now = Counters(0.0), 0.0
@@ -81,7 +86,11 @@ class Streaming:
         self.call.stop()
 
     def cut_off(self) -> None:
-        """End it here, without the engine; what came is on the disk when this returns."""
+        """End it here, without the engine; what came is on the disk when this returns, what nobody
+        has looked at yet too."""
+        for event in self.call.arrived():
+            if self.message is None:
+                self.take(event)
         if self.message is None:
             self.message = self.reply.cut_off(self._made())
 
@@ -117,16 +126,27 @@ class Streaming:
             draft=lasting(pair.draft),
             spans=self._written.spans,
             reasoning_spans=self._written.reasoning_spans,
+            stats=self._stats(finished),
             energy=None if self.watch is None else self.watch.result().as_dict(),
         )
-        if finished is None:
-            stats = self._counters.stats().as_dict() if self._counters.passes else None
-            return replace(making, stats=stats)
+        if finished is not None:
+            making = replace(
+                making,
+                rule=finished.accept_rule,
+                method=finished.method,
+                depth=finished.depth,
+                seed=finished.seed,
+            )
+        old = self._before
+        if old is None:
+            return making
+        energy = None if making.stats is None else making.energy
         return replace(
-            making,
-            rule=finished.accept_rule,
-            method=finished.method,
-            depth=finished.depth,
-            seed=finished.seed,
-            stats=finished.stats.as_dict(),
+            making, stats=after(old.stats, making.stats), energy=after(old.energy, energy)
         )
+
+    def _stats(self, finished: Finished | None) -> dict[str, Any] | None:
+        """What the engine told at the end, or what was counted here."""
+        if finished is not None:
+            return finished.stats.as_dict()
+        return self._counters.stats().as_dict() if self._counters.passes else None

@@ -46,6 +46,7 @@ class Talk(Chatting, Replies):
             self._tree.set_sampling({**self.sampling, **changes["sampling"]})
         for what in described(changes):
             self._live.mark(what)
+        self._loading.look(busy=self.busy, now=True)
         return tuning
 
     def panel(self) -> PanelState:

@@ -23,6 +23,10 @@ class TurnStats:
     """Gross, of decode."""
     energy_basis: str = ""
     """What the joules are of, or why there are none."""
+    parts: int = 1
+    """How often the reply went on, and once more."""
+    whole: bool = True
+    """Whether these are of all parts; else of the newest one, for the others are not known."""
 
 
 @dataclass(frozen=True, slots=True)

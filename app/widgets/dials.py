@@ -10,7 +10,7 @@ from macspec.plaintext import one_line
 
 from ..talk.panel import PanelState
 from .bars import TRACK
-from .figures import number
+from .figures import fixed, number
 from .lines import Line, Role, cells, fit, fitting, ruled, wrapped
 
 Value = int | float | str
@@ -210,7 +210,7 @@ def _depth(dials: Dials) -> Line:
 def _temperature(dials: Dials, track: int) -> Line:
     value, waits = _number(dials.value("temperature")), "temperature" in dials.asked
     at = max(min(round(value / HOTTEST * (track - 1)), track - 1), 0)
-    shown = "   0" if value == 0 else f"{min(value, 9.99):4.2f}"
+    shown = fixed(value, 4, 2 if value else 0)
     return (
         ("━" * at, "bar"),
         (WAITING if waits else THUMB, "warn" if waits else "bar"),

@@ -62,8 +62,11 @@ def figures(stats: TurnStats) -> list[str]:
     if stats.joules_per_token is None and stats.energy_basis:
         energy += f" ({one_line(stats.energy_basis)})"
     seconds = DASH if stats.ttft_s is None else f"{stats.ttft_s:.2f} s"
+    tokens = f"{stats.tokens:,} token" + "s" * (stats.tokens != 1)
+    if stats.parts > 1:
+        tokens += f" in {stats.parts} parts" if stats.whole else " in the last part"
     return [
-        f"{stats.tokens:,} token" + "s" * (stats.tokens != 1),
+        tokens,
         f"{shown(stats.tokens_per_s, '.1f')} tok/s",
         f"{shown(stats.acceptance, '.0%')} accepted",
         f"{shown(stats.tokens_per_pass, '.2f')} tokens/pass",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +21,8 @@ class Output:
         self.stream = sys.stdout.buffer
         self.terminal = sys.stdout.isatty()
         self._column = 0
+        self.writing = False
+        """Whether the one who reads is waited for."""
 
     def text(self, delta: str) -> None:
         """The next piece of a reply, cut anywhere."""
@@ -39,8 +42,18 @@ class Output:
         self._write(line.encode() + b"\n")
 
     def _write(self, data: bytes) -> None:
-        self.stream.write(data)
-        self.stream.flush()
+        self.writing = True
+        try:
+            self.stream.write(data)
+            self.stream.flush()
+        finally:
+            self.writing = False
+
+    def give_up(self) -> None:
+        """Nobody reads: what was not taken yet goes nowhere, and no longer holds up the end."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.stream.fileno())
+        os.close(nowhere)
 
 
 def say(message: str) -> None:

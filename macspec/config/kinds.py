@@ -97,7 +97,9 @@ def whole(lowest: int, highest: int | None = None, *words: str) -> Kind:
 
 def number(lowest: float, highest: float, *, above: bool = False, zero: bool = False) -> Kind:
     """A number in a range; ``above``: the lowest is left out; ``zero``: 0 is allowed too."""
-    says = f"a number {'above' if above else 'from'} {lowest:g} to {highest:g}"
+    says = f"a number {'above' if above else 'from'} {_written(lowest)} to {_written(highest)}"
+    if -lowest == highest >= 1e6:
+        says = "a number"
 
     def check(value: Any) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -108,6 +110,11 @@ def number(lowest: float, highest: float, *, above: bool = False, zero: bool = F
         return float(value)
 
     return Kind(f"0 or {says}" if zero else says, check, float)
+
+
+def _written(value: float) -> str:
+    """Without an exponent."""
+    return f"{value:.12f}".rstrip("0").removesuffix(".")
 
 
 def choice_of_numbers(*choices: int) -> Kind:

@@ -7,11 +7,13 @@ from .plan import (
     BUCKETS,
     MAX_DEPTH,
     METHODS,
+    OFF,
     PLAIN,
     Offer,
     Plan,
     checked_depth,
     checked_method,
+    outlook,
 )
 from .recent import RecentAcceptance
 from .survival import Survival
@@ -20,6 +22,7 @@ __all__ = [
     "BUCKETS",
     "MAX_DEPTH",
     "METHODS",
+    "OFF",
     "PLAIN",
     "Controller",
     "CostCurve",
@@ -30,4 +33,5 @@ __all__ = [
     "Survival",
     "checked_depth",
     "checked_method",
+    "outlook",
 ]

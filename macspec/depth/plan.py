@@ -77,6 +77,21 @@ class Plan(NamedTuple):
 
 PLAIN = Plan(None, 0, why="plain")
 
+OFF = PLAIN._replace(why="plain: speculation is off")
+
+
+def outlook(method: str, depth: int | str) -> str:
+    """What is known before the first round of how it will draft, in one sentence."""
+    if method == "off" or depth == 0:
+        return OFF.why
+    who = "the draft model" if method == "draft" else method
+    if method == "auto":
+        deep = ", and how deep" if depth == "auto" else f" at depth {depth}"
+        return f"nothing is decided yet: each round chooses who drafts{deep}"
+    if depth == "auto":
+        return f"nothing is decided yet: each round chooses how deep {who} drafts"
+    return f"nothing was drafted yet: {who} will draft at depth {depth}"
+
 
 def checked_depth(depth: int | str) -> int | str:
     """The depth as given.

@@ -32,6 +32,8 @@ class Template:
     def __init__(self, pair: Pair, think: bool | None = None) -> None:
         self._name = pair.target.name
         self._tokenizer: Any = pair.target.tokenizer
+        self.switch: str | None = None
+        """What the template calls its switch for reasoning; None: it has none."""
         self._rows = pair.target.width
         self._settings: dict[str, Any] = {}
         self._drops_system = False
@@ -41,8 +43,9 @@ class Template:
         """Set where ``think`` has no effect."""
         if self._tokenizer.has_chat_template:
             self._probe_system()
+            self._probe_switch()
             if think is not None:
-                self._probe_switch(think)
+                self._turn_switch(think)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -158,7 +161,16 @@ class Template:
                 "no effect"
             )
 
-    def _probe_switch(self, think: bool) -> None:
+    def _turn_switch(self, think: bool) -> None:
+        if self.switch is not None:
+            self._settings = {self.switch: think}
+            return
+        self.think_notice = (
+            f"the chat template of {self._name} has no switch for reasoning: on or off has no "
+            "effect"
+        )
+
+    def _probe_switch(self) -> None:
         for switch in SWITCHES:
             try:
                 on, off = (
@@ -168,11 +180,8 @@ class Template:
             except Exception:
                 continue
             if on != off:
-                self._settings = {switch: think}
+                self.switch = switch
                 return
-        self.think_notice = (
-            f"the chat template of {self._name} has no switch for reasoning: --think has no effect"
-        )
 
 
 def _check_text(text: str) -> None:

@@ -80,6 +80,13 @@ class Call:
         if not self.done:
             self._stop()
 
+    def arrived(self) -> list[Answer]:
+        """The events that wait for their reader, and do so no more."""
+        with self._changed:
+            events = list(self._events)
+            self._events.clear()
+        return events
+
     def __iter__(self) -> Call:
         return self
 

@@ -82,7 +82,7 @@ class Engine:
         """
         began = time.monotonic()
         if self.session is not None and choice == self._choice:
-            return Loaded(_info(self.session.pair), 0.0, kept_cache=True)
+            return Loaded(_info(self.session), 0.0, kept_cache=True)
         report(LoadProgress("finding"))
         fetch([name for name in (choice.target, choice.draft) if name is not None], report)
         pair = self._opened(choice)
@@ -110,7 +110,7 @@ class Engine:
             self._go_back(together, error)
             raise
         self._enter(choice, pair.plan.total)
-        return Loaded(_info(pair), time.monotonic() - began, kept_cache=kept)
+        return Loaded(_info(self._loaded()), time.monotonic() - began, kept_cache=kept)
 
     def unload(self) -> None:
         """Let go of the pair."""
@@ -183,7 +183,7 @@ class Engine:
         session = self.session
         return Status(
             pid=os.getpid(),
-            pair=None if session is None else _info(session.pair),
+            pair=None if session is None else _info(session),
             tuning=self._tuning,
             why="" if session is None else session.why,
             stats=SessionStats() if session is None else session.stats,
@@ -356,7 +356,8 @@ def _same_target(choice: PairChoice, old: PairChoice | None) -> bool:
     )
 
 
-def _info(pair: Pair) -> PairInfo:
+def _info(session: Session) -> PairInfo:
+    pair = session.pair
     return PairInfo(
         target=pair.target.name,
         draft=None if pair.draft is None else pair.draft.name,
@@ -368,6 +369,7 @@ def _info(pair: Pair) -> PairInfo:
         caches=pair.plan.caches,
         buffers=pair.plan.buffers,
         limit=pair.plan.limit,
+        thinks=session.thinks,
     )
 
 

@@ -118,6 +118,8 @@ class PairInfo:
     buffers: int
     limit: int
     """What this machine gives, less what other engines had planned at that time."""
+    thinks: bool = True
+    """Whether the target's chat template has a switch for reasoning."""
 
     @property
     def planned(self) -> int:
@@ -168,7 +170,8 @@ class Status:
     pair: PairInfo | None
     tuning: Tuning
     why: str
-    """Why the newest round drafted as it did, or not at all."""
+    """Why the newest round drafted as it did, or not at all; before the first one, what is known of
+    it."""
     stats: SessionStats
     """Totals since the pair was loaded."""
     cached_tokens: int

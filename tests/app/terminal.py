@@ -181,6 +181,14 @@ class Terminal:
         for key in keys:
             self._send(KEYS.get(key, key).encode())
 
+    def freeze(self) -> None:
+        """Take nothing from the program any more, so that it has to wait."""
+        termios.tcflow(self._its, termios.TCOOFF)
+
+    def thaw(self) -> None:
+        """Go on."""
+        termios.tcflow(self._its, termios.TCOON)
+
     def paste(self, text: str) -> None:
         """Paste as a terminal does for a program that has asked to be told."""
         assert 2004 in self.modes, "nobody has asked for pastes"

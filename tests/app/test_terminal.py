@@ -14,7 +14,7 @@ import pytest
 from terminal import TIMEOUT_S, Terminal, descendants, macspec
 
 from macspec.assets import pocket
-from macspec.store import Store
+from macspec.store import OPEN, Store
 
 CAPITAL = "What is the capital of France?"
 
@@ -180,6 +180,33 @@ def test_a_small_window_without_colours(environ: Mapping[str, str]) -> None:
         terminal.press("ctrl+c")
         assert terminal.ended() == 0
         terminal.assert_restored()
+
+
+def test_a_terminal_that_stands_still_holds_up_nothing(
+    environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "data" / "chats" / "chats.db")
+    command = macspec(*ENDLESS, "--temperature", "100", "--max-tokens", "300")
+    with Terminal(command, environ) as terminal:
+        terminal.wait_for("Ask anything")
+        ask(terminal, "Tell me a story.")
+        terminal.wait_for("● writing")
+        terminal.freeze()
+        terminal.wait_for(lambda: store.thread(1)[-1].state != OPEN, what="the reply's end")
+        assert "● writing" in terminal.text
+        terminal.thaw()
+        terminal.wait_for("■ ended at the length limit")
+        terminal.wait_for("● ready")
+
+        ask(terminal, "And then?")
+        terminal.wait_for("● writing")
+        terminal.freeze()
+        terminal.type("not sent")
+        terminal.wait_for(lambda: store.chat(1).unsent == "not sent", what="what is typed, kept")
+        terminal.press("ctrl+c", "ctrl+c")
+        assert terminal.ended() == 0
+        assert store.thread(1)[-1].state != OPEN
+    store.close()
 
 
 def test_no_input_is_an_end_of_input(environ: Mapping[str, str]) -> None:

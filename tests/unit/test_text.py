@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from mlx_lm.tokenizer_utils import (
     BPEStreamingDetokenizer,
@@ -192,3 +192,45 @@ def test_a_tag_that_is_cut_short_is_text() -> None:
     assert [piece.text for piece in joined(first)] == ["<think>", "so"]
     (last,) = stream.finish()
     assert (last.part, last.text, last.spans) == ("reasoning", "</", [(2, "draft")])
+
+
+class Thorough(TextStream):
+    """One that takes no short way."""
+
+    def _ordinary(self, segment: str, parts: Sequence[str]) -> bool:
+        return False
+
+
+WORDS = [
+    b"<think>",
+    b"</",
+    b"think>",
+    b"\n",
+    b" so",
+    b"\n\nNo",
+    b"\xf0\x9f",
+    b"\x98\x80",
+    b" ",
+    b"",
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    order=st.lists(st.integers(0, len(WORDS) - 1), max_size=20),
+    stops=st.lists(st.sampled_from(["so", "\nNo", "</so", "😀 "]), max_size=1),
+    tagged=st.sampled_from([Bytes, Tagged]),
+    kind=st.sampled_from([BPEStreamingDetokenizer, NaiveStreamingDetokenizer]),
+    cleans=st.booleans(),
+)
+@example(order=[0, 3, 4], stops=[], tagged=Tagged, kind=BPEStreamingDetokenizer, cleans=False)
+def test_the_short_way_gives_what_the_long_one_does(
+    order: list[int], stops: list[str], tagged: Any, kind: Any, cleans: bool
+) -> None:
+    streams = [kind_of(tagged(WORDS, kind, cleans), stops) for kind_of in (TextStream, Thorough)]
+    for number, id in enumerate(order):
+        short, long = (stream.push(id, str(number)) for stream in streams)
+        assert short == long
+        assert streams[0].part == streams[1].part
+    short, long = (stream.finish() for stream in streams)
+    assert (short, streams[0].text) == (long, streams[1].text)

@@ -104,6 +104,8 @@ async def test_a_hostile_system_prompt_is_shown_as_text_and_kept_as_it_is():
         app.screen.query_one("#system").styles.height = 120
         await until(pilot, lambda: "DROP TABLE" in seen(app))
         assert not harms(seen(app))
-        await pilot.press("tab", "ctrl+u", "ctrl+s")
+        for _ in FIELDS:
+            await pilot.press("tab", "ctrl+u")
+        await pilot.press("ctrl+s")
         await until(pilot, lambda: app.results)
         assert app.results == [ChatSettings(system, {})]

@@ -12,6 +12,7 @@ from screentext import seen
 from textual.pilot import Pilot
 
 from macspec.app.talk.panel import PanelState
+from macspec.app.widgets.dials import Dials, dial_lines
 from macspec.app.widgets.lined import Lined
 from macspec.app.widgets.panel import Panel
 from macspec.app.widgets.summary import Summary
@@ -217,3 +218,11 @@ async def test_the_summary_has_what_matters_most(size: tuple[int, int]) -> None:
         assert "74 % acc" in line
         app.show(replace(READY, activity="loading", progress=0.4, passes=0))
         assert "40 %" in said(app.query_one(Summary))
+
+
+@pytest.mark.parametrize(("temperature", "shown"), [(0.0, "   0"), (0.7, "0.70"), (100.0, " 100")])
+def test_the_temperature_is_the_one_that_is_set(temperature: float, shown: str) -> None:
+    dials = Dials({"depth": "auto", "method": "auto", "rule": "block", "temperature": temperature})
+    last = "".join(text for text, _ in dial_lines(dials, 40)[4])
+    assert last.startswith("temp")
+    assert last.endswith(f" {shown}")

@@ -71,6 +71,20 @@ async def test_shows_the_built_in_pair_and_the_catalogue(offline, size):
         assert {"qwen3-4b", "llama-3.3-70b"} <= set(names(app))
 
 
+async def test_the_chosen_row_is_of_one_colour(offline):
+    app = Host()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await app.ask(Switcher(pairs()))
+        await until(pilot, lambda: "GB for models" in seen(app))
+        it = app.screen.query_one(Rows)
+        colours = [
+            {str(segment.style.color) for segment in it.render_line(y) if segment.text.strip()}
+            for y in range(4)
+        ]
+        assert len(colours[0] | colours[1]) == 1
+        assert len(colours[2] | colours[3]) == 2
+
+
 async def test_what_is_here_is_opened_and_compared(offline, tmp_path):
     broken = Path(shutil.copytree(POCKET / "draft", tmp_path / "broken"))
     (broken / "model.safetensors").write_bytes(b"")

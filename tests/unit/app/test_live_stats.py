@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -54,6 +55,31 @@ def test_what_happens_is_named() -> None:
     stats.see(Failed("crashed", "gone"))
     stats.resting()
     assert stats.state().activity == "ready"
+
+
+def test_why_is_of_the_reply_that_is_shown() -> None:
+    stats = LiveStats()
+    stats.see(Loaded(PAIR, 1.0))
+    stats.see(replace(STATUS, why="nothing is decided yet"))
+    assert stats.state().why == "nothing is decided yet"
+    stats.asked()
+    assert stats.state().why == ""
+    stats.see(passed(1, depth=3))
+    assert stats.state().why == "depth 3"
+    stats.resting()
+    assert stats.state().why == "depth 3"
+
+
+def test_another_conversation_is_not_in_the_context() -> None:
+    stats = live()
+    stats.see(Prefilled(10, 0, 0.5))
+    stats.see(passed(2))
+    assert stats.state().context_used == 12
+    stats.elsewhere()
+    assert (stats.state().context_used, stats.state().tokens) == (0, 2)
+    stats.asked()
+    stats.see(Prefilled(30, 0, 0.5))
+    assert stats.state().context_used == 30
 
 
 def test_a_reply_that_waits_for_a_pair_waits_on() -> None:

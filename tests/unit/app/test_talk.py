@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted import STATUS, Script, ScriptedEngine, Step, plain, said
+from scripted import PAIR, STATUS, Script, ScriptedEngine, Step, plain, said
 from talking import ended, eventually, load, read, reading, talk_with, text, told
 
 from macspec.app.talk.talk import Began, Dropped, Talk
@@ -148,6 +149,8 @@ async def test_what_came_stays_when_it_is_stopped_and_it_can_go_on() -> None:
     assert engine.requests[-1].resume
     assert asked(engine) == [("user", "Go."), ("assistant", "The quick")]
     assert len(talk.turns) == 2
+    assert turn.stats is not None
+    assert (turn.stats.tokens, turn.stats.parts, turn.stats.whole) == (4, 2, True)
 
 
 async def test_stopping_before_anything_came_leaves_an_empty_reply_to_begin_anew() -> None:
@@ -332,6 +335,18 @@ async def test_reasoning_is_apart() -> None:
     }
     await read(talk.ask("Thanks."))
     assert asked(engine)[1] == ("assistant", "It is four.More.")
+
+
+async def test_a_model_without_a_switch_for_reasoning_is_named() -> None:
+    engine = ScriptedEngine(pair=replace(PAIR, thinks=False))
+    talk = talk_with(engine)
+    assert talk.set_think("off") is None  # no pair is there yet
+    await load(talk)
+    assert talk.set_think("off") == (
+        "Qwen3-8B-4bit has no switch for reasoning: off is kept for models that have one"
+    )
+    assert talk.set_think(None) is None
+    assert not talk.thinks
 
 
 async def test_turns_that_the_model_no_longer_sees_are_marked() -> None:

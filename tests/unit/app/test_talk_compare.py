@@ -183,3 +183,12 @@ async def test_greedy_can_be_asked_for_at_any_temperature() -> None:
         temperatures.append(engine.tuning.sampling["temperature"])
     assert set(temperatures) == {0}
     assert engine.tuning.sampling["temperature"] == talk.panel().temperature == 0.7
+
+
+async def test_the_numbers_are_of_the_conversation_again() -> None:
+    talk = await ready(Recording(*same()))
+    before = talk.panel()
+    await read(talk.compare("greedy"))
+    after = talk.panel()
+    assert (after.tokens, after.passes, after.why) == (before.tokens, before.passes, before.why)
+    assert after.tokens > 0

@@ -68,7 +68,7 @@ def test_values_and_their_lines(path: Path) -> None:
         ("\nsampling = 3", "line 2: sampling is a section: write [sampling] above its keys"),
         ("keys = 3", "line 1: keys is a section: write [keys] above its keys"),
         ("[sampling]\ntemperature = 'hot'", "line 2: sampling.temperature is 'hot'; it must be 0 "
-         "or a number from 1e-06 to 100"),
+         "or a number from 0.000001 to 100"),
         ("[sampling]\ntemperature = nan", "line 2: sampling.temperature is nan"),
         ("[sampling]\nseed = true", "line 2: sampling.seed is True"),
         ("[speculation]\ndepth = 33", "line 2: speculation.depth is 33; it must be auto or a "

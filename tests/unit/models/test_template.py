@@ -120,6 +120,7 @@ def test_the_switch_for_reasoning(with_template, switch):
     pair = with_template(HONOURS + switch)
     on, off = Template(pair, think=True), Template(pair, think=False)
     assert on.notices == off.notices == ()
+    assert Prompting(pair).thinks
     assert on.tokens([USER]) != off.tokens([USER])
     assert ("<no>" in text(off, [USER])) == (switch is SWITCH)
     assert ("<yes>" in text(on, [USER])) == (switch is OTHER_SWITCH)
@@ -129,6 +130,7 @@ def test_a_switch_that_is_not_there_is_named(built_in):
     for think in (True, False):
         template = Template(built_in, think=think)
         assert "no switch for reasoning" in template.think_notice
+        assert template.switch is None
         assert template.notices_for([USER]) == (template.think_notice,)
         assert template.tokens([USER]) == Template(built_in).tokens([USER])
 

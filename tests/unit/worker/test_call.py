@@ -101,3 +101,11 @@ def test_only_an_open_call_can_be_stopped() -> None:
     call.put(END)
     call.stop()
     assert asked == [1]
+
+
+def test_what_waits_can_be_taken_at_once() -> None:
+    call = Call(Finished)
+    fill(call, 3)
+    assert numbered(call.arrived()) == [0, 1, 2]
+    assert call.arrived() == list(call) == []
+    assert call.text == "0 1 2 "

@@ -109,6 +109,22 @@ def test_loading_reports_how_far_it_is(engine: Engine) -> None:
     assert engine.load(BOTH, ignore).kept_cache
 
 
+def test_before_the_first_round_nothing_is_claimed_of_it(engine: Engine) -> None:
+    engine.load(BOTH, ignore)
+    assert "each round chooses who drafts" in engine.status().why
+    engine.tune({"depth": 4})
+    assert "at depth 4" in engine.status().why
+    engine.tune({"method": "off"})
+    assert engine.status().why == "plain: speculation is off"
+    engine.tune({"method": "auto", "depth": "auto"})
+    talk(engine)
+    assert "yet" not in engine.status().why
+
+
+def test_whether_reasoning_can_be_switched_is_known(engine: Engine) -> None:
+    assert not engine.load(BOTH, ignore).pair.thinks
+
+
 def test_another_draft_model_leaves_the_target_what_it_has_read(engine: Engine) -> None:
     engine.load(ALONE, ignore)
     first = talk(engine)

@@ -1,0 +1,19 @@
+"""What is said of drafting before the first round."""
+
+from __future__ import annotations
+
+import pytest
+
+from macspec.depth import MAX_DEPTH, METHODS, OFF, outlook
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("depth", ["auto", 0, 1, MAX_DEPTH])
+def test_it_names_what_is_set_and_nothing_else(method: str, depth: int | str) -> None:
+    said = outlook(method, depth)
+    off = method == "off" or depth == 0
+    assert (said == OFF.why) == off
+    if not off:
+        assert ("yet" in said, "off" in said) == (True, False)
+        assert (f"depth {depth}" in said) == isinstance(depth, int)
+        assert (method in said) == (method != "auto")
