@@ -57,7 +57,7 @@ def judge(found: list[float], replies: int) -> None:
 
 
 def test_forks_are_near_ties(pocket: Pair) -> None:
-    judge(forks(pocket, CHATS[::4], (1, 4)), 40)
+    judge(forks(pocket, CHATS[::8], (1, 4)), 20)
 
 
 @pytest.mark.slow

@@ -18,6 +18,8 @@ from macspec.models import Pair
 TOKENS = 32
 CHATS = prompts()[:40]
 FEW = CHATS[::5]
+SOME = [pytest.param(n, marks=() if n < 4 else pytest.mark.slow) for n in range(len(FEW))]
+"""Numbers of ``FEW``."""
 GREEDY = Sampling(temperature=0)
 SETTINGS = [(rule, method, depth)
             for rule, method in product(("block", "keyed", "match"), ("draft", "ngram"))
@@ -49,7 +51,7 @@ def check(pair: Pair, chat: Any, settings: list[tuple[str, str, int]]) -> None:
             assert got.token_ids == expected, (rule, method, depth, sampling)
 
 
-@pytest.mark.parametrize("number", range(len(FEW)))
+@pytest.mark.parametrize("number", SOME)
 def test_tokens_equal_plain_decoding(pocket: Pair, number: int) -> None:
     check(pocket, FEW[number], SETTINGS[number % 5 :: 5])
 
@@ -65,7 +67,7 @@ def change_at_random(session: Session, rng: random.Random) -> None:
     session.depth = rng.choice(["auto", 0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 32])
 
 
-@pytest.mark.parametrize("number", range(len(FEW)))
+@pytest.mark.parametrize("number", SOME)
 def test_drafter_and_depth_may_change_between_any_two_rounds(pocket: Pair, number: int) -> None:
     rng = random.Random(number)
     for sampling in reproducible():
@@ -105,7 +107,7 @@ class Dice(Controller):
         return self.rng.random() < 0.7
 
 
-@pytest.mark.parametrize("number", range(len(FEW)))
+@pytest.mark.parametrize("number", SOME)
 def test_whatever_the_controller_chooses(pocket: Pair, number: int) -> None:
     for sampling in reproducible():
         expected = plain(pocket, FEW[number], sampling)

@@ -311,7 +311,7 @@ def test_nothing_grows_with_the_number_of_turns(pocket: Pair) -> None:
     for number in range(20):
         turn(number)
     memory, objects = sizes()
-    for number in range(200):
+    for number in range(100):
         turn(number)
     memory_after, objects_after = sizes()
     assert memory_after <= memory + 4096

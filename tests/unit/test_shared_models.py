@@ -48,7 +48,7 @@ def check(pair: Pair, chats: list[list[dict[str, str]]]) -> None:
 
 
 def test_questions_of_others(pocket: Pair, shared: Path) -> None:
-    check(pocket, fitting(pocket, shared, 300))
+    check(pocket, fitting(pocket, shared, 600))
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_a_story_model_without_a_draft(shared: Path) -> None:
         expected = finish(plain, text, GREEDY, raw=True, max_tokens=200)
         prompt = plain._decoder.tokens[: expected.stats.prompt_tokens]
         assert expected.token_ids == plain_greedy(pair, prompt, 200)
-        for depth in (1, 4, 8, 16):
+        for depth in (1, 8):
             session = Session(pair, method="ngram", depth=depth)
             assert finish(session, text, GREEDY, raw=True, max_tokens=200).text == expected.text
             assert session.stats.accepted > 0

@@ -23,12 +23,13 @@ def small_chat() -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("names", [shipped, small_chat])
-def test_the_plan_agrees_with_what_is_measured(names):
+@pytest.mark.parametrize("context", [512, pytest.param(None, marks=pytest.mark.slow)])
+def test_the_plan_agrees_with_what_is_measured(names, context):
     gc.collect()
     mx.clear_cache()
     before = mx.get_active_memory()
     mx.reset_peak_memory()
-    pair = load_pair(*names())
+    pair = load_pair(*names(), context=context)
     assert pair.draft is not None
     held = mx.get_active_memory() - before
     assert held == pytest.approx(pair.plan.weights, rel=0.001)

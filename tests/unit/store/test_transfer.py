@@ -228,7 +228,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_whatever_is_changed_it_is_taken_in_or_refused(data: st.DataObject) -> None:
     source = Store(None)
