@@ -21,9 +21,11 @@ def mutants(name: str) -> Any:
 
 
 def every() -> Iterator[Any]:
+    """All of them; two of three are left to the slow run."""
     for name in FILES:
-        for mutant in mutants(name).MUTANTS:
-            yield pytest.param(name, mutant, id=f"{name}-{mutant.name}")
+        for number, mutant in enumerate(mutants(name).MUTANTS):
+            marks = pytest.mark.slow if number % 3 else ()
+            yield pytest.param(name, mutant, id=f"{name}-{mutant.name}", marks=marks)
 
 
 def cases(name: str, made: dict[str, list[Case]] = {}) -> list[Case]:  # noqa: B006

@@ -62,4 +62,4 @@ def test_forks_are_near_ties(pocket: Pair) -> None:
 
 @pytest.mark.slow
 def test_forks_are_near_ties_everywhere(pocket: Pair) -> None:
-    judge(forks(pocket, CHATS[::2], (1, 2, 3, 4, 5, 6, 7, 8)), 320)
+    judge(forks(pocket, CHATS[::4], (1, 2, 3, 4, 5, 6, 7, 8)), 160)

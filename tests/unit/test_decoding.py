@@ -222,7 +222,7 @@ def test_invariants_at_any_interrupt(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     name=st.sampled_from(WINDOWED),
     prompt_length=st.one_of(st.integers(1, 60), st.integers(500, 1100)),

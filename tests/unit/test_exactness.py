@@ -59,7 +59,7 @@ def test_tokens_equal_plain_decoding(pocket: Pair, number: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(CHATS)))
 def test_tokens_equal_plain_decoding_everywhere(pocket: Pair, number: int) -> None:
-    check(pocket, CHATS[number], SETTINGS[number % 2 :: 2])
+    check(pocket, CHATS[number], SETTINGS[number % 4 :: 4])
 
 
 def change_at_random(session: Session, rng: random.Random) -> None:

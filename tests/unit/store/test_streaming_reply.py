@@ -242,7 +242,7 @@ def test_kill_9_loses_at_most_a_second(path: Path, tmp_path: Path, seed: int) ->
 def test_200_kills_of_processes_on_one_store(path: Path, tmp_path: Path) -> None:
     moments = random.Random(200)
     for number in range(200):
-        kill_and_look(path, tmp_path / f"log{number}", moments.uniform(0, 2.2))
+        kill_and_look(path, tmp_path / f"log{number}", moments.uniform(0, 0.8))
 
 
 def test_two_processes_stream_into_one_store_and_one_is_killed(path: Path, tmp_path: Path) -> None:
