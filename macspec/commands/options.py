@@ -112,17 +112,7 @@ def add_reply(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--raw", action="store_true", help="continue the prompt as it is, without a chat template"
     )
-    group.add_argument(
-        "--think",
-        choices=("on", "off"),
-        help="reasoning before the answer, where the model's template has a switch for it",
-    )
-    group.add_argument(
-        "--max-tokens",
-        metavar="N",
-        type=whole(1),
-        help="longest reply; default: until the model ends it or the context is full",
-    )
+    _add_bounds(group)
     group.add_argument(
         "--stop",
         metavar="TEXT",
@@ -179,17 +169,7 @@ def add_screen(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--system", metavar="TEXT", help="the system prompt of conversations that are new"
     )
-    group.add_argument(
-        "--think",
-        choices=("on", "off"),
-        help="reasoning before the answer, where the model's template has a switch for it",
-    )
-    group.add_argument(
-        "--max-tokens",
-        metavar="N",
-        type=whole(1),
-        help="longest reply; default: until the model ends it or the context is full",
-    )
+    _add_bounds(group)
     group = parser.add_argument_group("screen")
     group.add_argument(
         "--plain",
@@ -208,4 +188,19 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--json", action="store_true", help="one JSON event a line; the last has the statistics"
+    )
+
+
+def _add_bounds(group: argparse._ArgumentGroup) -> None:
+    """Whether a reply reasons, and where it ends."""
+    group.add_argument(
+        "--think",
+        choices=("on", "off"),
+        help="reasoning before the answer, where the model's template has a switch for it",
+    )
+    group.add_argument(
+        "--max-tokens",
+        metavar="N",
+        type=whole(1),
+        help="longest reply; default: until the model ends it or the context is full",
     )
