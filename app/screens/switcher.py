@@ -59,6 +59,8 @@ class Switcher(Box[PairChoice | None]):
         """The chosen one; None while there is none."""
         self._awaited: tuple[Download, PairChoice] | None = None
         """What is loaded when its download is done."""
+        self._notice: tuple[str | None, str] | None = None
+        """The row at which something went wrong, and what is said where it is chosen."""
         self._seen: object = None
 
     def inside(self) -> ComposeResult:
@@ -120,7 +122,9 @@ class Switcher(Box[PairChoice | None]):
     def _explain(self) -> None:
         """Say more about the chosen row than it has room for."""
         offer, survey = self._chosen(), self._pairs.survey
-        if survey.trouble:
+        if self._notice is not None and self._notice[0] == _model(offer):
+            self.tell(self._notice[1], "warning")
+        elif survey.trouble:
             self.tell(survey.trouble, "error")
         elif offer is None:
             self.tell("nothing is found; owner/name or a folder can be typed too")
@@ -158,8 +162,9 @@ class Switcher(Box[PairChoice | None]):
         offer = self._chosen()
         if offer is None or self._awaited is not None:
             return
+        self._notice = None
         if not offer.usable:
-            self.tell(offer.reason, "warning")
+            self._warn(offer.reason)
         elif self._target is None and offer.where != BUILT_IN:
             self._step(offer)
         else:
@@ -184,7 +189,7 @@ class Switcher(Box[PairChoice | None]):
             try:
                 download = self._pairs.fetch(names)
             except MacspecError as error:
-                self.tell(str(error), "warning")
+                self._warn(str(error))
                 return
         self._awaited = download, choice
         self.query_one(Rows).focus()
@@ -192,7 +197,7 @@ class Switcher(Box[PairChoice | None]):
 
     def _step(self, target: Offer | None) -> None:
         """Go on to the drafts for a target; None: back to the targets."""
-        self._target = target
+        self._target, self._notice = target, None
         self.entitle(self.heading if target is None else f"Models: a draft for {target.name}")
         self.query_one(Search).value = ""
         self._show(first=True)
@@ -215,11 +220,16 @@ class Switcher(Box[PairChoice | None]):
         if download.state == DONE:
             self.dismiss(choice)
         else:
-            self.tell(download.line(), "warning")
+            self._warn(download.line())
 
     def action_cancel(self) -> None:
         if self._pairs.download is not None:
             self._pairs.download.cancel()
+
+    def _warn(self, line: str) -> None:
+        """Say what went wrong with the chosen row; what a survey brings does not take it away."""
+        self._notice = _model(self._chosen()), line
+        self._explain()
 
     # Leaving.
 
@@ -239,3 +249,7 @@ class Switcher(Box[PairChoice | None]):
     def _chosen(self) -> Offer | None:
         at = self.query_one(Rows).highlighted
         return None if at is None or at >= len(self._offers) else self._offers[at]
+
+
+def _model(offer: Offer | None) -> str | None:
+    return None if offer is None else offer.model

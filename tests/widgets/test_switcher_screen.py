@@ -183,6 +183,27 @@ async def test_a_model_that_does_not_exist_leaves_everything_as_it_is(hub):
         assert not app.results
 
 
+async def test_what_went_wrong_is_said_as_long_as_its_row_is_chosen(hub):
+    hub.refuses["owner/nothing"] = (404, "RepoNotFound")
+    choices = pairs(POCKET / "draft")
+    app = Host()
+    async with app.run_test() as pilot:
+        await app.ask(Switcher(choices))
+        await until(pilot, lambda: choices.survey.whole)
+        await pilot.press(*"owner/nothing", "enter", "enter", "y")
+        wrong = "no such model on the Hugging Face"
+        await until(pilot, lambda: wrong in seen(app))
+        app.screen._show()
+        await pilot.pause(0.5)
+        assert wrong in seen(app)
+        await pilot.press("down")
+        await until(pilot, lambda: wrong not in seen(app))
+        await pilot.press("up")
+        await until(pilot, lambda: wrong in seen(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: wrong not in seen(app))
+
+
 async def test_a_download_goes_on_without_the_screen_and_tells_its_end(hub):
     choices = pairs(pairs=(OWN,))
     ended = []
