@@ -100,21 +100,25 @@ class Noise:
         self.width = width
         self._gumbel: dict[int, mx.array] = {}
 
-    def _bits(self, stream: int, rows: int, width: int) -> mx.array:
+    def _keys(self, stream: int, rows: int) -> list[tuple[int, int]]:
         draw = 0 if stream == TARGET else self.draw
-        keys = [row_key(self.seed, stream, self.position + row, draw) for row in range(rows)]
-        return bits(mx.array(keys, mx.uint32), mx.arange(width, dtype=mx.uint32))
+        return [row_key(self.seed, stream, self.position + row, draw) for row in range(rows)]
+
+    def _bits(self, stream: int, rows: int) -> mx.array:
+        keys = mx.array(self._keys(stream, rows), mx.uint32)
+        return bits(keys, mx.arange(self.width, dtype=mx.uint32))
 
     def gumbel(self, stream: int) -> mx.array:
         """Gumbel noise [rows, width]; the same array for every user of the stream."""
         if stream not in self._gumbel:
-            self._gumbel[stream] = to_gumbel(self._bits(stream, self.rows, self.width))
+            self._gumbel[stream] = to_gumbel(self._bits(stream, self.rows))
         return self._gumbel[stream]
 
     def gumbel_row(self, stream: int) -> mx.array:
         """Gumbel noise [width] of the pass's first row."""
-        return to_gumbel(self._bits(stream, 1, self.width))[0]
+        return to_gumbel(self._bits(stream, 1))[0]
 
     def uniform(self, stream: int) -> mx.array:
-        """Uniforms [rows] in (0, 1)."""
-        return to_uniform(self._bits(stream, self.rows, 1))[:, 0]
+        """Uniforms [rows] in (0, 1), from the bits of id 0: so few that the host computes them."""
+        raw = [_mix(_mix(k0) ^ k1) for k0, k1 in self._keys(stream, self.rows)]
+        return to_uniform(mx.array(raw, mx.uint32))

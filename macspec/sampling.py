@@ -101,16 +101,17 @@ class Sampling:
         logits = self._adjusted(logits.astype(mx.float32), recent)
         if self.greedy:
             return logits
+        if self.top_p == 1 and self.min_p == 0 and not 0 < self.top_k < logits.shape[-1]:
+            # The highest becomes 0: a small temperature would leave no digits of larger ones.
+            logits = logits - mx.max(logits, axis=-1, keepdims=True)
+            return _normalised(logits * (1 / self.temperature))
         log_p = _normalised(logits)
-        truncated = self.top_p < 1 or self.min_p > 0 or 0 < self.top_k < log_p.shape[-1]
         if self.top_p < 1:
             log_p = keep_top_p(log_p, self.top_p)
         if self.min_p > 0:
             log_p = keep_min_p(log_p, self.min_p)
         if 0 < self.top_k < log_p.shape[-1]:
             log_p = keep_top_k(log_p, self.top_k)
-        if self.temperature == 1 and not truncated:
-            return log_p
         return _normalised(log_p * (1 / self.temperature))
 
     def _adjusted(self, logits: mx.array, recent: mx.array | None) -> mx.array:
