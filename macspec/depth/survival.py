@@ -36,8 +36,9 @@ DOUBTFUL = 30.0
 """Observations that a cell's chance counts for, beside its own, where one asks how far off it may
 be."""
 
-MOST = 0.98
-"""The surest that a prior can be."""
+MOST = 0.9
+"""The surest that a prior becomes by how a drafter fares elsewhere: a little luck in the first
+rounds must not draft a whole pass."""
 
 ALL = -1
 """All positions of a bucket, or all buckets. The latter cell holds, in place of how many tokens
@@ -129,7 +130,8 @@ class Survival:
         """Chance of a token at any position."""
         stood, foretold = self._counts.get((drafter, ALL, ALL), NONE)
         scale = (stood + PRIOR) / (foretold + PRIOR)
-        return self._mean((drafter, bucket, ALL), min(shipped(drafter, bucket) * scale, MOST))
+        start = shipped(drafter, bucket)
+        return self._mean((drafter, bucket, ALL), min(start * scale, max(start, MOST)))
 
     def _mean(self, cell: Cell, prior: float) -> float:
         stood, judged = self._counts.get(cell, NONE)
