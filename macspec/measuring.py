@@ -18,7 +18,7 @@ AT_ONCE = 256
 
 
 def measure(decoder: Decoder) -> Iterator[None]:
-    """Measure one missing cost at each step, at the length of what has been said.
+    """Measure a cost that is missing or doubtful at each step, at the length of what was said.
 
     Between two steps everything is as it was, so the rest can be left for another time.
     """
@@ -26,11 +26,11 @@ def measure(decoder: Decoder) -> Iterator[None]:
     if length == 0 or target.cache.reason is not None:
         return
     target.unread(decoder.tokens)
-    for rows in curve.missing(length):
-        if length + rows <= decoder.pair.context:
-            plain, wide = timed([(target, 1), (target, rows)], decoder.clock)
-            curve.set_pass(rows, length, wide / plain)
-            yield
+    most = decoder.pair.context - length
+    while fitting := [rows for rows in curve.missing(length) if rows <= most]:
+        plain, wide = timed([(target, 1), (target, fitting[0])], decoder.clock)
+        curve.set_pass(fitting[0], length, wide / plain)
+        yield
     if decoder.trees is None:
         decoder.try_trees()
         yield

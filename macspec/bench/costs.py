@@ -48,7 +48,7 @@ class Costs:
 
     def as_curve(self) -> dict[str, Any]:
         """As ``CostCurve.restore`` takes it: these costs and nothing learned from rounds."""
-        return {**self.as_dict(), "rounds": [], "unit": None}
+        return {**self.as_dict(), "rounds": [], "plain": []}
 
     def curve(self) -> CostCurve:
         """The same as the controller reads it, with straight lines between what was measured."""

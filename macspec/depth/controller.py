@@ -100,7 +100,7 @@ class Controller:
         elif best.expected < MARGIN * (best.cost - best.lasting + self._leaving):
             look = self._look(useful, length, limit)
             self.last = look or PLAIN._replace(length=length, why=_against(best))
-        elif self.curve.unit is None or self._since_plain >= CHECK:
+        elif self.curve.unit_at(length) is None or self._since_plain >= CHECK:
             self.last = PLAIN._replace(
                 length=length, why="plain: a look at what a plain step costs"
             )

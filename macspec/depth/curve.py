@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from .plan import BRANCHED
@@ -26,6 +28,16 @@ quantized models on an M4 Pro and on an M5 Max (`bench/curves.py`)."""
 RECENT = 15
 """Rounds of one kind whose median counts."""
 
+NEAR = 0.2
+"""Plain rounds tell what one costs now at contexts that differ by a fifth at most, of as many
+tokens as take `EMPTY` longer to read than none."""
+
+EMPTY = 512
+"""Tokens of context whose reading a pass hardly notices beside that of the weights."""
+
+ANCHORS = 5
+"""Newest plain rounds, at contexts like this one, whose median is a plain step."""
+
 RUN = 8
 """Plain rounds that are clocked together where each is launched ahead of the one before it."""
 
@@ -34,6 +46,13 @@ PRIOR = 2.0
 
 LEAP = 1.5
 """Most that one round can differ from what was expected of it, so that a hiccup counts little."""
+
+OUT_OF_ORDER = 1.05
+"""A pass that costs more than one of more rows by this factor was measured in a bad moment, or is
+really dearer: which of the two, only another measurement tells."""
+
+TRIES = 3
+"""How often a pass is measured whose cost is out of order; the median counts."""
 
 READING = 0.05
 """Draft steps that a draft model takes for each token that it reads at once, until measured."""
@@ -61,7 +80,8 @@ class CostCurve:
 
     def __init__(self, steps: Mapping[str, float] | None = None) -> None:
         self._shipped_steps = dict(steps or {})
-        self._passes: dict[tuple[int, int], float] = {}
+        self._passes: dict[tuple[int, int], tuple[float, ...]] = {}
+        """By rows and bucket, each time that it was measured."""
         self._known: dict[int, dict[int, float]] = {}
         self._costs: dict[tuple[str, int], dict[int, float]] = {}
         """What ``_points`` and ``rounds`` last found, until something new is learned."""
@@ -70,22 +90,36 @@ class CostCurve:
         self._rounds: dict[Kind, deque[float]] = {}
         self._run: list[float] = []
         """Seconds of the newest plain rounds, one after the other."""
-        self._plain: deque[float] = deque(maxlen=RECENT)
-        """Means of such runs."""
+        self._plain: deque[tuple[int, float]] = deque(maxlen=RECENT)
+        """Context length and seconds of plain rounds, or the mean of such runs."""
 
     @property
     def unit(self) -> float | None:
         """Seconds of a plain round as of late; None before the first."""
-        return statistics.median(self._plain) if self._plain else None
+        return self.unit_at(self._plain[-1][0]) if self._plain else None
+
+    def unit_at(self, length: int) -> float | None:
+        """The same at this context length; None where none was near it of late."""
+        near = [seconds for at, seconds in self._plain if _near(at, length)]
+        return statistics.median(near[-ANCHORS:]) if near else None
 
     def missing(self, length: int) -> list[int]:
-        """Rows whose pass has not been measured at this context length."""
+        """Rows whose pass is to be measured at this context length, or measured once more."""
         at = bucket(length)
-        return [rows for rows in ROWS if rows > 1 and (rows, at) not in self._passes]
+        known = self._measured(at)
+        doubtful = {
+            rows
+            for below, above in pairwise(known)
+            if known[below] > OUT_OF_ORDER * known[above]
+            for rows in (below, above)
+            if len(self._passes[rows, at]) < TRIES
+        }
+        return [rows for rows in ROWS[1:] if rows not in known or rows in doubtful]
 
     def set_pass(self, rows: int, length: int, cost: float) -> None:
         """A verify pass of so many rows at this context length took so many plain passes."""
-        self._passes[rows, bucket(length)] = positive(cost)
+        key = rows, bucket(length)
+        self._passes[key] = (*self._passes.get(key, ()), positive(cost))[-TRIES:]
         self._known.clear()
         self._costs.clear()
 
@@ -159,14 +193,14 @@ class CostCurve:
         """
         if drafter is None or depth == 0:
             if alone:
-                self._plain.append(seconds)
+                self._plain.append((length, seconds))
             self._run = [] if alone else [*self._run, seconds]
             if len(self._run) == RUN:
-                self._plain.append(statistics.mean(self._run))
+                self._plain.append((length, statistics.mean(self._run)))
                 self._run = []
             return
         self._run = []
-        unit = self.unit
+        unit = self.unit_at(length)
         if unit is None or behind > 4:
             return
         cost = self.round(drafter, depth, length)
@@ -180,11 +214,13 @@ class CostCurve:
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return {
-            "passes": [[rows, at, cost] for (rows, at), cost in self._passes.items()],
+            "passes": [
+                [rows, at, statistics.median(costs)] for (rows, at), costs in self._passes.items()
+            ],
             "steps": self._steps,
             "reading": self._reading,
             "rounds": [[*kind, statistics.median(seen)] for kind, seen in self._rounds.items()],
-            "unit": self.unit,
+            "plain": list(self._plain),
         }
 
     def restore(self, stored: Mapping[str, Any]) -> None:
@@ -193,15 +229,16 @@ class CostCurve:
         Raises:
             ValueError, TypeError, KeyError: it is something else.
         """
-        passes = {(int(rows), int(at)): positive(value) for rows, at, value in stored["passes"]}
+        passes: dict[tuple[int, int], tuple[float, ...]] = {
+            (int(rows), int(at)): (positive(value),) for rows, at, value in stored["passes"]
+        }
         steps = {str(name): positive(value) for name, value in stored["steps"].items()}
         reading = {str(name): positive(value) for name, value in stored["reading"].items()}
         rounds: dict[Kind, deque[float]] = {
             (str(name), int(depth), int(at)): deque([positive(value)], maxlen=RECENT)
             for name, depth, at, value in stored["rounds"]
         }
-        unit = stored["unit"]
-        plain = [] if unit is None else [positive(unit)]
+        plain = [(int(length), positive(seconds)) for length, seconds in stored["plain"]]
         self._passes, self._rounds = passes, rounds
         self._steps, self._reading = steps, reading
         self._known.clear()
@@ -214,20 +251,20 @@ class CostCurve:
         if at not in self._known:
             near = sorted(range(len(EDGES) + 1), key=lambda other: abs(other - at))
             measured = (points for other in near if (points := self._measured(other)))
-            self._known[at] = dict(sorted(next(measured, dict(SHIPPED)).items()))
+            points = next(measured, dict(SHIPPED))
+            points[1] = 1.0
+            # A gap in the measured points is filled with the shipped curve's shape.
+            for rows in ROWS:
+                if rows not in points:
+                    low = max(r for r in points if r < rows)
+                    points[rows] = points[low] * SHIPPED[rows] / SHIPPED[low]
+            self._known[at] = dict(sorted(points.items()))
         return self._known[at]
 
     def _measured(self, at: int) -> dict[int, float]:
-        points = {rows: cost for (rows, where), cost in self._passes.items() if where == at}
-        if not points:
-            return {}
-        points[1] = 1.0
-        # A gap in the measured points is filled with the shipped curve's shape.
-        for rows in ROWS:
-            if rows not in points:
-                low = max(r for r in points if r < rows)
-                points[rows] = points[low] * SHIPPED[rows] / SHIPPED[low]
-        return points
+        """Cost by rows, in their order, of what was measured in this very bucket."""
+        found = ((rows, costs) for (rows, where), costs in self._passes.items() if where == at)
+        return {rows: statistics.median(costs) for rows, costs in sorted(found)}
 
     def _parts(self, drafter: str, depth: int, length: int) -> float:
         rows = depth + 1 + drafter.endswith(BRANCHED)
@@ -245,6 +282,11 @@ class CostCurve:
         _, samples, other = min(seen, key=lambda entry: entry[0])
         ratio = statistics.median(samples) / self._parts(drafter, other, length)
         return (PRIOR + len(samples) * ratio) / (PRIOR + len(samples))
+
+
+def _near(a: int, b: int) -> bool:
+    """Whether a plain round takes about as long at both context lengths."""
+    return abs(math.log((a + EMPTY) / (b + EMPTY))) < NEAR
 
 
 def positive(value: float) -> float:

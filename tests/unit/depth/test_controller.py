@@ -25,10 +25,10 @@ offers = st.lists(
 )
 
 
-def made(step: float = 0.05) -> Controller:
+def made(step: float = 0.05, length: int = 10) -> Controller:
     """One that has seen a plain round."""
     controller = Controller(CostCurve({"draft": step}), Survival())
-    controller.curve.observe(None, 0, 10, 1.0)
+    controller.curve.observe(None, 0, length, 1.0)
     return controller
 
 
@@ -149,7 +149,7 @@ def test_a_lookup_is_used_within_a_few_rounds_of_a_longer_match() -> None:
 
 def test_reading_the_text_pays_where_replies_are_long() -> None:
     offer = Offer("draft", 32, 6, behind=1500)
-    long, short = made(), made()
+    long, short = made(length=1500), made(length=1500)
     for _ in range(20):
         long.ended(400)
         short.ended(6)
@@ -193,3 +193,21 @@ def _state(controller: Controller) -> dict[str, Any]:
     state = copy.deepcopy(vars(controller))
     curve, survival = state.pop("curve"), state.pop("survival")
     return {**state, "curve": curve.as_dict(), "survival": survival.as_dict()}
+
+
+def test_what_a_plain_step_costs_is_looked_at_where_the_context_is_another() -> None:
+    controller, offer = made(length=1500), Offer("draft", 32, 6)
+    assert controller.choose([offer], 1500, 500).depth > 0
+    look = controller.choose([offer], 60, 500)
+    assert look.depth == 0
+    assert "a look at what a plain step costs" in look.why
+    play(controller, look, 0, 0.5)
+    assert controller.choose([offer], 60, 500).depth > 0
+
+
+def test_a_little_luck_does_not_draft_a_whole_pass() -> None:
+    controller = made()
+    for _ in range(3):
+        plan = controller.choose([Offer("draft", 32, 7)], 10, 500)
+        assert plan.depth <= 15
+        play(controller, plan, plan.depth)

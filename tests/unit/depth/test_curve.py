@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.depth import CostCurve
-from macspec.depth.curve import EDGES, ROWS, SHIPPED, bucket, candidates
+from macspec.depth.curve import EDGES, ROWS, SHIPPED, TRIES, bucket, candidates
 
 costs = st.floats(0.2, 20)
 
@@ -34,8 +34,50 @@ def test_measured_passes_are_believed(measured: dict[int, float]) -> None:
         assert curve.verify(rows, 100) == cost
         # Other lengths take over the nearest length's points.
         assert curve.verify(rows, EDGES[-1] + 1) == cost
-    assert set(curve.missing(100)) == set(ROWS[1:]) - set(measured)
+    assert set(curve.missing(100)) - set(measured) == set(ROWS[1:]) - set(measured)
     assert curve.verify(1, 100) == 1
+
+
+@given(st.lists(costs, min_size=len(ROWS) - 1, max_size=len(ROWS) - 1))
+def test_passes_in_order_are_measured_once(measured: list[float]) -> None:
+    curve = CostCurve()
+    for rows, cost in zip(ROWS[1:], sorted(measured), strict=True):
+        curve.set_pass(rows, 100, cost)
+    assert curve.missing(100) == []
+    assert curve.missing(EDGES[-1] + 1) == list(ROWS[1:])
+
+
+def test_a_pass_measured_in_a_bad_moment_is_measured_again() -> None:
+    truth = {rows: 1 + rows / 8 for rows in ROWS[1:]}
+    curve = CostCurve()
+    for rows, cost in truth.items():
+        curve.set_pass(rows, 100, 4 * cost if rows == 4 else cost)
+    while doubtful := curve.missing(100):
+        assert set(doubtful) <= {4, 5}
+        for rows in doubtful:
+            curve.set_pass(rows, 100, truth[rows])
+    assert curve.verify(4, 100) == truth[4]
+    # What was kept on disk is doubted like what was measured here.
+    stored = json.loads(json.dumps(curve.as_dict()))
+    stored["passes"] = [
+        [rows, at, 4 * cost if rows == 4 else cost] for rows, at, cost in stored["passes"]
+    ]
+    curve.restore(stored)
+    assert curve.missing(100) == [4, 5]
+
+
+def test_a_pass_that_really_costs_more_than_a_larger_one_is_believed() -> None:
+    curve = CostCurve()
+    for rows in ROWS[1:]:
+        curve.set_pass(rows, 100, 3.0 if rows == 8 else 2.0)
+    times = 1
+    while curve.missing(100):
+        assert set(curve.missing(100)) == {8, 12}
+        curve.set_pass(8, 100, 3.0)
+        curve.set_pass(12, 100, 2.0)
+        times += 1
+    assert times == TRIES
+    assert curve.verify(8, 100) == 3.0
 
 
 @given(st.floats(0.3, 3), st.floats(0.5, 2), st.integers(1, 12))
@@ -47,6 +89,21 @@ def test_rounds_correct_the_cost_of_their_kind(unit: float, truth: float, depth:
         curve.observe("draft", depth, 100, unit * before * truth)
     assert curve.unit == unit
     assert curve.round("draft", depth, 100) == pytest.approx(before * truth, rel=0.25)
+
+
+def test_rounds_are_compared_with_plain_ones_of_a_like_context() -> None:
+    curve = CostCurve()
+    for _ in range(9):
+        curve.observe(None, 0, 400, 3.0)
+    before = curve.round("ngram", 3, 20)
+    assert curve.unit_at(20) is None
+    curve.observe("ngram", 3, 20, before)
+    assert curve.round("ngram", 3, 20) == before
+    curve.observe(None, 0, 20, 1.0)
+    assert (curve.unit, curve.unit_at(30), curve.unit_at(380)) == (1.0, 1.0, 3.0)
+    for _ in range(9):
+        curve.observe("ngram", 3, 20, before)
+    assert curve.round("ngram", 3, 20) == pytest.approx(before)
 
 
 def test_one_slow_round_changes_little() -> None:

@@ -53,7 +53,7 @@ def test_stale_costs_are_forgotten_and_survival_is_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"format": 0}', '{"format": 1}', "\x00\xff", '{"format": 1, "survival"'
+    ["", "{", "[]", "null", '{"format": 0}', '{"format": 2}', "\x00\xff", '{"format": 2, "survival"'
      ': {}, "made_for": {"chip": "M5 Max", "mlx": "0.32.2"}, "costs": {"passes": 3}}'],
 )  # fmt: skip
 def test_a_file_that_is_something_else_is_ignored(tmp_path: Path, text: str) -> None:
@@ -64,7 +64,7 @@ def test_a_file_that_is_something_else_is_ignored(tmp_path: Path, text: str) -> 
     assert state(path) != NOTHING
 
 
-@pytest.mark.parametrize("damage", ["passes", "rounds", "steps", "reading", "unit"])
+@pytest.mark.parametrize("damage", ["passes", "rounds", "steps", "reading", "plain"])
 def test_damaged_costs_leave_a_curve_as_it_was(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "ledger.json"
     Ledger(path, HERE).save(*learned())
