@@ -40,7 +40,7 @@ class Session:
 
     Args:
         pair: from ``load_pair``.
-        method: auto, draft, ngram or off.
+        method: auto, draft, suffix, ngram or off.
         depth: auto, or the number of tokens drafted in a round, 0 to 32.
         rule: block, keyed or match.
         kv_bits: quantize the target's keys and values to this many bits, from the first token on.
@@ -94,7 +94,7 @@ class Session:
 
     @property
     def method(self) -> str:
-        """How tokens are drafted: auto, draft, ngram or off."""
+        """How tokens are drafted: auto, draft, suffix, ngram or off."""
         return self._decoder.settings.method
 
     @method.setter

@@ -18,7 +18,7 @@ class Settings:
     """
 
     method: str = "auto"
-    """How tokens are drafted: auto, draft, ngram or off."""
+    """How tokens are drafted: auto, draft, suffix, ngram or off."""
     depth: int | str = "auto"
     """Tokens drafted in a round, 0 to 32, or auto."""
     accept: str = "block"
