@@ -192,7 +192,7 @@ def test_any_rounds(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTENTION)
 def test_any_rounds_many(name: str) -> None:
-    @settings(max_examples=300, deadline=None, database=None)
+    @settings(max_examples=150, deadline=None, database=None)
     @given(rounds_of_any_kind)
     def check(rounds: list[Round]) -> None:
         play(name, rounds)

@@ -145,10 +145,9 @@ def test_every_next_token_has_the_targets_distribution(settings: Settings) -> No
 @pytest.mark.slow
 @names
 def test_every_next_token_has_the_targets_distribution_in_a_long_text(settings: Settings) -> None:
-    for seed in range(2):
-        tables = Tables(seed)
-        text = write(tables.decoder(settings), seed, length=20_000)
-        assert surprise(text, tables.law(settings.sampling)) < USUAL
+    tables = Tables(0)
+    text = write(tables.decoder(settings), 0, length=20_000)
+    assert surprise(text, tables.law(settings.sampling)) < USUAL
 
 
 def anyhow(seed: int) -> Between:
