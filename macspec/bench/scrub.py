@@ -46,7 +46,10 @@ _RULES: tuple[tuple[re.Pattern[str], _Mask], ...] = (
     (re.compile(rf"\b(?:sk|pk|rk|gh[opsu]|github_pat|glpat|hf|xox[a-z])[-_]{_RUN}{{6,}}"), KEY),
     (re.compile(r"\b(?:AKIA|ASIA|AIza|eyJ)[\w.=-]{6,}"), KEY),
     (re.compile(rf"(?i)\b(?:[a-z][a-z0-9+.-]{{0,20}}://|www\.|mailto:|data:)(?=\S){_RUN}*+"), LINK),
-    (re.compile(r"(?<![^\s\"'`<>()\[\]{},;:|])[^\s\"'`<>()\[\]{},;:|@]++@[^\s<>()\[\]{}]++"), MAIL),
+    (
+        re.compile(r"(?<![^\s\"'`<>()\[\]{},;:|])@*+[^\s\"'`<>()\[\]{},;:|@]++@[^\s<>()\[\]{}]++"),
+        MAIL,
+    ),
     # A path in quotes may hold spaces.
     (re.compile(r"(?<=[\"'`])(?:[A-Za-z]:)?(?:~|\.{0,2})[\\/][^\"'`\n]*+(?=[\"'`])"), PATH),
     (re.compile(rf"(?<![\w<~./])(?:~[\w.-]*+|\.{{0,2}})/(?=[\w~.]){_RUN}*+"), PATH),

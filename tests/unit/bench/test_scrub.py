@@ -76,6 +76,7 @@ def test_what_is_called_a_secret_is_gone(before: str, secret: tuple[str, str], a
 
 @given(st.text())
 @example("a@b 5/6 /x/y [number]5 ٣")
+@example("@A@A")
 def test_no_digit_and_no_mail_is_left_of_any_text(text: str) -> None:
     clean = scrubbed(text)
     assert not re.search(r"\d", clean)
