@@ -29,11 +29,11 @@ RECENT = 15
 """Rounds of one kind whose median counts."""
 
 NEAR = 0.2
-"""Plain rounds tell what one costs now at contexts that differ by a fifth at most, of as many
-tokens as take `EMPTY` longer to read than none."""
+"""Plain rounds tell what one costs now at contexts that are longer or shorter by this share at
+most, where `EMPTY` tokens are added to both."""
 
 EMPTY = 512
-"""Tokens of context whose reading a pass hardly notices beside that of the weights."""
+"""Tokens of context that a pass hardly notices beside the weights."""
 
 ANCHORS = 5
 """Newest plain rounds, at contexts like this one, whose median is a plain step."""
@@ -238,7 +238,7 @@ class CostCurve:
             (str(name), int(depth), int(at)): deque([positive(value)], maxlen=RECENT)
             for name, depth, at, value in stored["rounds"]
         }
-        plain = [(int(length), positive(seconds)) for length, seconds in stored["plain"]]
+        plain = [(int(positive(at)), positive(seconds)) for at, seconds in stored["plain"]]
         self._passes, self._rounds = passes, rounds
         self._steps, self._reading = steps, reading
         self._known.clear()

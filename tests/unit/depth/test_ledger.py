@@ -64,12 +64,13 @@ def test_a_file_that_is_something_else_is_ignored(tmp_path: Path, text: str) -> 
     assert state(path) != NOTHING
 
 
+@pytest.mark.parametrize("nonsense", ["nonsense", [[-600, 0.1]], [[1, 0, 0.1], [2]]])
 @pytest.mark.parametrize("damage", ["passes", "rounds", "steps", "reading", "plain"])
-def test_damaged_costs_leave_a_curve_as_it_was(tmp_path: Path, damage: str) -> None:
+def test_damaged_costs_leave_a_curve_as_it_was(tmp_path: Path, damage: str, nonsense: Any) -> None:
     path = tmp_path / "ledger.json"
     Ledger(path, HERE).save(*learned())
     stored = json.loads(path.read_text())
-    stored["costs"][damage] = "nonsense"
+    stored["costs"][damage] = nonsense
     path.write_text(json.dumps(stored))
     assert state(path)[0] == NOTHING[0]
 
