@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.depth import CostCurve
-from macspec.depth.curve import EDGES, ROWS, SHIPPED, TRIES, bucket, candidates
+from macspec.depth.curve import EDGES, OUT_OF_ORDER, ROWS, SHIPPED, TRIES, bucket, candidates
 
 costs = st.floats(0.2, 20)
 
@@ -34,7 +35,13 @@ def test_measured_passes_are_believed(measured: dict[int, float]) -> None:
         assert curve.verify(rows, 100) == cost
         # Other lengths take over the nearest length's points.
         assert curve.verify(rows, EDGES[-1] + 1) == cost
-    assert set(curve.missing(100)) - set(measured) == set(ROWS[1:]) - set(measured)
+    again = {
+        rows
+        for below, above in pairwise(sorted(measured))
+        if measured[below] > OUT_OF_ORDER * measured[above]
+        for rows in (below, above)
+    }
+    assert set(curve.missing(100)) == set(ROWS[1:]) - set(measured) | again
     assert curve.verify(1, 100) == 1
 
 
