@@ -64,8 +64,8 @@ class Kernels:
         noise: Noise | None,
         recent: mx.array | None,
     ) -> Verdict:
-        """The verdict on a chain: ``rule.accept`` after ``sampling.scores``."""
-        return rule.accept(sampling.scores(logits, recent), drafted, log_q, noise)
+        """The verdict on a chain: ``rule.accept`` after ``sampling.weights``."""
+        return rule.accept(sampling.weights(logits, recent), drafted, log_q, noise)
 
     def follow(
         self,
@@ -75,8 +75,8 @@ class Kernels:
         noise: Noise | None,
         recent: mx.array | None,
     ) -> TreeVerdict:
-        """The verdict on a tree: ``verification.follow`` after ``sampling.scores``."""
-        return follow(sampling.scores(logits, recent), tree, noise)
+        """The verdict on a tree: ``verification.follow`` after ``sampling.weights``."""
+        return follow(sampling.weights(logits, recent), tree, noise)
 
     def draw(self, rule: Rule, sampling: Sampling, noise: Noise | None) -> Draw | None:
         """How a draft model draws the tokens of a chain; None: always from ``Sampling.scores``."""

@@ -21,7 +21,12 @@ number of the pass within the reply, so that a position that is drafted twice ge
 
 from __future__ import annotations
 
+from typing import Any
+
 import mlx.core as mx
+import numpy as np
+
+from .device import on_metal
 
 MAX_SEED = 2**64 - 1
 
@@ -59,26 +64,30 @@ def row_key(seed: int, stream: int, position: int, draw: int = 0) -> tuple[int, 
     return k0, k1
 
 
-def _mix_array(x: mx.array) -> mx.array:
-    x = (x ^ (x >> 16)) * mx.array(0x7FEB352D, mx.uint32)
-    x = (x ^ (x >> 15)) * mx.array(0x846CA68B, mx.uint32)
+def _mix_array(x: Any, xp: Any) -> Any:
+    x = (x ^ (x >> 16)) * xp.array(0x7FEB352D, xp.uint32)
+    x = (x ^ (x >> 15)) * xp.array(0x846CA68B, xp.uint32)
     return x ^ (x >> 16)
 
 
-def bits(keys: mx.array, ids: mx.array) -> mx.array:
-    """Hash bits [rows, n] uint32 for row keys [rows, 2] uint32 and token ids [n] uint32."""
-    spread = ids * mx.array(_GOLDEN, mx.uint32)
-    return _mix_array(_mix_array(spread[None] + keys[:, :1]) ^ keys[:, 1:])
+def bits(keys: Any, ids: Any, xp: Any = mx) -> Any:
+    """Hash bits [rows, n] uint32 for row keys [rows, 2] uint32 and token ids [n] uint32.
+
+    Args:
+        xp: ``mlx.core`` or ``numpy``, whichever the arrays are of; the bits are the same.
+    """
+    spread = ids * xp.array(_GOLDEN, xp.uint32)
+    return _mix_array(_mix_array(spread[None] + keys[:, :1], xp) ^ keys[:, 1:], xp)
 
 
-def to_uniform(raw: mx.array) -> mx.array:
+def to_uniform(raw: Any, xp: Any = mx) -> Any:
     """Uniforms in (0, 1) float32 from hash bits uint32, any shape."""
-    return mx.minimum((raw.astype(mx.float32) + 0.5) * 2.0**-32, 1 - 2.0**-24)
+    return xp.minimum((raw.astype(xp.float32) + 0.5) * 2.0**-32, 1 - 2.0**-24)
 
 
-def to_gumbel(raw: mx.array) -> mx.array:
+def to_gumbel(raw: Any, xp: Any = mx) -> Any:
     """Standard Gumbel variates float32 from hash bits uint32, any shape."""
-    return -mx.log(-mx.log1p(-to_uniform(raw)))
+    return -xp.log(-xp.log1p(-to_uniform(raw, xp)))
 
 
 class Noise:
@@ -104,21 +113,27 @@ class Noise:
         draw = 0 if stream == TARGET else self.draw
         return [row_key(self.seed, stream, self.position + row, draw) for row in range(rows)]
 
-    def _bits(self, stream: int, rows: int) -> mx.array:
-        keys = mx.array(self._keys(stream, rows), mx.uint32)
-        return bits(keys, mx.arange(self.width, dtype=mx.uint32))
+    def gumbel(self, stream: int, rows: int | None = None) -> mx.array:
+        """Gumbel noise [rows, width]; the same array for every user of the stream.
 
-    def gumbel(self, stream: int) -> mx.array:
-        """Gumbel noise [rows, width]; the same array for every user of the stream."""
+        Args:
+            rows: the first ones, if not all are needed; every user of the stream asks for as many.
+        """
         if stream not in self._gumbel:
-            self._gumbel[stream] = to_gumbel(self._bits(stream, self.rows))
+            self._gumbel[stream] = self._rows(stream, self.rows if rows is None else rows)
         return self._gumbel[stream]
 
     def gumbel_row(self, stream: int) -> mx.array:
         """Gumbel noise [width] of the pass's first row."""
-        return to_gumbel(self._bits(stream, 1))[0]
+        return self._rows(stream, 1)[0]
+
+    def _rows(self, stream: int, rows: int) -> mx.array:
+        # MLX's CPU back end takes several times as long over it as numpy.
+        xp: Any = mx if on_metal() else np
+        keys = xp.array(self._keys(stream, rows), xp.uint32)
+        return mx.array(to_gumbel(bits(keys, xp.arange(self.width, dtype=xp.uint32), xp), xp))
 
     def uniform(self, stream: int) -> mx.array:
         """Uniforms [rows] in (0, 1), from the bits of id 0: so few that the host computes them."""
         raw = [_mix(_mix(k0) ^ k1) for k0, k1 in self._keys(stream, self.rows)]
-        return to_uniform(mx.array(raw, mx.uint32))
+        return mx.array(to_uniform(np.array(raw, np.uint32), np))

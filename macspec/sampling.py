@@ -98,13 +98,18 @@ class Sampling:
             [rows, V] float32. Greedy: the logits after bias and penalties. Otherwise normalised
             log-probabilities, -inf where cut off.
         """
+        weights = self.weights(logits, recent)
+        return weights if self.greedy else _normalised(weights)
+
+    def weights(self, logits: mx.array, recent: mx.array | None = None) -> mx.array:
+        """``scores`` up to a constant in each row, which no draw depends on: cheaper to compute."""
         logits = self._adjusted(logits.astype(mx.float32), recent)
         if self.greedy:
             return logits
         if self.top_p == 1 and self.min_p == 0 and not 0 < self.top_k < logits.shape[-1]:
             # The highest becomes 0: a small temperature would leave no digits of larger ones.
             logits = logits - mx.max(logits, axis=-1, keepdims=True)
-            return _normalised(logits * (1 / self.temperature))
+            return logits * (1 / self.temperature)
         log_p = _normalised(logits)
         if self.top_p < 1:
             log_p = keep_top_p(log_p, self.top_p)
@@ -112,7 +117,7 @@ class Sampling:
             log_p = keep_min_p(log_p, self.min_p)
         if 0 < self.top_k < log_p.shape[-1]:
             log_p = keep_top_k(log_p, self.top_k)
-        return _normalised(log_p * (1 / self.temperature))
+        return log_p * (1 / self.temperature)
 
     def _adjusted(self, logits: mx.array, recent: mx.array | None) -> mx.array:
         bias = [(token, value) for token, value in self.logit_bias if token < logits.shape[-1]]

@@ -49,7 +49,8 @@ def hashed(shape: tuple[int, ...], seed: int) -> mx.array:
     for size in shape:
         count *= size
     keys = mx.array([[seed, seed + 1]], mx.uint32)
-    return bits(keys, mx.arange(count, dtype=mx.uint32)).reshape(shape)
+    drawn: mx.array = bits(keys, mx.arange(count, dtype=mx.uint32))
+    return drawn.reshape(shape)
 
 
 def matrix(bits: int, group_size: int, dtype: mx.Dtype) -> Matrix:

@@ -63,7 +63,7 @@ class Block:
     keeps_q = True
 
     def draft_noise(self, noise: Noise) -> mx.array | None:
-        return noise.gumbel(DRAFT)
+        return noise.gumbel(DRAFT, noise.rows - 1)
 
     def accept(
         self, scores: mx.array, drafted: mx.array, log_q: mx.array | None, noise: Noise | None
@@ -72,7 +72,7 @@ class Block:
             # On a point mass block verification and match are the same rule.
             return Match().accept(scores, drafted, None, noise)
         depth = drafted.shape[0]
-        p = mx.exp(scores)
+        p = mx.softmax(scores, axis=-1)
         h, weights = judge(p, mx.exp(log_q), drafted)
         kept = mx.where(noise.uniform(ACCEPT)[:depth] <= h, mx.arange(1, depth + 1), 0)
         accepted = mx.max(kept).astype(mx.int32)

@@ -37,8 +37,8 @@ class Rule(Protocol):
         """Judge a chain of K drafted tokens.
 
         Args:
-            scores: [K + 1, V] from ``Sampling.scores``: row i judges drafted token i, the last row
-                gives the bonus token.
+            scores: [K + 1, V] from ``Sampling.scores`` or ``weights``: row i judges drafted token
+                i, the last row gives the bonus token.
             drafted: [K] uint32.
             log_q: [K, V] normalised log-probabilities that the tokens were drawn from; None if the
                 drafter proposed them without a draw.
