@@ -5,7 +5,7 @@ not accepted. A later pass then sees what it would have seen had they never been
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -29,6 +29,9 @@ __all__ = ["KV_BITS", "SLACK", "ModelCache"]
 
 KV_BITS = (2, 4, 8)
 """Bits of a quantized cache: those that pack whole into 32, as mlx-lm's storage assumes."""
+
+EARLY = 2
+"""Layers whose work is given to the device while the rest of a pass is still being built."""
 
 _LINEAR = (KVCache, QuantizedKVCache)
 _WINDOWED = (WindowedKVCache, ChunkedWindowKVCache)
@@ -112,6 +115,16 @@ class ModelCache:
         if self._stateful:
             self._marked = self._rows, _snapshot(self._stateful)
 
+    def early(self, dispatch: Callable[[mx.array], None]) -> list[Any]:
+        """The layers, for a pass that the device begins with before it is built.
+
+        Args:
+            dispatch: starts an evaluation without waiting for it. It is given the first layers'
+                new keys, which need the layers before them.
+        """
+        first = (_Early(it, dispatch) if it in self._counting else it for it in self.layers[:EARLY])
+        return [*first, *self.layers[EARLY:]]
+
     def advance(self, rows: int) -> None:
         """Say that the pass is built, and had ``rows`` rows."""
         self._open = False
@@ -189,6 +202,21 @@ class ModelCache:
         self._marked = None
         self._rows = 0
         self._open = False
+
+
+class _Early:
+    """A layer's cache that has the device begin with what it is given."""
+
+    def __init__(self, cache: Any, dispatch: Callable[[mx.array], None]) -> None:
+        self._cache = cache
+        self._dispatch = dispatch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> Any:
+        self._dispatch(keys)
+        return self._cache.update_and_fetch(keys, values)
 
 
 def _replaced(layer: Any, slack: int) -> Any:

@@ -168,17 +168,25 @@ class Decoder:
         context = Context(self.tokens, sampling, draft_noise, rule.keeps_q, dispatch, draw)
         proposal = self.portfolio.propose(plan, context) or EMPTY
 
-        verdict = self.verify(proposal, noise, None if behind is None else behind.token)
+        token = None if behind is None else behind.token
+        verdict = self.verify(proposal, noise, token, dispatch)
         if reply.forced is not None:
             answer = reply.forced[len(reply.ids) + (behind is not None) :]
             verdict = forced(answer, proposal.tokens, verdict)
         return Flight.launch(plan, proposal, verdict, dispatch, ahead=behind is not None)
 
-    def verify(self, proposal: Proposal, noise: Noise | None, token: mx.array | None) -> Verdict:
+    def verify(
+        self,
+        proposal: Proposal,
+        noise: Noise | None,
+        token: mx.array | None,
+        dispatch: Dispatcher,
+    ) -> Verdict:
         """One pass of the target over what is proposed, and the rule's verdict on it.
 
         Args:
-            token: [1], the newest token, where the host does not know it yet.
+            token: [1], the newest token, where the host does not know it yet; the device is then
+                busy with the pass that brings it.
         """
         sampling, rule = self.settings.sampling, self.settings.rule
         if token is None:
@@ -194,7 +202,8 @@ class Decoder:
             logits = self.trees.logits(unread, tree)
             return self.kernels.follow(sampling, logits, tree, noise, recent)
         rows = proposal.tokens.shape[0] + 1
-        logits = self.target.logits(mx.concatenate([unread, proposal.tokens]), rows)
+        early = dispatch if token is None else None
+        logits = self.target.logits(mx.concatenate([unread, proposal.tokens]), rows, early)
         recent = sampling.recent(self.tokens, since, rows)
         return self.kernels.accept(
             rule, sampling, logits, proposal.tokens, proposal.log_q, noise, recent

@@ -17,7 +17,7 @@ from ..decoding import Decoder
 from ..depth import Plan
 from ..drafters import Proposal
 from ..events import Round
-from ..flight import Flight
+from ..flight import Dispatcher, Flight
 from ..models import Pair
 from ..noise import Noise
 from ..reply import Reply
@@ -70,10 +70,16 @@ class SplitDecoder(Decoder):
     def ahead(self, reply: Reply, flight: Flight, plan: Plan) -> bool:
         return False
 
-    def verify(self, proposal: Proposal, noise: Noise | None, token: mx.array | None) -> Verdict:
+    def verify(
+        self,
+        proposal: Proposal,
+        noise: Noise | None,
+        token: mx.array | None,
+        dispatch: Dispatcher,
+    ) -> Verdict:
         mx.eval(proposal.tokens)
         drafted = self.clock()
-        verdict = super().verify(proposal, noise, token)
+        verdict = super().verify(proposal, noise, token, dispatch)
         mx.eval(verdict.accepted, verdict.token)
         self.parts.append((drafted - self._began, self.clock() - drafted))
         return verdict

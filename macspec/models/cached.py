@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -62,11 +62,18 @@ class CachedModel:
             self.read(tokens[self.length : -1][:PREFILL_CHUNK])
         return mx.array(list(tokens[self.length :]), mx.uint32)
 
-    def logits(self, tokens: mx.array, rows: int) -> mx.array:
-        """Take in tokens [n] and return the logits [rows, vocabulary] after the last ``rows``."""
+    def logits(
+        self, tokens: mx.array, rows: int, dispatch: Callable[..., None] | None = None
+    ) -> mx.array:
+        """Take in tokens [n] and return the logits [rows, vocabulary] after the last ``rows``.
+
+        Args:
+            dispatch: starts an evaluation; given, the device begins while the pass is being built.
+        """
         self.cache.mark()
+        layers = self.cache.layers if dispatch is None else self.cache.early(dispatch)
         with self.kernels.passing(tokens.shape[0]):
-            logits: mx.array = self.module(tokens[None], cache=self.cache.layers)[0, -rows:]
+            logits: mx.array = self.module(tokens[None], cache=layers)[0, -rows:]
         self.cache.advance(tokens.shape[0])
         return self.fitted(logits)
 
