@@ -26,7 +26,11 @@ SHIPPED: Mapping[int, float] = {
 quantized models on an M4 Pro and on an M5 Max (`bench/curves.py`)."""
 
 RECENT = 15
-"""Rounds of one kind whose median counts."""
+"""Rounds of one depth whose median counts."""
+
+LONG = 100
+"""Rounds of a drafter, at any depth, whose median counts: so many that the machine was fast in some
+and slow in others."""
 
 NEAR = 0.2
 """Plain rounds tell what one costs now at contexts that are longer or shorter by this share at
@@ -42,7 +46,11 @@ RUN = 8
 """Plain rounds that are clocked together where each is launched ahead of the one before it."""
 
 PRIOR = 2.0
-"""Rounds that a cost from parts counts for, beside rounds that really took place."""
+"""Rounds that a cost from parts counts for, beside those of the drafter that really took place."""
+
+OWN = 8.0
+"""Rounds that what is known of all depths counts for, beside those of one depth: its rounds of late
+may all have been in a slow moment, and then it would not be tried again."""
 
 LEAP = 1.5
 """Most that one round can differ from what was expected of it, so that a hiccup counts little."""
@@ -56,9 +64,6 @@ TRIES = 3
 
 READING = 0.05
 """Draft steps that a draft model takes for each token that it reads at once, until measured."""
-
-Kind = tuple[str | None, int, int]
-"""Drafter, depth and context bucket of a round."""
 
 
 def bucket(length: int) -> int:
@@ -87,7 +92,8 @@ class CostCurve:
         """What ``_points`` and ``rounds`` last found, until something new is learned."""
         self._steps: dict[str, float] = {}
         self._reading: dict[str, float] = {}
-        self._rounds: dict[Kind, deque[float]] = {}
+        self._rounds: dict[tuple[str, int], deque[tuple[int, float]]] = {}
+        """By drafter and bucket, depth and cost of its rounds."""
         self._run: list[float] = []
         """Seconds of the newest plain rounds, one after the other."""
         self._plain: deque[tuple[int, float]] = deque(maxlen=RECENT)
@@ -160,14 +166,13 @@ class CostCurve:
 
     def rounds(self, drafter: str, depths: Sequence[int], length: int) -> list[float]:
         """The same of several depths above 0."""
-        at = bucket(length)
-        costs = self._costs.setdefault((drafter, at), {})
-        for depth in depths:
-            if depth not in costs:
-                parts = self._parts(drafter, depth, length) * self._error(drafter, depth, length)
-                seen = self._rounds.get((drafter, depth, at), ())
-                known = statistics.median(seen) if seen else 0.0
-                costs[depth] = (PRIOR * parts + len(seen) * known) / (PRIOR + len(seen))
+        costs = self._costs.setdefault((drafter, bucket(length)), {})
+        if any(depth not in costs for depth in depths):
+            off = self._off(drafter, length)
+            error = _drawn(1.0, [ratio for ratios in off.values() for ratio in ratios], PRIOR)
+            for depth in depths:
+                own = _drawn(error, off.get(depth, [])[-RECENT:], OWN)
+                costs[depth] = self._parts(drafter, depth, length) * own
         return [costs[depth] for depth in depths]
 
     def catching_up(self, drafter: str, behind: int) -> float:
@@ -207,8 +212,8 @@ class CostCurve:
         # What moves every round alike moves the unit; the rest is this kind's own.
         ratio = seconds / unit - self.catching_up(drafter, behind)
         ratio = min(max(ratio, cost / LEAP), cost * LEAP)
-        kind = drafter, depth, bucket(length)
-        self._rounds.setdefault(kind, deque(maxlen=RECENT)).append(ratio)
+        seen = self._rounds.setdefault((drafter, bucket(length)), deque(maxlen=LONG))
+        seen.append((depth, ratio))
         self._costs.clear()
 
     def as_dict(self) -> dict[str, Any]:
@@ -219,7 +224,11 @@ class CostCurve:
             ],
             "steps": self._steps,
             "reading": self._reading,
-            "rounds": [[*kind, statistics.median(seen)] for kind, seen in self._rounds.items()],
+            "rounds": [
+                [drafter, depth, at, statistics.median(cost for d, cost in seen if d == depth)]
+                for (drafter, at), seen in self._rounds.items()
+                for depth in sorted({depth for depth, _ in seen})
+            ],
             "plain": list(self._plain),
         }
 
@@ -234,10 +243,10 @@ class CostCurve:
         }
         steps = {str(name): positive(value) for name, value in stored["steps"].items()}
         reading = {str(name): positive(value) for name, value in stored["reading"].items()}
-        rounds: dict[Kind, deque[float]] = {
-            (str(name), int(depth), int(at)): deque([positive(value)], maxlen=RECENT)
-            for name, depth, at, value in stored["rounds"]
-        }
+        rounds: dict[tuple[str, int], deque[tuple[int, float]]] = {}
+        for name, depth, at, value in stored["rounds"]:
+            seen = rounds.setdefault((str(name), int(at)), deque(maxlen=LONG))
+            seen.append((int(positive(depth)), positive(value)))
         plain = [(int(positive(at)), positive(seconds)) for at, seconds in stored["plain"]]
         self._passes, self._rounds = passes, rounds
         self._steps, self._reading = steps, reading
@@ -270,18 +279,19 @@ class CostCurve:
         rows = depth + 1 + drafter.endswith(BRANCHED)
         return self.verify(rows, length) + depth * self.step(drafter)
 
-    def _error(self, drafter: str, depth: int, length: int) -> float:
-        """What rounds of a like depth really took, over their cost from parts."""
-        seen = [
-            (abs(other - depth), samples, other)
-            for (name, other, at), samples in self._rounds.items()
-            if name == drafter and at == bucket(length)
-        ]
-        if not seen:
-            return 1.0
-        _, samples, other = min(seen, key=lambda entry: entry[0])
-        ratio = statistics.median(samples) / self._parts(drafter, other, length)
-        return (PRIOR + len(samples) * ratio) / (PRIOR + len(samples))
+    def _off(self, drafter: str, length: int) -> dict[int, list[float]]:
+        """By depth, what rounds took over their cost from parts."""
+        off: dict[int, list[float]] = {}
+        for depth, cost in self._rounds.get((drafter, bucket(length)), ()):
+            off.setdefault(depth, []).append(cost / self._parts(drafter, depth, length))
+        return off
+
+
+def _drawn(guess: float, seen: Sequence[float], weight: float) -> float:
+    """The median of what was seen, drawn towards a guess that counts for so many."""
+    if not seen:
+        return guess
+    return (weight * guess + len(seen) * statistics.median(seen)) / (weight + len(seen))
 
 
 def _near(a: int, b: int) -> bool:
