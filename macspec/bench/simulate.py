@@ -128,6 +128,7 @@ class Player:
     def reply(self, reply: Recorded, after: int = 0) -> Played:
         """One reply; what was decoded before its token ``after`` is not counted."""
         text = _Text(reply, self.machine)
+        self._recent = RecentAcceptance()  # each is a conversation of its own
         tokens, cost = 0, 0.0
         for at, came, took in self._rounds(text):
             if at >= after:

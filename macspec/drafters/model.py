@@ -110,4 +110,7 @@ class DraftModel:
 
     def rollback(self, length: int) -> None:
         self.model.rollback(length)
+        if 2 * length < self._asked:  # most of the text is gone, and what was recent with it
+            self._recent = RecentAcceptance()
+        self._asked = min(self._asked, length)
         self._judged = min(self._judged, length + 1)  # the newest token is never read

@@ -125,11 +125,22 @@ def test_room_ends_with_the_draft_models_context() -> None:
 def test_a_bad_stretch_is_not_held_against_it_for_long() -> None:
     draft, _ = drafter()
     for stood in [1] * 100 + [0] * 12:
-        draft.rollback(0)
+        draft.rollback(len(TOKENS) - 1)
         draft.propose(context(Sampling(), None), 1)
         draft.observe(1, stood)
     after = [draft.offer([*TOKENS, *[0] * more]).bucket for more in range(1, 60)]
     assert after[0] < after[-1]
     assert after == sorted(after)
-    draft.rollback(0)
-    assert draft.offer(TOKENS).bucket > after[0]
+
+
+def test_another_text_is_no_recent_one() -> None:
+    draft, _ = drafter()
+    fresh = draft.offer(TOKENS).bucket
+    for _ in range(30):
+        draft.rollback(len(TOKENS) - 1)
+        draft.propose(context(Sampling(), None), 1)
+        draft.observe(1, 0)
+    draft.rollback(len(TOKENS) - 1)
+    assert draft.offer(TOKENS).bucket < fresh
+    draft.rollback(1)
+    assert draft.offer(TOKENS).bucket == fresh
