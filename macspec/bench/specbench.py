@@ -41,7 +41,9 @@ class Plan:
     temperatures: tuple[float, ...] = (0.0, 0.8)
     tasks: int = 8
     """Questions of each task; of those with two turns both are asked."""
-    repeats: int = 5
+    repeats: int = 3
+    draws: int = 4
+    """Times as many of them where replies are drawn, since each of those is another text."""
     max_tokens: int = 256
     """Longest reply."""
     depths: tuple[int, ...] = (1, 2, 3, 4, 6, 8)
@@ -179,9 +181,12 @@ class SpecBench:
     def _comparisons(self) -> Iterator[_Lap]:
         """Known once all trials are done."""
         found = best_depths(self.rows, self.tasks)
-        for repeat in range(self.plan.repeats):
+        for repeat in range(self.plan.repeats * self.plan.draws):
             for temperature in self.plan.temperatures:
                 for index, question in enumerate(self.questions):
+                    drawn = temperature > 0 and question.forced is None
+                    if repeat >= self.plan.repeats and not drawn:
+                        continue
                     speeds = found.get((temperature, question.workload), {0: 0.0})
                     best = max(speeds, key=speeds.__getitem__)
                     arms = (PLAIN, f"{RIVAL}@{best}", OURS)

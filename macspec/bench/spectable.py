@@ -39,7 +39,8 @@ def head(document: Mapping[str, Any]) -> Iterator[str]:
     minutes = sum(run.get("seconds", 0) for run in document["runs"]) / 60
     yield (
         f"{plan['tasks']} questions a task, both turns of those of {MT_BENCH}; replies of at most "
-        f"{plan['max_tokens']} tokens, repeats: {plan['repeats']}, measured in {minutes:.0f} min"
+        f"{plan['max_tokens']} tokens, repeats: {plan['repeats']}, "
+        f"{plan['repeats'] * plan['draws']} where replies are drawn, measured in {minutes:.0f} min"
     )
     if not document["complete"]:
         yield "NOT COMPLETE: the same command goes on"

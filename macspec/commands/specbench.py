@@ -32,6 +32,7 @@ def specbench(options: argparse.Namespace) -> int:
         temperatures=tuple(options.temperatures or usual.temperatures),
         tasks=options.tasks,
         repeats=options.repeats,
+        draws=options.draws,
         max_tokens=options.max_tokens,
         depths=tuple(options.depths or usual.depths),
         seed=options.seed,

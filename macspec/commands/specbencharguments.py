@@ -53,7 +53,14 @@ def add_specbench(
         default=8,
         help="questions of each task that fit the context, from all over it (default: 8)",
     )
-    it.add_argument("--repeats", metavar="N", type=whole(1), default=5, help="(default: 5)")
+    it.add_argument("--repeats", metavar="N", type=whole(1), default=3, help="(default: 3)")
+    it.add_argument(
+        "--draws",
+        metavar="N",
+        type=whole(1),
+        default=4,
+        help="times as many repeats where replies are drawn, each another text (default: 4)",
+    )
     it.add_argument(
         "--temperature",
         dest="temperatures",

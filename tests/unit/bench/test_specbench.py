@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from macspec.depth import CostCurve, Survival
 from macspec.errors import BadOptionError
 from macspec.models import Pair
 
-PLAN = Plan(temperatures=(0.0, 0.8), tasks=2, repeats=4, max_tokens=12, depths=(1, 3))
+PLAN = Plan(temperatures=(0.0, 0.8), tasks=2, repeats=4, draws=1, max_tokens=12, depths=(1, 3))
 
 QUESTIONS = [
     Question(
@@ -48,13 +49,13 @@ SCRIPT = {
 class ScriptedBench(SpecBench):
     """With arms that do what the script says."""
 
-    def __init__(self, pair: Pair, clock: Clock, **settings: Any) -> None:
+    def __init__(self, pair: Pair, clock: Clock, plan: Plan = PLAN, **settings: Any) -> None:
         self.scripted = {
             name: Scripted(name, clock, tokens, seconds, 3)
             for name, (tokens, seconds) in SCRIPT.items()
         }
         self.order: list[str] = []
-        super().__init__(pair, QUESTIONS, PLAN, clock=clock, **settings)
+        super().__init__(pair, QUESTIONS, plan, clock=clock, **settings)
 
     def _made(self, name: str) -> Arm:
         self.order.append(name)
@@ -92,6 +93,19 @@ def test_arms_follow_each_other_with_one_seed_and_in_turning_order(pocket: Pair)
     assert len(set(same[:3])) == 3
     seeds = {row.seed for row in rows}
     assert len(seeds) == len(QUESTIONS) * PLAN.repeats
+
+
+def test_where_replies_are_drawn_there_are_more_of_them(pocket: Pair) -> None:
+    plan = replace(PLAN, repeats=2, draws=3)
+    bench = ScriptedBench(pocket, Clock(), plan)
+    rows = [row for row in rows_of(bench) if row.repeat != TRIAL]
+    assert bench.complete
+    forced = {it.id for it in QUESTIONS if it.forced is not None}
+    for row in rows:
+        mine = [it for it in rows if (it.arm, it.question) == (row.arm, row.question)]
+        same = [it for it in mine if it.temperature == row.temperature]
+        assert len(same) == (6 if row.temperature and row.question not in forced else 2)
+        assert len({it.seed for it in same}) == len(same)
 
 
 def test_the_rival_has_its_best_depth(pocket: Pair) -> None:
