@@ -412,6 +412,20 @@ def test_plain_layers_are_mlx_lms_own() -> None:
     assert [type(layer) for layer in ModelCache(tiny("llama")).layers] == [KVCache, KVCache]
 
 
+@pytest.mark.parametrize("name", [*ATTENTION, *RECURRENT])
+def test_a_pass_that_begins_before_it_is_built_is_the_same(name: str) -> None:
+    model, cache = tiny(name), ModelCache(tiny(name))
+    begun: list[mx.array] = []
+    for at in range(0, 20, 5):
+        cache.mark()
+        ids = mx.array([TOKENS[at : at + 5]])
+        logits = model(ids, cache=cache.early(begun.append))[0]
+        cache.advance(5)
+        assert_logits(logits, plain(name)[0][at : at + 5])
+    assert cache.length == 20
+    assert begun or name in RECURRENT
+
+
 def test_nbytes_counts_keys_and_values() -> None:
     cache = ModelCache(Kinds(lambda: [KVCache()]))
     cache.layers[0].update_and_fetch(rows(3), rows(3))

@@ -154,6 +154,17 @@ def test_floats_follow_their_formulas_closely() -> None:
     assert error.max() < 1e-4
 
 
+def test_numpy_makes_the_same_noise() -> None:
+    keys = [row_key(3, TARGET, row) for row in range(3)]
+    ours, theirs = (
+        bits(xp.array(keys, xp.uint32), xp.arange(500, dtype=xp.uint32), xp) for xp in (np, mx)
+    )
+    assert np.array_equal(ours, np.array(theirs))
+    assert np.array_equal(to_uniform(ours, np), np.array(to_uniform(theirs)))
+    assert np.allclose(to_gumbel(ours, np), np.array(to_gumbel(theirs)), rtol=1e-6, atol=1e-6)
+    assert to_gumbel(ours, np).dtype == np.float32
+
+
 def uniforms(raw: Any) -> Array:
     return np.array(to_uniform(mx.array(raw))).astype(np.float64)
 

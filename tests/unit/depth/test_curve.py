@@ -123,6 +123,31 @@ def test_one_slow_round_changes_little() -> None:
     assert curve.round("ngram", 3, 100) == pytest.approx(before, rel=0.01)
 
 
+def test_what_holds_for_all_depths_holds_for_one_that_was_not_tried() -> None:
+    curve = CostCurve({"draft": 0.1})
+    before = {depth: curve.round("draft", depth, 100) for depth in (1, 2, 4, 5)}
+    for _ in range(20):
+        curve.observe(None, 0, 100, 1.0)
+        for depth in (1, 4):
+            curve.observe("draft", depth, 100, 1.2 * before[depth])
+    assert curve.round("draft", 5, 100) == pytest.approx(1.2 * before[5], rel=0.02)
+    # Two rounds of one depth in a slow moment do not make it dearer than deeper ones.
+    for _ in range(2):
+        curve.observe("draft", 2, 100, 1.8 * before[2])
+    assert curve.round("draft", 2, 100) < curve.round("draft", 4, 100)
+
+
+def test_passes_measured_later_settle_what_rounds_showed_before() -> None:
+    curve = CostCurve()
+    for _ in range(9):
+        curve.observe(None, 0, 100, 1.0)
+        curve.observe("ngram", 7, 100, 5.0)
+    for rows in ROWS[1:]:
+        curve.set_pass(rows, 100, 2 * SHIPPED[rows])
+    assert curve.round("ngram", 7, 100) == pytest.approx(5.0, rel=0.1)
+    assert curve.round("ngram", 3, 100) == pytest.approx(2 * SHIPPED[4], rel=0.1)
+
+
 def test_reading_what_it_missed_is_no_cost_of_the_round_itself() -> None:
     curve = CostCurve({"draft": 0.1})
     assert curve.catching_up("draft", 1) == curve.catching_up("ngram", 900) == 0
