@@ -113,14 +113,10 @@ class Noise:
         draw = 0 if stream == TARGET else self.draw
         return [row_key(self.seed, stream, self.position + row, draw) for row in range(rows)]
 
-    def gumbel(self, stream: int, rows: int | None = None) -> mx.array:
-        """Gumbel noise [rows, width]; the same array for every user of the stream.
-
-        Args:
-            rows: the first ones, if not all are needed; every user of the stream asks for as many.
-        """
+    def gumbel(self, stream: int) -> mx.array:
+        """Gumbel noise [rows, width]; the same array for every user of the stream."""
         if stream not in self._gumbel:
-            self._gumbel[stream] = self._rows(stream, self.rows if rows is None else rows)
+            self._gumbel[stream] = self._rows(stream, self.rows)
         return self._gumbel[stream]
 
     def gumbel_row(self, stream: int) -> mx.array:

@@ -63,7 +63,7 @@ class Block:
     keeps_q = True
 
     def draft_noise(self, noise: Noise) -> mx.array | None:
-        return noise.gumbel(DRAFT, noise.rows - 1)
+        return noise.gumbel(DRAFT)
 
     def accept(
         self, scores: mx.array, drafted: mx.array, log_q: mx.array | None, noise: Noise | None

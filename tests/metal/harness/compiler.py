@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,9 +149,10 @@ def forget_old() -> None:
     if not CACHE.is_dir():
         return
     for path in CACHE.iterdir():
-        if time.time() - path.stat().st_mtime < KEPT:
-            continue
-        if path.is_dir():  # of a compilation that was stopped
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # another run's compilation has just ended
+            if time.time() - path.stat().st_mtime < KEPT:
+                continue
+            if path.is_dir():  # of a compilation that was stopped
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
