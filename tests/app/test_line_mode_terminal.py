@@ -11,7 +11,9 @@ from terminal import Terminal, macspec
 
 from macspec.store import STOPPED, Store, store_path
 
-PLAIN = ("chat", "--plain", "--temperature", "3", "--max-tokens", "1900")
+# Keyed and with a seed it is one text, and a long one: another draw might end at once.
+LONG = ("--temperature", "3", "--accept", "keyed", "--seed", "1", "--max-tokens", "1900")
+PLAIN = ("chat", "--plain", *LONG)
 
 
 @pytest.fixture(autouse=True)

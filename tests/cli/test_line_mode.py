@@ -20,6 +20,9 @@ from macspec.store import COMPLETE, CUT_OFF, Making, Store, store_path
 
 CHAT = [sys.executable, "-m", "macspec", "chat"]
 
+# Keyed and with a seed it is one text, and a long one: another draw might end at once.
+LONG = ["--temperature", "3", "--accept", "keyed", "--seed", "1", "--max-tokens", "1900"]
+
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -195,7 +198,7 @@ def test_what_was_typed_elsewhere_and_not_sent_stays(store):
 )
 def test_a_signal_in_mid_reply_keeps_what_came(store, number):
     running = subprocess.Popen(
-        [*CHAT, "--plain", "--temperature", "3", "--max-tokens", "1900"],
+        [*CHAT, "--plain", *LONG],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -259,7 +262,7 @@ def room() -> int:
 
 def test_a_reader_that_goes_away(store):
     running = subprocess.Popen(
-        [*CHAT, "--plain", "--temperature", "3", "--max-tokens", "1900"],
+        [*CHAT, "--plain", *LONG],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -278,7 +281,7 @@ def test_a_reader_that_goes_away(store):
 
 def test_the_lost_engine_costs_no_text(store, macspec: Callable[..., Any]):
     running = subprocess.Popen(
-        [*CHAT, "--plain", "--temperature", "3"],
+        [*CHAT, "--plain", *LONG],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

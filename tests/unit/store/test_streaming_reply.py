@@ -266,7 +266,7 @@ def kill_and_look_beside(path: Path, log: Path, other: subprocess.Popen[bytes]) 
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
     chats = [int(each.read_text().splitlines()[0].split()[2]) for each in logs]
-    store = Store(path)
+    store = Store(path, patience=PATIENCE)  # the living one writes all the time
     states = [{message.state for message in store.messages(chat)} for chat in chats]
     assert OPEN not in states[0]
     assert CUT_OFF not in states[1]
