@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 LONGEST = 64
 """Matches are measured up to this many tokens."""
@@ -59,22 +59,29 @@ class Places:
                     del latest[run]
         del self.tokens[length:]
 
-    def nodes(self) -> Iterator[tuple[int, list[int]]]:
-        """Match lengths with places that match at least so far, longest match first.
+    def longest(self) -> tuple[int, list[int]]:
+        """The longest match with the last tokens, and the places with it: the latest ``MOST``.
 
-        Each one has more places than the one before, up to the first that has ``MOST``; of more
-        the latest. Latest first.
+        Latest first; none, and a match of 0, if the last token is new.
         """
-        count, longest = 0, LONGEST
+        tokens, end, most = self.tokens, len(self.tokens), LONGEST
         for size in SIZES:
             places = self._chain(size)
-            matches = [self._match(place, size, longest) for place in places]
-            for match in sorted(set(matches), reverse=True):
-                node = [p for p, length in zip(places, matches, strict=True) if length >= match]
-                if len(node) > count:
-                    yield match, node
-                    count = len(node)
-            longest = size - 1
+            if size == SIZES[0]:
+                tail = tokens[-LONGEST:]
+                if whole := [place for place in places if tokens[place - LONGEST : place] == tail]:
+                    return LONGEST, whole
+            match, further = size - 1, places
+            while further:
+                match, places = match + 1, further
+                if match == most:
+                    break
+                token = tokens[end - 1 - match]
+                further = [p for p in places if p > match and tokens[p - 1 - match] == token]
+            if places:
+                return match, places
+            most = size - 1
+        return 0, []
 
     def anchor(self) -> int | None:
         """Where the text would stand now if a copy that ended lately had gone on.
@@ -88,20 +95,12 @@ class Places:
                 return earlier[end - back] + back
         return None
 
-    def column(self, places: Sequence[int], step: int) -> list[int]:
-        """The token that comes ``step`` after each place, as in its row."""
-        tokens, end = self.tokens, len(self.tokens)
+    def rows(self, places: Sequence[int], depth: int) -> list[list[int]]:
+        """The ``depth`` tokens from each place; one that meets the end is a period and goes on."""
+        rows = [self.tokens[place : place + depth] for place in places]
         return [
-            tokens[place + step if place + step < end else place + step % (end - place)]
-            for place in places
+            row if len(row) == depth else (row * (depth // len(row) + 1))[:depth] for row in rows
         ]
-
-    def row(self, place: int, depth: int) -> tuple[int, ...]:
-        """The ``depth`` tokens from a place; one that meets the end is a period and goes on."""
-        row = self.tokens[place : place + depth]
-        if len(row) < depth:
-            row = (row * (depth // len(row) + 1))[:depth]
-        return tuple(row)
 
     def _run(self, size: int, place: int) -> int:
         # Runs that begin before the text does are shorter, so they equal no other.
@@ -117,13 +116,3 @@ class Places:
             places.append(place)
             place = earlier[place]
         return places
-
-    def _match(self, place: int, size: int, longest: int) -> int:
-        tokens, end = self.tokens, len(self.tokens)
-        longest = min(longest, place)
-        if size == SIZES[0] and tokens[place - longest : place] == tokens[end - longest :]:
-            return longest
-        match = size
-        while match < longest and tokens[place - 1 - match] == tokens[end - 1 - match]:
-            match += 1
-        return match

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,11 +68,11 @@ class Replies:
                 result, batch, held = result._joined(batch)._cut(limit), [], 0
         return result._joined(batch)._cut(limit)
 
-    def nodes(self, tokens: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-        """Match lengths with the places that match at least so far, longest match first.
+    def longest(self, tokens: Sequence[int]) -> tuple[int, list[int]]:
+        """The longest match with the last of these tokens, and the places with it.
 
-        Each one has more places than the one before, up to the first that has ``MOST``; of more a
-        sample, spread over the tokens before. Newest first.
+        Of more than ``MOST`` a sample, spread over the tokens before. Newest first; none, and a
+        match of 0, if no reply has the last token.
         """
         text, order = self.text, self._order
         tail = tokens[-LONGEST:]
@@ -83,46 +83,36 @@ class Replies:
 
         size = len(key)
         low = high = bisect_left(order, key, key=before)
-        while match := max(self._match(low - 1, key), self._match(high, key)):
-            size, part = WIDTH * match, key[: WIDTH * match]
-            step = 1
-            while low - step >= 0 and before(order[low - step]) == part:
-                step *= 2
-            low = bisect_left(order, part, max(low - step, 0), low, key=before)
-            step = 1
-            while high + step < len(order) and before(order[high + step]) == part:
-                step *= 2
-            high = bisect_right(order, part, high, min(high + step, len(order)), key=before)
-            yield match, sorted(order[low : high : -((low - high) // MOST)])
-            if high - low >= MOST:
-                return
+        match = max(self._match(low - 1, key), self._match(high, key))
+        if not match:
+            return 0, []
+        size, key = WIDTH * match, key[: WIDTH * match]
+        step = 1
+        while low - step >= 0 and before(order[low - step]) == key:
+            step *= 2
+        low = bisect_left(order, key, max(low - step, 0), low, key=before)
+        step = 1
+        while high + step < len(order) and before(order[high + step]) == key:
+            step *= 2
+        high = bisect_right(order, key, high, min(high + step, len(order)), key=before)
+        return match, sorted(order[low : high : -((low - high) // MOST)])
 
-    def column(self, places: Sequence[int], step: int) -> list[int]:
-        """The token that comes ``step`` after each place; ``END`` behind the last of a reply.
+    def rows(self, places: Sequence[int], depth: int) -> list[list[int]]:
+        """Up to ``depth`` tokens that followed at each place.
 
-        Nothing comes after ``END``, so do not ask for it.
+        ``END`` comes behind the last one of a reply; what stands behind it is of another reply.
         """
-        tokens, back = self._tokens, step + 1
-        return [tokens[place - back] for place in places]
-
-    def row(self, place: int, depth: int) -> tuple[int, ...]:
-        """Up to ``depth`` tokens that followed at a place, as far as the reply goes."""
-        row = self._tokens[max(place - depth, 0) : place].tolist()[::-1]
-        return tuple(row[: row.index(END)] if END in row else row)
+        tokens = self._tokens
+        return [tokens[max(place - depth, 0) : place].tolist()[::-1] for place in places]
 
     def _match(self, rank: int, key: bytes) -> int:
         """How many tokens the place of this rank has in common with the key."""
         if not 0 <= rank < len(self._order):
             return 0
         begin = WIDTH * self._order[rank]
-        low, high = 0, len(key) // WIDTH
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.text[begin : begin + WIDTH * middle] == key[: WIDTH * middle]:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        part = self.text[begin : begin + len(key)]
+        differing = int.from_bytes(part, "big") ^ int.from_bytes(key[: len(part)], "big")
+        return (8 * len(part) - differing.bit_length()) // (8 * WIDTH)
 
     def _joined(self, replies: Sequence[Sequence[int]]) -> Replies:
         if not replies:

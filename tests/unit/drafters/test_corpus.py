@@ -296,8 +296,8 @@ def test_two_processes_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_of_many_places_a_sample_is_looked_at() -> None:
     held = Replies().with_new([[number, 1, 2, 3] * 9 for number in range(10, 60)], 10**4)
     for tail in ([2], [1, 2], [3, 20, 1, 2]):
-        assert all(len(node) <= MOST for _, node in held.nodes(tail))
-    node = next(held.nodes([1, 2]))[1]
+        assert len(held.longest(tail)[1]) <= MOST
+    node = held.longest([1, 2])[1]
     assert len({held.text[4 * place + 8 : 4 * place + 12] for place in node}) > MOST // 2
 
 
@@ -315,7 +315,7 @@ def test_searching_finds_every_place_however_the_replies_came(
     with patch.object(replies, "BATCH", batch), patch.object(replies, "MOST", 10**6):
         for new in rounds:
             held = held.with_new(new, limit)
-        found = list(held.nodes(query))
+        found = held.longest(query)
     text = np.frombuffer(held.text, ">u4").tolist()
     assert len(text) <= limit
     matches = []
@@ -324,8 +324,8 @@ def test_searching_finds_every_place_however_the_replies_came(
         while match < len(query) and [*text[place:], END][match] == query[~match]:
             match += 1
         matches.append(match)
-    lengths = sorted(set(matches) - {0}, reverse=True)
-    assert found == [(n, [p for p, m in enumerate(matches) if m >= n]) for n in lengths]
-    for place in range(len(text)):
-        row = text[max(place - 5, 0) : place][::-1]
-        assert list(held.row(place, 5)) == row[: [*row, END].index(END)]
+    longest = max(matches)
+    assert found == (longest, [p for p, m in enumerate(matches) if longest and m == longest])
+    assert held.rows(range(len(text)), 5) == [
+        text[max(place - 5, 0) : place][::-1] for place in range(len(text))
+    ]
