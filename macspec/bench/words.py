@@ -66,6 +66,10 @@ def notes(record: Record) -> Iterator[str]:
         "tok/s (decode), prefill (tok/s), TTFT and ITL are medians over the replies; tok/pass "
         "counts the target's own token"
     )
+    yield (
+        "decode begins behind the first pass and leaves out all that it brought: of a reply of "
+        "few passes it says little"
+    )
     if any(it["equality"]["compared"] for it in record["cells"]):
         yield (
             "equal: greedy and keyed replies that are plain's token by token; near: they part "
