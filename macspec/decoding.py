@@ -135,7 +135,7 @@ class Decoder:
                     idle=idle,
                     alone=behind is None and not flight.ahead,
                 )
-            self.learn(flight, landing, len(tokens))
+            self.learn(flight, landing, tokens)
             self.tokens += tokens
 
             done, settings = flight, self.settings
@@ -256,19 +256,20 @@ class Decoder:
             depth=None if isinstance(settings.depth, str) else settings.depth,
         )
 
-    def learn(self, flight: Flight, landing: Landing, kept: int) -> None:
+    def learn(self, flight: Flight, landing: Landing, came: list[int]) -> None:
         """Tell the drafters, and the controller, what became of a round's proposal.
 
         Args:
-            kept: tokens that the round brought; fewer than landed where the reply ended among them.
+            came: what the round brought; less than landed where the reply ended in it.
         """
         plan, stood = flight.plan, own_part(landing.path)
         if plan.drafter is not None:
-            judged = min(flight.depth, kept)
-            self.portfolio.settle(plan, judged, min(stood, kept))
-            # A token drafted beyond the end brings as little as one that fell.
-            self.controller.learn(plan.drafter, plan.bucket, flight.depth, min(stood, kept))
-            if flight.tree and stood == plan.branch and stood < kept:
+            self.portfolio.settle(plan, came, flight.depth, stood)
+            # One token comes without a draft, too. Where the reply ends in the chain, that is the
+            # end itself; what was drafted from there on brings as little as a token that fell.
+            gained = min(stood, len(came) - 1)
+            self.controller.learn(plan.drafter, plan.bucket, flight.depth, gained)
+            if flight.tree and stood == plan.branch and stood < len(came):
                 self.controller.learn_branch(plan, landing.accepted > stood)
         if self.settings.method == "auto":
             for offer, drafted, stood in self.portfolio.shadows(plan, self.tokens, landing.tokens):

@@ -11,7 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..depth import MAX_DEPTH, PLAIN, Controller, CostCurve, Offer, Plan, RecentAcceptance, Survival
+from ..depth import (
+    MAX_DEPTH,
+    PLAIN,
+    Controller,
+    CostCurve,
+    Offer,
+    Plan,
+    RecentAcceptance,
+    Survival,
+    bucket_of,
+)
 from ..depth.curve import READING, ROWS
 from ..drafters.portfolio import SHADOW
 from .curves import DRAFT_STEP, PublishedCurve
@@ -171,9 +181,9 @@ class Player:
             flight, early = behind or plan, behind is not None
 
     def _plan(self, text: _Text, at: int) -> Plan:
-        return self.controller.choose(
-            text.offers(at, self._recent.bucket(at - text.judged)), text.prompt + at, MAX_DEPTH
-        )
+        # A trace holds no tokens: how drafts fare after each one is not simulated.
+        bucket = bucket_of(self._recent.share(at - text.judged))
+        return self.controller.choose(text.offers(at, bucket), text.prompt + at, MAX_DEPTH)
 
     def _learn(self, text: _Text, flight: Plan, at: int, drafted: int, accepted: int) -> None:
         if flight.drafter == DRAFT:

@@ -1,5 +1,6 @@
 """How deep to draft and with what: what a round costs, what it may bring, and the choice."""
 
+from .after import AfterToken
 from .controller import Controller
 from .curve import CostCurve
 from .ledger import Ledger
@@ -11,6 +12,7 @@ from .plan import (
     PLAIN,
     Offer,
     Plan,
+    bucket_of,
     checked_depth,
     checked_method,
     outlook,
@@ -24,6 +26,7 @@ __all__ = [
     "METHODS",
     "OFF",
     "PLAIN",
+    "AfterToken",
     "Controller",
     "CostCurve",
     "Ledger",
@@ -31,6 +34,7 @@ __all__ = [
     "Plan",
     "RecentAcceptance",
     "Survival",
+    "bucket_of",
     "checked_depth",
     "checked_method",
     "outlook",

@@ -34,6 +34,11 @@ class Offer:
     """Whether a token of its chain may get a sibling."""
 
 
+def bucket_of(share: float) -> int:
+    """The bucket of an offer whose tokens stand with about this chance."""
+    return min(int(BUCKETS * share), BUCKETS - 1)
+
+
 class Plan(NamedTuple):
     """What a round drafts with and how deep; depth 0 is plain decoding."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from .plan import BUCKETS
-
 WEIGHT = 0.12
 """Weight of the newest judged token."""
 
@@ -17,7 +15,7 @@ BACK = 0.9
 
 
 class RecentAcceptance:
-    """A running average over judged tokens, as an offer's bucket.
+    """A running average over judged tokens.
 
     Tokens after the first rejected one were never judged, so the average does not depend on how
     deep the rounds were.
@@ -26,15 +24,14 @@ class RecentAcceptance:
     def __init__(self) -> None:
         self._share = self._long = START
 
-    def bucket(self, unjudged: int = 0) -> int:
-        """0 to ``BUCKETS`` - 1.
+    def share(self, unjudged: int = 0) -> float:
+        """Share of tokens that stood of late, 0 to 1.
 
         Args:
             unjudged: tokens that came since, by other means. What was recent is so no longer, and
                 the average of a long time takes its place.
         """
-        share = self._long + (self._share - self._long) * BACK ** max(unjudged, 0)
-        return min(int(BUCKETS * share), BUCKETS - 1)
+        return self._long + (self._share - self._long) * BACK ** max(unjudged, 0)
 
     def observe(self, drafted: int, accepted: int) -> None:
         """A round drafted so many tokens, of which so many stood."""

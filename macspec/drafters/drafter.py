@@ -58,8 +58,14 @@ class Drafter(Protocol):
         """Up to ``depth`` tokens, dispatched but not awaited; None if there is nothing to say."""
         ...
 
-    def observe(self, drafted: int, accepted: int) -> None:
-        """What became of its newest proposal."""
+    def observe(self, came: Sequence[int], drafted: int, stood: int) -> None:
+        """What became of its newest proposal.
+
+        Args:
+            came: what the round committed; less than ``stood`` + 1 where the reply ended in it.
+            drafted: tokens of its chain.
+            stood: how many of them stood, beyond the end of the reply as well.
+        """
         ...
 
     def rollback(self, length: int) -> None:

@@ -71,7 +71,7 @@ class Lookup(ABC):
         ids = list(self._look(context.tokens).tokens[:depth])
         return Proposal(mx.array(ids, mx.uint32)) if ids else None
 
-    def observe(self, drafted: int, accepted: int) -> None:  # noqa: B027  (the same for all)
+    def observe(self, came: Sequence[int], drafted: int, stood: int) -> None:  # noqa: B027  (the same for all)
         """What becomes of a copy changes nothing in what is copied next."""
 
     def rollback(self, length: int) -> None:

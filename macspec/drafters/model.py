@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from ..depth import MAX_DEPTH, Offer, RecentAcceptance
+from ..depth import MAX_DEPTH, AfterToken, Offer, RecentAcceptance, bucket_of
 from ..kernels import Draw
 from ..models.cached import CachedModel
 from .drafter import Context, Proposal
@@ -41,18 +41,25 @@ class DraftModel:
         self.model = model
         self.context = context
         self._recent = RecentAcceptance()
+        self._after = AfterToken()
+        self._last, self._usual = 0, 0.0
+        """The token that its newest proposal follows, and the share that stood of late by then."""
         self._asked = self._judged = 0
         """Tokens at its newest proposal, and those that were there when it had been judged."""
 
     def offer(self, tokens: Sequence[int]) -> Offer:
         # The last drafted token is never read, so the cache ends one short of it.
         room = min(max(self.context - len(tokens) + 1, 0), MAX_DEPTH)
-        bucket = self._recent.bucket(len(tokens) - self._judged)
+        usual = self._recent.share(len(tokens) - self._judged)
+        bucket = bucket_of(self._after.share(tokens[-1], usual))
         return Offer(self.name, room, bucket, len(tokens) - self.model.length)
 
-    def observe(self, drafted: int, accepted: int) -> None:
-        self._recent.observe(drafted, accepted)
-        self._judged = self._asked + accepted + 1
+    def observe(self, came: Sequence[int], drafted: int, stood: int) -> None:
+        # What was drafted beyond the end says nothing of the draft model.
+        self._recent.observe(min(drafted, len(came)), min(stood, len(came)))
+        gained = came[: min(stood, len(came) - 1)]
+        self._after.observe([self._last, *gained], drafted, self._usual)
+        self._judged = self._asked + len(gained) + 1
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
         steps = list(self._steps(context, depth, context.draw))
@@ -90,7 +97,8 @@ class DraftModel:
 
     def _steps(self, context: Context, depth: int, draw: Draw | None = None) -> Iterator[_Step]:
         sampling = context.sampling
-        self._asked = len(context.tokens)
+        self._asked, self._last = len(context.tokens), context.tokens[-1]
+        self._usual = self._recent.share(self._asked - self._judged)
         last = self.model.unread(context.tokens)
         tokens: list[mx.array] = []
         for step in range(depth):

@@ -40,10 +40,10 @@ class Portfolio:
             return drafter.propose_tree(context, plan.depth, plan.branch)
         return drafter.propose(context, plan.depth)
 
-    def settle(self, plan: Plan, drafted: int, accepted: int) -> None:
+    def settle(self, plan: Plan, came: Sequence[int], drafted: int, stood: int) -> None:
         """Tell the drafter of a round what became of its proposal."""
         if plan.drafter is not None:
-            self.drafters[plan.drafter].observe(drafted, accepted)
+            self.drafters[plan.drafter].observe(came, drafted, stood)
 
     def shadows(
         self, plan: Plan, tokens: Sequence[int], came: Sequence[int]

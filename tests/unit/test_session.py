@@ -420,3 +420,23 @@ def test_a_reply_can_leave_past_replies_alone(pocket: Pair, tmp_path: Path) -> N
     alone = finish(session, HELLO, GREEDY, max_tokens=12, learn=False)
     assert alone.token_ids == ids
     assert alone.stats.accepted < copied.stats.accepted
+
+
+def test_what_is_learned_of_a_round_is_what_it_brought(
+    pocket: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(pocket, method="draft", depth=6)
+    learned: list[tuple[int, int]] = []
+
+    def learn(drafter: str, bucket: int, drafted: int, accepted: int) -> None:
+        learned.append((drafted, accepted + 1))
+
+    monkeypatch.setattr(session._decoder.controller, "learn", learn)
+    brought, ends = [], 0
+    for text in ("Hello!", "Thanks.", "What is 3 plus 4?", "I need a hotel in London."):
+        asked = [{"role": "user", "content": text}]
+        rounds = [it for it in session.reply(asked, GREEDY) if isinstance(it, Round)]
+        brought += [(it.depth, len(it.tokens)) for it in rounds]
+        ends += rounds[-1].accepted == len(rounds[-1].tokens)
+    assert ends > 0  # the reply ended among what was drafted
+    assert learned == brought

@@ -127,7 +127,7 @@ def test_a_bad_stretch_is_not_held_against_it_for_long() -> None:
     for stood in [1] * 100 + [0] * 12:
         draft.rollback(len(TOKENS) - 1)
         draft.propose(context(Sampling(), None), 1)
-        draft.observe(1, stood)
+        draft.observe([7] * (stood + 1), 1, stood)
     after = [draft.offer([*TOKENS, *[0] * more]).bucket for more in range(1, 60)]
     assert after[0] < after[-1]
     assert after == sorted(after)
@@ -139,8 +139,19 @@ def test_another_text_is_no_recent_one() -> None:
     for _ in range(30):
         draft.rollback(len(TOKENS) - 1)
         draft.propose(context(Sampling(), None), 1)
-        draft.observe(1, 0)
+        draft.observe([7], 1, 0)
     draft.rollback(len(TOKENS) - 1)
     assert draft.offer(TOKENS).bucket < fresh
     draft.rollback(1)
     assert draft.offer(TOKENS).bucket == fresh
+
+
+def test_it_is_less_sure_after_a_token_that_it_fares_badly_after() -> None:
+    draft, _ = drafter()
+    other = [*TOKENS[:-1], 2]
+    for _ in range(40):
+        for tokens, came in ((TOKENS, [7]), (other, [7, 8])):
+            draft.rollback(len(TOKENS) - 1)
+            draft.propose(Context(tokens, Sampling(), None, False, dispatch=mx.async_eval), 1)
+            draft.observe(came, 1, len(came) - 1)
+    assert draft.offer(TOKENS).bucket < draft.offer(other).bucket
