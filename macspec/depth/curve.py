@@ -281,10 +281,11 @@ class CostCurve:
 
     def _off(self, drafter: str, length: int) -> dict[int, list[float]]:
         """By depth, what rounds took over their cost from parts."""
-        off: dict[int, list[float]] = {}
+        costs: dict[int, list[float]] = {}
         for depth, cost in self._rounds.get((drafter, bucket(length)), ()):
-            off.setdefault(depth, []).append(cost / self._parts(drafter, depth, length))
-        return off
+            costs.setdefault(depth, []).append(cost)
+        parts = {depth: self._parts(drafter, depth, length) for depth in costs}
+        return {depth: [cost / parts[depth] for cost in seen] for depth, seen in costs.items()}
 
 
 def _drawn(guess: float, seen: Sequence[float], weight: float) -> float:
