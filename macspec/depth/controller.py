@@ -12,6 +12,10 @@ from .survival import Survival
 MARGIN = 1.02
 """Speculation must promise this much over plain: estimates are noisy, and plain is never wrong."""
 
+DEEPER = 1.015
+"""A deeper round must promise this much over a shallower one: its last tokens are the least known,
+and where both are as fast the shallower one is sooner on the screen."""
+
 LOOKS = 0.02
 """Share of plain time that looks at whether drafting pays by now may lose, while it may well."""
 
@@ -201,7 +205,7 @@ class Controller:
             # Of the reading, the part that this round's share of the reply is charged with.
             charged = reading * tokens[use[0]] / left
             spent = use[3] + (charged if charged < reading else reading)
-            if use[2] > worth * spent:
+            if use[2] > worth * spent * (DEEPER if use[0] > best[0] else 1.0):
                 worth, best = use[2] / spent, use
         d, at, expected, cost = best
         return Plan(

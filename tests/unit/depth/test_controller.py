@@ -78,6 +78,23 @@ def test_a_good_drafter_is_used_deeper_than_a_poor_one() -> None:
     assert 0 <= depths[0] < depths[1]
 
 
+@pytest.mark.parametrize(("gain", "depth"), [(0.0, 2), (0.01, 2), (0.04, 7)])
+def test_of_depths_that_promise_nearly_the_same_it_takes_the_shallower(
+    monkeypatch: pytest.MonkeyPatch, gain: float, depth: int
+) -> None:
+    controller = made()
+    tokens = [1 + 0.8 * drafted for drafted in range(MAX_DEPTH + 1)]
+    # As fast as at depth 2 everywhere, but for one token, and for depth 7, which gains a little.
+    speed = dict.fromkeys(range(2, MAX_DEPTH + 1), 1.5) | {1: 1.2, 7: 1.5 * (1 + gain)}
+
+    def rounds(drafter: str, depths: list[int], length: int) -> list[float]:
+        return [tokens[at] / speed[at] for at in depths]
+
+    monkeypatch.setattr(controller.survival, "expected", lambda *_: tokens)
+    monkeypatch.setattr(controller.curve, "rounds", rounds)
+    assert controller.choose([Offer("ngram", 32, 5)], 100, 50).depth == depth
+
+
 def test_what_plain_costs_is_looked_at_first_and_now_and_then() -> None:
     controller = Controller(CostCurve({"draft": 0.05}), Survival())
     offer = Offer("draft", 32, 7, 1)
