@@ -30,6 +30,8 @@ class Cell:
     tokens: int
     speedup: Ratio | None
     """Decode speed over the baseline's."""
+    whole_speedup: Ratio | None
+    """Speed of whole replies over the baseline's, prefill and first pass included."""
     decode_tokens_per_s: float | None
     """Median over the replies, as all that follow which are not counts."""
     prefill_tokens_per_s: float | None
@@ -66,6 +68,7 @@ class Cell:
             "replies": self.replies,
             "tokens": self.tokens,
             "speedup": None if self.speedup is None else self.speedup.as_dict(),
+            "whole_speedup": None if self.whole_speedup is None else self.whole_speedup.as_dict(),
             "decode_tokens_per_s": self.decode_tokens_per_s,
             "prefill_tokens_per_s": self.prefill_tokens_per_s,
             "ttft_s": self.ttft_s,
@@ -89,9 +92,11 @@ class Cell:
         """
         fields = dict(stored)
         fields.pop("forced")
-        speedup, limits, equality = fields["speedup"], fields["limits"], dict(fields["equality"])
+        limits, equality = fields["limits"], dict(fields["equality"])
         equality.pop("differ")
-        fields["speedup"] = None if speedup is None else Ratio(**speedup)
+        for name in ("speedup", "whole_speedup"):
+            ratio = fields.get(name)
+            fields[name] = None if ratio is None else Ratio(**ratio)
         fields["equality"] = Equality(**equality)
         fields["limits"] = None if limits is None else Limits.from_dict(limits)
         for name in ("acceptance_by_position", "drafted_by_position"):
@@ -127,19 +132,27 @@ def cells(
                 if not own:
                     continue
                 equal = sum((equality.get(id(it), Equality()) for it in own), Equality())
-                speedup = speed_ratio(own, plain)
-                made.append(_cell(group, temperature, arm, own, speedup, equal, known.get(arm)))
+                ratios = speed_ratio(own, plain), speed_ratio(own, plain, whole=True)
+                made.append(_cell(group, temperature, arm, own, ratios, equal, known.get(arm)))
     return made
 
 
-def speed_ratio(samples: Sequence[Sample], plain: Mapping[Any, Sample]) -> Ratio | None:
-    """Decode speed over the baseline's, of the replies that both have."""
+def speed_ratio(
+    samples: Sequence[Sample], plain: Mapping[Any, Sample], *, whole: bool = False
+) -> Ratio | None:
+    """Speed over the baseline's, of the replies that both have.
+
+    Args:
+        whole: of whole replies, and not of their decode.
+    """
     pairs: dict[str, list[tuple[float, float]]] = {}
     for sample in samples:
         base = plain.get(sample.cell)
         if base is None:
             continue
-        mine, theirs = sample.seconds_per_token, base.seconds_per_token
+        mine, theirs = (
+            it.seconds_of_whole if whole else it.seconds_per_token for it in (sample, base)
+        )
         if mine is not None and theirs is not None:
             pairs.setdefault(sample.question, []).append((1 / mine, 1 / theirs))
     return ratio(pairs)
@@ -161,7 +174,7 @@ def _cell(
     temperature: float,
     arm: str,
     samples: Sequence[Sample],
-    speedup: Ratio | None,
+    speedups: tuple[Ratio | None, Ratio | None],
     equality: Equality,
     costs: Costs | None,
 ) -> Cell:
@@ -177,7 +190,8 @@ def _cell(
         arm=arm,
         replies=len(samples),
         tokens=tokens,
-        speedup=speedup,
+        speedup=speedups[0],
+        whole_speedup=speedups[1],
         decode_tokens_per_s=median(it.decode_tokens_per_s for it in awake),
         prefill_tokens_per_s=median(it.prefill_tokens_per_s for it in awake),
         ttft_s=median(it.ttft_s for it in awake),

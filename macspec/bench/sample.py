@@ -121,6 +121,14 @@ class Sample:
         return None if speed is None or self.slept else 1 / speed
 
     @property
+    def seconds_of_whole(self) -> float | None:
+        """Seconds for each token of the reply, from asking for it to its last token."""
+        stats = self.written.stats
+        if stats.ttft_s is None or self.slept:
+            return None
+        return stats.seconds.wall / stats.tokens
+
+    @property
     def cell(self) -> tuple[str, float, int]:
         """What it shares with the other arms' samples that it is compared with."""
         return self.question, self.temperature, self.repeat

@@ -65,8 +65,8 @@ class Table:
 def summary(cells: Sequence[Cell], baseline: str, group: str = ALL) -> Iterator[Table]:
     """A table for each temperature: all arms on one group of tasks."""
     columns = (
-        "arm", "tok/s", f"vs {baseline}", "95 %", "tok/pass", "accepted", "prefill", "TTFT ms",
-        "ITL ms", "p95", "J/token", "equal",
+        "arm", "tok/s", f"vs {baseline}", "95 %", "whole", "tok/pass", "accepted", "prefill",
+        "TTFT ms", "ITL ms", "p95", "J/token", "equal",
     )  # fmt: skip
     for temperature in sorted({cell.temperature for cell in cells}):
         members = [it for it in cells if it.group == group and it.temperature == temperature]
@@ -76,6 +76,7 @@ def summary(cells: Sequence[Cell], baseline: str, group: str = ALL) -> Iterator[
                 number(it.decode_tokens_per_s, "{:.1f}"),
                 number(None if it.speedup is None else it.speedup.value, "{:.2f}x"),
                 DASH if it.arm == baseline else interval(it.speedup),
+                number(None if it.whole_speedup is None else it.whole_speedup.value, "{:.2f}x"),
                 number(it.tokens_per_pass, "{:.2f}"),
                 number(it.acceptance, "{:.2f}"),
                 number(it.prefill_tokens_per_s, "{:.0f}"),

@@ -68,7 +68,7 @@ def notes(record: Record) -> Iterator[str]:
     )
     yield (
         "decode begins behind the first pass and leaves out all that it brought: of a reply of "
-        "few passes it says little"
+        "few passes it says little; whole: the same ratio over whole replies, prefill included"
     )
     if any(it["equality"]["compared"] for it in record["cells"]):
         yield (

@@ -68,12 +68,35 @@ def test_speeds_and_counts() -> None:
     assert cell.decode_tokens_per_s == pytest.approx(20)
     assert cell.speedup is not None
     assert cell.speedup.value == pytest.approx(2)
+    assert cell.whole_speedup is not None
+    assert cell.whole_speedup.value == pytest.approx((0.25 + 6 * 0.1) / (0.25 + 2 * 0.15))
     assert cell.tokens_per_pass == pytest.approx(7 / 3)
     assert cell.acceptance == pytest.approx(0.5)
     assert cell.acceptance_by_position == (1, 1, 0, 0)
     assert cell.drafted_by_position == (2, 2, 2, 2)
     assert cell.ttft_s == pytest.approx(0.25)
     assert cell.itl_ms_median == pytest.approx(50)
+
+
+def test_of_whole_replies_the_one_whose_tokens_all_come_sooner_is_the_faster() -> None:
+    def reply(*passes: tuple[float, int]) -> Written:
+        tally = Tally(Counters(0.0, prompt_tokens=5))
+        for now, tokens in passes:
+            tally.count(now, tokens, "draft", tokens - 1, tokens - 1, 0.0)
+        return Written.of(tally, list(range(8)), "text", "end", idle=True)
+
+    deep = sample("draft", reply((1.1, 5), (1.4, 3)))
+    shallow = sample("plain", reply((1.1, 3), (1.5, 5)))
+    cell = found([shallow, deep])[ALL, "draft"]
+    assert cell.speedup is not None
+    assert cell.whole_speedup is not None
+    assert cell.speedup.value < 1 < cell.whole_speedup.value
+
+
+def test_replies_of_one_pass_count_as_whole_replies_only() -> None:
+    cell = found([sample("plain", written(0.1, [])), sample("draft", written(0.1, []))])
+    assert cell[ALL, "draft"].speedup is None
+    assert cell[ALL, "draft"].whole_speedup is not None
 
 
 def test_forced_replies_are_never_counted_with_the_others() -> None:
@@ -86,6 +109,7 @@ def test_forced_replies_are_never_counted_with_the_others() -> None:
 def test_a_reply_during_which_the_machine_slept_has_no_times() -> None:
     cell = found(both(slept=True))[ALL, "draft"]
     assert cell.speedup is None
+    assert cell.whole_speedup is None
     assert cell.decode_tokens_per_s is None
     assert cell.tokens_per_pass == pytest.approx(7 / 3)
 
@@ -104,6 +128,8 @@ def test_joules_only_where_most_tokens_have_them() -> None:
 def test_a_cell_survives_json() -> None:
     for cell in found(both(), costs={"draft": COSTS}).values():
         assert Cell.from_dict(cell.as_dict()) == cell
+        older = {name: it for name, it in cell.as_dict().items() if name != "whole_speedup"}
+        assert Cell.from_dict(older) == replace(cell, whole_speedup=None)
 
 
 def test_what_the_costs_predict() -> None:
