@@ -31,7 +31,7 @@ SAVED = 4.0
 HICCUP = 3.0
 """Most that a look is charged for, over what it should cost."""
 
-REFUND = 0.4
+REFUND = 1.0
 """Most that a look which brought more than it took gives back."""
 
 DOUBTS = 2.0

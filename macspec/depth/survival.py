@@ -15,7 +15,7 @@ MEMORY = 200.0
 PRIOR = 4.0
 """Observations that the shipped table counts for, against how a drafter really fares."""
 
-LEANING = 20.0
+LEANING = 50.0
 """Observations that a wider cell counts for, beside a narrower one's own."""
 
 KEPT = 20.0
