@@ -140,7 +140,7 @@ class Controller:
             if plan.look:
                 took = seconds / (self.curve.unit or seconds)
                 won = brought - min(took, HICCUP * plan.cost)
-                self._purse += min(won, REFUND)
+                self._purse = min(self._purse + min(won, REFUND), SAVED)
                 self._rarely = RARELY if won > 0 else max(self._rarely / 2, RAREST)
             return
         self._since_plain = 0

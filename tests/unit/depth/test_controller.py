@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.depth import BUCKETS, MAX_DEPTH, Controller, CostCurve, Offer, Plan, Survival
+from macspec.depth.controller import SAVED
 
 offers = st.lists(
     st.builds(
@@ -131,6 +132,21 @@ def test_each_look_that_fails_makes_the_next_one_rarer() -> None:
     gaps = [after - before for before, after in pairwise(looks)]
     assert len(gaps) > 4
     assert max(gaps[-2:]) > 3 * gaps[0]
+
+
+def test_lucky_looks_save_up_no_more_than_plain_rounds_do() -> None:
+    controller = made()
+    offer = Offer("draft", 8, 0)
+    for _ in range(600):
+        play(controller, controller.choose([offer], 100, 32), 0)
+    lucky = Plan("draft", 4, 100, expected=3.0, cost=1.5, look=True)
+    for _ in range(40):
+        controller.clock(lucky, 4, 5, 1.5, 0.0)
+    lost = 0.0
+    while (plan := controller.choose([offer], 100, 32)).look:
+        lost += plan.loss
+        play(controller, plan, 0)
+    assert 0 < lost <= SAVED
 
 
 def test_a_parked_draft_model_is_back_when_its_text_turns_easy() -> None:
