@@ -62,8 +62,9 @@ class Link:
 
     @property
     def pid(self) -> int | None:
-        """The child's id; None before it has one."""
-        return None if self._process is None else self._process.pid
+        """The child's id; None before it has one, and once it has ended: another may have it then."""
+        process = self._process
+        return None if process is None or process.returncode is not None else process.pid
 
     def send(self, line: bytes) -> None:
         """Have a line written as soon as the child takes it."""
