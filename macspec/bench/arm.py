@@ -82,7 +82,8 @@ def ready(tasks: Sequence[Task], pair: Pair, most: int | None = None) -> tuple[l
         most: longest reply, if it is to be shorter than the task's own.
 
     Returns:
-        Those that fit into the context, and how many do not.
+        Those that fit into the context, and how many do not. Only recorded answers may go beyond
+        what the target was made for.
 
     Raises:
         BadOptionError: none does, or the template refuses one.
@@ -91,8 +92,8 @@ def ready(tasks: Sequence[Task], pair: Pair, most: int | None = None) -> tuple[l
     for task in tasks:
         limit = task.max_tokens if most is None else min(task.max_tokens, most)
         ids = prompt_ids(task, template)
-        room = pair.context - len(ids)
         answer = answer_ids(task, pair)
+        room = (_written(pair) if answer is None else pair.context) - len(ids)
         if room < limit:
             left_out += 1
             continue
@@ -133,7 +134,12 @@ def with_replies(questions: Sequence[Question], pair: Pair, arm: Arm) -> list[Qu
                 ids = prompt_ids(task, template)
             except MacspecError:
                 break
-            if pair.context - len(ids) < question.max_tokens:
+            if _written(pair) - len(ids) < question.max_tokens:
                 break
             whole.append(Question(f"{question.id}/{number}", task, tuple(ids), question.max_tokens))
     return whole
+
+
+def _written(pair: Pair) -> int:
+    """Positions at which the target itself can write."""
+    return min(pair.context, pair.target.context)

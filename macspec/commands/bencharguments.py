@@ -127,7 +127,8 @@ def _add_questions(bench: Any, whole: Whole) -> None:
         action="store_true",
         default=None,
         help="decode along a recorded answer where a task has one; default: with the built-in "
-        "pair, which cannot write them",
+        "pair, which cannot write them. Those of a file may be longer than the target was made "
+        "for, if --context is",
     )
     force.add_argument(
         "--no-forced",

@@ -87,8 +87,7 @@ def tasks(options: argparse.Namespace, pair: Pair, sweep: Sweep | None) -> list[
         BadOptionError: a workload or file that is none.
     """
     template = Template(pair)
-    # The built-in pair cannot write what some tasks ask for; a larger one can.
-    force = options.target is None if options.force is None else options.force
+    force = forces(options)
 
     def count(messages: Any) -> int:
         return len(template.tokens(messages))
@@ -121,6 +120,12 @@ def tasks(options: argparse.Namespace, pair: Pair, sweep: Sweep | None) -> list[
             f"no prompt of {', '.join(chosen or ())} fits the context of {pair.context} positions"
         )
     return found
+
+
+def forces(options: argparse.Namespace) -> bool:
+    """Whether replies are decoded along recorded answers."""
+    # The built-in pair cannot write what some tasks ask for; a larger one can.
+    return options.target is None if options.force is None else bool(options.force)
 
 
 def arms(options: argparse.Namespace, pair: Pair, sweep: Sweep | None) -> list[str]:

@@ -40,6 +40,7 @@ def measure(options: argparse.Namespace) -> int:
         options.target,
         options.draft,
         context=options.context,
+        beyond=options.prompts is not None and benchchoice.forces(options),
         kv_bits=options.kv_bits,
         trust_remote_code=options.trust_remote_code,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..assets import pocket
@@ -33,7 +33,7 @@ class Pair:
     vocabulary: int
     """Ids 0 to vocabulary - 1 can be emitted; wider logits are padding."""
     context: int
-    """Positions that a session may use."""
+    """Positions that a session may use; more than the target was made for only where asked for."""
     draft_off: str | None
     """Why the draft model is off, in one sentence; None if it is on or was not asked for."""
     notices: tuple[str, ...]
@@ -72,6 +72,7 @@ def load_pair(
     draft: str | None = None,
     *,
     context: int | None = None,
+    beyond: bool = False,
     kv_bits: int | None = None,
     trust_remote_code: bool = False,
     require_draft: bool = False,
@@ -87,6 +88,8 @@ def load_pair(
         draft: a smaller model with the target's vocabulary, None for none (or the built-in one).
         context: positions to plan for, at most the target's own; None for the target's own, or
             as many of them as fit into memory.
+        beyond: ``context`` may be more than the target's own. What it says out there means
+            nothing; what it costs does.
         kv_bits: bits of the target's quantized cache, for the memory plan; None: not quantized.
         trust_remote_code: run Python code that a model brings.
         require_draft: a draft model that cannot be used is an error.
@@ -102,6 +105,7 @@ def load_pair(
         target,
         draft,
         context=context,
+        beyond=beyond,
         kv_bits=kv_bits,
         trust_remote_code=trust_remote_code,
         require_draft=require_draft,
@@ -115,6 +119,7 @@ def open_pair(
     draft: str | None = None,
     *,
     context: int | None = None,
+    beyond: bool = False,
     kv_bits: int | None = None,
     trust_remote_code: bool = False,
     require_draft: bool = False,
@@ -158,6 +163,7 @@ def open_pair(
         opened.get("draft"),
         notices=[built_in_notice()] if target is None else [],
         context=context,
+        beyond=beyond,
         kv_bits=kv_bits,
         require_draft=require_draft,
         held=held,
@@ -179,16 +185,18 @@ def _join(
     *,
     notices: list[str],
     context: int | None,
+    beyond: bool,
     kv_bits: int | None,
     require_draft: bool,
     held: int,
 ) -> Pair:
     model, footprint = target
     if context is not None and context > model.context:
-        raise BadOptionError(
-            f"--context {context}: {model.name} was made for {model.context} positions, give at "
-            "most that"
-        )
+        made_for = f"{model.name} was made for {model.context} positions"
+        if not beyond:
+            raise BadOptionError(f"--context {context}: {made_for}, give at most that")
+        notices.append(f"{made_for}: from there to {context}, only forced answers go")
+        footprint = replace(footprint, context=context)
     vocabulary = min(model.width, gates.size(model.tokenizer))
     off = gates.why_not(model, draft[0], vocabulary) if draft else None
     advice = "choose a draft model of the target's family"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from macspec.arguments import build_parser
+from macspec.assets import pocket
 from macspec.bench import aa
 from macspec.bench.costs import Costs
 from macspec.bench.own import Own
@@ -23,6 +25,8 @@ SMALL = ["--workloads", "chat", "--tasks", "1", "--repeats", "1", "--max-tokens"
 
 GREEDY = ["--temperature", "0"]
 
+
+TEXT = "One two three four five six seven eight nine ten. " * 3
 
 COSTS = Costs({(rows, 0): 1 + 0.1 * rows for rows in (2, 3, 4, 5, 8, 16, 32)}, {"draft": 0.1})
 
@@ -261,3 +265,35 @@ def test_options_reach_the_protocol() -> None:
     assert (protocol.cool_down, protocol.seed, protocol.temperatures) == (3.0, 7, (0.5,))
     against = benchchoice.protocol(options("--aa", "auto", "--repeats", "2"))
     assert against.repeats == 2 * aa.RUNS
+
+
+def test_forced_answers_go_beyond_what_the_target_was_made_for(
+    macspec: Callable[..., Any], tmp_path: Path
+) -> None:
+    for role, path in zip(("target", "draft"), pocket(), strict=True):
+        shutil.copytree(path, tmp_path / role)
+        config = tmp_path / role / "config.json"
+        short = {"max_position_embeddings": 32}
+        config.write_text(json.dumps(json.loads(config.read_text()) | short))
+    pair = ["--target", str(tmp_path / "target"), "--draft", str(tmp_path / "draft")]
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(json.dumps({"id": "1", "prompt": "Say it: " + TEXT, "answer": TEXT}))
+    asked = ["--prompts", str(tasks), "--context", "400", "--repeats", "1", "--no-plot", *GREEDY]
+    out = tmp_path / "out.json"
+
+    outcome = macspec("bench", *pair, *asked, "--arms", "plain,auto", "--out", str(out))
+    assert outcome.status == 2
+    assert "--context 400" in outcome.err
+    assert "was made for 32 positions" in outcome.err
+
+    outcome = macspec(
+        "bench", *pair, *asked, "--forced", "--arms", "plain,auto,draft@2", "--out", str(out)
+    )
+    assert outcome.status == 0
+    assert "made for 32 positions: from there to 400, only forced answers go" in outcome.err
+    found = json.loads(out.read_text())
+    plain, auto, draft = found["samples"]
+    assert plain["forced"]
+    assert plain["prompt_tokens"] > 32
+    assert plain["tokens"] == auto["tokens"] == draft["tokens"] > 32
+    assert auto["passes"] < plain["passes"] == draft["passes"]

@@ -167,6 +167,17 @@ def test_what_does_not_fit_is_left_out(pocket: Pair) -> None:
         ready([long], pocket)
 
 
+def test_only_recorded_answers_go_beyond_what_the_target_was_made_for(pocket: Pair) -> None:
+    short = replace(pocket, target=replace(pocket.target, context=16))
+    questions, left_out = ready([CHAT, FORCED], short)
+    assert ([it.id for it in questions], left_out) == (["forced-1"], 1)
+    written = made(short, "auto").write(questions[0], GREEDY, True)
+    assert written.ids == questions[0].forced
+    (whole,) = with_replies([replace(questions[0], task=replace(FORCED, then=("Go on.",)))], short,
+                            made(short, "plain"))  # fmt: skip
+    assert whole.id == "forced-1"
+
+
 def test_later_turns_get_the_same_history_in_every_arm(pocket: Pair) -> None:
     (question,), _ = ready([replace(CHAT, then=("For three, please.",))], pocket)
     plain = made(pocket, "plain")

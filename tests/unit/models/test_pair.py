@@ -183,6 +183,14 @@ def test_an_asked_context(target):
             load_pair(target, context=context)
 
 
+def test_a_context_beyond_what_the_target_was_made_for(target):
+    pair = load_pair(target, context=5000, beyond=True)
+    assert (pair.context, pair.target.context) == (5000, 2048)
+    assert "made for 2048 positions: from there to 5000" in pair.notices[0]
+    assert pair.plan.caches > 2 * load_pair(target).plan.caches
+    assert load_pair(target, context=2048, beyond=True).notices == ()
+
+
 @pytest.mark.parametrize("kv_bits", [0, 1, 7, 16])
 def test_kv_bits_that_mlx_has_not(kv_bits):
     with pytest.raises(BadOptionError, match=f"--kv-bits {kv_bits}: choose one of 2, 4, 8"):
