@@ -133,7 +133,7 @@ class Decoder:
                     brought=len(tokens),
                     seconds=landed_at - before,
                     idle=idle,
-                    alone=behind is None and not flight.ahead,
+                    overlaps=flight.ahead + (behind is not None),
                 )
             self.learn(flight, landing, tokens)
             self.tokens += tokens

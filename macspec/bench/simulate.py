@@ -167,9 +167,9 @@ class Player:
             idle = 0.0 if early else GAP
             cost = idle + self.machine.round(flight.drafter, drafted, flight.behind)
             if at > 0:  # the first pass takes in the prompt's tail too
-                alone = behind is None and not early
+                overlaps = early + (behind is not None)
                 took = self._shaken(cost)
-                controller.clock(flight, drafted, accepted + 1, took, idle, alone)
+                controller.clock(flight, drafted, accepted + 1, took, idle, overlaps)
             self._learn(text, flight, at, drafted, accepted)
             text.drafted(flight, at, drafted, accepted)
             began, at = at, at + accepted + 1

@@ -119,7 +119,7 @@ class Controller:
         brought: int,
         seconds: float,
         idle: float,
-        alone: bool = True,
+        overlaps: int = 0,
     ) -> None:
         """Learn what a round cost.
 
@@ -129,12 +129,12 @@ class Controller:
             brought: tokens that were committed.
             seconds: from the landing before to its own.
             idle: of those, how long the device had nothing to do.
-            alone: it was neither launched ahead nor another behind it.
+            overlaps: 1 if it was launched ahead, and 1 if another was behind it.
         """
         kind = plan.kind if drafted else None
         # Plain rounds can be launched ahead of each other, and then the device need not wait.
         busy = seconds if drafted else seconds - idle
-        self.curve.observe(kind, drafted, plan.length, busy, plan.behind, alone)
+        self.curve.observe(kind, drafted, plan.length, busy, plan.behind, overlaps)
         if drafted:
             self._since_plain += 1
             if plan.look:

@@ -42,8 +42,8 @@ EMPTY = 512
 ANCHORS = 5
 """Newest plain rounds, at contexts like this one, whose median is a plain step."""
 
-RUN = 8
-"""Plain rounds that are clocked together where each is launched ahead of the one before it."""
+RUN = 4
+"""Plain rounds that are clocked together, each launched ahead and with another behind it."""
 
 PRIOR = 2.0
 """Rounds that a cost from parts counts for, beside those of the drafter that really took place."""
@@ -95,7 +95,7 @@ class CostCurve:
         self._rounds: dict[tuple[str, int], deque[tuple[int, float]]] = {}
         """By drafter and bucket, depth and cost of its rounds."""
         self._run: list[float] = []
-        """Seconds of the newest plain rounds, one after the other."""
+        """Seconds of the newest such rounds."""
         self._plain: deque[tuple[int, float]] = deque(maxlen=RECENT)
         """Context length and seconds of plain rounds, or the mean of such runs."""
 
@@ -188,23 +188,24 @@ class CostCurve:
         length: int,
         seconds: float,
         behind: int = 0,
-        alone: bool = True,
+        overlaps: int = 0,
     ) -> None:
         """A round took so many seconds. One that had much to catch up with is not typical.
 
         Args:
-            alone: it was neither launched ahead nor another behind it. Where several are in the
-                air, only the time of a run of them says what one takes.
+            overlaps: 1 if it was launched ahead, and 1 if another was behind it. Where both are
+                so, only the time of several rounds says what one takes. Where one is, nothing
+                does: the first of a row may land as late as the second should, the last at once.
         """
         if drafter is None or depth == 0:
-            if alone:
+            if overlaps == 0:
                 self._plain.append((length, seconds))
-            self._run = [] if alone else [*self._run, seconds]
+            elif overlaps == 2:
+                self._run.append(seconds)
             if len(self._run) == RUN:
                 self._plain.append((length, statistics.mean(self._run)))
                 self._run = []
             return
-        self._run = []
         unit = self.unit_at(length)
         if unit is None or behind > 4:
             return
@@ -212,9 +213,9 @@ class CostCurve:
         # What moves every round alike moves the unit; the rest is this kind's own.
         ratio = seconds / unit - self.catching_up(drafter, behind)
         ratio = min(max(ratio, cost / LEAP), cost * LEAP)
-        seen = self._rounds.setdefault((drafter, bucket(length)), deque(maxlen=LONG))
-        seen.append((depth, ratio))
-        self._costs.clear()
+        kind = drafter, bucket(length)
+        self._rounds.setdefault(kind, deque(maxlen=LONG)).append((depth, ratio))
+        self._costs.pop(kind, None)
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.depth import CostCurve
-from macspec.depth.curve import EDGES, OUT_OF_ORDER, ROWS, SHIPPED, TRIES, bucket, candidates
+from macspec.depth.curve import EDGES, OUT_OF_ORDER, ROWS, RUN, SHIPPED, TRIES, bucket, candidates
 
 costs = st.floats(0.2, 20)
 
@@ -164,15 +164,24 @@ def test_reading_what_it_missed_is_no_cost_of_the_round_itself() -> None:
 def test_plain_rounds_that_overlap_count_together() -> None:
     curve = CostCurve()
     for seconds in (0.028, 0.002, 0.027, 0.003) * 3:
-        curve.observe(None, 0, 100, seconds, alone=False)
+        curve.observe(None, 0, 100, seconds, overlaps=2)
     assert curve.unit == pytest.approx(0.015)
     curve = CostCurve()
-    for seconds in (
-        0.028,
-        0.002,
-    ):  # when the first began, and whether the last is all, is not known
-        curve.observe(None, 0, 100, seconds, alone=False)
+    for seconds in (0.028, 0.002):  # when the first began is not known, nor if the last is all
+        curve.observe(None, 0, 100, seconds, overlaps=2)
     assert curve.unit is None
+
+
+def test_the_ends_of_a_row_of_overlapping_rounds_tell_nothing() -> None:
+    curve = CostCurve({"draft": 0.1})
+    for _ in range(10):
+        curve.observe(None, 0, 100, 0.030, overlaps=1)  # it waited until the next was launched
+        for _ in range(RUN):
+            curve.observe(None, 0, 100, 0.015, overlaps=2)
+        curve.observe(None, 0, 100, 0.001, overlaps=1)
+        curve.observe("draft", 2, 100, 0.030)
+    assert curve.unit == pytest.approx(0.015)
+    assert curve.round("draft", 2, 100) > 1.8
 
 
 @given(st.integers(0, 32))
