@@ -95,16 +95,24 @@ class Decoder:
                 )
 
     def prefill(self, reply: Reply, prompt: list[int]) -> Iterator[Event]:
-        """Read the prompt except its tail, which the first round's pass takes in."""
+        """Read the prompt except its tail, which the first round's pass takes in.
+
+        The draft model reads it here too, where the reply should gain from that.
+        """
         self.rollback(min(_common(self.tokens, prompt), len(prompt) - 1))
         self.tokens = prompt
         reply.counters.cached_tokens = self.target.length
         self.sleep.jumped()  # a sleep before the reply is none of its own
-        while len(prompt) - self.target.length > PASS_TAIL:
-            self.target.read(prompt[self.target.length : -1][:PREFILL_CHUNK])
+        draft = self.portfolio.model(self.settings.method)
+        models = [self.target]
+        if draft is not None and self.prepares(draft, reply):
+            models.append(draft.model)
+        while slow := [model for model in models if len(prompt) - model.length > PASS_TAIL]:
+            for model in slow:
+                model.read(prompt[model.length : -1][:PREFILL_CHUNK])
             mx.synchronize()
             mx.clear_cache()
-            yield Prefilling(self.target.length, len(prompt))
+            yield Prefilling(min(model.length for model in models), len(prompt))
 
     def decode(self, reply: Reply) -> Iterator[Event]:
         """Rounds until the reply is over.
@@ -236,6 +244,17 @@ class Decoder:
         more = reply.limit - len(reply.ids) > 1
         plain = flight.drafted == 0 and plan.depth == 0
         return more and plain and (self.settings.method == "off" or self.controller.ahead)
+
+    def prepares(self, draft: DraftModel, reply: Reply) -> bool:
+        """Whether the draft model reads the prompt before the first round."""
+        if self.target.cache.reason is not None or self.settings.depth == 0:
+            return False
+        return self.controller.prepares(
+            draft.offer(self.tokens, usual=True),
+            length=len(self.tokens),
+            limit=reply.limit - 1,
+            depth=None if isinstance(self.settings.depth, str) else self.settings.depth,
+        )
 
     def plan(self, reply: Reply) -> Plan:
         """The drafter and depth of the next round."""

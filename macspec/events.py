@@ -21,7 +21,7 @@ class Prefilling:
     """A chunk of a long prompt has been read."""
 
     done: int
-    """Prompt tokens in the target's cache."""
+    """Prompt tokens in the caches of all models that read it."""
     total: int
 
 

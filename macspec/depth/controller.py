@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .curve import CostCurve, candidates
 from .plan import BRANCHED, MAX_DEPTH, PLAIN, Offer, Plan
@@ -111,6 +112,24 @@ class Controller:
         else:
             self.last = _explained(best)
         return self.last
+
+    def prepares(self, offer: Offer, length: int, limit: int, depth: int | None = None) -> bool:
+        """Whether a draft model should read the prompt before the first round, and not when needed.
+
+        It should if a reply gains more than that takes. How long the reply will be nobody knows: it
+        counts as a usual one, or as ``REPLY`` tokens where replies were short of late.
+
+        Args:
+            offer: of the draft model, as sure as it usually is.
+            length, limit, depth: as for ``choose``.
+        """
+        room = min(offer.room, limit)
+        if room <= 0 or depth is not None:
+            return room > 0
+        plan = self._best(replace(offer, behind=0), length, limit, None)
+        left = min(max(self._reply, REPLY), limit + 1)
+        gained = left * (1 - MARGIN * plan.cost / plan.expected)
+        return gained > self.curve.catching_up(offer.drafter, offer.behind)
 
     def clock(
         self,

@@ -47,11 +47,16 @@ class DraftModel:
         self._asked = self._judged = 0
         """Tokens at its newest proposal, and those that were there when it had been judged."""
 
-    def offer(self, tokens: Sequence[int]) -> Offer:
+    def offer(self, tokens: Sequence[int], usual: bool = False) -> Offer:
+        """As any drafter's.
+
+        Args:
+            usual: whatever the last token is, as sure as it usually is by now.
+        """
         # The last drafted token is never read, so the cache ends one short of it.
         room = min(max(self.context - len(tokens) + 1, 0), MAX_DEPTH)
-        usual = self._recent.share(len(tokens) - self._judged)
-        bucket = bucket_of(self._after.share(tokens[-1], usual))
+        share = self._recent.share(len(tokens) - self._judged)
+        bucket = bucket_of(share if usual else self._after.share(tokens[-1], share))
         return Offer(self.name, room, bucket, len(tokens) - self.model.length)
 
     def observe(self, came: Sequence[int], drafted: int, stood: int) -> None:

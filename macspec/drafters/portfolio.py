@@ -26,10 +26,13 @@ class Portfolio:
     def __contains__(self, name: str) -> bool:
         return name in self.drafters
 
+    def model(self, method: str) -> DraftModel | None:
+        """The draft model, if there is one and the method may use it."""
+        return next((it for it in self._of(method) if isinstance(it, DraftModel)), None)
+
     def offers(self, tokens: Sequence[int], method: str) -> list[Offer]:
         """What the drafters of a method could do after ``tokens``; ``auto`` asks all of them."""
-        names = self.drafters if method == "auto" else (method,)
-        return [self.drafters[name].offer(tokens) for name in names if name in self.drafters]
+        return [drafter.offer(tokens) for drafter in self._of(method)]
 
     def propose(self, plan: Plan, context: Context) -> Proposal | None:
         """The proposal of a round; None where it is plain, or there is nothing to say after all."""
@@ -69,3 +72,7 @@ class Portfolio:
         """Bring every drafter back to the first ``length`` tokens."""
         for drafter in self.drafters.values():
             drafter.rollback(length)
+
+    def _of(self, method: str) -> list[Drafter]:
+        names = self.drafters if method == "auto" else (method,)
+        return [self.drafters[name] for name in names if name in self.drafters]

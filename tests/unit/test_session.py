@@ -15,6 +15,7 @@ import pytest
 from replies import Rows, assert_like_fresh, caches, finish, prompt_tokens
 
 from macspec import Notice, Prefilled, Round, Sampling, Session, Text
+from macspec.depth import Controller
 from macspec.drafters import Corpus
 from macspec.errors import BadOptionError, ContextOverflowError
 from macspec.events import Emitted, Prefilling
@@ -176,6 +177,24 @@ def test_a_history_beyond_the_context_drops_its_oldest_turns(pocket: Pair) -> No
 def test_one_turn_longer_than_the_context_is_refused(pocket: Pair) -> None:
     with pytest.raises(ContextOverflowError, match=str(pocket.context)):
         Session(pocket).reply("hotel " * 600)
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_the_draft_model_reads_the_prompt_first_if_the_reply_should_gain(
+    pocket: Pair, monkeypatch: pytest.MonkeyPatch, gains: bool
+) -> None:
+    monkeypatch.setattr(Controller, "prepares", lambda *_, **__: gains)
+    session = Session(pocket)
+    draft = caches(session)["draft"]
+    chunks = 0
+    for event in session.reply("a hotel in London and " * 20, GREEDY, raw=True, max_tokens=2):
+        if isinstance(event, Prefilling):
+            chunks += 1
+            assert draft.length == (event.done if gains else 0)
+    assert chunks > 0
+    off = Session(pocket, method="off")
+    finish(off, HELLO, GREEDY, max_tokens=2)
+    assert caches(off)["draft"].length == 0
 
 
 def test_a_long_prompt_is_prefilled_in_chunks(pocket: Pair) -> None:

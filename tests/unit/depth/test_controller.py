@@ -193,6 +193,34 @@ def test_reading_the_text_pays_where_replies_are_long() -> None:
     assert 0 < plan.lasting < plan.cost
 
 
+def test_a_draft_model_reads_the_prompt_with_the_target_where_the_reply_should_gain() -> None:
+    controller = made(step=0.05)
+    controller.curve.set_reading("draft", 0.01)
+    near, far = Offer("draft", 32, 5, behind=50), Offer("draft", 32, 5, behind=9000)
+    assert controller.prepares(near, 100, 200)
+    assert not controller.prepares(far, 9000, 200)
+    controller.ended(20_000)
+    assert controller.prepares(far, 9000, 20_000)
+    assert not controller.prepares(far, 9000, 200)  # the reply can be no longer
+    assert not made(step=2.0).prepares(near, 100, 200)  # drafting itself costs too much
+
+
+def test_short_replies_do_not_keep_it_from_reading() -> None:
+    controller = made(step=0.05)
+    controller.curve.set_reading("draft", 0.01)
+    for _ in range(50):
+        controller.ended(3)
+    assert controller.prepares(Offer("draft", 32, 5, behind=300), 300, 200)
+    assert not controller.prepares(Offer("draft", 32, 5, behind=300), 300, 3)
+
+
+def test_at_a_depth_of_the_users_it_reads_whenever_there_is_room() -> None:
+    controller = made(step=2.0)
+    assert controller.prepares(Offer("draft", 32, 0, behind=9000), 9000, 200, depth=1)
+    assert not controller.prepares(Offer("draft", 0, 0, behind=9000), 9000, 200, depth=1)
+    assert not controller.prepares(Offer("draft", 32, 0, behind=9000), 9000, 0, depth=1)
+
+
 def test_lookups_get_no_looks() -> None:
     controller = made()
     for _ in range(300):

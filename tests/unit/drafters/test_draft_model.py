@@ -155,3 +155,4 @@ def test_it_is_less_sure_after_a_token_that_it_fares_badly_after() -> None:
             draft.propose(Context(tokens, Sampling(), None, False, dispatch=mx.async_eval), 1)
             draft.observe(came, 1, len(came) - 1)
     assert draft.offer(TOKENS).bucket < draft.offer(other).bucket
+    assert draft.offer(TOKENS, usual=True) == draft.offer(other, usual=True)
