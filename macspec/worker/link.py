@@ -62,7 +62,7 @@ class Link:
 
     @property
     def pid(self) -> int | None:
-        """The child's id; None before it has one, and once it has ended: another may have it then."""
+        """The child's id; None before it has one, and when it has ended: others may get it then."""
         process = self._process
         return None if process is None or process.returncode is not None else process.pid
 

@@ -26,5 +26,6 @@ def test_a_child_that_has_ended_has_no_id(tmp_path: Path) -> None:
     link.close(b"", 10)
     assert ended.is_set()
     first, last = pids
-    assert first is not None and not alive(first)
+    assert first is not None
+    assert not alive(first)
     assert last is None
