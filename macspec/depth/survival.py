@@ -12,8 +12,13 @@ POSITIONS = 8
 MEMORY = 200.0
 """Observations that a cell remembers: older ones fade, so that a change of subject shows."""
 
-PRIOR = 4.0
-"""Observations that the shipped table counts for, against how a drafter really fares."""
+PRIOR = 16.0
+"""Observations that the shipped table counts for, against how a drafter really fares: a few rounds
+of bad luck at the first start must not look like a bad draft model."""
+
+FOLLOWING = 1.3
+"""How much better the odds of a token are after one that stood than a bucket's as a whole, until
+its own position has been seen often: where one guess was right, the text is easy."""
 
 LEANING = 50.0
 """Observations that a wider cell counts for, beside a narrower one's own."""
@@ -53,8 +58,9 @@ class Survival:
     """Decayed Beta counts per (drafter, bucket, position).
 
     A cell holds the chance that the token at this position of a chain is accepted, given that all
-    before it were. A cell with few observations leans on the bucket as a whole, and that on the
-    shipped table, scaled to how this drafter has fared against it in all buckets together.
+    before it were. A cell with few observations leans on the bucket as a whole (later positions
+    with better odds, ``FOLLOWING``), and that on the shipped table, scaled to how this drafter has
+    fared against it in all buckets together.
     """
 
     def __init__(self) -> None:
@@ -65,7 +71,7 @@ class Survival:
     def chance(self, drafter: str, bucket: int, position: int) -> float:
         """Chance that the token at ``position`` (0 is the first) stands after those before it."""
         cell = drafter, bucket, min(position, POSITIONS - 1)
-        return self._mean(cell, self._whole(drafter, bucket))
+        return self._mean(cell, _at(position, self._whole(drafter, bucket)))
 
     def expected(
         self, drafter: str, bucket: int, depth: int, doubts: float = 0.0
@@ -118,7 +124,7 @@ class Survival:
         for position in range(depth):
             if position < POSITIONS:
                 stood, judged = self._counts.get((drafter, bucket, position), NONE)
-                chance = (stood + LEANING * whole) / (judged + LEANING)
+                chance = (stood + LEANING * _at(position, whole)) / (judged + LEANING)
                 if doubts:
                     spread = math.sqrt(chance * (1 - chance) / (judged + DOUBTFUL))
                     chance = min(chance + doubts * spread, 1.0)
@@ -147,3 +153,8 @@ class Survival:
 def shipped(drafter: str, bucket: int) -> float:
     """The chance that the shipped table gives a token."""
     return SHIPPED.get(drafter, SHIPPED["draft"])[bucket]
+
+
+def _at(position: int, whole: float) -> float:
+    """What the chance at a position begins with, where a bucket's is ``whole``."""
+    return FOLLOWING * whole / (1 + (FOLLOWING - 1) * whole) if position else whole

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.depth import BUCKETS, Survival
-from macspec.depth.survival import SHIPPED
+from macspec.depth.survival import FOLLOWING, SHIPPED
 
 rounds = st.lists(
     st.tuples(st.sampled_from(["draft", "ngram", "new"]), st.integers(0, BUCKETS - 1),
@@ -38,6 +38,24 @@ def test_chances_are_chances_and_tokens_add_up(seen: list[tuple[str, int, int, i
 def test_at_first_the_shipped_table_holds() -> None:
     assert Survival().chance("ngram", 3, 0) == pytest.approx(SHIPPED["ngram"][3])
     assert Survival().expected("draft", 0, 0) == [1.0]
+
+
+def test_a_token_after_one_that_stood_is_likelier_until_it_is_known() -> None:
+    survival = Survival()
+    first, later = (survival.chance("draft", 4, position) for position in (0, 1))
+    assert later / (1 - later) == pytest.approx(FOLLOWING * first / (1 - first))
+    assert survival.expected("draft", 4, 2)[2] == pytest.approx(1 + first + first * later)
+    for run in (0, 1) * 300:  # a chain of two: the first token stands half the time, no second does
+        survival.observe("draft", 4, 2, run)
+    first, later = (survival.chance("draft", 4, position) for position in (0, 1))
+    assert later < 0.2 < 0.4 < first
+
+
+def test_bad_luck_in_the_first_rounds_is_no_verdict() -> None:
+    survival = Survival()
+    for _ in range(3):
+        survival.observe("draft", 4, 2, 0)
+    assert survival.chance("draft", 4, 0) > 0.8 * SHIPPED["draft"][4]
 
 
 @pytest.mark.parametrize("truth", [0.1, 0.5, 0.9])
