@@ -140,7 +140,6 @@ class Decoder:
                     drafted=flight.depth,
                     brought=len(tokens),
                     seconds=landed_at - before,
-                    idle=idle,
                     overlaps=flight.ahead + (behind is not None),
                 )
             self.learn(flight, landing, tokens)

@@ -169,7 +169,7 @@ class Player:
             if at > 0:  # the first pass takes in the prompt's tail too
                 overlaps = early + (behind is not None)
                 took = self._shaken(cost)
-                controller.clock(flight, drafted, accepted + 1, took, idle, overlaps)
+                controller.clock(flight, drafted, accepted + 1, took, overlaps)
             self._learn(text, flight, at, drafted, accepted)
             text.drafted(flight, at, drafted, accepted)
             began, at = at, at + accepted + 1

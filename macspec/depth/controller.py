@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .curve import CostCurve, candidates
+from .curve import RUN, CostCurve, candidates
 from .plan import BRANCHED, MAX_DEPTH, PLAIN, Offer, Plan
 from .survival import Survival
 
@@ -38,9 +38,6 @@ REFUND = 1.0
 DOUBTS = 2.0
 """Standard errors by which drafting may be better than it looks."""
 
-GAP = 0.05
-"""Share of a plain round that the device waits for the host, until it has been measured."""
-
 REPLY = 64.0
 """Tokens of a reply, until some have ended."""
 
@@ -53,6 +50,10 @@ FADE = 0.05
 CHECK = 96
 """Rounds without a plain one after which one is taken, to know what plain costs now."""
 
+ROW = RUN + 2
+"""Plain rounds that follow one by itself, to compare the two: those at the ends tell nothing."""
+
+CHECKING = PLAIN._replace(look=True, why="plain: a look at what a plain step costs")
 
 Use = tuple[int, int | None, float, float]
 """Depth, where a branch grows, expected tokens and cost."""
@@ -79,7 +80,8 @@ class Controller:
         self._rarely = RARELY
         self._purse = 0.0
         self._since_plain = 0
-        self._gap = GAP
+        self._row = 0
+        """Rounds that are still to come in a row of plain ones."""
         self._missed = 0.0
         self._reply = REPLY
 
@@ -102,13 +104,13 @@ class Controller:
         best = max(plans, key=_by_worth)
         if depth is not None:
             self.last = _explained(best)
+        elif self._row > 0:
+            self.last = CHECKING._replace(length=length)
         elif best.expected < MARGIN * (best.cost - best.lasting + self._leaving):
             look = self._look(useful, length, limit)
             self.last = look or PLAIN._replace(length=length, why=_against(best))
         elif self.curve.unit_at(length) is None or self._since_plain >= CHECK:
-            self.last = PLAIN._replace(
-                length=length, why="plain: a look at what a plain step costs"
-            )
+            self.last = CHECKING._replace(length=length)
         else:
             self.last = _explained(best)
         return self.last
@@ -137,7 +139,6 @@ class Controller:
         drafted: int,
         brought: int,
         seconds: float,
-        idle: float,
         overlaps: int = 0,
     ) -> None:
         """Learn what a round cost.
@@ -147,14 +148,12 @@ class Controller:
                 drafter had no more.
             brought: tokens that were committed.
             seconds: from the landing before to its own.
-            idle: of those, how long the device had nothing to do.
             overlaps: 1 if it was launched ahead, and 1 if another was behind it.
         """
         kind = plan.kind if drafted else None
-        # Plain rounds can be launched ahead of each other, and then the device need not wait.
-        busy = seconds if drafted else seconds - idle
-        self.curve.observe(kind, drafted, plan.length, busy, plan.behind, overlaps)
+        self.curve.observe(kind, drafted, plan.length, seconds, plan.behind, overlaps)
         if drafted:
+            self._row = 0
             self._since_plain += 1
             if plan.look:
                 took = seconds / (self.curve.unit or seconds)
@@ -164,8 +163,10 @@ class Controller:
             return
         self._since_plain = 0
         self._purse = min(self._purse + self._looks, SAVED)
-        if idle > 0 and self.curve.unit:
-            self._gap += FADE * (min(idle / self.curve.unit, 1.0) - self._gap)
+        if self._row > 0:
+            self._row -= 1
+        elif overlaps == 0 and self.curve.compares:
+            self._row = ROW
         best = self.last
         missed = 1 - best.cost / best.expected if best.depth > 0 else 0.0
         self._missed += FADE * (max(missed, 0.0) - self._missed)
@@ -180,16 +181,19 @@ class Controller:
 
     def ended(self, tokens: int) -> None:
         """A reply ended after so many tokens."""
+        self._row = 0
         self._reply += SHARE * (tokens - self._reply)
 
     @property
     def ahead(self) -> bool:
         """Whether a plain round is best launched before the token that it follows is known.
 
-        It saves the device's gap between two rounds, and loses what a match that begins with that
+        It saves the device's wait between two rounds, and loses what a match that begins with that
         token would have saved.
         """
-        return self.curve.unit is not None and self._missed < self._gap
+        if self._row > 0 or self.last.look:
+            return self._row > 1
+        return self.curve.unit is not None and self._missed < self.curve.alone - 1
 
     @property
     def _leaving(self) -> float:
@@ -197,7 +201,7 @@ class Controller:
 
         The device waits before this round, which its cost holds, and again after it.
         """
-        return self._gap if self._since_plain == 0 and self.ahead else 0.0
+        return self.curve.alone - 1 if self._since_plain == 0 and self.ahead else 0.0
 
     @property
     def why(self) -> str:

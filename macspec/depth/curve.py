@@ -45,6 +45,16 @@ ANCHORS = 5
 RUN = 4
 """Plain rounds that are clocked together, each launched ahead and with another behind it."""
 
+ALONE = 1.05
+"""A plain round by itself over one of a row, until they have been compared: counts for one
+comparison."""
+
+COMPARISONS = 9
+"""Newest comparisons of the two whose median counts."""
+
+SURE = 2
+"""Comparisons with which the median is good enough."""
+
 PRIOR = 2.0
 """Rounds that a cost from parts counts for, beside those of the drafter that really took place."""
 
@@ -72,7 +82,8 @@ def bucket(length: int) -> int:
 
 
 class CostCurve:
-    """Costs in plain steps: 1 is a plain round at the same context length, now.
+    """Costs in plain steps: 1 is a plain round at the same context length, now, in a row of plain
+    rounds that are launched ahead of each other.
 
     Ratios outlast what moves all costs together (heat, another program, a power limit), so rounds
     of long ago can be compared with those of now. They come from three places: the parts measured
@@ -96,6 +107,10 @@ class CostCurve:
         """By drafter and bucket, depth and cost of its rounds."""
         self._run: list[float] = []
         """Seconds of the newest such rounds."""
+        self._lone: tuple[int, float] | None = None
+        """Context length and seconds of a plain round by itself, if only plain ones followed."""
+        self._alone: deque[float] = deque(maxlen=COMPARISONS)
+        """Seconds of such a round over those of one of the row after it."""
         self._plain: deque[tuple[int, float]] = deque(maxlen=RECENT)
         """Context length and seconds of plain rounds, or the mean of such runs."""
 
@@ -108,6 +123,19 @@ class CostCurve:
         """The same at this context length; None where none was near it of late."""
         near = [seconds for at, seconds in self._plain if _near(at, length)]
         return statistics.median(near[-ANCHORS:]) if near else None
+
+    @property
+    def alone(self) -> float:
+        """What a plain round takes that is not launched ahead, with none behind it.
+
+        The device waits for the host before it, and while its pass is being built.
+        """
+        return _drawn(ALONE, self._alone, 1.0)
+
+    @property
+    def compares(self) -> bool:
+        """Whether that is too little known: a row of plain rounds should follow one by itself."""
+        return len(self._alone) < SURE
 
     def missing(self, length: int) -> list[int]:
         """Rows whose pass is to be measured at this context length, or measured once more."""
@@ -199,13 +227,14 @@ class CostCurve:
         """
         if drafter is None or depth == 0:
             if overlaps == 0:
-                self._plain.append((length, seconds))
+                self._plain.append((length, seconds / self.alone))
+                self._lone = length, seconds
             elif overlaps == 2:
                 self._run.append(seconds)
             if len(self._run) == RUN:
-                self._plain.append((length, statistics.mean(self._run)))
-                self._run = []
+                self._row_ended(length, statistics.mean(self._run))
             return
+        self._lone = None
         unit = self.unit_at(length)
         if unit is None or behind > 4:
             return
@@ -231,6 +260,7 @@ class CostCurve:
                 for depth in sorted({depth for depth, _ in seen})
             ],
             "plain": list(self._plain),
+            "alone": list(self._alone),
         }
 
     def restore(self, stored: Mapping[str, Any]) -> None:
@@ -249,12 +279,22 @@ class CostCurve:
             seen = rounds.setdefault((str(name), int(at)), deque(maxlen=LONG))
             seen.append((int(positive(depth)), positive(value)))
         plain = [(int(positive(at)), positive(seconds)) for at, seconds in stored["plain"]]
+        alone = [positive(ratio) for ratio in stored.get("alone", ())]
         self._passes, self._rounds = passes, rounds
         self._steps, self._reading = steps, reading
         self._known.clear()
         self._costs.clear()
         self._plain = deque(plain, maxlen=RECENT)
+        self._run, self._lone = [], None
+        self._alone = deque(alone, maxlen=COMPARISONS)
+
+    def _row_ended(self, length: int, seconds: float) -> None:
+        """So much, on average, took each of the newest rounds that were launched ahead."""
+        self._plain.append((length, seconds))
         self._run = []
+        if self._lone is not None and _near(self._lone[0], length):
+            self._alone.append(min(max(self._lone[1] / seconds, 1.0), LEAP))
+        self._lone = None
 
     def _points(self, at: int) -> dict[int, float]:
         """Cost by rows, in their order, in a bucket: of its own, the nearest one's, or shipped."""
@@ -278,7 +318,8 @@ class CostCurve:
 
     def _parts(self, drafter: str, depth: int, length: int) -> float:
         rows = depth + 1 + drafter.endswith(BRANCHED)
-        return self.verify(rows, length) + depth * self.step(drafter)
+        waiting = self.alone - 1  # as a plain round by itself: it is never launched ahead
+        return self.verify(rows, length) + depth * self.step(drafter) + waiting
 
     def _off(self, drafter: str, length: int) -> dict[int, list[float]]:
         """By depth, what rounds took over their cost from parts."""

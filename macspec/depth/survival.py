@@ -12,7 +12,7 @@ POSITIONS = 8
 MEMORY = 200.0
 """Observations that a cell remembers: older ones fade, so that a change of subject shows."""
 
-PRIOR = 16.0
+PRIOR = 12.0
 """Observations that the shipped table counts for, against how a drafter really fares: a few rounds
 of bad luck at the first start must not look like a bad draft model."""
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.depth import BUCKETS, MAX_DEPTH, Controller, CostCurve, Offer, Plan, Survival
-from macspec.depth.controller import SAVED
+from macspec.depth.controller import ROW, SAVED
+from macspec.depth.curve import COMPARISONS, SURE
 
 offers = st.lists(
     st.builds(
@@ -27,16 +28,17 @@ offers = st.lists(
 
 
 def made(step: float = 0.05, length: int = 10) -> Controller:
-    """One that has seen a plain round."""
+    """One that knows what a plain round costs, here and by itself."""
     controller = Controller(CostCurve({"draft": step}), Survival())
-    controller.curve.observe(None, 0, length, 1.0)
+    curve = controller.curve
+    curve.restore(curve.as_dict() | {"alone": [1.0] * COMPARISONS, "plain": [[length, 1.0]]})
     return controller
 
 
 def play(controller: Controller, plan: Plan, accepted: int, cost: float | None = None) -> None:
     """A round as the decoding loop tells of it."""
     took = controller.curve.round(plan.drafter, plan.depth, plan.length) if cost is None else cost
-    controller.clock(plan, plan.depth, accepted + 1, took, 0.0)
+    controller.clock(plan, plan.depth, accepted + 1, took)
     if plan.drafter is not None:
         controller.learn(plan.drafter, plan.bucket, plan.depth, accepted)
 
@@ -97,7 +99,7 @@ def test_of_depths_that_promise_nearly_the_same_it_takes_the_shallower(
 
 
 def test_what_plain_costs_is_looked_at_first_and_now_and_then() -> None:
-    controller = Controller(CostCurve({"draft": 0.05}), Survival())
+    controller = made(length=9000)
     offer = Offer("draft", 32, 7, 1)
     assert controller.choose([offer], 100, 50).depth == 0
     play(controller, controller.last, 0, cost=1.0)
@@ -107,6 +109,38 @@ def test_what_plain_costs_is_looked_at_first_and_now_and_then() -> None:
         depths.append(plan.depth)
         play(controller, plan, plan.depth)
     assert 1 <= depths.count(0) <= 4
+
+
+def test_a_plain_round_by_itself_is_compared_with_a_row_of_them() -> None:
+    controller = Controller(CostCurve({"draft": 0.05}), Survival())
+    offer, rounds = Offer("draft", 32, 7, 1), []
+    for _ in range(500):
+        plan = controller.choose([offer], 100, 50)
+        behind = plan.depth == 0 and controller.ahead
+        early = bool(rounds) and rounds[-1] == "ahead"
+        took = controller.curve.round("draft", plan.depth, 100)
+        if plan.depth == 0:
+            took = 1.0 if early or behind else 1.2
+        controller.clock(plan, plan.depth, plan.depth + 1, took, early + behind)
+        rounds.append("draft" if plan.depth else "ahead" if behind else "last" if early else "lone")
+    row = ["lone", *["ahead"] * (ROW - 1), "last"]
+    assert rounds[: ROW + 1] == row
+    assert rounds[ROW + 1] == "draft"
+    # Once that is known, one by itself does; a plain step has then taken 1.
+    assert rounds.count("ahead") == SURE * (ROW - 1)
+    assert rounds.count("lone") > SURE
+    assert controller.curve.alone == pytest.approx(1.2, abs=0.05)
+    assert controller.curve.unit == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_row_of_plain_rounds_ends_with_its_reply() -> None:
+    controller = Controller(CostCurve({"draft": 0.05}), Survival())
+    offer = Offer("draft", 32, 7, 1)
+    controller.clock(controller.choose([offer], 100, 50), 0, 1, 1.0)
+    assert controller.ahead
+    assert controller.choose([offer], 100, 50).depth == 0
+    controller.ended(9)
+    assert controller.choose([offer], 100, 50).depth > 0
 
 
 def test_a_drafter_that_does_not_pay_is_parked_and_looks_become_rare() -> None:
@@ -141,7 +175,7 @@ def test_lucky_looks_save_up_no_more_than_plain_rounds_do() -> None:
         play(controller, controller.choose([offer], 100, 32), 0)
     lucky = Plan("draft", 4, 100, expected=3.0, cost=1.5, look=True)
     for _ in range(40):
-        controller.clock(lucky, 4, 5, 1.5, 0.0)
+        controller.clock(lucky, 4, 5, 1.5)
     lost = 0.0
     while (plan := controller.choose([offer], 100, 32)).look:
         lost += plan.loss
@@ -246,7 +280,7 @@ def test_it_launches_ahead_where_that_saves_more_than_it_loses() -> None:
     # Good matches that rounds launched ahead keep missing.
     for _ in range(30):
         controller.choose([Offer("ngram", 32, 7)], 100, 50)
-        controller.clock(Plan(None, 0), 0, 1, 1.0, 0.01)
+        controller.clock(Plan(None, 0), 0, 1, 1.0, overlaps=2)
     assert not controller.ahead
 
 

@@ -10,9 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.depth import CostCurve
-from macspec.depth.curve import EDGES, OUT_OF_ORDER, ROWS, RUN, SHIPPED, TRIES, bucket, candidates
+from macspec.depth.curve import (
+    ALONE,
+    COMPARISONS,
+    EDGES,
+    OUT_OF_ORDER,
+    ROWS,
+    RUN,
+    SHIPPED,
+    SURE,
+    TRIES,
+    bucket,
+    candidates,
+)
 
 costs = st.floats(0.2, 20)
+
+
+def plain(curve: CostCurve, seconds: float = 1.0, length: int = 100) -> None:
+    """Plain rounds in a row."""
+    for _ in range(RUN):
+        curve.observe(None, 0, length, seconds, overlaps=2)
 
 
 def test_before_anything_is_measured_the_shipped_curve_holds() -> None:
@@ -20,8 +38,8 @@ def test_before_anything_is_measured_the_shipped_curve_holds() -> None:
     assert [curve.verify(rows, 100) for rows in SHIPPED] == list(SHIPPED.values())
     assert curve.verify(10, 100) == pytest.approx((SHIPPED[8] + SHIPPED[12]) / 2)
     assert curve.verify(33, 100) > SHIPPED[32]
-    assert curve.round("draft", 3, 100) == pytest.approx(SHIPPED[4] + 0.3)
-    assert curve.round("ngram", 3, 100) == SHIPPED[4]
+    assert curve.round("draft", 3, 100) == pytest.approx(SHIPPED[4] + 0.3 + ALONE - 1)
+    assert curve.round("ngram", 3, 100) == pytest.approx(SHIPPED[4] + ALONE - 1)
     assert curve.round(None, 0, 100) == 1
 
 
@@ -92,21 +110,21 @@ def test_rounds_correct_the_cost_of_their_kind(unit: float, truth: float, depth:
     curve = CostCurve({"draft": 0.05})
     before = curve.round("draft", depth, 100)
     for _ in range(20):
-        curve.observe(None, 0, 100, unit)
+        plain(curve, unit)
         curve.observe("draft", depth, 100, unit * before * truth)
-    assert curve.unit == unit
+    assert curve.unit == pytest.approx(unit)
     assert curve.round("draft", depth, 100) == pytest.approx(before * truth, rel=0.25)
 
 
 def test_rounds_are_compared_with_plain_ones_of_a_like_context() -> None:
     curve = CostCurve()
     for _ in range(9):
-        curve.observe(None, 0, 400, 3.0)
+        plain(curve, 3.0, 400)
     before = curve.round("ngram", 3, 20)
     assert curve.unit_at(20) is None
     curve.observe("ngram", 3, 20, before)
     assert curve.round("ngram", 3, 20) == before
-    curve.observe(None, 0, 20, 1.0)
+    plain(curve, 1.0, 20)
     assert (curve.unit, curve.unit_at(30), curve.unit_at(380)) == (1.0, 1.0, 3.0)
     for _ in range(9):
         curve.observe("ngram", 3, 20, before)
@@ -116,7 +134,7 @@ def test_rounds_are_compared_with_plain_ones_of_a_like_context() -> None:
 def test_one_slow_round_changes_little() -> None:
     curve = CostCurve()
     for _ in range(9):
-        curve.observe(None, 0, 100, 1.0)
+        plain(curve)
         curve.observe("ngram", 3, 100, 1.5)
     before = curve.round("ngram", 3, 100)
     curve.observe("ngram", 3, 100, 60.0)
@@ -127,7 +145,7 @@ def test_what_holds_for_all_depths_holds_for_one_that_was_not_tried() -> None:
     curve = CostCurve({"draft": 0.1})
     before = {depth: curve.round("draft", depth, 100) for depth in (1, 2, 4, 5)}
     for _ in range(20):
-        curve.observe(None, 0, 100, 1.0)
+        plain(curve)
         for depth in (1, 4):
             curve.observe("draft", depth, 100, 1.2 * before[depth])
     assert curve.round("draft", 5, 100) == pytest.approx(1.2 * before[5], rel=0.02)
@@ -140,7 +158,7 @@ def test_what_holds_for_all_depths_holds_for_one_that_was_not_tried() -> None:
 def test_passes_measured_later_settle_what_rounds_showed_before() -> None:
     curve = CostCurve()
     for _ in range(9):
-        curve.observe(None, 0, 100, 1.0)
+        plain(curve)
         curve.observe("ngram", 7, 100, 5.0)
     for rows in ROWS[1:]:
         curve.set_pass(rows, 100, 2 * SHIPPED[rows])
@@ -153,10 +171,10 @@ def test_reading_what_it_missed_is_no_cost_of_the_round_itself() -> None:
     assert curve.catching_up("draft", 1) == curve.catching_up("ngram", 900) == 0
     assert curve.catching_up("draft", 9) > curve.catching_up("draft", 4) > 0
     for _ in range(20):
-        curve.observe(None, 0, 100, 1.0)
+        plain(curve)
         seconds = curve.round("draft", 2, 100) + curve.catching_up("draft", 4)
         curve.observe("draft", 2, 100, seconds, behind=4)
-    assert curve.round("draft", 2, 100) == pytest.approx(SHIPPED[3] + 0.2)
+    assert curve.round("draft", 2, 100) == pytest.approx(SHIPPED[3] + 0.2 + ALONE - 1)
     curve.set_reading("draft", 0.02)
     assert curve.catching_up("draft+", 11) == pytest.approx(0.2)
 
@@ -184,6 +202,35 @@ def test_the_ends_of_a_row_of_overlapping_rounds_tell_nothing() -> None:
     assert curve.round("draft", 2, 100) > 1.8
 
 
+def test_a_plain_round_by_itself_is_no_plain_step() -> None:
+    curve = CostCurve({"draft": 0.1})
+    for number in range(COMPARISONS):
+        assert curve.compares == (number < SURE)
+        curve.observe(None, 0, 100, 0.024)  # by itself
+        plain(curve, 0.020)  # the row after it
+    assert curve.alone == pytest.approx(1.2, abs=0.02)
+    plain(curve, 0.020)  # a row after something else is not compared
+    assert len(curve.as_dict()["alone"]) == COMPARISONS
+    for _ in range(5):
+        curve.observe("draft", 2, 100, 0.036)
+        curve.observe(None, 0, 100, 0.048)  # the machine is half as fast by now
+    assert curve.unit == pytest.approx(0.040, rel=0.02)
+    assert CostCurve({"draft": 0.1}).round("draft", 2, 100) < curve.round("draft", 2, 100)
+
+
+def test_only_rounds_that_follow_each_other_are_compared() -> None:
+    curve = CostCurve({"draft": 0.1})
+    curve.observe(None, 0, 100, 0.030)
+    curve.observe("draft", 2, 100, 0.030)
+    plain(curve, 0.020)
+    curve.observe(None, 0, 2000, 0.090)
+    plain(curve, 0.020)
+    assert curve.alone == ALONE
+    curve.observe(None, 0, 100, 0.010)  # never less than one of the row
+    plain(curve, 0.020)
+    assert 1 <= curve.alone < ALONE
+
+
 @given(st.integers(0, 32))
 def test_candidates_fill_measured_passes_and_never_exceed_the_room(room: int) -> None:
     depths = candidates(room)
@@ -205,11 +252,13 @@ def test_a_curve_comes_back_from_json() -> None:
     curve.set_step("draft", 0.07)
     curve.set_reading("draft", 0.002)
     curve.observe(None, 0, 100, 0.02)
+    plain(curve, 0.018)
     curve.observe("draft", 3, 100, 0.05)
     again = CostCurve()
     again.restore(json.loads(json.dumps(curve.as_dict())))
     assert again.as_dict() == curve.as_dict()
     assert again.verify(4, 100) == 1.6
+    assert again.alone == curve.alone > ALONE
 
 
 @pytest.mark.parametrize("cost", [0, -1, float("nan"), float("inf")])
