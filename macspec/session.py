@@ -363,7 +363,7 @@ class Session:
         return self._decoder.why
 
     def _finish(self, reply: Reply) -> Finished:
-        reply.counters.plain_seconds = self.controller.curve.unit
+        reply.counters.plain_seconds = self.controller.curve.plain.newest
         return Finished(
             reason=reply.reason or "interrupted",
             text=reply.stream.text,

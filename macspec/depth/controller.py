@@ -6,7 +6,8 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .curve import RUN, CostCurve, candidates
+from .curve import CostCurve, candidates
+from .plain import RUN
 from .plan import BRANCHED, MAX_DEPTH, PLAIN, Offer, Plan
 from .survival import Survival
 
@@ -109,7 +110,7 @@ class Controller:
         elif best.expected < MARGIN * (best.cost - best.lasting + self._leaving):
             look = self._look(useful, length, limit)
             self.last = look or PLAIN._replace(length=length, why=_against(best))
-        elif self.curve.unit_at(length) is None or self._since_plain >= CHECK:
+        elif self.curve.plain.at(length) is None or self._since_plain >= CHECK:
             self.last = CHECKING._replace(length=length)
         else:
             self.last = _explained(best)
@@ -156,7 +157,7 @@ class Controller:
             self._row = 0
             self._since_plain += 1
             if plan.look:
-                took = seconds / (self.curve.unit or seconds)
+                took = seconds / (self.curve.plain.newest or seconds)
                 won = brought - min(took, HICCUP * plan.cost)
                 self._purse = min(self._purse + min(won, REFUND), SAVED)
                 self._rarely = RARELY if won > 0 else max(self._rarely / 2, RAREST)
@@ -165,7 +166,7 @@ class Controller:
         self._purse = min(self._purse + self._looks, SAVED)
         if self._row > 0:
             self._row -= 1
-        elif overlaps == 0 and self.curve.compares:
+        elif overlaps == 0 and self.curve.plain.compares:
             self._row = ROW
         best = self.last
         missed = 1 - best.cost / best.expected if best.depth > 0 else 0.0
@@ -193,7 +194,7 @@ class Controller:
         """
         if self._row > 0 or self.last.look:
             return self._row > 1
-        return self.curve.unit is not None and self._missed < self.curve.alone - 1
+        return self.curve.plain.newest is not None and self._missed < self.curve.plain.alone - 1
 
     @property
     def _leaving(self) -> float:
@@ -201,7 +202,7 @@ class Controller:
 
         The device waits before this round, which its cost holds, and again after it.
         """
-        return self.curve.alone - 1 if self._since_plain == 0 and self.ahead else 0.0
+        return self.curve.plain.alone - 1 if self._since_plain == 0 and self.ahead else 0.0
 
     @property
     def why(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from bisect import bisect_left
 from collections import deque
@@ -11,6 +10,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from .plain import PlainStep, positive
 from .plan import BRANCHED
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32)
@@ -31,29 +31,6 @@ RECENT = 15
 LONG = 100
 """Rounds of a drafter, at any depth, whose median counts: so many that the machine was fast in some
 and slow in others."""
-
-NEAR = 0.2
-"""Plain rounds tell what one costs now at contexts that are longer or shorter by this share at
-most, where `EMPTY` tokens are added to both."""
-
-EMPTY = 512
-"""Tokens of context that a pass hardly notices beside the weights."""
-
-ANCHORS = 5
-"""Newest plain rounds, at contexts like this one, whose median is a plain step."""
-
-RUN = 4
-"""Plain rounds that are clocked together, each launched ahead and with another behind it."""
-
-ALONE = 1.05
-"""A plain round by itself over one of a row, until they have been compared: counts for one
-comparison."""
-
-COMPARISONS = 9
-"""Newest comparisons of the two whose median counts."""
-
-SURE = 2
-"""Comparisons with which the median is good enough."""
 
 PRIOR = 2.0
 """Rounds that a cost from parts counts for, beside those of the drafter that really took place."""
@@ -82,8 +59,7 @@ def bucket(length: int) -> int:
 
 
 class CostCurve:
-    """Costs in plain steps: 1 is a plain round at the same context length, now, in a row of plain
-    rounds that are launched ahead of each other.
+    """Costs in plain steps: 1 is a plain round at the same context length, now.
 
     Ratios outlast what moves all costs together (heat, another program, a power limit), so rounds
     of long ago can be compared with those of now. They come from three places: the parts measured
@@ -105,37 +81,7 @@ class CostCurve:
         self._reading: dict[str, float] = {}
         self._rounds: dict[tuple[str, int], deque[tuple[int, float]]] = {}
         """By drafter and bucket, depth and cost of its rounds."""
-        self._run: list[float] = []
-        """Seconds of the newest such rounds."""
-        self._lone: tuple[int, float] | None = None
-        """Context length and seconds of a plain round by itself, if only plain ones followed."""
-        self._alone: deque[float] = deque(maxlen=COMPARISONS)
-        """Seconds of such a round over those of one of the row after it."""
-        self._plain: deque[tuple[int, float]] = deque(maxlen=RECENT)
-        """Context length and seconds of plain rounds, or the mean of such runs."""
-
-    @property
-    def unit(self) -> float | None:
-        """Seconds of a plain round as of late; None before the first."""
-        return self.unit_at(self._plain[-1][0]) if self._plain else None
-
-    def unit_at(self, length: int) -> float | None:
-        """The same at this context length; None where none was near it of late."""
-        near = [seconds for at, seconds in self._plain if _near(at, length)]
-        return statistics.median(near[-ANCHORS:]) if near else None
-
-    @property
-    def alone(self) -> float:
-        """What a plain round takes that is not launched ahead, with none behind it.
-
-        The device waits for the host before it, and while its pass is being built.
-        """
-        return _drawn(ALONE, self._alone, 1.0)
-
-    @property
-    def compares(self) -> bool:
-        """Whether that is too little known: a row of plain rounds should follow one by itself."""
-        return len(self._alone) < SURE
+        self.plain = PlainStep()
 
     def missing(self, length: int) -> list[int]:
         """Rows whose pass is to be measured at this context length, or measured once more."""
@@ -221,21 +167,16 @@ class CostCurve:
         """A round took so many seconds. One that had much to catch up with is not typical.
 
         Args:
-            overlaps: 1 if it was launched ahead, and 1 if another was behind it. Where both are
-                so, only the time of several rounds says what one takes. Where one is, nothing
-                does: the first of a row may land as late as the second should, the last at once.
+            overlaps: 1 if it was launched ahead, and 1 if another was behind it.
         """
         if drafter is None or depth == 0:
-            if overlaps == 0:
-                self._plain.append((length, seconds / self.alone))
-                self._lone = length, seconds
-            elif overlaps == 2:
-                self._run.append(seconds)
-            if len(self._run) == RUN:
-                self._row_ended(length, statistics.mean(self._run))
+            alone = self.plain.alone
+            self.plain.observe(length, seconds, overlaps)
+            if self.plain.alone != alone:
+                self._costs.clear()
             return
-        self._lone = None
-        unit = self.unit_at(length)
+        self.plain.interrupted()
+        unit = self.plain.at(length)
         if unit is None or behind > 4:
             return
         cost = self.round(drafter, depth, length)
@@ -259,8 +200,7 @@ class CostCurve:
                 for (drafter, at), seen in self._rounds.items()
                 for depth in sorted({depth for depth, _ in seen})
             ],
-            "plain": list(self._plain),
-            "alone": list(self._alone),
+            **self.plain.as_dict(),
         }
 
     def restore(self, stored: Mapping[str, Any]) -> None:
@@ -278,23 +218,13 @@ class CostCurve:
         for name, depth, at, value in stored["rounds"]:
             seen = rounds.setdefault((str(name), int(at)), deque(maxlen=LONG))
             seen.append((int(positive(depth)), positive(value)))
-        plain = [(int(positive(at)), positive(seconds)) for at, seconds in stored["plain"]]
-        alone = [positive(ratio) for ratio in stored.get("alone", ())]
+        plain = PlainStep()
+        plain.restore(stored)
         self._passes, self._rounds = passes, rounds
         self._steps, self._reading = steps, reading
         self._known.clear()
         self._costs.clear()
-        self._plain = deque(plain, maxlen=RECENT)
-        self._run, self._lone = [], None
-        self._alone = deque(alone, maxlen=COMPARISONS)
-
-    def _row_ended(self, length: int, seconds: float) -> None:
-        """So much, on average, took each of the newest rounds that were launched ahead."""
-        self._plain.append((length, seconds))
-        self._run = []
-        if self._lone is not None and _near(self._lone[0], length):
-            self._alone.append(min(max(self._lone[1] / seconds, 1.0), LEAP))
-        self._lone = None
+        self.plain = plain
 
     def _points(self, at: int) -> dict[int, float]:
         """Cost by rows, in their order, in a bucket: of its own, the nearest one's, or shipped."""
@@ -318,7 +248,7 @@ class CostCurve:
 
     def _parts(self, drafter: str, depth: int, length: int) -> float:
         rows = depth + 1 + drafter.endswith(BRANCHED)
-        waiting = self.alone - 1  # as a plain round by itself: it is never launched ahead
+        waiting = self.plain.alone - 1  # as a plain round by itself: it is never launched ahead
         return self.verify(rows, length) + depth * self.step(drafter) + waiting
 
     def _off(self, drafter: str, length: int) -> dict[int, list[float]]:
@@ -335,22 +265,6 @@ def _drawn(guess: float, seen: Sequence[float], weight: float) -> float:
     if not seen:
         return guess
     return (weight * guess + len(seen) * statistics.median(seen)) / (weight + len(seen))
-
-
-def _near(a: int, b: int) -> bool:
-    """Whether a plain round takes about as long at both context lengths."""
-    return abs(math.log((a + EMPTY) / (b + EMPTY))) < NEAR
-
-
-def positive(value: float) -> float:
-    """The value, if it is a cost.
-
-    Raises:
-        ValueError: it is not.
-    """
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{value} is no cost")
-    return float(value)
 
 
 @cache

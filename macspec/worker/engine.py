@@ -192,7 +192,7 @@ class Engine:
             memory_peak=mx.get_peak_memory(),
             memory_limit=device_limit(),
             kernels="" if session is None else session.kernels.state,
-            plain_seconds=None if session is None else session.controller.curve.unit,
+            plain_seconds=None if session is None else session.controller.curve.plain.newest,
         )
 
     def idle(self) -> Iterator[None]:

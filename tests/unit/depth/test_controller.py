@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from macspec.depth import BUCKETS, MAX_DEPTH, Controller, CostCurve, Offer, Plan, Survival
 from macspec.depth.controller import ROW, SAVED
-from macspec.depth.curve import COMPARISONS, SURE
+from macspec.depth.plain import COMPARISONS, SURE
 
 offers = st.lists(
     st.builds(
@@ -129,8 +129,8 @@ def test_a_plain_round_by_itself_is_compared_with_a_row_of_them() -> None:
     # Once that is known, one by itself does; a plain step has then taken 1.
     assert rounds.count("ahead") == SURE * (ROW - 1)
     assert rounds.count("lone") > SURE
-    assert controller.curve.alone == pytest.approx(1.2, abs=0.05)
-    assert controller.curve.unit == pytest.approx(1.0, abs=0.05)
+    assert controller.curve.plain.alone == pytest.approx(1.2, abs=0.05)
+    assert controller.curve.plain.newest == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_row_of_plain_rounds_ends_with_its_reply() -> None:

@@ -10,19 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.depth import CostCurve
-from macspec.depth.curve import (
-    ALONE,
-    COMPARISONS,
-    EDGES,
-    OUT_OF_ORDER,
-    ROWS,
-    RUN,
-    SHIPPED,
-    SURE,
-    TRIES,
-    bucket,
-    candidates,
-)
+from macspec.depth.curve import EDGES, OUT_OF_ORDER, ROWS, SHIPPED, TRIES, bucket, candidates
+from macspec.depth.plain import ALONE, RUN
 
 costs = st.floats(0.2, 20)
 
@@ -112,7 +101,7 @@ def test_rounds_correct_the_cost_of_their_kind(unit: float, truth: float, depth:
     for _ in range(20):
         plain(curve, unit)
         curve.observe("draft", depth, 100, unit * before * truth)
-    assert curve.unit == pytest.approx(unit)
+    assert curve.plain.newest == pytest.approx(unit)
     assert curve.round("draft", depth, 100) == pytest.approx(before * truth, rel=0.25)
 
 
@@ -121,11 +110,11 @@ def test_rounds_are_compared_with_plain_ones_of_a_like_context() -> None:
     for _ in range(9):
         plain(curve, 3.0, 400)
     before = curve.round("ngram", 3, 20)
-    assert curve.unit_at(20) is None
+    assert curve.plain.at(20) is None
     curve.observe("ngram", 3, 20, before)
     assert curve.round("ngram", 3, 20) == before
     plain(curve, 1.0, 20)
-    assert (curve.unit, curve.unit_at(30), curve.unit_at(380)) == (1.0, 1.0, 3.0)
+    assert (curve.plain.newest, curve.plain.at(30), curve.plain.at(380)) == (1.0, 1.0, 3.0)
     for _ in range(9):
         curve.observe("ngram", 3, 20, before)
     assert curve.round("ngram", 3, 20) == pytest.approx(before)
@@ -179,15 +168,14 @@ def test_reading_what_it_missed_is_no_cost_of_the_round_itself() -> None:
     assert curve.catching_up("draft+", 11) == pytest.approx(0.2)
 
 
-def test_plain_rounds_that_overlap_count_together() -> None:
-    curve = CostCurve()
-    for seconds in (0.028, 0.002, 0.027, 0.003) * 3:
-        curve.observe(None, 0, 100, seconds, overlaps=2)
-    assert curve.unit == pytest.approx(0.015)
-    curve = CostCurve()
-    for seconds in (0.028, 0.002):  # when the first began is not known, nor if the last is all
-        curve.observe(None, 0, 100, seconds, overlaps=2)
-    assert curve.unit is None
+def test_a_round_is_never_launched_ahead_and_waits_as_a_plain_one_by_itself_does() -> None:
+    curve = CostCurve({"draft": 0.1})
+    before = curve.round("draft", 2, 100)
+    for _ in range(3):
+        curve.observe(None, 0, 100, 1.4)
+        plain(curve)
+    assert curve.round("draft", 2, 100) - before == pytest.approx(curve.plain.alone - ALONE)
+    assert curve.plain.alone > 1.2
 
 
 def test_the_ends_of_a_row_of_overlapping_rounds_tell_nothing() -> None:
@@ -198,37 +186,8 @@ def test_the_ends_of_a_row_of_overlapping_rounds_tell_nothing() -> None:
             curve.observe(None, 0, 100, 0.015, overlaps=2)
         curve.observe(None, 0, 100, 0.001, overlaps=1)
         curve.observe("draft", 2, 100, 0.030)
-    assert curve.unit == pytest.approx(0.015)
+    assert curve.plain.newest == pytest.approx(0.015)
     assert curve.round("draft", 2, 100) > 1.8
-
-
-def test_a_plain_round_by_itself_is_no_plain_step() -> None:
-    curve = CostCurve({"draft": 0.1})
-    for number in range(COMPARISONS):
-        assert curve.compares == (number < SURE)
-        curve.observe(None, 0, 100, 0.024)  # by itself
-        plain(curve, 0.020)  # the row after it
-    assert curve.alone == pytest.approx(1.2, abs=0.02)
-    plain(curve, 0.020)  # a row after something else is not compared
-    assert len(curve.as_dict()["alone"]) == COMPARISONS
-    for _ in range(5):
-        curve.observe("draft", 2, 100, 0.036)
-        curve.observe(None, 0, 100, 0.048)  # the machine is half as fast by now
-    assert curve.unit == pytest.approx(0.040, rel=0.02)
-    assert CostCurve({"draft": 0.1}).round("draft", 2, 100) < curve.round("draft", 2, 100)
-
-
-def test_only_rounds_that_follow_each_other_are_compared() -> None:
-    curve = CostCurve({"draft": 0.1})
-    curve.observe(None, 0, 100, 0.030)
-    curve.observe("draft", 2, 100, 0.030)
-    plain(curve, 0.020)
-    curve.observe(None, 0, 2000, 0.090)
-    plain(curve, 0.020)
-    assert curve.alone == ALONE
-    curve.observe(None, 0, 100, 0.010)  # never less than one of the row
-    plain(curve, 0.020)
-    assert 1 <= curve.alone < ALONE
 
 
 @given(st.integers(0, 32))
@@ -258,7 +217,7 @@ def test_a_curve_comes_back_from_json() -> None:
     again.restore(json.loads(json.dumps(curve.as_dict())))
     assert again.as_dict() == curve.as_dict()
     assert again.verify(4, 100) == 1.6
-    assert again.alone == curve.alone > ALONE
+    assert again.plain.alone == curve.plain.alone > ALONE
 
 
 @pytest.mark.parametrize("cost", [0, -1, float("nan"), float("inf")])
