@@ -15,7 +15,9 @@ import pytest
 from replies import Rows, assert_like_fresh, caches, finish, prompt_tokens
 
 from macspec import Notice, Prefilled, Round, Sampling, Session, Text
-from macspec.depth import Controller
+from macspec.depth import Controller, Plan
+from macspec.depth.controller import CHECKING, ROW
+from macspec.depth.plain import SURE
 from macspec.drafters import Corpus
 from macspec.errors import BadOptionError, ContextOverflowError
 from macspec.events import Emitted, Prefilling
@@ -195,6 +197,22 @@ def test_the_draft_model_reads_the_prompt_first_if_the_reply_should_gain(
     off = Session(pocket, method="off")
     finish(off, HELLO, GREEDY, max_tokens=2)
     assert caches(off)["draft"].length == 0
+
+
+def test_a_plain_round_by_itself_is_compared_with_a_row_of_them(
+    pocket: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(controller: Controller, _: object, length: int, **__: object) -> Plan:
+        controller.last = CHECKING._replace(length=length)
+        return controller.last
+
+    monkeypatch.setattr(Controller, "choose", look)
+    rounds = 1 + SURE * (1 + ROW)  # the first, which reads the prompt, is not clocked
+    for tokens, known in ((rounds - ROW, False), (rounds, True)):
+        session = Session(pocket)
+        for _ in session.reply(HELLO, GREEDY, max_tokens=tokens, forced=[65] * tokens):
+            pass
+        assert session.controller.curve.plain.compares != known
 
 
 def test_a_long_prompt_is_prefilled_in_chunks(pocket: Pair) -> None:
