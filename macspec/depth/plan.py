@@ -58,7 +58,7 @@ class Plan(NamedTuple):
     lasting: float = 0.0
     """Of those, what later rounds will gain from: a draft model's reading of the text so far."""
     look: bool = False
-    """Whether it is taken to see if drafting pays, and not because it should."""
+    """Whether it is taken to see if drafting pays, or what a plain step costs."""
     why: str = ""
     """The choice in one sentence."""
 
