@@ -10,7 +10,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from .plain import PlainStep, positive
+from .plain import PlainStep, drawn, positive
 from .plan import BRANCHED
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32)
@@ -143,9 +143,9 @@ class CostCurve:
         costs = self._costs.setdefault((drafter, bucket(length)), {})
         if any(depth not in costs for depth in depths):
             off = self._off(drafter, length)
-            error = _drawn(1.0, [ratio for ratios in off.values() for ratio in ratios], PRIOR)
+            error = drawn(1.0, [ratio for ratios in off.values() for ratio in ratios], PRIOR)
             for depth in depths:
-                own = _drawn(error, off.get(depth, [])[-RECENT:], OWN)
+                own = drawn(error, off.get(depth, [])[-RECENT:], OWN)
                 costs[depth] = self._parts(drafter, depth, length) * own
         return [costs[depth] for depth in depths]
 
@@ -258,13 +258,6 @@ class CostCurve:
             costs.setdefault(depth, []).append(cost)
         parts = {depth: self._parts(drafter, depth, length) for depth in costs}
         return {depth: [cost / parts[depth] for cost in seen] for depth, seen in costs.items()}
-
-
-def _drawn(guess: float, seen: Sequence[float], weight: float) -> float:
-    """The median of what was seen, drawn towards a guess that counts for so many."""
-    if not seen:
-        return guess
-    return (weight * guess + len(seen) * statistics.median(seen)) / (weight + len(seen))
 
 
 @cache

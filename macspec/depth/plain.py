@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 RECENT = 15
@@ -68,10 +68,7 @@ class PlainStep:
     @property
     def alone(self) -> float:
         """A round by itself, in plain steps; at least 1."""
-        if not self._alone:
-            return ALONE
-        count = len(self._alone)
-        return (ALONE + count * statistics.median(self._alone)) / (1 + count)
+        return drawn(ALONE, self._alone, 1.0)
 
     @property
     def compares(self) -> bool:
@@ -88,7 +85,7 @@ class PlainStep:
         """
         if overlaps == 0:
             self._seen.append((length, seconds / self.alone))
-            self._lone = length, seconds
+            self._lone, self._run = (length, seconds), []
         elif overlaps == 2:
             self._run.append(seconds)
         if len(self._run) < RUN:
@@ -123,6 +120,13 @@ class PlainStep:
 def _near(a: int, b: int) -> bool:
     """Whether a plain round takes about as long at both context lengths."""
     return abs(math.log((a + EMPTY) / (b + EMPTY))) < NEAR
+
+
+def drawn(guess: float, seen: Sequence[float], weight: float) -> float:
+    """The median of what was seen, drawn towards a guess that counts for so many."""
+    if not seen:
+        return guess
+    return (weight * guess + len(seen) * statistics.median(seen)) / (weight + len(seen))
 
 
 def positive(value: float) -> float:

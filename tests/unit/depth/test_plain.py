@@ -66,6 +66,15 @@ def test_only_rounds_that_follow_each_other_are_compared() -> None:
     assert plain.alone == ALONE
 
 
+def test_what_is_left_of_an_earlier_row_is_not_compared() -> None:
+    plain = PlainStep()
+    for _ in range(RUN - 1):
+        plain.observe(100, 0.1, overlaps=2)
+    plain.observe(100, 0.024, overlaps=0)
+    row(plain, 0.020)
+    assert plain.alone == pytest.approx((ALONE + 1.2) / 2)
+
+
 @pytest.mark.parametrize("seconds", [0.001, 5.0])
 def test_a_comparison_is_believed_within_reason(seconds: float) -> None:
     plain = PlainStep()
