@@ -263,9 +263,10 @@ class Decoder:
         if settings.method == "off" or settings.depth == 0:
             return OFF
         offers = self.portfolio.offers(self.tokens, settings.method)
-        trees = self.trees is not None and self.trees.reason is None and reply.forced is None
+        trees = settings.trees and self.trees is not None and self.trees.reason is None
         # A tree's tokens are candidates, not draws, and the block rule wants draws.
-        if trees and (settings.sampling.greedy or not settings.rule.keeps_q):
+        drawn = not settings.sampling.greedy and settings.rule.keeps_q
+        if trees and not drawn and reply.forced is None:
             offers = [replace(offer, branches=offer.drafter == "draft") for offer in offers]
         return self.controller.choose(
             offers,
@@ -353,6 +354,7 @@ def _told(
         idle_seconds=idle,
         expected=plan.expected,
         why=plan.why,
+        branched=flight.tree,
     )
 
 

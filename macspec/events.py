@@ -73,6 +73,8 @@ class Round:
     """Tokens that the round was expected to bring."""
     why: str = ""
     """Why it was done like this, in one sentence."""
+    branched: bool = False
+    """Whether one token of the chain had a sibling, which was verified too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def measure(decoder: Decoder) -> Iterator[None]:
         plain, wide = timed([(target, 1), (target, fitting[0])], decoder.clock)
         curve.set_pass(fitting[0], length, wide / plain)
         yield
-    if decoder.trees is None:
+    if decoder.trees is None and decoder.settings.trees:
         decoder.try_trees()
         yield
     draft = decoder.portfolio.drafters.get(DraftModel.name)

@@ -43,6 +43,7 @@ class Session:
         method: auto, draft, suffix, ngram or off.
         depth: auto, or the number of tokens drafted in a round, 0 to 32.
         rule: block, keyed or match.
+        trees: whether the draft model's chain may have a branch where that is exact and pays.
         kv_bits: quantize the target's keys and values to this many bits, from the first token on.
         ngram: the n-gram drafter, if its window and copy length matter.
         ledger: what earlier sessions learned about costs and acceptance, and where this one keeps
@@ -65,6 +66,7 @@ class Session:
         method: str = "auto",
         depth: int | str = "auto",
         rule: str = "block",
+        trees: bool = True,
         kv_bits: int | None = None,
         ngram: NGram | None = None,
         ledger: Ledger | None = None,
@@ -89,6 +91,7 @@ class Session:
         self._prompting = Prompting(pair)
         self._said: set[str] = set()
         self._open: weakref.ref[Generator[Event, None, None]] | None = None
+        self._decoder.settings = replace(self._decoder.settings, trees=trees)
         self.method, self.depth, self.rule = method, depth, rule
         mx.set_cache_limit(BUFFER_CACHE)
 

@@ -24,6 +24,8 @@ class Settings:
     accept: str = "block"
     """The acceptance rule: block, keyed or match."""
     sampling: Sampling = field(default_factory=Sampling)
+    trees: bool = True
+    """Whether a draft model's chain may have a branch, where that is exact and pays."""
 
     def __post_init__(self) -> None:
         checked_method(self.method)

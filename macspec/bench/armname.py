@@ -26,13 +26,14 @@ MLX_LM_DRAFT = "mlx-lm-draft"
 SERVER = "server"
 
 KNOWN = (
-    "plain; auto, draft, ngram or suffix, with @DEPTH and :RULE if wanted, as in draft@4:keyed; "
+    "plain; auto, draft, ngram or suffix, with @DEPTH, :RULE and +chains if wanted, as in "
+    "draft@4:keyed; "
     "mlx-lm; mlx-lm-draft, with @DEPTH or at its best one; server"
 )
 
 _PATTERN = re.compile(
     r"(?P<name>[a-z-]+)(?:@(?P<depth>\d{1,3}))?(?::(?P<rule>[a-z]+))?"
-    r"(?:\+kv(?P<kv>[248]))?(?:\+draft(?P<draft>[248]))?(?:/(?P<at_once>\d))?(?:#\d)?"
+    r"(?P<chains>\+chains)?(?:\+kv(?P<kv>[248]))?(?:\+draft(?P<draft>[248]))?(?:/(?P<at_once>\d))?(?:#\d)?"
 )
 
 
@@ -46,6 +47,8 @@ class ArmName:
     """off, auto, draft, ngram or suffix; or ``MLX_LM``, ``MLX_LM_DRAFT``, ``SERVER``."""
     depth: int | str = "auto"
     rule: str = "block"
+    trees: bool = True
+    """Whether a chain may have a branch: not with ``+chains``."""
     kv_bits: int | None = None
     """Of the target's keys and values, if not as for all arms: ``+kv8``."""
     draft_bits: int | None = None
@@ -84,6 +87,8 @@ class ArmName:
             raise _unknown(text)
         if given["rule"] is not None and (method not in METHODS or given["rule"] not in RULES):
             raise _unknown(text)
+        if given["chains"] is not None and method not in DRAFTING:
+            raise _unknown(text)
         least = 1 if method == MLX_LM_DRAFT else 0
         depth, at_once = number["depth"], number["at_once"]
         if depth is not None and not least <= depth <= MAX_DEPTH:
@@ -95,11 +100,15 @@ class ArmName:
             method,
             depth="auto" if depth is None else depth,
             rule=given["rule"] or "block",
+            trees=given["chains"] is None,
             kv_bits=number["kv"],
             draft_bits=number["draft"],
             at_once=at_once or 1,
         )
 
+
+DRAFTING = ("auto", "draft")
+"""The methods that may branch."""
 
 NUMBERS = ("depth", "kv", "draft", "at_once")
 
@@ -159,7 +168,7 @@ class Workshop:
                 depths=self.depths,
                 tried=self.tried,
             )
-        way = Way(name.method, name.depth, name.rule, kv_bits, self.kernels)
+        way = Way(name.method, name.depth, name.rule, name.trees, kv_bits, self.kernels)
         costs = self.costs if name.usual else None
         if name.at_once > 1:
             return Crowd(name.text, pair, name.at_once, way, costs=costs)

@@ -13,7 +13,7 @@ from ..models import Pair
 from ..sampling import Sampling
 from ..session import Session
 from .arm import Question
-from .sample import Kind, Rounds
+from .sample import Kind, Rounds, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Costs:
         """Plain steps that so many rounds should take, at a context length."""
         curve = self.curve()
         return sum(
-            it.count * (curve.verify(drafted + 1, length) + drafted * curve.step(drafter or ""))
-            for (drafter, drafted), it in rounds.items()
+            it.count * (curve.verify(rows_of(kind), length) + kind[1] * curve.step(kind[0] or ""))
+            for kind, it in rounds.items()
         )
 
 

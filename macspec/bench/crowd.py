@@ -93,9 +93,7 @@ class Crowd:
                         going = False
                         break
                     now = self._clock()
-                    tally.count(
-                        now, len(it.tokens), it.drafter, it.drafted, it.accepted, it.idle_seconds
-                    )
+                    tally.round(now, it)
                     waits += [1e3 * (now - landed[number]) / len(it.tokens)] * len(it.tokens)
                     landed[number] = now
         finally:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .costs import Costs
-from .sample import Rounds, Sample
+from .sample import Rounds, Sample, rows_of
 
 SLIGHT = 1.03
 """Gains below this are not worth a sentence."""
@@ -132,15 +132,16 @@ def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
         decode += stats.seconds.decode
         known = known and sample.written.idle_seconds is not None
         idle += sample.written.idle_seconds or 0.0
-        for (drafter, depth), it in sample.written.rounds.items():
+        for kind, it in sample.written.rounds.items():
+            drafter, depth = kind
             whole.count += it.count
             whole.tokens += it.tokens
-            cost, step = curve.verify(depth + 1, length), depth * curve.step(drafter or "")
+            cost, step = curve.verify(rows_of(kind), length), depth * curve.step(drafter or "")
             steps += it.count * (cost + step)
             if depth:
                 drafting += it.count
                 drafted += it.count * depth
-                rows += it.count * (depth + 1)
+                rows += it.count * rows_of(kind)
                 stood += it.tokens - it.count
                 verify += it.count * cost
                 draft += it.count * step

@@ -90,14 +90,7 @@ class Own:
                 tally.counters.cached_tokens = event.cached_tokens
             elif isinstance(event, Round):
                 now += event.seconds
-                tally.count(
-                    now,
-                    len(event.tokens),
-                    event.drafter,
-                    event.drafted,
-                    event.accepted,
-                    event.idle_seconds,
-                )
+                tally.round(now, event)
         finished = session.finished
         assert finished is not None
         return Written.of(

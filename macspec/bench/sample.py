@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..depth.plan import BRANCHED
+from ..events import Round
 from ..power import Energy
 from ..stats import Counters, ReplyStats
 
 Kind = tuple[str | None, int]
-"""Of a round: who drafted, and how many tokens were verified."""
+"""Of a round: who drafted, with ``BRANCHED`` behind it where one token had a sibling, and how many
+tokens the chain had that was verified."""
 
 
 @dataclass(slots=True)
@@ -20,6 +23,12 @@ class Rounds:
     count: int = 0
     tokens: int = 0
     seconds: float = 0.0
+
+
+def rows_of(kind: Kind) -> int:
+    """Rows of the pass that verifies such a round."""
+    drafter, drafted = kind
+    return drafted + 1 + (drafter or "").endswith(BRANCHED)
 
 
 @dataclass(slots=True)
@@ -43,6 +52,11 @@ class Tally:
             kind.count += 1
             kind.tokens += tokens
             kind.seconds += seconds
+
+    def round(self, now: float, it: Round) -> None:
+        """Count a round of a session, which landed ``now``."""
+        drafter = f"{it.drafter}{BRANCHED}" if it.branched else it.drafter
+        self.count(now, len(it.tokens), drafter, it.drafted, it.accepted, it.idle_seconds)
 
 
 @dataclass(frozen=True, slots=True)

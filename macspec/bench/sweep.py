@@ -124,6 +124,17 @@ def _rules(pair: Pair) -> Sweep:
     return Sweep("rules", tuple(Setting(f"auto:{rule}", rule, "auto") for rule in RULES))
 
 
+def _trees(pair: Pair) -> Sweep:
+    if pair.draft is None:
+        raise BadOptionError("there is no draft model whose chain could branch: add --draft")
+    settings = [
+        Setting(f"{method}:keyed{less}", x, f"{method}, keyed")
+        for method in ("auto", "draft")
+        for less, x in (("+chains", "chains only"), ("", "and trees"))
+    ]
+    return Sweep("what is drafted", tuple(settings))
+
+
 def _context(pair: Pair) -> Sweep:
     fitting = tuple(long_name(length) for length in LENGTHS if length <= pair.context)
     if not fitting:
@@ -164,6 +175,7 @@ SWEEPS: dict[str, Callable[[Pair], Sweep]] = {
     "depth": _depth,
     "drafters": _drafters,
     "rules": _rules,
+    "trees": _trees,
     "context": _context,
     "kv-bits": _kv_bits,
     "draft-bits": _draft_bits,

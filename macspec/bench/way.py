@@ -19,6 +19,7 @@ class Way:
     method: str = "auto"
     depth: int | str = "auto"
     rule: str = "block"
+    trees: bool = True
     kv_bits: int | None = None
     kernels: Kernels | str = "auto"
 
@@ -46,6 +47,7 @@ class Way:
             method=self.method,
             depth=self.depth,
             rule=self.rule,
+            trees=self.trees,
             kv_bits=self.kv_bits,
             ledger=ledger,
             clock=clock,
@@ -59,5 +61,6 @@ class Way:
             "method": self.method,
             "depth": self.depth,
             "rule": self.rule,
+            "trees": self.trees,
             "kv_bits": self.kv_bits,
         }

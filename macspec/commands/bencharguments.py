@@ -23,7 +23,9 @@ example:
   macspec bench --sweep depth --target ./my-model --draft ./my-small-model
 """
 
-SWEEPS = ("depth", "drafters", "rules", "context", "kv-bits", "draft-bits", "concurrency")
+SWEEPS = (
+    "depth", "drafters", "rules", "trees", "context", "kv-bits", "draft-bits", "concurrency",
+)  # fmt: skip
 
 Whole = Callable[..., Callable[[str], int]]
 
@@ -145,9 +147,9 @@ def _add_arms(bench: Any) -> None:
         "--arms",
         metavar="A,B",
         type=listed,
-        help="ways to write a reply: plain; auto, draft, ngram, suffix (@DEPTH, :RULE); mlx-lm; "
-        "mlx-lm-draft (@DEPTH, or its best); server. Default: plain, auto, auto:keyed and both "
-        "of mlx-lm's",
+        help="ways to write a reply: plain; auto, draft, ngram, suffix (@DEPTH, :RULE, "
+        "+chains: without trees); mlx-lm; mlx-lm-draft (@DEPTH, or its best); server. Default: "
+        "plain, auto, auto:keyed and both of mlx-lm's",
     )
     group.add_argument("--baseline", metavar="ARM", help="whose speed is 1; default: plain")
     group.add_argument(

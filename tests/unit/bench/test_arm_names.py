@@ -26,6 +26,9 @@ from macspec.models import Pair
         ("server", {"method": "server"}),
         ("auto+kv8", {"kv_bits": 8, "usual": False}),
         ("draft+draft4", {"draft_bits": 4, "usual": False}),
+        ("auto", {"trees": True}),
+        ("auto:keyed+chains", {"rule": "keyed", "trees": False, "usual": True}),
+        ("draft@4+chains+kv8/2", {"trees": False, "kv_bits": 8, "at_once": 2}),
         ("auto/4", {"at_once": 4, "usual": True}),
         ("plain#2", {"method": "off"}),
         (" auto ", {"text": "auto"}),
@@ -39,7 +42,8 @@ def test_what_a_name_stands_for(text: str, fields: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "off", "fast", "plain@3", "mlx-lm@2", "auto:best", "mlx-lm:keyed", "server@2", "auto+kv3",
-     "mlx-lm-draft@auto", "plain+draft4", "server/2", "auto/12", "AUTO", "auto:keyed@4"],
+     "mlx-lm-draft@auto", "plain+draft4", "server/2", "auto/12", "AUTO", "auto:keyed@4",
+     "plain+chains", "ngram+chains", "mlx-lm+chains", "auto+chains:keyed"],
 )  # fmt: skip
 def test_there_is_no_such_arm(text: str) -> None:
     with pytest.raises(BadOptionError, match="there is no arm"):

@@ -15,9 +15,10 @@ from macspec.bench.crowd import Crowd
 from macspec.bench.mlxlm import MlxLm, _Passes
 from macspec.bench.own import Own
 from macspec.bench.profile import profile
-from macspec.bench.sample import Tally
+from macspec.bench.sample import Tally, rows_of
 from macspec.bench.task import Task
 from macspec.bench.way import Way
+from macspec.depth.curve import ROWS
 from macspec.errors import BadOptionError
 from macspec.models import Pair
 from macspec.sampling import Sampling
@@ -209,6 +210,20 @@ def test_several_sessions_write_at_once(pocket: Pair, question: Question) -> Non
     assert written.stats.decode_tokens_per_s is not None
     assert written.stats.itl_ms_median is not None
     assert arm.describe()["sessions_at_once"] == 2
+
+
+@pytest.mark.parametrize("trees", [True, False])
+def test_trees_beside_chains_alone(pocket: Pair, trees: bool) -> None:
+    (question,), _ = ready([LONG], pocket)
+    cheap = Costs({(rows, 0): 1.0 for rows in ROWS}, {"draft": 0.1}, {"draft": 0.01})
+    name = ArmName.parse("draft:keyed" + ("" if trees else "+chains"))
+    arm = Workshop(pocket, costs=cheap).make(name)
+    arm.prepare([question], WARM, False)
+    written = arm.write(question, WARM, False)
+    branched = [kind for kind in written.rounds if kind[0] == "draft+"]
+    assert bool(branched) == arm.describe()["trees"] == trees
+    assert all(rows_of(kind) == kind[1] + 2 for kind in branched)
+    assert written.ids == made(pocket, "plain").write(question, WARM, False).ids
 
 
 @pytest.mark.parametrize("name", ["auto+kv8", "draft+draft4"])
