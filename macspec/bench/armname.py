@@ -33,7 +33,8 @@ KNOWN = (
 
 _PATTERN = re.compile(
     r"(?P<name>[a-z-]+)(?:@(?P<depth>\d{1,3}))?(?::(?P<rule>[a-z]+))?"
-    r"(?P<chains>\+chains)?(?:\+kv(?P<kv>[248]))?(?:\+draft(?P<draft>[248]))?(?:/(?P<at_once>\d))?(?:#\d)?"
+    r"(?P<chains>\+chains)?(?:\+kv(?P<kv>[248]))?(?:\+draft(?P<draft>[248]))?"
+    r"(?:/(?P<at_once>\d))?(?:#\d)?"
 )
 
 
@@ -87,7 +88,7 @@ class ArmName:
             raise _unknown(text)
         if given["rule"] is not None and (method not in METHODS or given["rule"] not in RULES):
             raise _unknown(text)
-        if given["chains"] is not None and method not in DRAFTING:
+        if given["chains"] is not None and method not in BRANCHING:
             raise _unknown(text)
         least = 1 if method == MLX_LM_DRAFT else 0
         depth, at_once = number["depth"], number["at_once"]
@@ -107,7 +108,7 @@ class ArmName:
         )
 
 
-DRAFTING = ("auto", "draft")
+BRANCHING = ("auto", "draft")
 """The methods that may branch."""
 
 NUMBERS = ("depth", "kv", "draft", "at_once")
