@@ -17,7 +17,7 @@ from ..assets import folder
 from ..depth import MAX_DEPTH
 from ..errors import BadOptionError, brief
 
-FORMAT = 1
+FORMAT = 2
 
 KINDS = ("recorded", "forced", "synthetic")
 

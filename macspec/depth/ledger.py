@@ -13,7 +13,7 @@ from typing import Any
 from .curve import CostCurve
 from .survival import Survival
 
-FORMAT = 2
+FORMAT = 3
 
 
 class Ledger:

@@ -27,7 +27,7 @@ class Offer:
     room: int
     """Deepest proposal."""
     bucket: int
-    """How sure it is, 0 to ``BUCKETS`` - 1: by match length or by its recent acceptance."""
+    """How sure it is, 0 to ``BUCKETS`` - 1: by its score or its recent acceptance."""
     behind: int = 0
     """Committed tokens that its model must read first."""
     branches: bool = False

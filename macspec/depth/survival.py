@@ -31,9 +31,9 @@ SHIPPED: Mapping[str, Sequence[float]] = {
     "draft": (0.40, 0.50, 0.56, 0.58, 0.60, 0.63, 0.68, 0.76),
     # A sibling, given that the token beside it fell.
     "draft+": (0.4,) * 8,
-    # By match length: 0, 1-2, 3, 4-5, 6-8, 9-15, 16-31, 32 and more.
-    "ngram": (0.2, 0.3, 0.45, 0.5, 0.55, 0.78, 0.9, 0.96),
-    "suffix": (0.2, 0.3, 0.45, 0.5, 0.55, 0.78, 0.9, 0.96),
+    # By score: less than 2, 2, 3, 4-5, 6-8, 9-15, 16-31, 32 and more.
+    "ngram": (0.25, 0.42, 0.5, 0.58, 0.75, 0.8, 0.9, 0.96),
+    "suffix": (0.25, 0.42, 0.5, 0.58, 0.75, 0.8, 0.9, 0.96),
 }
 """Chance that a token stands if those before it do: a start for the first replies of all."""
 

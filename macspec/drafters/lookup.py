@@ -15,8 +15,8 @@ from .drafter import Context, Proposal
 ROOM = MAX_DEPTH
 """Most tokens that are copied at once."""
 
-BUCKETS = (1, 3, 4, 6, 9, 16, 32)
-"""Shortest match of buckets 1 to 7; bucket 0 is nothing to say."""
+BUCKETS = (2, 3, 4, 6, 9, 16, 32)
+"""Lowest score of buckets 1 to 7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,7 @@ class Lookup(ABC):
 
     def offer(self, tokens: Sequence[int]) -> Offer:
         found = self._look(tokens)
-        bucket = bisect_right(BUCKETS, found.match) if found.tokens else 0
-        return Offer(self.name, len(found.tokens), bucket)
+        return Offer(self.name, len(found.tokens), bisect_right(BUCKETS, found.score))
 
     def continuation(self, tokens: Sequence[int], depth: int) -> tuple[list[int], list[float]]:
         """What would be proposed, on the host.

@@ -87,9 +87,9 @@ def test_every_shipped_trace_says_what_it_is() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", '{"format": 0}', '{"format": 1, "traces": [{}]}', '{"format": 1, "traces": 3}',
-     '{"format": 1, "traces": [{"name": "a", "kind": "b", "about": "", "replies": []}]}',
-     '{"format": 1, "traces": [{"name": "a", "kind": "forced", "about": "", "replies": '
+    ["", "{", "[]", '{"format": 0}', '{"format": 2, "traces": [{}]}', '{"format": 2, "traces": 3}',
+     '{"format": 2, "traces": [{"name": "a", "kind": "b", "about": "", "replies": []}]}',
+     '{"format": 2, "traces": [{"name": "a", "kind": "forced", "about": "", "replies": '
      '[{"prompt": 1, "tokens": 3, "draft": "01", "lookups": {}}]}]}'],
 )  # fmt: skip
 def test_a_file_that_holds_no_traces_is_one_clear_error(tmp_path: Path, text: str) -> None:

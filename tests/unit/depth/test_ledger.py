@@ -53,7 +53,7 @@ def test_stale_costs_are_forgotten_and_survival_is_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"format": 0}', '{"format": 2}', "\x00\xff", '{"format": 2, "survival"'
+    ["", "{", "[]", "null", '{"format": 0}', '{"format": 3}', "\x00\xff", '{"format": 3, "survival"'
      ': {}, "made_for": {"chip": "M5 Max", "mlx": "0.32.2"}, "costs": {"passes": 3}}'],
 )  # fmt: skip
 def test_a_file_that_is_something_else_is_ignored(tmp_path: Path, text: str) -> None:

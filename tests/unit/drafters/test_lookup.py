@@ -7,7 +7,7 @@ import pytest
 from macspec.depth import Offer
 from macspec.drafters import Lookup, NGram, Suffix
 
-BUCKETS = [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3), (6, 4), (8, 4), (9, 5), (15, 5), (16, 6)]
+BUCKETS = [(1, 0), (2, 1), (3, 2), (4, 3), (5, 3), (6, 4), (8, 4), (9, 5), (15, 5), (16, 6)]
 LONG = [(31, 6), (32, 7), (63, 7), (64, 7), (100, 7)]
 
 
@@ -27,6 +27,14 @@ def test_the_bucket_tells_how_long_the_match_is(
     assert drafter.offer(text(match)) == (
         Offer(kind.name, 32, bucket) if found else Offer(kind.name, 0, 0)
     )
+
+
+@pytest.mark.parametrize(("went_on", "bucket"), [([1, 1, 1], 3), ([1, 1, 2], 1), ([1, 2, 3], 0)])
+def test_a_match_that_goes_on_in_many_ways_is_less_sure(went_on: list[int], bucket: int) -> None:
+    run = [90, 91, 92, 93]
+    said = [token for n, way in enumerate(went_on) for token in (50 + n, *run, *[way] * 40)]
+    # What four tokens agree on counts 4, what two of three places agree on 4 * 2 / 3.
+    assert Suffix().offer([*said, 60, *run]) == Offer("suffix", 32, bucket)
 
 
 @pytest.mark.parametrize("kind", [NGram, Suffix])
@@ -53,4 +61,4 @@ def test_another_conversation_starts_from_nothing(drafter: Lookup) -> None:
 
 
 def test_a_short_copy_is_offered_as_such() -> None:
-    assert NGram(copy=3).offer(text(4)) == Offer("ngram", 3, 3)
+    assert NGram(copy=3).offer(text(4)) == Offer("ngram", 3, 2)
