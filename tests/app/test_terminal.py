@@ -127,7 +127,9 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         terminal.assert_restored()
 
     environ = {**environ, "VISUAL": "sed -i.before s/yet/ever/"}
-    with Terminal(macspec(), environ, size=(80, 24), term="xterm") as terminal:
+    # What follows a text at that temperature may be long, and push the question out of view.
+    short = macspec("--max-tokens", "60")
+    with Terminal(short, environ, size=(80, 24), term="xterm") as terminal:
         terminal.wait_for("❯ not sent yet")
         terminal.press("ctrl+x")
         terminal.wait_for("❯ not sent ever")
