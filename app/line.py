@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from macspec.commands.interrupt import INTERRUPTED, Asked
+from macspec.cli.interrupt import INTERRUPTED, Asked
 from macspec.config import Config, Effective
 from macspec.config.schema import BUILT_IN, NONE
 from macspec.errors import BadOptionError, MacspecError
@@ -18,14 +18,14 @@ from macspec.worker import PairChoice
 
 from . import files
 from .actions import ACTIONS, GROUPS, Choice
+from .chat.firstrun import PRIVATE, WHAT, proposal
+from .chat.talk import Talk
+from .chat.updates import Told, Update
 from .linechats import LineChats
 from .linemodels import LineModels
 from .linereader import Reader
 from .lineturns import LineTurns
 from .slash import continuations, parse
-from .talk.firstrun import PRIVATE, WHAT, proposal
-from .talk.talk import Talk
-from .talk.updates import Told, Update
 
 TWICE = 2.0
 """Seconds within which a second Ctrl+C leaves."""
@@ -246,7 +246,7 @@ class Lines(LineTurns, LineChats, LineModels):
             self.print(line)
 
     async def do_report(self, argument: str) -> None:
-        from macspec.commands.report import report
+        from macspec.cli.report import report
 
         choice = self.choice
         report(self.output, target=choice.target or BUILT_IN, draft=choice.draft or NONE)

@@ -6,17 +6,17 @@ import shutil
 import textwrap
 from collections.abc import AsyncIterator
 
-from macspec.commands.output import Output, say
+from macspec.cli.output import Output, say
 from macspec.config import Config
 from macspec.plaintext import one_line
 from macspec.store import COMPLETE, CUT_OFF, STOPPED
 from macspec.worker import PairChoice
 
+from .chat.talk import Talk
+from .chat.turns import Piece, Turn
+from .chat.updates import Dropped, Ended, Told, Update
 from .linereader import Reader
 from .situation import Situation
-from .talk.talk import Talk
-from .talk.turns import Piece, Turn
-from .talk.updates import Dropped, Ended, Told, Update
 
 ENDS = {
     "length": "the reply is as long as --max-tokens allows; /continue goes on",

@@ -8,8 +8,8 @@ from macspec.config.index import SETTINGS
 from macspec.errors import BadOptionError
 
 from .actions import SAMPLING, THINK
+from .chat.chats import ChatList, ChatRow, file_name, title_of, when
 from .linebase import LineBase
-from .talk.chats import ChatList, ChatRow, file_name, title_of, when
 
 LISTED = 20
 """Conversations of a list."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from macspec.plaintext import one_line
 
-from .talk.comparison import Comparison, Fork, Way
+from .chat.comparison import Comparison, Fork, Way
 
 
 def comparison_sentences(found: Comparison) -> Iterator[str]:

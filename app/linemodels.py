@@ -12,8 +12,8 @@ from macspec.models.progress import size
 from macspec.worker import Failed, Loaded, LoadProgress, PairChoice
 
 from .actions import METHODS, RULES
+from .chat.pairs import Pairs
 from .linebase import LineBase
-from .talk.pairs import Pairs
 
 DEEPEST = 32
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from macspec.models.machine import GIB
 from macspec.plaintext import one_line
 
-from .talk.panel import PanelState
+from .chat.panel import PanelState
 
 
 def sentences(state: PanelState) -> Iterator[str]:

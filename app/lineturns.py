@@ -7,10 +7,10 @@ from pathlib import Path
 from macspec.errors import BadOptionError
 
 from . import clipboard, files
+from .chat.turns import Turn
 from .linebase import LineBase
 from .linecompare import comparison_sentences
 from .linenumbers import sentences
-from .talk.turns import Turn
 
 
 class LineTurns(LineBase):

@@ -22,11 +22,11 @@ from macspec.power import Meter, choose, remembered_idle
 from macspec.store import Store, store_path
 from macspec.worker import PairChoice, ProcessEngine
 
-from .chat import MacspecApp
+from .app import MacspecApp
+from .chat.talk import Talk
 from .driver import ScreenDriver
 from .keys import Keys
 from .start import GRACE
-from .talk.talk import Talk
 
 ENGINE = (sys.executable, "-P", "-m", "macspec.bench.app.paced")
 

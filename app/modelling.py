@@ -15,8 +15,8 @@ from .actions import SAMPLING, THINK, Choice
 from .replying import Replying
 
 if TYPE_CHECKING:
-    from .talk.download import Download
-    from .talk.pairs import Pairs
+    from .chat.download import Download
+    from .chat.pairs import Pairs
 
 BUILT_IN_NOTICE = "using the small pair that is built in"
 """Begins what the engine says of that pair; here the first card says it."""
@@ -75,7 +75,7 @@ class Modelling(Replying):
     def pairs(self) -> Pairs:
         """What there is to choose from; made when it is first asked for."""
         if self._pairs is None:
-            from .talk.pairs import Pairs
+            from .chat.pairs import Pairs
 
             used = self.talk.store.last_models().values()
             folders = {name for name in used if name is not None and os.path.isabs(name)}

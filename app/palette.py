@@ -12,7 +12,7 @@ from textual.content import Content
 from .actions import ACTIONS, Action
 
 if TYPE_CHECKING:
-    from .chat import MacspecApp
+    from .app import MacspecApp
 
 LISTED = ("method", "rule", "depth", "theme", "think")
 """Actions whose choices are entries of their own."""

@@ -9,9 +9,9 @@ from textual import on
 from macspec.errors import MacspecError
 
 from .base import Base
+from .chat.turns import Piece, Turn
+from .chat.updates import Began, Changed, Dropped, Ended, Told, Update
 from .slash import Command, parse
-from .talk.turns import Piece, Turn
-from .talk.updates import Began, Changed, Dropped, Ended, Told, Update
 from .widgets.prompt import Prompt
 
 BUSY = "a reply is being written: wait for it, or stop it with Esc"

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from macspec.commands.output import say
+from macspec.cli.output import say
 from macspec.config import Config, Effective
 from macspec.config.file import checked
 from macspec.config.index import SETTINGS
@@ -26,7 +26,7 @@ from macspec.worker import PairChoice, ProcessEngine
 from .keys import Keys
 
 if TYPE_CHECKING:
-    from .talk.talk import Talk
+    from .chat.talk import Talk
 
 GRACE = 0.4
 """Seconds that the engine has to keep what it learned, once the user wants to leave."""
@@ -103,7 +103,7 @@ def chat(options: argparse.Namespace) -> int:
     fallback = replace(choice, target=_model(usual.target), draft=_model(usual.draft))
     from macspec.power import Meter, choose, remembered_idle
 
-    from .talk.talk import Talk
+    from .chat.talk import Talk
 
     source = config.power.source
     meter = Meter(lambda: choose(source), idle=remembered_idle())
@@ -188,7 +188,7 @@ def configured(options: argparse.Namespace, config: Config) -> Config:
 
 def list_keys(options: argparse.Namespace) -> None:
     """Print every action with its keys and command."""
-    from macspec.commands.output import Output
+    from macspec.cli.output import Output
 
     from .keytable import table
 
@@ -206,7 +206,7 @@ def _on_screen(
     fallback: PairChoice | None,
     farewell: Callable[[], None],
 ) -> int:
-    from .chat import MacspecApp
+    from .app import MacspecApp
     from .driver import ScreenDriver
 
     app = MacspecApp(
@@ -224,7 +224,7 @@ def _on_screen(
         app.say_farewell()
         app.farewell.join()
     if app.fault is not None:
-        from macspec.commands.parser import complain
+        from macspec.cli.parser import complain
 
         complain(app.fault)
     return app.return_code or 0

@@ -9,8 +9,8 @@ from textual import on
 from macspec.errors import BadOptionError
 
 from . import clipboard, files
+from .chat.turns import Turn
 from .replying import Replying
-from .talk.turns import Turn
 from .widgets.codeblocks import code_blocks
 from .widgets.transcript import TurnChosen
 

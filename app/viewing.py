@@ -10,7 +10,7 @@ from macspec.errors import BadOptionError
 from . import themes
 from .actions import Choice
 from .base import Base
-from .talk.firstrun import proposal
+from .chat.firstrun import proposal
 
 
 class Viewing(Base):
@@ -96,7 +96,7 @@ class Viewing(Base):
         self.push_screen(About(self.keys, proposal()))
 
     async def do_report(self, argument: str) -> None:
-        from macspec.commands.report import report_file
+        from macspec.cli.report import report_file
 
         path = await asyncio.to_thread(report_file, self.choice.target, self.choice.draft)
         self.say(f"the report is in {path}: read it before you send it")

@@ -8,7 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from .depth import OFF, PLAIN, Controller, Plan, outlook
+from .control import OFF, PLAIN, Controller, Plan, outlook
 from .drafters import Context, Drafter, DraftModel, Portfolio, Proposal
 from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
 from .flight import Dispatcher, Flight, Landing, own_part

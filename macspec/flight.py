@@ -8,7 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from .depth import Plan
+from .control import Plan
 from .drafters import Proposal
 from .errors import ModelBrokenError
 from .verification import TreeVerdict, Verdict

@@ -11,7 +11,7 @@ from pathlib import Path
 import mlx.core as mx
 
 from .config import cache_folder, data_folder
-from .depth import Ledger
+from .control import Ledger
 from .drafters import Corpus
 from .drafters.corpus import vocabulary_key
 from .kernels import Kernels

@@ -11,9 +11,9 @@ from typing import Literal
 
 import mlx.core as mx
 
+from .control import Controller, CostCurve, Ledger, Survival
 from .conversation import Message
 from .decoding import Decoder
-from .depth import Controller, CostCurve, Ledger, Survival
 from .drafters import Corpus, DraftModel, NGram, Suffix
 from .errors import BadOptionError
 from .events import Event, Finished, Notice, Round

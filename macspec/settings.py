@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .depth import checked_depth, checked_method
+from .control import checked_depth, checked_method
 from .sampling import Sampling
 from .verification import Rule, rule_named
 

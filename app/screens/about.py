@@ -10,8 +10,8 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from ..chat.firstrun import Proposal
 from ..keys import Keys
-from ..talk.firstrun import Proposal
 from ..widgets.welcome import card
 from .box import Box
 

@@ -14,7 +14,7 @@ from textual.worker import Worker
 
 from macspec.errors import MacspecError
 
-from ..talk.comparison import Comparison
+from ..chat.comparison import Comparison
 from ..widgets.comparisonlines import comparison_lines
 from ..widgets.lined import Lined
 from .box import Box

@@ -18,7 +18,7 @@ from textual.widgets.option_list import Option
 from macspec.errors import MacspecError
 from macspec.plaintext import one_line
 
-from ..talk.chats import LISTED, ChatList, ChatRow, Excerpt, file_name, shortened, trimmed, when
+from ..chat.chats import LISTED, ChatList, ChatRow, Excerpt, file_name, shortened, trimmed, when
 from .ask import Ask
 from .box import Box
 from .rows import MUTED, Rows, Search

@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from ..talk.panel import PanelState
+from ..chat.panel import PanelState
 from ..widgets.panel import Panel
 from .box import Box
 

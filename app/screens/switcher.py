@@ -17,9 +17,9 @@ from macspec.errors import MacspecError
 from macspec.models.machine import GIB, working_set
 from macspec.worker import PairChoice
 
-from ..talk.download import DONE, Download
-from ..talk.offers import BUILT_IN, Offer
-from ..talk.pairs import Pairs
+from ..chat.download import DONE, Download
+from ..chat.offers import BUILT_IN, Offer
+from ..chat.pairs import Pairs
 from .ask import Confirm
 from .box import Box
 from .rows import MUTED, Rows, Search

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from macspec.plaintext import neutral, one_line
 
-from ..talk.comparison import Comparison, Fork
+from ..chat.comparison import Comparison, Fork
 from .bars import bar
 from .bigdigits import big
 from .figures import DASH, fixed, number, percent, ratio, seconds, whole

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from macspec.plaintext import one_line
 
-from ..talk.panel import PanelState
+from ..chat.panel import PanelState
 from .bars import TRACK
 from .figures import fixed, number
 from .lines import Line, Role, cells, fit, fitting, ruled, wrapped

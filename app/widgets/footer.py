@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from macspec.plaintext import one_line
 
-from ..talk.turns import Turn, TurnStats
+from ..chat.turns import Turn, TurnStats
 
 DASH = "–"
 

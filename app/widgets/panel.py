@@ -7,7 +7,7 @@ from textual.content import Content
 
 from macspec.plaintext import one_line
 
-from ..talk.panel import PanelState
+from ..chat.panel import PanelState
 from .explained import EXPLAINED
 from .lined import Lined
 from .readings import named, panel

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import groupby
 from operator import itemgetter
 
-from ..talk.panel import PanelState
+from ..chat.panel import PanelState
 from . import roomreadings, speedreadings, trustreadings
 from .lines import BLANK, Line, fit
 

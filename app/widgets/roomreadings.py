@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from macspec.plaintext import one_line
 
-from ..talk.panel import PanelState
+from ..chat.panel import PanelState
 from .bars import bar
 from .figures import DASH, fixed, gigabytes, number, ratio, whole
 from .lines import Line, Role, cells, cut, figure, fit, ruled, wrapped

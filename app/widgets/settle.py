@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from ..talk.panel import PanelState
+from ..chat.panel import PanelState
 from .figures import number
 
 RAILS = ("gpu", "cpu", "dram", "ane", "system")

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from ..talk.turns import Span
+from ..chat.turns import Span
 from .blocks import Block, Markdown, Plain
 from .code import code_label, coloured
 from .codeblocks import code_in

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from macspec.plaintext import one_line
 
-from ..talk.panel import Mark
+from ..chat.panel import Mark
 from .bars import eighth
 from .figures import number
 from .lines import BLANK, Line, Role

@@ -6,7 +6,7 @@ from rich.cells import cell_len
 
 from macspec.plaintext import one_line
 
-from ..talk.panel import PanelState
+from ..chat.panel import PanelState
 from .bars import axis, bar, columns
 from .bigdigits import HIGH, big
 from .figures import DASH, fixed, milliseconds, number, percent, ratio, seconds, whole

@@ -8,7 +8,7 @@ from time import perf_counter
 from textual.timer import Timer
 from textual.widget import Widget
 
-from ..talk.turns import Piece
+from ..chat.turns import Piece
 
 PAUSE_S = 0.1
 """Between two flushes, at least."""

@@ -6,7 +6,7 @@ from textual import events
 
 from macspec.plaintext import one_line
 
-from ..talk.panel import PanelState
+from ..chat.panel import PanelState
 from .bars import bar
 from .figures import fixed, number, percent, ratio, seconds
 from .lined import Lined

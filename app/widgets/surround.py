@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
-from ..talk.turns import Turn
+from ..chat.turns import Turn
 from .footer import BORDER, ending, figures, marks, model_name, speaker
 from .inks import Inks
 from .rows import Row, broken, drawn, row

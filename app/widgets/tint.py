@@ -11,7 +11,7 @@ from rich.text import Text
 
 from macspec.plaintext import one_line
 
-from ..talk.turns import Span
+from ..chat.turns import Span
 from .inks import Inks
 from .markup import clean
 

@@ -7,7 +7,7 @@ from textual.widgets import Static
 
 from macspec.plaintext import one_line
 
-from ..talk.panel import PanelState
+from ..chat.panel import PanelState
 
 SIGNS = {"ready": "●", "writing": "▶", "reading": "▷", "loading": "◌", "waiting": "◌"}
 """What the engine does, readable without colours; ``no model`` and the rest have ○."""

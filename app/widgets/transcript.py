@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from ..talk.turns import Piece, Turn
+from ..chat.turns import Piece, Turn
 from . import inks
 from .canvas import GUTTER, Canvas
 from .code import lexer

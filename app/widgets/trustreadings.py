@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from macspec.plaintext import one_line
 
-from ..talk.panel import PanelState
+from ..chat.panel import PanelState
 from .figures import DASH, number
 from .lines import Line, fitting, ruled, sides, wrapped
 

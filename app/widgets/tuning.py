@@ -10,8 +10,8 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Offset, Size
 
+from ..chat.panel import PanelState
 from ..messages import Tune
-from ..talk.panel import PanelState
 from .dials import (
     DEEPEST,
     DIALS,

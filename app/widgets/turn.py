@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from macspec.plaintext import one_line
 
-from ..talk.turns import Piece, Turn
+from ..chat.turns import Piece, Turn
 from . import surround
 from .blocks import Block
 from .inks import Inks

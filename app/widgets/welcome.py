@@ -7,8 +7,8 @@ from textual.widgets import Static
 
 from macspec.plaintext import one_line
 
+from ..chat.firstrun import PRIVATE, WHAT, Proposal
 from ..keys import Keys
-from ..talk.firstrun import PRIVATE, WHAT, Proposal
 
 
 class Welcome(Static):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
-    from macspec.app.chat import MacspecApp
+    from macspec.app.app import MacspecApp
 
 HERE = Path(__file__).resolve().parent
 
@@ -114,9 +114,9 @@ SCENES: dict[str, tuple[Scene, tuple[int, int], str]] = {
 
 async def take(name: str, file: Path) -> None:
     """Play a scene on a new engine, with a store of its own, and save its picture."""
-    from macspec.app.chat import MacspecApp
+    from macspec.app.app import MacspecApp
+    from macspec.app.chat.talk import Talk
     from macspec.app.keys import Keys
-    from macspec.app.talk.talk import Talk
     from macspec.config import load
     from macspec.power import Meter, choose
     from macspec.store import Store

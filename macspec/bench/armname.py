@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..depth import MAX_DEPTH, METHODS
+from ..control import MAX_DEPTH, METHODS
 from ..errors import BadOptionError
 from ..kernels import Kernels
 from ..models import Pair

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..depth import CostCurve
-from ..depth.curve import bucket
+from ..control import CostCurve
+from ..control.curve import bucket
 from ..kernels import Kernels
 from ..models import Pair
 from ..sampling import Sampling

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..depth import CostCurve, Ledger, Survival
+from ..control import CostCurve, Ledger, Survival
 from ..events import Prefilled, Round
 from ..models import Pair
 from ..sampling import Sampling

@@ -10,7 +10,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..depth.curve import EDGES
+from ..control.curve import EDGES
 from ..errors import BadOptionError, brief
 from ..plaintext import one_line
 from .record import cells_of, costs_of

@@ -13,8 +13,8 @@ from typing import Any
 
 import mlx.core as mx
 
+from ..control import Plan
 from ..decoding import Decoder
-from ..depth import Plan
 from ..drafters import Proposal
 from ..events import Round
 from ..flight import Dispatcher, Flight

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..depth.plan import BRANCHED
+from ..control.plan import BRANCHED
 from ..events import Round
 from ..power import Energy
 from ..stats import Counters, ReplyStats

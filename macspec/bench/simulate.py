@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..depth import (
+from ..control import (
     MAX_DEPTH,
     PLAIN,
     Controller,
@@ -22,7 +22,7 @@ from ..depth import (
     Survival,
     bucket_of,
 )
-from ..depth.curve import READING, ROWS
+from ..control.curve import READING, ROWS
 from ..drafters.portfolio import SHADOW
 from .curves import DRAFT_STEP, PublishedCurve
 from .traces import NOTHING, Recorded, Trace

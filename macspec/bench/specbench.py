@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..depth import CostCurve, Ledger, Survival
+from ..control import CostCurve, Ledger, Survival
 from ..errors import BadOptionError
 from ..models import Pair
 from ..power import ClockWatch

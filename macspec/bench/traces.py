@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..assets import folder
-from ..depth import MAX_DEPTH
+from ..control import MAX_DEPTH
 from ..errors import BadOptionError, brief
 
 FORMAT = 2

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..depth import Ledger
+from ..control import Ledger
 from ..kernels import Kernels
 from ..models import Pair
 from ..session import Session

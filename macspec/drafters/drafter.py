@@ -8,7 +8,7 @@ from typing import Protocol
 
 import mlx.core as mx
 
-from ..depth import Offer
+from ..control import Offer
 from ..kernels import Draw
 from ..sampling import Sampling
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from ..depth import MAX_DEPTH, Offer
+from ..control import MAX_DEPTH, Offer
 from .drafter import Context, Proposal
 
 ROOM = MAX_DEPTH

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from ..depth import MAX_DEPTH, AfterToken, Offer, RecentAcceptance, bucket_of
+from ..control import MAX_DEPTH, AfterToken, Offer, RecentAcceptance, bucket_of
 from ..kernels import Draw
 from ..models.cached import CachedModel
 from .drafter import Context, Proposal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..depth import Offer, Plan
+from ..control import Offer, Plan
 from .drafter import Context, Drafter, Proposal
 from .lookup import Lookup
 from .model import DraftModel

@@ -9,7 +9,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ChunkedKVCache, KVCache, RotatingKVCache, make_prompt_cache
 
-from ..depth import MAX_DEPTH
+from ..control import MAX_DEPTH
 from ..device import on_metal
 from ..windowed import SLACK
 from .cached import PREFILL_CHUNK

@@ -13,9 +13,9 @@ import pytest
 from scripted import ScriptedEngine
 from textual.pilot import Pilot
 
-from macspec.app.chat import MacspecApp
+from macspec.app.app import MacspecApp
+from macspec.app.chat.talk import Talk
 from macspec.app.keys import Keys
-from macspec.app.talk.talk import Talk
 from macspec.config import load
 from macspec.store import Store
 from macspec.worker import PairChoice

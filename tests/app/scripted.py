@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from macspec.depth import checked_depth, checked_method
+from macspec.control import checked_depth, checked_method
 from macspec.errors import MacspecError
 from macspec.events import Emitted, Finished, Notice, Prefilled, Prefilling, Round, Text
 from macspec.stats import Counters, SessionStats

@@ -13,13 +13,13 @@ from textual import constants
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
-from macspec.app.chat import MacspecApp
+from macspec.app.app import MacspecApp
+from macspec.app.chat import firstrun, pairs
+from macspec.app.chat.panel import PanelState
+from macspec.app.chat.surveying import Survey
+from macspec.app.chat.talk import Talk
 from macspec.app.keys import Keys
 from macspec.app.screens.compare import CompareScreen
-from macspec.app.talk import firstrun, pairs
-from macspec.app.talk.panel import PanelState
-from macspec.app.talk.surveying import Survey
-from macspec.app.talk.talk import Talk
 from macspec.config import load
 from macspec.models.findings import Fit, Found, Opened
 from macspec.models.machine import GIB

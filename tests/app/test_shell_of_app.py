@@ -11,8 +11,8 @@ import pytest
 from scripted import ScriptedEngine
 
 from macspec.app.actions import ACTIONS
+from macspec.app.chat.firstrun import WHAT
 from macspec.app.screens.help import page
-from macspec.app.talk.firstrun import WHAT
 from macspec.app.widgets.explained import PANEL
 from macspec.app.widgets.tuning import Tuning
 from macspec.config import load
@@ -231,7 +231,7 @@ async def test_a_crash_keeps_what_was_typed_and_prints_no_locals(
 async def test_what_is_typed_is_saved_before_anybody_leaves(
     running: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("macspec.app.chat.UNSENT", 0.01)
+    monkeypatch.setattr("macspec.app.app.UNSENT", 0.01)
     async with running() as it:
         await it.pilot.press(*"half a thought")
         await it.until(lambda: it.store.chats() and it.store.chats()[0].unsent == "half a thought")

@@ -15,7 +15,7 @@ import pytest
 from outcome import Outcome
 from scripted_run import Script
 
-from macspec.cli import main
+from macspec.cli.main import main
 from macspec.worker.inprocess import InProcessEngine
 
 
@@ -93,7 +93,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Script]:
     ) -> Script:
         engine = Script(deltas, notices)
         inside = partial(InProcessEngine, engine)
-        monkeypatch.setattr("macspec.commands.run.InProcessEngine", inside)
+        monkeypatch.setattr("macspec.cli.run.InProcessEngine", inside)
         return engine
 
     return install

@@ -18,7 +18,7 @@ TINY = {"seconds": 0.2, "keys": 4, "characters": 3_000, "line": 500, "turns": 4,
 def test_every_measure_has_a_value(
     macspec: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("macspec.commands.benchapp.Plan", partial(Plan, **TINY))
+    monkeypatch.setattr("macspec.cli.benchapp.Plan", partial(Plan, **TINY))
     monkeypatch.setattr("macspec.bench.app.stage.IMPORTED", 0.0)
     monkeypatch.setenv("MACSPEC_HOME", str(tmp_path / "own"))
     out = tmp_path / "app.json"

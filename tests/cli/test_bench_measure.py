@@ -17,7 +17,7 @@ from macspec.assets import pocket
 from macspec.bench import aa
 from macspec.bench.costs import Costs
 from macspec.bench.own import Own
-from macspec.commands import benchchoice
+from macspec.cli import benchchoice
 from macspec.session import Session
 from macspec.store import Making, Store, store_path
 

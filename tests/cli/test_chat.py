@@ -13,7 +13,7 @@ import pytest
 
 from macspec.app.start import configured, no_screen, recall
 from macspec.arguments import build_parser
-from macspec.commands import report
+from macspec.cli import report
 from macspec.config import load, state_folder
 from macspec.config.options import fill
 from macspec.errors import BadOptionError
@@ -132,7 +132,7 @@ def test_why_there_is_no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_terminal_textual_is_not_even_imported(home: Path) -> None:
     code = (
-        "import sys; from macspec.cli import main; status = main([]); "
+        "import sys; from macspec.cli.main import main; status = main([]); "
         "heavy = [name for name in ('textual', 'mlx', 'rich') if name in sys.modules]; "
         "print(heavy); sys.exit(status)"
     )

@@ -56,7 +56,7 @@ def run(*arguments: str) -> str:
 @pytest.mark.parametrize("arguments", [["--version"], ["chat", "--keys"], *COMMANDS])
 def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     code = (
-        "import sys; from macspec.cli import main; "
+        "import sys; from macspec.cli.main import main; "
         f"status = main({arguments!r}); "
         f"heavy = [name for name in {HEAVY!r} if name in sys.modules]; "
         "print(heavy, file=sys.stderr); sys.exit(status)"

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from macspec.cli import BROKEN_PIPE
-from macspec.commands.interrupt import INTERRUPTED
+from macspec.cli.interrupt import INTERRUPTED
+from macspec.cli.main import BROKEN_PIPE
 
 RUN = [sys.executable, "-m", "macspec", "run"]
 HELLO = [*RUN, "Hello", "--max-tokens", "4", "--seed", "1"]
@@ -54,7 +54,7 @@ class Interrupting(importlib.abc.MetaPathFinder):
                 raise ImportError("initialisation failed") from None
 
 sys.meta_path.insert(0, Interrupting())
-from macspec.cli import main
+from macspec.cli.main import main
 sys.exit(main(["run", "Hello"]))
 """
     done = finished([sys.executable, "-c", code], preexec_fn=listening_to_ctrl_c)

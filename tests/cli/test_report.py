@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from macspec.app.faults import unforeseen
-from macspec.commands import report
+from macspec.cli import report
 from macspec.config import config_file, state_folder
 from macspec.store import Making, Store, store_path
 from macspec.worker import server

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from macspec.assets import pocket
-from macspec.cli import BROKEN_PIPE
-from macspec.commands import prompt
-from macspec.commands.interrupt import INTERRUPTED
-from macspec.commands.saving import Conversation
+from macspec.cli import prompt
+from macspec.cli.interrupt import INTERRUPTED
+from macspec.cli.main import BROKEN_PIPE
+from macspec.cli.saving import Conversation
 from macspec.events import Event
 from macspec.worker.registry import Registry
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from hostile import TEXTS, harms
 
-from macspec.cli import BROKEN_PIPE
-from macspec.commands.interrupt import Asked
+from macspec.cli.interrupt import Asked
+from macspec.cli.main import BROKEN_PIPE
 from macspec.store import COMPLETE, CUT_OFF, RAW, STOPPED, Chat, Message, Store, store_path
 
 

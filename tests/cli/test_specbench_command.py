@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from macspec.bench import readme
-from macspec.depth import CostCurve, Survival
+from macspec.control import CostCurve, Survival
 
 ROOT = Path(__file__).parents[2]
 

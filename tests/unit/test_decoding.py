@@ -17,7 +17,7 @@ from replies import Rows, assert_like_fresh, caches, finish
 from tinymodels import VOCABULARY, tiny
 
 from macspec import Notice, Round, Sampling, Session
-from macspec.depth import Offer
+from macspec.control import Offer
 from macspec.drafters import NGram
 from macspec.errors import BadOptionError
 from macspec.models import Pair

@@ -12,7 +12,7 @@ from replies import assert_like_fresh, finish, plain_greedy, prompt_tokens
 
 from macspec import Sampling, Session
 from macspec.assets import prompts
-from macspec.depth import PLAIN, Controller, CostCurve, Offer, Plan, Survival
+from macspec.control import PLAIN, Controller, CostCurve, Offer, Plan, Survival
 from macspec.models import Pair
 
 TOKENS = 32

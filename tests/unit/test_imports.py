@@ -20,7 +20,7 @@ RULES = [
     (ENGINE, ["textual"]),
     (["macspec.app"], ["mlx", "mlx_lm", "macspec.session"]),
     (["macspec"], ["mlx", "textual", "transformers", "huggingface_hub"]),
-    (["macspec.verification", "macspec.depth", "macspec.stats"], ["mlx_lm", "macspec.models"]),
+    (["macspec.verification", "macspec.control", "macspec.stats"], ["mlx_lm", "macspec.models"]),
     (["macspec.store"], ["mlx", "textual", "numpy", "macspec.models", "macspec.session"]),
     (["macspec.worker"], ["mlx", "mlx_lm", "numpy", "macspec.session"]),
     (["macspec.power", "macspec.config.options"], ["mlx", "textual", "tomlkit", "macspec.session"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from macspec.app.talk.comparison import Comparison, Fork, Way
+from macspec.app.chat.comparison import Comparison, Fork, Way
 
 RUNNING = Comparison(
     prompt="Explain to a child who likes physics how a rainbow forms.",

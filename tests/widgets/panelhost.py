@@ -9,8 +9,8 @@ from textual import on
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
 
+from macspec.app.chat.panel import PanelState
 from macspec.app.messages import Tune
-from macspec.app.talk.panel import PanelState
 from macspec.app.themes import OWN
 from macspec.app.widgets.panel import Panel
 from macspec.app.widgets.summary import Summary

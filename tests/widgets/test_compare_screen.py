@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from screentext import Host, seen, until
 
+from macspec.app.chat.comparison import Comparison, Fork, Way
 from macspec.app.screens.compare import CompareScreen
-from macspec.app.talk.comparison import Comparison, Fork, Way
 from macspec.app.themes import OWN
 from macspec.app.widgets.comparisonlines import comparison_lines
 from macspec.app.widgets.lines import cells

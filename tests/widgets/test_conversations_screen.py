@@ -8,8 +8,8 @@ import pytest
 from hostile import TEXTS, harms
 from screentext import Host, seen, until
 
+from macspec.app.chat.chats import ChatList
 from macspec.app.screens.conversations import ChatChoice, Conversations, Rows
-from macspec.app.talk.chats import ChatList
 from macspec.store import Making, Store
 
 SIZES = [(120, 36), (80, 24), (60, 20), (40, 12)]

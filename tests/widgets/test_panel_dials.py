@@ -11,7 +11,7 @@ from panelstates import READY, STREAMING
 from screentext import seen
 from textual.pilot import Pilot
 
-from macspec.app.talk.panel import PanelState
+from macspec.app.chat.panel import PanelState
 from macspec.app.widgets.dials import Dials, dial_lines
 from macspec.app.widgets.lined import Lined
 from macspec.app.widgets.panel import Panel

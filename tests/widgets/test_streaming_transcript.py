@@ -8,7 +8,7 @@ from screentext import seen, until
 from textual.pilot import Pilot
 from transcripthost import TranscriptHost, reply, talk, user
 
-from macspec.app.talk.turns import Piece, Span, Turn
+from macspec.app.chat.turns import Piece, Span, Turn
 
 OPEN = Turn(50, "assistant", "", state="open", model="big")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.app import App, ComposeResult
 
-from macspec.app.talk.turns import Turn, TurnStats
+from macspec.app.chat.turns import Turn, TurnStats
 from macspec.app.widgets.transcript import Transcript, TurnChosen
 
 STATS = TurnStats(128, 41.32, 0.725, 3.1, 0.42, 0.31, "apple: cpu, gpu and dram")

@@ -9,8 +9,8 @@ from typing import Any
 
 from scripted import ScriptedEngine
 
-from macspec.app.talk.talk import Began, Ended, Talk, Told, Update
-from macspec.app.talk.turns import Piece, Turn
+from macspec.app.chat.talk import Began, Ended, Talk, Told, Update
+from macspec.app.chat.turns import Piece, Turn
 from macspec.config import Config
 from macspec.store import Store
 from macspec.worker import Loaded, PairChoice

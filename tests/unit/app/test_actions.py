@@ -8,7 +8,7 @@ from macspec.app.actions import ACTIONS, BY_SLASH, DEPTHS, GROUPS, METHODS, RULE
 from macspec.app.keys import SENT_BY_TERMINAL_APP, TAKEN, Keys
 from macspec.app.situation import REASONS, Situation
 from macspec.config.index import SETTINGS
-from macspec.depth import METHODS as ENGINE_METHODS
+from macspec.control import METHODS as ENGINE_METHODS
 
 
 class Nothing:

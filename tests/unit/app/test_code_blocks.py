@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markdowntexts import MARKDOWN, generated
 
-from macspec.app.talk.turns import Turn
+from macspec.app.chat.turns import Turn
 from macspec.app.widgets.codeblocks import CodeBlock, code_blocks
 from macspec.app.widgets.rowlist import RowList
 from macspec.app.widgets.turn import TurnRows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from macspec.app.talk.offers import BUILT_IN, FETCH, HERE, NONE, TYPED, UNFINISHED, typed_offer
-from macspec.app.talk.pairs import Pairs
+from macspec.app.chat.offers import BUILT_IN, FETCH, HERE, NONE, TYPED, UNFINISHED, typed_offer
+from macspec.app.chat.pairs import Pairs
 from macspec.config import Config
 from macspec.models.findings import Fit, Found, Opened
 from macspec.models.machine import GIB

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macspec.app.talk.panel import Mark, PanelState
+from macspec.app.chat.panel import Mark, PanelState
 from macspec.app.widgets.dials import DIALS, Dials, dial_lines, known, places
 from macspec.app.widgets.explained import EXPLAINED, TABLE
 from macspec.app.widgets.figures import (

@@ -6,8 +6,8 @@ from itertools import combinations
 
 from textual.app import App
 
+from macspec.app.app import MacspecApp
 from macspec.app.base import Base
-from macspec.app.chat import MacspecApp
 
 OURS = {"TITLE", "BINDINGS", "CSS_PATH", "ENABLE_COMMAND_PALETTE", "ESCAPE_TO_MINIMIZE"}
 OURS |= {"get_default_screen", "_handle_exception", "copy_to_clipboard"}

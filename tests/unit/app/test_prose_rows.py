@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdowntexts import MARKDOWN, cut, generated
 from rich.style import Style
 
-from macspec.app.talk.turns import Piece, Turn
+from macspec.app.chat.turns import Piece, Turn
 from macspec.app.widgets.inks import PARTS, Inks
 from macspec.app.widgets.rows import NEW_LINE, NOTHING, SPACE, Row
 from macspec.app.widgets.turn import Look, TurnRows

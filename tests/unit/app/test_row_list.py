@@ -7,7 +7,7 @@ from math import inf
 from hypothesis import strategies as st
 from markdowntexts import MARKDOWN, generated
 
-from macspec.app.talk.turns import Turn
+from macspec.app.chat.turns import Turn
 from macspec.app.widgets.rowlist import RowList
 from macspec.app.widgets.turn import Look, Note, TurnRows
 

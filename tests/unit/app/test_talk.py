@@ -10,8 +10,8 @@ import pytest
 from scripted import PAIR, STATUS, Script, ScriptedEngine, Step, plain, said
 from talking import ended, eventually, load, read, reading, talk_with, text, told
 
-from macspec.app.talk.talk import Began, Dropped, Talk
-from macspec.app.talk.turns import Piece
+from macspec.app.chat.talk import Began, Dropped, Talk
+from macspec.app.chat.turns import Piece
 from macspec.config import schema
 from macspec.errors import BadOptionError
 from macspec.store import COMPLETE, CUT_OFF, OPEN, RAW, STOPPED, USER, Store

@@ -10,8 +10,8 @@ import pytest
 from scripted import Script, ScriptedEngine, Step, plain, said
 from talking import eventually, load, read, talk_with
 
-from macspec.app.talk.comparison import Comparison
-from macspec.app.talk.talk import Talk
+from macspec.app.chat.comparison import Comparison
+from macspec.app.chat.talk import Talk
 from macspec.config import schema
 from macspec.errors import BadOptionError, MacspecError
 from macspec.worker import Call, Failed, ReplyRequest, Weighed

@@ -9,7 +9,7 @@ import pytest
 from scripted import Script, ScriptedEngine, plain, said
 from talking import ended, eventually, load, read, reading, talk_with
 
-from macspec.app.talk.talk import Changed, Talk
+from macspec.app.chat.talk import Changed, Talk
 from macspec.config import Config
 from macspec.power import Meter, Rail, Reading
 from macspec.store import Store

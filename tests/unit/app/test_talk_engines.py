@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from talking import ended, load, read, text, told
 
-from macspec.app.talk.talk import Talk
-from macspec.app.talk.turns import Piece
+from macspec.app.chat.talk import Talk
+from macspec.app.chat.turns import Piece
 from macspec.config import Config, schema
 from macspec.store import COMPLETE, CUT_OFF, STOPPED, Store
 from macspec.worker import PairChoice, ProcessEngine

@@ -16,7 +16,7 @@ from macspec.bench.app.paced import END, ROUNDS, PacedEngine, Wish
 from macspec.bench.app.plan import Plan
 from macspec.bench.app.real import Asked, Decoded
 from macspec.bench.app.stage import worse
-from macspec.commands.benchapp import models_of
+from macspec.cli.benchapp import models_of
 from macspec.errors import BadOptionError
 from macspec.events import Prefilled, Round, Text
 from macspec.store import Store

@@ -7,7 +7,7 @@ from reports import report
 
 from macspec.bench.compare import agree, differences, disagreements, tables
 from macspec.bench.statistics import Ratio
-from macspec.commands.benchreport import compared
+from macspec.cli.benchreport import compared
 from macspec.models import Pair
 
 SPEEDS = {"plain": 50.0, "auto": 80.0}

@@ -18,7 +18,7 @@ from macspec.bench.profile import profile
 from macspec.bench.sample import Tally, rows_of
 from macspec.bench.task import Task
 from macspec.bench.way import Way
-from macspec.depth.curve import ROWS
+from macspec.control.curve import ROWS
 from macspec.errors import BadOptionError
 from macspec.models import Pair
 from macspec.sampling import Sampling

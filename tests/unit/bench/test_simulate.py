@@ -22,7 +22,7 @@ from macspec.bench.simulate import (
     sweep,
 )
 from macspec.bench.traces import NOTHING, Guess, Recorded, Trace, hopeless, shipped
-from macspec.depth.curve import READING
+from macspec.control.curve import READING
 
 CURVES = published()
 NAMES = [curve.name for curve in CURVES]

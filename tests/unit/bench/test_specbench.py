@@ -19,7 +19,7 @@ from macspec.bench.specbench import ANSWER, TASKS, Plan, SpecBench, chosen
 from macspec.bench.specfile import SpecFile, cells_of, read
 from macspec.bench.specrows import OURS, PLAIN, RIVAL, TRIAL, Row, cells
 from macspec.bench.task import Task
-from macspec.depth import CostCurve, Survival
+from macspec.control import CostCurve, Survival
 from macspec.errors import BadOptionError
 from macspec.models import Pair
 

@@ -11,7 +11,7 @@ from macspec.bench.armname import ArmName
 from macspec.bench.sample import Rounds
 from macspec.bench.sweep import AT_ONCE, DEPTHS, SWEEPS, Setting, Sweep, entry, points_of, sweep_of
 from macspec.bench.tables import swept
-from macspec.commands.bencharguments import SWEEPS as OFFERED
+from macspec.cli.bencharguments import SWEEPS as OFFERED
 from macspec.errors import BadOptionError
 from macspec.models import Pair
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from macspec.depth import Offer
+from macspec.control import Offer
 from macspec.drafters import Lookup, NGram, Suffix
 
 BUCKETS = [(1, 0), (2, 1), (3, 2), (4, 3), (5, 3), (6, 4), (8, 4), (9, 5), (15, 5), (16, 6)]

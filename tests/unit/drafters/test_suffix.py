@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macspec.depth import Offer
+from macspec.control import Offer
 from macspec.drafters import Context, Corpus, Suffix, places, replies
 from macspec.drafters.lookup import ROOM
 from macspec.drafters.places import LONGEST, MOST, Places

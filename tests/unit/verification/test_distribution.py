@@ -18,8 +18,8 @@ import pytest
 from exact import Array, excess
 from mlx import nn
 
+from macspec.control import Controller, CostCurve, Survival
 from macspec.decoding import Decoder
-from macspec.depth import Controller, CostCurve, Survival
 from macspec.drafters import Context, Drafter, DraftModel, NGram, Proposal
 from macspec.events import Round
 from macspec.reply import Reply

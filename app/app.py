@@ -12,6 +12,9 @@ from textual.timer import Timer
 
 from . import files
 from .actions import BY_ID, Choice
+from .chat.chats import shortened, title_of
+from .chat.firstrun import proposal
+from .chat.updates import Changed, Told, Update
 from .completion import Completion
 from .conversing import Conversing
 from .hints import hints
@@ -20,9 +23,6 @@ from .modelling import Modelling
 from .screens.main import Main
 from .slash import Command, continuations
 from .speculating import Speculating
-from .talk.chats import shortened, title_of
-from .talk.firstrun import proposal
-from .talk.updates import Changed, Told, Update
 from .turning import Turning
 from .viewing import Viewing
 from .widgets.prompt import Prompt

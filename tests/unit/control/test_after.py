@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.depth import AfterToken
+from macspec.control import AfterToken
 
 SHARE = st.floats(0, 1)
 CHAINS = st.lists(

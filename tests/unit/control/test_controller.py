@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.depth import BUCKETS, MAX_DEPTH, Controller, CostCurve, Offer, Plan, Survival
-from macspec.depth.controller import ROW, SAVED
-from macspec.depth.plain import COMPARISONS, SURE
+from macspec.control import BUCKETS, MAX_DEPTH, Controller, CostCurve, Offer, Plan, Survival
+from macspec.control.controller import ROW, SAVED
+from macspec.control.plain import COMPARISONS, SURE
 
 offers = st.lists(
     st.builds(

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from ..errors import BadOptionError, MacspecError
 from .arguments import build_parser
-from .commands.interrupt import leave_on_interrupt, status_of
-from .commands.parser import complain
-from .errors import BadOptionError, MacspecError
+from .interrupt import leave_on_interrupt, status_of
+from .parser import complain
 
 BROKEN_PIPE = 141
 """Exit status where the reader of the output went away, as a shell reports SIGPIPE."""
@@ -84,17 +84,17 @@ def _run(argv: Sequence[str] | None) -> int:
     except SystemExit as leaving:
         return int(leaving.code or 0)
     if options.command == "chat" and not options.keys:
-        from .app.start import recall
+        from ..app.start import recall
 
         recall(options)
     if options.command == "run":
-        from .commands.saving import Conversation
+        from .saving import Conversation
 
         if options.raw and options.chat is not None:
             raise BadOptionError("--raw uses no chat template: leave --continue and --chat out")
         options.conversation = Conversation(options)
     if hasattr(options, "trust_remote_code") and not getattr(options, "report", False):
-        from .config.options import fill
+        from ..config.options import fill
 
         options.effective = fill(options)
         options.settings = options.effective.config
@@ -102,12 +102,12 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def chat(options: argparse.Namespace) -> int:
-    from .app.start import chat, list_keys
+    from ..app.start import chat, list_keys
 
     if options.keys:
         list_keys(options)
         return 0
-    from .commands.prompt import decoded
+    from .prompt import decoded
 
     options.system = decoded(options.system or "")
     status: int = chat(options)
@@ -115,48 +115,48 @@ def chat(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    from .commands.prompt import decoded, read_prompt
+    from .prompt import decoded, read_prompt
 
     if options.raw and (options.system or options.think):
         raise BadOptionError("--raw uses no chat template: leave --system and --think out")
     options.prompt = read_prompt(options.prompt)
     options.system = decoded(options.system or "")
     options.stop = [decoded(text) for text in options.stop]
-    from .commands.run import run
+    from .run import run
 
     return run(options)
 
 
 def check(options: argparse.Namespace) -> int:
     if options.report:
-        from .commands.report import report
+        from .report import report
 
         return report(target=options.target, draft=options.draft)
-    from .commands.check import check
+    from .check import check
 
     return check(options)
 
 
 def bench(options: argparse.Namespace) -> int:
-    from .commands.bench import bench
+    from .bench import bench
 
     return bench(options)
 
 
 def config(options: argparse.Namespace) -> int:
-    from .commands.config import config
+    from .config import config
 
     return config(options)
 
 
 def models(options: argparse.Namespace) -> int:
-    from .commands.models import models
+    from .models import models
 
     return models(options)
 
 
 def history(options: argparse.Namespace) -> int:
-    from .commands.history import history
+    from .history import history
 
     return history(options)
 

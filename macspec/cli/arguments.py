@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .commands.bencharguments import add_bench
-from .commands.configarguments import add_config
-from .commands.historyarguments import add_history
-from .commands.modelarguments import add_models_commands
-from .commands.options import (
+from .bencharguments import add_bench
+from .configarguments import add_config
+from .historyarguments import add_history
+from .modelarguments import add_models_commands
+from .options import (
     add_conversation,
     add_models,
     add_output,
@@ -15,7 +15,7 @@ from .commands.options import (
     add_screen,
     add_speculation,
 )
-from .commands.parser import Parser, Version, whole
+from .parser import Parser, Version, whole
 
 DESCRIPTION = """\
 Exact speculative decoding for chat: a small draft model guesses, the target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from macspec.depth import MAX_DEPTH, METHODS, OFF, outlook
+from macspec.control import MAX_DEPTH, METHODS, OFF, outlook
 
 
 @pytest.mark.parametrize("method", METHODS)

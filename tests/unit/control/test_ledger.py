@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from macspec.depth import CostCurve, Ledger, Survival
+from macspec.control import CostCurve, Ledger, Survival
 
 HERE = {"chip": "M5 Max", "mlx": "0.32.2"}
 

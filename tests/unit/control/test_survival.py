@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.depth import BUCKETS, Survival
-from macspec.depth.survival import FOLLOWING, SHIPPED
+from macspec.control import BUCKETS, Survival
+from macspec.control.survival import FOLLOWING, SHIPPED
 
 rounds = st.lists(
     st.tuples(st.sampled_from(["draft", "ngram", "new"]), st.integers(0, BUCKETS - 1),

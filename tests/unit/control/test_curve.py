@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.depth import CostCurve
-from macspec.depth.curve import EDGES, OUT_OF_ORDER, ROWS, SHIPPED, TRIES, bucket, candidates
-from macspec.depth.plain import ALONE, RUN
+from macspec.control import CostCurve
+from macspec.control.curve import EDGES, OUT_OF_ORDER, ROWS, SHIPPED, TRIES, bucket, candidates
+from macspec.control.plain import ALONE, RUN
 
 costs = st.floats(0.2, 20)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.depth import BUCKETS, RecentAcceptance, bucket_of
+from macspec.control import BUCKETS, RecentAcceptance, bucket_of
 
 ROUNDS = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), max_size=200)
 

@@ -1,1 +1,0 @@
-"""What the commands do, each module imported when its command runs, and what they can be asked."""
