@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from macspec.config.schema import Reply as ReplySettings
 from macspec.errors import BadOptionError
-from macspec.store import ASSISTANT, RAW, USER, Making, Message, OpenReply
+from macspec.store import ASSISTANT, RAW, USER, GenerationMetadata, Message, OpenReply
 from macspec.worker import ReplyRequest
 from macspec.written import Written
 
@@ -32,9 +32,9 @@ class Beginning:
     """What it had before."""
 
     @property
-    def before(self) -> Making | None:
+    def before(self) -> GenerationMetadata | None:
         """How it had been made, where it goes on."""
-        return None if self.resumed is None else self.resumed.making or Making()
+        return None if self.resumed is None else self.resumed.making or GenerationMetadata()
 
 
 class Asking:
@@ -85,7 +85,9 @@ class Asking:
             raise BadOptionError("only a reply can be continued")
         return message
 
-    def say(self, text: str, parent: int | None, role: str, making: Making) -> Beginning:
+    def say(
+        self, text: str, parent: int | None, role: str, making: GenerationMetadata
+    ) -> Beginning:
         """A new message and the reply to it."""
         chat = self._tree.begun()
         message = self._store.add(chat.id, parent, text, role)
@@ -93,7 +95,9 @@ class Asking:
             self._store.set_unsent(chat.id, "")
         return self.reply(message, making, self._tree.put(message, parent))
 
-    def reply(self, message: Message, making: Making, prompt: Turn | None = None) -> Beginning:
+    def reply(
+        self, message: Message, making: GenerationMetadata, prompt: Turn | None = None
+    ) -> Beginning:
         """A reply to a message; a reply itself goes on."""
         if message.role == ASSISTANT:
             return self._resume(message)
@@ -103,7 +107,7 @@ class Asking:
         return Beginning(prompt, shown, reply, asked, None, Written())
 
     def _resume(self, message: Message) -> Beginning:
-        old = message.making or Making()
+        old = message.making or GenerationMetadata()
         written = Written(
             known_spans(old.spans, message.text),
             known_spans(old.reasoning_spans, message.reasoning),

@@ -9,7 +9,7 @@ from functools import partial
 from macspec.errors import BadOptionError
 from macspec.events import Finished, Prefilled, Prefilling
 from macspec.power import ReplyEnergy, awake
-from macspec.store import USER, Making
+from macspec.store import USER, GenerationMetadata
 from macspec.store.naming import lasting
 from macspec.worker import Failed, PairChoice, ReplyRequest
 from macspec.worker.messages import Answer
@@ -103,7 +103,9 @@ class Replies(State):
             self._live.resting()
             self._live.show(shown)
 
-    async def _streamed(self, begin: Callable[[Making], Beginning]) -> AsyncIterator[Update]:
+    async def _streamed(
+        self, begin: Callable[[GenerationMetadata], Beginning]
+    ) -> AsyncIterator[Update]:
         """Begin a reply, ask the engine, and pass on what comes."""
         self._idle()
         making = self._making()
@@ -181,10 +183,10 @@ class Replies(State):
         if turn is not None:
             self.listener(Changed(turn))
 
-    def _making(self) -> Making:
+    def _making(self) -> GenerationMetadata:
         choice, tuning = self._loading.answering, self.tuning
         sampling = {name: value for name, value in tuning.sampling.items() if name != "seed"}
-        return Making(
+        return GenerationMetadata(
             model=lasting(choice.target),
             draft=lasting(choice.draft),
             sampling=sampling,

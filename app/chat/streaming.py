@@ -13,7 +13,7 @@ from macspec.events import Finished, Notice, Prefilled, Round, Text
 from macspec.plaintext import one_line
 from macspec.power import ReplyWatch
 from macspec.stats import Counters
-from macspec.store import Making, Message, OpenReply
+from macspec.store import GenerationMetadata, Message, OpenReply
 from macspec.store.naming import lasting
 from macspec.worker import Call, Failed, PairChoice
 from macspec.worker.messages import Answer
@@ -42,10 +42,10 @@ class Streaming:
         reply: OpenReply,
         call: Call,
         written: Written,
-        making: Making,
+        making: GenerationMetadata,
         watch: ReplyWatch | None = None,
         pair: Callable[[], PairChoice] = PairChoice,
-        before: Making | None = None,
+        before: GenerationMetadata | None = None,
     ) -> None:
         self.reply, self.call, self.watch = reply, call, watch
         self._written, self._making, self._pair = written, making, pair
@@ -117,7 +117,7 @@ class Streaming:
             self._now, len(event.tokens), event.drafted, event.accepted, event.idle_seconds
         )
 
-    def _made(self, finished: Finished | None = None) -> Making:
+    def _made(self, finished: Finished | None = None) -> GenerationMetadata:
         """How it was made, as far as that is known now."""
         pair = self._pair()
         making = replace(

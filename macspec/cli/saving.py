@@ -10,7 +10,17 @@ from ..config.schema import BUILT_IN, NONE
 from ..errors import BadOptionError
 from ..events import Event, Finished, Text
 from ..power import ReplyEnergy
-from ..store import ASSISTANT, RAW, USER, Chat, Making, Message, OpenReply, Store, store_path
+from ..store import (
+    ASSISTANT,
+    RAW,
+    USER,
+    Chat,
+    GenerationMetadata,
+    Message,
+    OpenReply,
+    Store,
+    store_path,
+)
 from ..store.naming import lasting
 from ..written import Written
 
@@ -54,7 +64,7 @@ class Conversation:
         self._thread: list[Message] = []
         self._reply: OpenReply | None = None
         self._written = Written()
-        self._making = Making()
+        self._making = GenerationMetadata()
         if options.chat is not None:
             self._recall(options.chat)
 
@@ -93,7 +103,7 @@ class Conversation:
                 store.set_sampling(chat.id, {**chat.sampling, **self._sampling})
         parent = self._thread[-1].id if self._thread else None
         prompt = store.add(chat.id, parent, options.prompt, RAW if options.raw else USER)
-        self._making = Making(
+        self._making = GenerationMetadata(
             model=lasting(options.target),
             draft=lasting(options.draft),
             sampling={name: value for name, value in asdict(sampling).items() if name != "seed"},

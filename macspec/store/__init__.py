@@ -13,8 +13,8 @@ from .records import (
     STOPPED,
     USER,
     Chat,
+    GenerationMetadata,
     Hit,
-    Making,
     Message,
 )
 from .store import Store, store_path
@@ -31,8 +31,8 @@ __all__ = [
     "STOPPED",
     "USER",
     "Chat",
+    "GenerationMetadata",
     "Hit",
-    "Making",
     "Message",
     "OpenReply",
     "Store",

@@ -20,7 +20,7 @@ TITLED = (FIRST_LINE, BY_MODEL, BY_USER)
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class GenerationMetadata:
     """How a reply was made. What is not known is None."""
 
     model: str | None = None
@@ -59,7 +59,7 @@ class Message:
     """Why a reply ended: end, stop, length, context or interrupted; None if it did not."""
     made: float = 0.0
     """Seconds since 1970."""
-    making: Making | None = None
+    making: GenerationMetadata | None = None
     """None where no model wrote it."""
 
 

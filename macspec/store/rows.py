@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from .records import OPEN, Chat, Making, Message
+from .records import OPEN, Chat, GenerationMetadata, Message
 
 CHAT = """
 SELECT id, uid, title, titled, system, sampling, unsent, leaf, made, changed, deleted,
@@ -67,7 +67,7 @@ def message_of(row: tuple[Any, ...]) -> Message:
     )
 
 
-def making_of(text: str | None) -> Making | None:
+def making_of(text: str | None) -> GenerationMetadata | None:
     """How a reply was made, from its JSON."""
     if text is None:
         return None
@@ -75,10 +75,10 @@ def making_of(text: str | None) -> Making | None:
     for name in ("spans", "reasoning_spans"):
         if fields.get(name) is not None:
             fields[name] = [(length, drafter) for length, drafter in fields[name]]
-    return Making(**fields)
+    return GenerationMetadata(**fields)
 
 
-def making_text(making: Making | None) -> str | None:
+def making_text(making: GenerationMetadata | None) -> str | None:
     """The reverse of ``making_of``; ASCII whatever the names hold."""
     return None if making is None else json.dumps(asdict(making))
 

@@ -15,7 +15,7 @@ from . import queries, titles
 from .chats import Chats
 from .database import PATIENCE, Database
 from .held import Held
-from .records import ASSISTANT, FIRST_LINE, OPEN, USER, Chat, Making, Message
+from .records import ASSISTANT, FIRST_LINE, OPEN, USER, Chat, GenerationMetadata, Message
 from .rows import change, insert_message, making_text, restored
 from .streaming import OpenReply
 from .writers import Writers
@@ -101,7 +101,7 @@ class Store(Chats):
         asked = self._read(lambda connection: queries.prompts(connection, limit, longest))
         return [restored(text) for text in reversed(asked)]
 
-    def set_making(self, id: int, making: Making) -> Message:
+    def set_making(self, id: int, making: GenerationMetadata) -> Message:
         """How a reply that has ended was made, where more is known of it by now."""
 
         def put(connection: sqlite3.Connection) -> Message:
@@ -120,7 +120,7 @@ class Store(Chats):
         """Add a turn after a parent (None: as a first one), and stand there."""
         return self._put(Message(0, chat, parent, role, text, made=self._clock()))
 
-    def reply(self, chat: int, parent: int, making: Making | None = None) -> OpenReply:
+    def reply(self, chat: int, parent: int, making: GenerationMetadata | None = None) -> OpenReply:
         """Begin a reply to a message, and stand there.
 
         Args:

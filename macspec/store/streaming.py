@@ -10,7 +10,7 @@ from typing import Any
 
 from . import queries
 from .database import Database
-from .records import COMPLETE, CUT_OFF, STOPPED, Making, Message
+from .records import COMPLETE, CUT_OFF, STOPPED, GenerationMetadata, Message
 from .rows import change, making_text
 
 SAVE_EVERY = 0.5
@@ -88,7 +88,7 @@ class OpenReply:
             lambda connection: change(connection, "messages", self.id, fields), durable=False
         )
 
-    def finish(self, reason: str = "end", making: Making | None = None) -> Message:
+    def finish(self, reason: str = "end", making: GenerationMetadata | None = None) -> Message:
         """The reply has come to its end.
 
         Args:
@@ -97,11 +97,11 @@ class OpenReply:
         """
         return self._end(STOPPED if reason == INTERRUPTED else COMPLETE, reason, making)
 
-    def cut_off(self, making: Making | None = None) -> Message:
+    def cut_off(self, making: GenerationMetadata | None = None) -> Message:
         """Something has broken the reply off; it can be resumed."""
         return self._end(CUT_OFF, None, making)
 
-    def _end(self, state: str, reason: str | None, making: Making | None) -> Message:
+    def _end(self, state: str, reason: str | None, making: GenerationMetadata | None) -> Message:
         self._over.set()
         self._changed.set()
         if self._saver is not None:

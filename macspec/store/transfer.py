@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..errors import BadOptionError
-from .records import FIRST_LINE, ROLES, STATES, TITLED, Chat, Making, Message
+from .records import FIRST_LINE, ROLES, STATES, TITLED, Chat, GenerationMetadata, Message
 
 FORMAT = "macspec conversations"
 
@@ -159,8 +159,8 @@ def _message(place: Place) -> Message:
     )
 
 
-def _making(place: Place) -> Making:
-    return Making(
+def _making(place: Place) -> GenerationMetadata:
+    return GenerationMetadata(
         model=place.get("model", str, None),
         draft=place.get("draft", str, None),
         sampling=place.table("sampling") or {},

@@ -19,7 +19,7 @@ from macspec.bench.costs import Costs
 from macspec.bench.own import Own
 from macspec.cli import benchchoice
 from macspec.session import Session
-from macspec.store import Making, Store, store_path
+from macspec.store import GenerationMetadata, Store, store_path
 
 SMALL = ["--workloads", "chat", "--tasks", "1", "--repeats", "1", "--max-tokens", "6", "--no-plot"]
 
@@ -136,7 +136,7 @@ def test_own_chats_once_more_and_nothing_of_them_in_the_report(
     store = Store(store_path())
     chat = store.new_chat(system="", sampling={})
     asked = store.add(chat.id, None, "My cat is called Zebulon.", "user")
-    reply = store.reply(chat.id, asked.id, Making())
+    reply = store.reply(chat.id, asked.id, GenerationMetadata())
     reply.append("What a lovely name.")
     reply.finish("end", None)
     store.close()

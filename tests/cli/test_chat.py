@@ -17,7 +17,7 @@ from macspec.cli import report
 from macspec.config import load, state_folder
 from macspec.config.options import fill
 from macspec.errors import BadOptionError
-from macspec.store import Making, Store, store_path
+from macspec.store import GenerationMetadata, Store, store_path
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def options(*arguments: str) -> argparse.Namespace:
     return parsed
 
 
-def answered(text: str, making: Making) -> int:
+def answered(text: str, making: GenerationMetadata) -> int:
     store = Store(store_path())
     chat = store.new_chat()
     prompt = store.add(chat.id, None, text)
@@ -48,8 +48,8 @@ def test_without_conversations_there_is_a_new_one(home: Path) -> None:
 
 
 def test_it_goes_on_with_the_last_one_and_its_models(home: Path) -> None:
-    first = answered("one", Making(model="owner/large", draft="owner/small"))
-    last = answered("two", Making())
+    first = answered("one", GenerationMetadata(model="owner/large", draft="owner/small"))
+    last = answered("two", GenerationMetadata())
     assert (options().chat, options().target, options().draft) == (last, "built-in", "none")
     named = options("--chat", str(first))
     assert (named.chat, named.target, named.draft) == (first, "owner/large", "owner/small")
@@ -118,7 +118,7 @@ def test_a_mistake_is_one_line(home: Path, arguments: list[str], config: str, li
 
 
 def test_nothing_is_kept_where_that_is_asked_for(home: Path) -> None:
-    chat = answered("one", Making())
+    chat = answered("one", GenerationMetadata())
     done = run("--chat", str(chat), "--no-save")
     assert "nothing is to be kept, so conversation" in done.stderr
 
@@ -150,7 +150,7 @@ def test_without_a_terminal_textual_is_not_even_imported(home: Path) -> None:
 def test_the_report_has_no_text_of_the_users(
     home: Path, monkeypatch: pytest.MonkeyPatch, macspec: Callable[..., object]
 ) -> None:
-    answered("a secret question", Making())
+    answered("a secret question", GenerationMetadata())
     (home / "config").mkdir()
     (home / "config" / "config.toml").write_text('[reply]\nsystem = "a secret order"\n')
     state_folder().mkdir(parents=True, exist_ok=True)

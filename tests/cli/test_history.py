@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hostile import TEXTS, harms
 
-from macspec.store import Making, Store, store_path
+from macspec.store import GenerationMetadata, Store, store_path
 
 DAY = r"\d{4}-\d\d-\d\d \d\d:\d\d"
 
@@ -225,7 +225,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         chat = store.new_chat(system=text)
         reply = store.reply(chat.id, store.add(chat.id, None, f"p {text} after").id)
         reply.append(text, text)
-        reply.finish("end", Making(model=text, draft=text))
+        reply.finish("end", GenerationMetadata(model=text, draft=text))
         store.rename(chat.id, text)
     store.delete(*(chat.id for chat in store.chats() if chat.id % 2 == 0))
     store.close()

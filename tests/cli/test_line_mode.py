@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from macspec.config import state_folder
-from macspec.store import COMPLETE, CUT_OFF, Making, Store, store_path
+from macspec.store import COMPLETE, CUT_OFF, GenerationMetadata, Store, store_path
 
 CHAT = [sys.executable, "-m", "macspec", "chat"]
 
@@ -167,7 +167,7 @@ def test_a_model_that_is_not_there(tmp_path):
 def test_where_the_pair_of_a_conversation_is_gone_the_usual_one_answers(store, tmp_path):
     begun = store.new_chat()
     prompt = store.add(begun.id, None, "Hello")
-    store.reply(begun.id, prompt.id, Making(model=str(tmp_path / "gone"))).finish("end")
+    store.reply(begun.id, prompt.id, GenerationMetadata(model=str(tmp_path / "gone"))).finish("end")
     done = chat("Hello again\n", "--max-tokens", "3")
     assert done.returncode == 0, done.stderr
     assert "gone" in done.stderr

@@ -15,7 +15,7 @@ import pytest
 from macspec.app.faults import unforeseen
 from macspec.cli import report
 from macspec.config import config_file, state_folder
-from macspec.store import Making, Store, store_path
+from macspec.store import GenerationMetadata, Store, store_path
 from macspec.worker import server
 from macspec.worker.log import Log
 
@@ -48,7 +48,9 @@ help = "ctrl+h"
     store = Store(store_path())
     chat = store.new_chat(system=SECRET)
     prompt = store.add(chat.id, None, SECRET)
-    making = Making(f"{home}/models/Large", "owner/Small", method="auto", depth=4, rule="block")
+    making = GenerationMetadata(
+        f"{home}/models/Large", "owner/Small", method="auto", depth=4, rule="block"
+    )
     answer = store.reply(chat.id, prompt.id, making)
     answer.append(f"They are: {SECRET}")
     answer.finish("end")

@@ -10,7 +10,7 @@ from screentext import Host, seen, until
 
 from macspec.app.chat.chats import ChatList
 from macspec.app.screens.conversations import ChatChoice, Conversations, Rows
-from macspec.store import Making, Store
+from macspec.store import GenerationMetadata, Store
 
 SIZES = [(120, 36), (80, 24), (60, 20), (40, 12)]
 
@@ -25,7 +25,7 @@ def store():
     ):
         chat = store.new_chat()
         prompt = store.add(chat.id, None, title)
-        answer = store.reply(chat.id, prompt.id, Making(model="owner/Model-4bit"))
+        answer = store.reply(chat.id, prompt.id, GenerationMetadata(model="owner/Model-4bit"))
         answer.append(reply)
         answer.finish("end")
     yield store

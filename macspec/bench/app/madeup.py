@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from ...stats import Counters
-from ...store import Making, Store
+from ...store import GenerationMetadata, Store
 
 CHARACTERS = 4
 """Of a token, about."""
@@ -94,7 +94,7 @@ def keep(store: Store, turns: Sequence[tuple[str, str]], model: str) -> int:
         stats = _stats(len(text) // CHARACTERS)
         reply = store.reply(chat, parent)
         reply.append(text)
-        reply.finish("end", Making(model=model, stats=stats, spans=spans_of(rng, text)))
+        reply.finish("end", GenerationMetadata(model=model, stats=stats, spans=spans_of(rng, text)))
         parent = reply.id
     return chat
 

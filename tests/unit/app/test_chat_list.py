@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from macspec.app.chat.chats import ChatList, file_name, shortened, trimmed, when
 from macspec.errors import BadOptionError
-from macspec.store import Making, Store
+from macspec.store import GenerationMetadata, Store
 
 NOW = datetime(2026, 11, 21, 15, 0)
 
@@ -27,7 +27,7 @@ def store():
 def said(store: Store, text: str, *, model: str | None = "owner/name", reply: str = "Yes.") -> int:
     chat = store.new_chat()
     prompt = store.add(chat.id, None, text)
-    answer = store.reply(chat.id, prompt.id, Making(model=model))
+    answer = store.reply(chat.id, prompt.id, GenerationMetadata(model=model))
     answer.append(reply)
     answer.finish("end")
     return chat.id
@@ -37,7 +37,7 @@ def test_the_model_is_that_of_the_last_reply(store):
     id = said(store, "One", model=None)
     assert ChatList(store).listed()[0].model == "built-in"
     prompt = store.add(id, store.chat(id).leaf, "again")
-    store.reply(id, prompt.id, Making(model="/models/Small-4bit")).finish("end")
+    store.reply(id, prompt.id, GenerationMetadata(model="/models/Small-4bit")).finish("end")
     row = ChatList(store).listed()[0]
     assert row.model == "Small-4bit"
     assert row.about == "4 messages · Small-4bit"

@@ -7,7 +7,7 @@ import re
 import pytest
 from hostile import TEXTS, harms
 
-from macspec.store import CUT_OFF, RAW, Chat, Making, Message
+from macspec.store import CUT_OFF, RAW, Chat, GenerationMetadata, Message
 from macspec.store.markdown import markdown, model_name, whole
 
 DAY = 1_700_000_000.0
@@ -22,7 +22,7 @@ def turn(role: str, text: str, **fields: object) -> Message:
 
 
 def test_a_conversation_as_markdown() -> None:
-    making = Making(model="/models/big")
+    making = GenerationMetadata(model="/models/big")
     text = markdown(
         chat(system="Be brief."),
         [

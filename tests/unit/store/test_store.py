@@ -24,12 +24,12 @@ from macspec.store import (
     RAW,
     STOPPED,
     USER,
-    Making,
+    GenerationMetadata,
     Message,
     Store,
 )
 
-MAKING = Making(
+MAKING = GenerationMetadata(
     model="/models/\udcff big",
     draft="org/small",
     sampling={"temperature": 0.7, "top_k": 40},
@@ -57,7 +57,7 @@ def exchange(store: Store, chat: int, parent: int | None, prompt: str, answer: s
 def test_everything_comes_back(store: Store, opened: Callable[..., Store]) -> None:
     chat = store.new_chat(system="Be brief.", sampling={"temperature": 0.2})
     asked = store.add(chat.id, None, "Why?")
-    reply = store.reply(chat.id, asked.id, Making(model="early"))
+    reply = store.reply(chat.id, asked.id, GenerationMetadata(model="early"))
     reply.append("Because", "Let me see.")
     reply.append(".")
     reply.finish("length", MAKING)
@@ -86,14 +86,14 @@ def test_nothing_of_a_text_is_lost(store: Store, opened: Callable[..., Store], n
     asked = store.add(chat.id, None, text)
     reply = store.reply(chat.id, asked.id)
     reply.append(text, text)
-    reply.finish("end", Making(model=text))
+    reply.finish("end", GenerationMetadata(model=text))
     store.rename(chat.id, text)
     store.set_unsent(chat.id, text)
     here = opened().chat(chat.id)
     assert (here.title, here.system, here.unsent) == (text, text, text)
     prompt, answer = opened().thread(chat.id)
     assert prompt.text == answer.text == answer.reasoning == text
-    assert answer.making == Making(model=text)
+    assert answer.making == GenerationMetadata(model=text)
 
 
 @settings(max_examples=60, deadline=None)

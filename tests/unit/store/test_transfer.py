@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macspec.errors import BadOptionError
-from macspec.store import CUT_OFF, Making, Store
+from macspec.store import CUT_OFF, GenerationMetadata, Store
 from macspec.store.transfer import VERSION, from_json, to_json
 
 
@@ -43,7 +43,7 @@ def full_store() -> Store:
         reply.append(text, text[:100])
         reply.finish(
             "interrupted",
-            Making(
+            GenerationMetadata(
                 "m",
                 None,
                 {"top_k": 1},
@@ -236,7 +236,8 @@ def test_whatever_is_changed_it_is_taken_in_or_refused(data: st.DataObject) -> N
     reply = source.reply(chat.id, source.add(chat.id, None, "a").id)
     reply.append("b")
     reply.finish(
-        "end", Making("m", "d", {"top_k": 1}, "block", "auto", 3, 5, {"a": 1}, [(1, None)])
+        "end",
+        GenerationMetadata("m", "d", {"top_k": 1}, "block", "auto", 3, 5, {"a": 1}, [(1, None)]),
     )
     document = json.loads(exported(source))
     for _ in range(data.draw(st.integers(1, 3))):
