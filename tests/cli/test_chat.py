@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from macspec.app.start import configured, no_screen, recall
-from macspec.arguments import build_parser
 from macspec.cli import report
+from macspec.cli.arguments import build_parser
 from macspec.config import load, state_folder
 from macspec.config.options import fill
 from macspec.errors import BadOptionError
