@@ -20,12 +20,12 @@ from .conversing import Conversing
 from .hints import hints
 from .leaving import Leaving
 from .modelling import Modelling
+from .prompt.prompt import Prompt
 from .screens.main import Main
 from .slash import Command, continuations
 from .speculating import Speculating
 from .turning import Turning
 from .viewing import Viewing
-from .widgets.prompt import Prompt
 
 PERIOD = 0.25
 """Seconds between two looks at the engine's numbers."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from macspec.models.machine import GIB
 from macspec.plaintext import one_line
 
-from .chat.panel import PanelState
+from .panel.state import PanelState
 
 
 def sentences(state: PanelState) -> Iterator[str]:

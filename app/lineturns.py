@@ -71,7 +71,7 @@ class LineTurns(LineBase):
             self._copy(turn.text)
 
     async def do_copy_code(self, argument: str) -> None:
-        from .widgets.codeblocks import code_blocks
+        from .transcript.codeblocks import code_blocks
 
         blocks = code_blocks(self._last("assistant").text)
         if not blocks:

@@ -11,8 +11,8 @@ from macspec.errors import MacspecError
 from .base import Base
 from .chat.turns import Piece, Turn
 from .chat.updates import Began, Changed, Dropped, Ended, Told, Update
+from .prompt.prompt import Prompt
 from .slash import Command, parse
-from .widgets.prompt import Prompt
 
 BUSY = "a reply is being written: wait for it, or stop it with Esc"
 

@@ -11,8 +11,8 @@ from macspec.errors import BadOptionError
 from . import clipboard, files
 from .chat.turns import Turn
 from .replying import Replying
-from .widgets.codeblocks import code_blocks
-from .widgets.transcript import TurnChosen
+from .transcript.codeblocks import code_blocks
+from .transcript.transcript import TurnChosen
 
 
 class Turning(Replying):

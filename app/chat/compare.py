@@ -16,9 +16,9 @@ from macspec.power.meter import SETTLING
 from macspec.store import ASSISTANT
 from macspec.worker import Call, EngineClient, Failed, ReplyRequest, Tuning, Weighed
 
+from ..panel.live import LiveStats
 from .comparison import Comparison, Fork, Way
 from .energy import LOOK, Energies
-from .live import LiveStats
 from .tuning import Dials
 
 TURNS = ("plain", "speculative", "speculative", "plain")

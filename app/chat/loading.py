@@ -16,7 +16,7 @@ from macspec.worker import (
     Status,
 )
 
-from .live import LiveStats
+from ..panel.live import LiveStats
 from .tuning import Dials
 
 LoadUpdate = Notice | LoadProgress | Loaded | Failed

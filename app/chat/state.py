@@ -11,10 +11,10 @@ from macspec.power import Meter
 from macspec.store import Chat, Store
 from macspec.worker import EngineClient, Tuning
 
+from ..panel.live import LiveStats
 from .asking import Asking
 from .compare import Comparing
 from .energy import Energies
-from .live import LiveStats
 from .loading import Loading
 from .streaming import Streaming
 from .tree import Tree

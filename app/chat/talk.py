@@ -7,9 +7,9 @@ from typing import Any
 
 from macspec.worker import PairChoice, Tuning
 
+from ..panel.state import PanelState
 from .chatting import Chatting
 from .loading import LoadUpdate
-from .panel import PanelState
 from .replies import Replies
 from .tuning import described
 from .updates import Began, Changed, Dropped, Ended, Told, Update

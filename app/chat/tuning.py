@@ -10,7 +10,7 @@ from macspec.config import Config
 from macspec.errors import BadOptionError, MacspecError
 from macspec.worker import Call, EngineClient, Failed, PairInfo, Tuned, Tuning
 
-from .panel import PanelState
+from ..panel.state import PanelState
 
 
 class Dials:

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from ..actions import ACTIONS, GROUPS
 from ..keys import Keys
 from ..keytable import names
-from ..widgets.explained import PANEL
+from ..panel.tooltips import PANEL
 from .box import Box
 
 PROMPT = (

@@ -15,13 +15,13 @@ from textual.widgets import Static
 
 from ..actions import BY_ID
 from ..keys import Keys, everywhere
+from ..panel.panel import Panel
+from ..panel.sliders import Tuning
+from ..panel.summary import Summary
+from ..prompt.prompt import Prompt
+from ..transcript.transcript import Transcript
 from ..widgets.keyline import KeyLine
-from ..widgets.panel import Panel
-from ..widgets.prompt import Prompt
-from ..widgets.summary import Summary
 from ..widgets.titleline import TitleLine
-from ..widgets.transcript import Transcript
-from ..widgets.tuning import Tuning
 from ..widgets.welcome import Welcome
 
 LEAST = (40, 12)

@@ -8,8 +8,8 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from ..chat.panel import PanelState
-from ..widgets.panel import Panel
+from ..panel.panel import Panel
+from ..panel.state import PanelState
 from .box import Box
 
 PERIOD = 0.25

@@ -5,12 +5,12 @@ from __future__ import annotations
 from macspec.plaintext import neutral, one_line
 
 from ..chat.comparison import Comparison, Fork
-from .bars import bar
-from .bigdigits import big
-from .figures import DASH, fixed, number, percent, ratio, seconds, whole
+from ..panel.bars import bar
+from ..panel.digits import big
+from ..panel.figures import DASH, fixed, number, percent, ratio, seconds, whole
+from ..panel.speedrows import speed_role
+from ..panel.trustrows import SAME_DISTRIBUTION, SAME_TEXT
 from .lines import BLANK, Line, Role, cells, cut, fit, sides, wrapped
-from .speedreadings import speed_role
-from .trustreadings import SAME_DISTRIBUTION, SAME_TEXT
 
 NAME = 12
 """Columns of a label."""

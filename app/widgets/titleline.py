@@ -7,7 +7,7 @@ from textual.widgets import Static
 
 from macspec.plaintext import one_line
 
-from ..chat.panel import PanelState
+from ..panel.state import PanelState
 
 SIGNS = {"ready": "●", "writing": "▶", "reading": "▷", "loading": "◌", "waiting": "◌"}
 """What the engine does, readable without colours; ``no model`` and the rest have ○."""

@@ -15,10 +15,10 @@ from textual.widgets import Input, TextArea
 
 from macspec.app.app import MacspecApp
 from macspec.app.chat import firstrun, pairs
-from macspec.app.chat.panel import PanelState
 from macspec.app.chat.surveying import Survey
 from macspec.app.chat.talk import Talk
 from macspec.app.keys import Keys
+from macspec.app.panel.state import PanelState
 from macspec.app.screens.compare import CompareScreen
 from macspec.config import load
 from macspec.models.findings import Fit, Found, Opened

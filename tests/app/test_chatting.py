@@ -7,7 +7,7 @@ from typing import Any
 
 from scripted import Script, ScriptedEngine, said
 
-from macspec.app.widgets.prompt import Prompt
+from macspec.app.prompt.prompt import Prompt
 from macspec.worker import Failed
 
 BLUE = "Blue like the sky of a clear day in June."

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from scripted import Script, said
 
-from macspec.app.widgets.panel import Panel
-from macspec.app.widgets.summary import Summary
-from macspec.app.widgets.tuning import Tuning
+from macspec.app.panel.panel import Panel
+from macspec.app.panel.sliders import Tuning
+from macspec.app.panel.summary import Summary
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve " * 6
 

@@ -12,9 +12,9 @@ from scripted import ScriptedEngine
 
 from macspec.app.actions import ACTIONS
 from macspec.app.chat.firstrun import WHAT
+from macspec.app.panel.sliders import Tuning
+from macspec.app.panel.tooltips import PANEL
 from macspec.app.screens.help import page
-from macspec.app.widgets.explained import PANEL
-from macspec.app.widgets.tuning import Tuning
 from macspec.config import load
 
 LONG = " ".join(f"word{number}" for number in range(60))

@@ -9,12 +9,12 @@ from textual import on
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
 
-from macspec.app.chat.panel import PanelState
 from macspec.app.messages import Tune
+from macspec.app.panel.panel import Panel
+from macspec.app.panel.sliders import Tuning
+from macspec.app.panel.state import PanelState
+from macspec.app.panel.summary import Summary
 from macspec.app.themes import OWN
-from macspec.app.widgets.panel import Panel
-from macspec.app.widgets.summary import Summary
-from macspec.app.widgets.tuning import Tuning
 
 
 class PanelHost(App[None]):

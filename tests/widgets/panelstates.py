@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from macspec.app.chat.panel import Mark, PanelState
+from macspec.app.panel.state import Mark, PanelState
 
 EMPTY = PanelState()
 

@@ -11,12 +11,12 @@ from panelstates import READY, STREAMING
 from screentext import seen
 from textual.pilot import Pilot
 
-from macspec.app.chat.panel import PanelState
-from macspec.app.widgets.dials import Dials, dial_lines
+from macspec.app.panel.panel import Panel
+from macspec.app.panel.sliderlines import Dials, dial_lines
+from macspec.app.panel.sliders import Tuning
+from macspec.app.panel.state import PanelState
+from macspec.app.panel.summary import Summary
 from macspec.app.widgets.lined import Lined
-from macspec.app.widgets.panel import Panel
-from macspec.app.widgets.summary import Summary
-from macspec.app.widgets.tuning import Tuning
 
 SIZE = (36, 40)
 

@@ -16,7 +16,7 @@ from textual.widgets import Button, Static
 from macspec.app import files
 from macspec.app.completion import Completion
 from macspec.app.outside import EditorError
-from macspec.app.widgets.prompt import Prompt
+from macspec.app.prompt.prompt import Prompt
 
 LONG = "\n".join(f"line {number}" for number in range(42))
 NAME = "[pasted 42 lines #1]"

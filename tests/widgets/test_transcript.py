@@ -11,7 +11,7 @@ from textual.geometry import Offset
 from textual.selection import SELECT_ALL, Selection
 from transcripthost import TranscriptHost, reply, talk, user
 
-from macspec.app.widgets.transcript import Transcript
+from macspec.app.transcript.transcript import Transcript
 
 
 def drawn(transcript: Transcript) -> int:
@@ -151,7 +151,7 @@ async def test_another_theme_draws_anew() -> None:
         before = colour()
         app.theme = "textual-light"
         await until(pilot, lambda: colour() != before)
-        assert app.transcript.list.look.inks.base.bgcolor == app.transcript.rich_style.bgcolor
+        assert app.transcript.list.look.styles.base.bgcolor == app.transcript.rich_style.bgcolor
 
 
 async def test_turns_are_chosen_with_the_arrows() -> None:

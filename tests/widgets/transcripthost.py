@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.app import App, ComposeResult
 
 from macspec.app.chat.turns import Turn, TurnStats
-from macspec.app.widgets.transcript import Transcript, TurnChosen
+from macspec.app.transcript.transcript import Transcript, TurnChosen
 
 STATS = TurnStats(128, 41.32, 0.725, 3.1, 0.42, 0.31, "apple: cpu, gpu and dram")
 

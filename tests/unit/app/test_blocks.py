@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from markdowntexts import MARKDOWN, cut, generated
 
-from macspec.app.widgets.blocks import MOST, MOST_LINES, Markdown, Plain
+from macspec.app.transcript.blocks import MOST, MOST_LINES, Markdown, Plain
 
 
 def blocks_of(text: str, kind: type[Markdown | Plain] = Markdown) -> Markdown | Plain:

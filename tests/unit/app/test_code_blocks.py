@@ -5,9 +5,9 @@ from __future__ import annotations
 from markdowntexts import MARKDOWN, generated
 
 from macspec.app.chat.turns import Turn
-from macspec.app.widgets.codeblocks import CodeBlock, code_blocks
-from macspec.app.widgets.rowlist import RowList
-from macspec.app.widgets.turn import TurnRows
+from macspec.app.transcript.codeblocks import CodeBlock, code_blocks
+from macspec.app.transcript.rowlist import RowList
+from macspec.app.transcript.turn import TurnRows
 
 
 def test_blocks_come_in_order_wherever_they_stand() -> None:

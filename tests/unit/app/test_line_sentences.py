@@ -7,9 +7,9 @@ from dataclasses import replace
 from hostile import TEXTS, harms
 
 from macspec.app.chat.comparison import Comparison, Fork, Way
-from macspec.app.chat.panel import PanelState
 from macspec.app.linecompare import comparison_sentences
 from macspec.app.linenumbers import sentences
+from macspec.app.panel.state import PanelState
 
 FULL = PanelState(
     activity="ready",

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import PAIR, STATUS
 
-from macspec.app.chat.latencies import Latencies
-from macspec.app.chat.live import RECENT, LiveStats
-from macspec.app.chat.speeds import LONGEST, STEP, Speeds
+from macspec.app.panel.latencies import Latencies
+from macspec.app.panel.live import RECENT, LiveStats
+from macspec.app.panel.speeds import LONGEST, STEP, Speeds
 from macspec.events import Finished, Prefilled, Prefilling, Round, Text
 from macspec.power.clocks import ClockWatch
 from macspec.stats import Counters

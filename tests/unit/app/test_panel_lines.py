@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macspec.app.chat.panel import Mark, PanelState
-from macspec.app.widgets.dials import DIALS, Dials, dial_lines, known, places
-from macspec.app.widgets.explained import EXPLAINED, TABLE
-from macspec.app.widgets.figures import (
+from macspec.app.panel.figures import (
     DASH,
     fixed,
     gigabytes,
@@ -22,12 +19,15 @@ from macspec.app.widgets.figures import (
     seconds,
     whole,
 )
+from macspec.app.panel.hysteresis import SLACK, settled
+from macspec.app.panel.panelrows import BLOCKS, ROWS, named, panel, plan
+from macspec.app.panel.sliderlines import DIALS, Dials, dial_lines, known, places
+from macspec.app.panel.sparkline import marks, scale, sparkline
+from macspec.app.panel.state import Mark, PanelState
+from macspec.app.panel.summary import summary
+from macspec.app.panel.tooltips import EXPLAINED, TABLE
+from macspec.app.panel.trustrows import promise
 from macspec.app.widgets.lines import Line, cells
-from macspec.app.widgets.readings import BLOCKS, ROWS, named, panel, plan
-from macspec.app.widgets.settle import SLACK, settled
-from macspec.app.widgets.sparkline import marks, scale, sparkline
-from macspec.app.widgets.summary import summary
-from macspec.app.widgets.trustreadings import promise
 from macspec.plaintext import neutral
 
 NUMBERS = st.floats() | st.integers() | st.sampled_from([0.0, 1.0, 1e308, -1e308, 10**400, -0.0])

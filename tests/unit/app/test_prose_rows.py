@@ -11,11 +11,11 @@ from markdowntexts import MARKDOWN, cut, generated
 from rich.style import Style
 
 from macspec.app.chat.turns import Piece, Turn
-from macspec.app.widgets.inks import PARTS, Inks
-from macspec.app.widgets.rows import NEW_LINE, NOTHING, SPACE, Row
-from macspec.app.widgets.turn import Look, TurnRows
+from macspec.app.transcript.rows import NEW_LINE, NOTHING, SPACE, Row
+from macspec.app.transcript.styles import PARTS, Styles
+from macspec.app.transcript.turn import Look, TurnRows
 
-INKS = Inks(Style.null(), {part: Style(link=part) for part in PARTS})
+INKS = Styles(Style.null(), {part: Style(link=part) for part in PARTS})
 WIDTHS = st.sampled_from([20, 37, 100])
 
 
@@ -116,8 +116,8 @@ def test_code_has_a_label_and_a_number() -> None:
 def test_code_is_coloured_and_copied_as_it_stands() -> None:
     text = "```python\ndef f():\n    return 1  # one\n\n\n    two = '" + "x" * 90 + "'\n```"
     found = rows(text, 40)
-    inks = {segment.style.link for row in found for segment in row.strip if segment.style}
-    assert {"keyword", "number", "comment", "string"} <= inks
+    styles = {segment.style.link for row in found for segment in row.strip if segment.style}
+    assert {"keyword", "number", "comment", "string"} <= styles
     assert copied(found[1:]) == text.split("\n", 1)[1].removesuffix("```")
 
 

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from markdowntexts import MARKDOWN, generated
 
 from macspec.app.chat.turns import Turn
-from macspec.app.widgets.rowlist import RowList
-from macspec.app.widgets.turn import Look, Note, TurnRows
+from macspec.app.transcript.rowlist import RowList
+from macspec.app.transcript.turn import Look, Note, TurnRows
 
 TEXTS = st.lists(MARKDOWN, min_size=1, max_size=3)
 
 
 def rows_of(texts: list[str], width: int = 60, tint: bool = False) -> RowList:
     rows = RowList()
-    rows.look = Look(rows.look.inks, width, tint)
+    rows.look = Look(rows.look.styles, width, tint)
     for number, text in enumerate(texts):
         role = "assistant" if number % 2 else "user"
         rows.entries += [TurnRows(Turn(number, role, text, reasoning=text[:80])), Note("between")]
@@ -71,7 +71,7 @@ def test_a_place_is_found_in_another_look(
     y = data.draw(st.integers(0, len(rows) - 1))
     place = rows.place(y)
     assert place is not None
-    rows.forget(Look(rows.look.inks, 25, tint))
+    rows.forget(Look(rows.look.styles, 25, tint))
     found = rows.find(place)
     assert 0 <= found < len(rows)
     index, _ = rows.at(found)

@@ -9,11 +9,11 @@ from markdowntexts import MARKDOWN, cut, generated
 from rich.style import Style
 from rich.text import Text
 
-from macspec.app.widgets.inks import PARTS, Inks
-from macspec.app.widgets.markup import clean
-from macspec.app.widgets.tint import UNKNOWN, Authors, legend, tinted
+from macspec.app.transcript.markup import clean
+from macspec.app.transcript.styles import PARTS, Styles
+from macspec.app.transcript.tint import UNKNOWN, Authors, legend, tinted
 
-INKS = Inks(Style.null(), {part: Style(link=part) for part in PARTS})
+INKS = Styles(Style.null(), {part: Style(link=part) for part in PARTS})
 WHO = st.sampled_from([None, "draft", "ngram", "suffix", "other"])
 
 

@@ -10,18 +10,18 @@ from itertools import accumulate
 from macspec.plaintext import one_line
 
 from ..chat.turns import Piece, Turn
-from . import surround
+from . import header
 from .blocks import Block
-from .inks import Inks
 from .rows import Row
 from .source import Source, draw_block, guess
+from .styles import Styles
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """What the drawing of a turn depends on, besides the turn."""
 
-    inks: Inks
+    styles: Styles
     width: int
     """Columns of its text."""
     tint: bool = False
@@ -104,7 +104,7 @@ class Note(Entry):
         return 2
 
     def arrange(self, look: Look) -> None:
-        self.parts = [Part(lambda: surround.note(self.text, look), 2)]
+        self.parts = [Part(lambda: header.note(self.text, look), 2)]
         self.measure()
 
 
@@ -189,22 +189,22 @@ class TurnRows(Entry):
     def _compose(self, look: Look) -> None:
         turn, tinted = self.turn, self.tinted
         if turn.dropped:
-            look = replace(look, inks=look.inks.faded)
+            look = replace(look, styles=look.styles.faded)
         facts = (look, replace(turn, text="", spans=(), reasoning="", reasoning_spans=()))
         written = (len(self.answer.authors), len(self.thought.authors)) if tinted else ()
-        head = lambda: surround.head(self, look)  # noqa: E731
+        head = lambda: header.head(self, look)  # noqa: E731
         rows = [self._kept("head", (facts, self.border, written), head)]
         if self.thought.text:
             key = (look, len(self.thought.text), self.open(look))
-            rows.append(self._kept("fold", key, lambda: surround.fold(self, look)))
+            rows.append(self._kept("fold", key, lambda: header.fold(self, look)))
             if self.open(look):
-                dim = replace(look, inks=look.inks.dimmed)
+                dim = replace(look, styles=look.styles.dimmed)
                 self._thinking = _parts(self._thinking, self.thought, dim, tinted)
                 rows += self._thinking
-                rows.append(self._kept("blank", look, lambda: surround.blank(look.inks)))
+                rows.append(self._kept("blank", look, lambda: header.blank(look.styles)))
         self._body = _parts(self._body, self.answer, look, tinted)
         rows += self._body
-        rows.append(self._kept("foot", facts, lambda: surround.foot(turn, look)))
+        rows.append(self._kept("foot", facts, lambda: header.foot(turn, look)))
         self.parts = rows
         self.measure()
 
@@ -219,7 +219,7 @@ class TurnRows(Entry):
 
 def _parts(before: Sequence[Part], source: Source, look: Look, plain: bool) -> list[Part]:
     def drawer(block: Block) -> Callable[[], list[Row]]:
-        return lambda: draw_block(source, block, look.inks, look.width, tint=plain)
+        return lambda: draw_block(source, block, look.styles, look.width, tint=plain)
 
     parts: list[Part] = []
     for index, block in enumerate(source.blocks(plain)):

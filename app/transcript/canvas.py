@@ -149,7 +149,7 @@ class Canvas(ScrollView):
 
     def render_line(self, y: int) -> Strip:
         y += self.scroll_offset.y
-        width, base = self.scrollable_content_region.width, self.list.look.inks.base
+        width, base = self.scrollable_content_region.width, self.list.look.styles.base
         found = self.list.row(y)
         if found is None:
             return Strip.blank(width, base)

@@ -6,12 +6,12 @@ from rich.cells import cell_len
 
 from macspec.plaintext import one_line
 
-from ..chat.panel import PanelState
+from ..widgets.lines import BLANK, Line, Role, cells, figure, fit, fitting, ruled, sides, wrapped
 from .bars import axis, bar, columns
-from .bigdigits import HIGH, big
+from .digits import HIGH, big
 from .figures import DASH, fixed, milliseconds, number, percent, ratio, seconds, whole
-from .lines import BLANK, Line, Role, cells, figure, fit, fitting, ruled, sides, wrapped
 from .sparkline import marks, sparkline
+from .state import PanelState
 
 NARROW = 31
 """Columns below which there are fewer words."""

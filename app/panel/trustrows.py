@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from macspec.plaintext import one_line
 
-from ..chat.panel import PanelState
+from ..widgets.lines import Line, fitting, ruled, sides, wrapped
 from .figures import DASH, number
-from .lines import Line, fitting, ruled, sides, wrapped
+from .state import PanelState
 
 SAME_TEXT, SAME_DISTRIBUTION = "same text", "same distribution"
 

@@ -6,14 +6,14 @@ from textual import events
 
 from macspec.plaintext import one_line
 
-from ..chat.panel import PanelState
+from ..widgets.lined import Lined
+from ..widgets.lines import Line, cells, cut, fit
 from .bars import bar
 from .figures import fixed, number, percent, ratio, seconds
-from .lined import Lined
-from .lines import Line, cells, cut, fit
-from .settle import settled
-from .speedreadings import SIGNS, against_plain, speed_role
-from .trustreadings import failed, promise
+from .hysteresis import settled
+from .speedrows import SIGNS, against_plain, speed_role
+from .state import PanelState
+from .trustrows import failed, promise
 
 NARROW = 40
 """Columns up to which blanks and letters are saved."""

@@ -12,8 +12,8 @@ from rich.text import Text
 from macspec.plaintext import one_line
 
 from ..chat.turns import Span
-from .inks import Inks
 from .markup import clean
+from .styles import Styles
 
 NAMES = {"draft": "draft model", "ngram": "n-gram", "suffix": "past replies"}
 """Drafters in words; another one is shown by its own name."""
@@ -27,12 +27,12 @@ def author_name(author: Author) -> str:
     return "the target's own" if author is None else NAMES.get(author, one_line(author))
 
 
-def author_style(author: Author, inks: Inks) -> Style:
+def author_style(author: Author, styles: Styles) -> Style:
     if author is None:
         return Style.null()
     if author == UNKNOWN:
-        return inks["tint-unknown"]
-    return inks.styles.get(f"tint-{author}", inks["tint-other"])
+        return styles["tint-unknown"]
+    return styles.parts.get(f"tint-{author}", styles["tint-other"])
 
 
 class Authors:
@@ -92,13 +92,13 @@ class Authors:
         return counted
 
 
-def tinted(text: Text, authors: Authors, start: int, inks: Inks) -> None:
+def tinted(text: Text, authors: Authors, start: int, styles: Styles) -> None:
     """Styles ``text``, which begins at ``start`` of the source, by its authors."""
     for first, last, who in authors.within(start, start + len(text)):
-        text.stylize(author_style(who, inks), first, last)
+        text.stylize(author_style(who, styles), first, last)
 
 
-def legend(counted: Counter[Author], inks: Inks) -> list[Text]:
+def legend(counted: Counter[Author], styles: Styles) -> list[Text]:
     """What the tints mean and how much of the text is whose; one part for each author."""
     whole = counted.total()
     drafters = sorted(
@@ -106,10 +106,10 @@ def legend(counted: Counter[Author], inks: Inks) -> list[Text]:
     )
     known: list[Author] = [*drafters, None] if whole > counted[UNKNOWN] else []
     parts = [
-        Text.assemble((author_name(who), author_style(who, inks)), f" {counted[who] / whole:.0%}")
+        Text.assemble((author_name(who), author_style(who, styles)), f" {counted[who] / whole:.0%}")
         for who in known
     ]
     if counted[UNKNOWN]:
         rest = "the rest: not known" if known else "who wrote it is not known"
-        parts.append(Text(rest, inks["tint-unknown"]))
+        parts.append(Text(rest, styles["tint-unknown"]))
     return parts

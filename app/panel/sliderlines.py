@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from macspec.plaintext import one_line
 
-from ..chat.panel import PanelState
+from ..widgets.lines import Line, Role, cells, fit, fitting, ruled, wrapped
 from .bars import TRACK
 from .figures import fixed, number
-from .lines import Line, Role, cells, fit, fitting, ruled, wrapped
+from .state import PanelState
 
 Value = int | float | str
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from rich.style import Style
 
-from .inks import PARTS, Inks
 from .rows import NEW_LINE, Row
 from .source import Source
+from .styles import PARTS, Styles
 from .turn import Entry, Look, Part
 
 
@@ -33,7 +33,7 @@ class RowList:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self.look = Look(Inks(Style.null(), dict.fromkeys(PARTS, Style.null())), 80)
+        self.look = Look(Styles(Style.null(), dict.fromkeys(PARTS, Style.null())), 80)
         self._ends: list[int] | None = None
         self._drawn: dict[Part, None] = {}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from macspec.plaintext import one_line
 
-from ..chat.panel import PanelState
+from ..widgets.lines import Line, Role, cells, cut, figure, fit, ruled, wrapped
 from .bars import bar
 from .figures import DASH, fixed, gigabytes, number, ratio, whole
-from .lines import Line, Role, cells, cut, figure, fit, ruled, wrapped
+from .state import PanelState
 
 ALMOST = 0.9
 """Share from which on there is little room left."""

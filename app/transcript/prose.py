@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from .code import code_label, coloured
-from .inks import Inks, Page
 from .markup import clean, language_of, parser
 from .rows import JOINS, NEW_LINE, NO_TEXT, Row, broken, rows_of
+from .styles import Page, Styles
 
 
 def _rows(text: Text, width: int) -> Iterator[Text]:
@@ -55,8 +55,11 @@ class CodeBlock(markdown.CodeBlock):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         assert isinstance(console, Page)
-        label = Text(code_label(self.lexer_name, self.number), console.inks["dim"] + NO_TEXT)
-        for line in (label, *coloured(str(self.text).rstrip("\n"), self.lexer_name, console.inks)):
+        label = Text(code_label(self.lexer_name, self.number), console.styles["dim"] + NO_TEXT)
+        for line in (
+            label,
+            *coloured(str(self.text).rstrip("\n"), self.lexer_name, console.styles),
+        ):
             yield from _rows(line, options.max_width)
 
 
@@ -144,7 +147,7 @@ def _told(tokens: Iterable[Token]) -> Iterator[Token]:
 
 
 def prose(
-    source: str, width: int, inks: Inks, number: int | None = None, code: int = 1
+    source: str, width: int, styles: Styles, number: int | None = None, code: int = 1
 ) -> list[Row]:
     """Markdown in rows of at most ``width`` columns.
 
@@ -152,8 +155,8 @@ def prose(
         number: of the item that it begins with.
         code: the number of its first block of code.
     """
-    console = inks.page(width)
+    console = styles.page(width)
     lines = console.render_lines(Prose(source, number, code), pad=False)
-    rows = rows_of(lines, inks.base)
+    rows = rows_of(lines, styles.base)
     full = [index for index, row in enumerate(rows) if row.strip.text.strip()]
     return rows[full[0] : full[-1] + 1] if full else rows[:1]

@@ -21,8 +21,8 @@ from ..files import WithFiles, with_files
 from ..outside import EditorError
 from ..pastes import Pastes
 from ..recall import Recall
+from .area import PromptArea
 from .popup import KEYS, Popup
-from .promptarea import PromptArea
 
 NEW_LINE = ("shift+enter", "alt+enter", "ctrl+enter", "shift+\r", "alt+\r", "ctrl+\r")
 """Keys for a new line, where a terminal tells them from Enter; the last three as xterm does."""

@@ -18,12 +18,11 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from ..chat.turns import Piece, Turn
-from . import inks
 from .canvas import GUTTER, Canvas
 from .code import lexer
-from .inks import Inks
 from .markup import parser
 from .streaming import Buffer
+from .styles import CLASSES, CSS, PARTS, Styles, part_style
 from .turn import Entry, Look, Note, TurnRows
 
 WIDEST = 120
@@ -52,7 +51,7 @@ class TurnChosen(Message):
 class Transcript(Canvas, can_focus=True, inherit_bindings=False):
     """Shows turns."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = inks.CLASSES
+    COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
     DEFAULT_CSS = f"""
     Transcript {{
         height: 1fr;
@@ -63,7 +62,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         color: $foreground;
     }}
     Transcript:focus {{ scrollbar-color: $primary; }}
-    {inks.CSS}
+    {CSS}
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "step(-1)", "Turn above", show=False),
@@ -84,7 +83,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self._turns: dict[int, TurnRows] = {}
         self._live: TurnRows | None = None
         self._buffer = Buffer(self, self._write)
-        self._inks: Inks | None = None
+        self._theme: Styles | None = None
         self._gutters: dict[str, Strip] = {}
 
     # -- what is shown --------------------------------------------------------------------------
@@ -164,12 +163,12 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
 
     @property
     def look(self) -> Look:
-        if self._inks is None:
-            styles = {part: inks.ink(self, part) for part in inks.PARTS}
-            self._inks = Inks(self.rich_style, styles)
+        if self._theme is None:
+            parts = {part: part_style(self, part) for part in PARTS}
+            self._theme = Styles(self.rich_style, parts)
         room = self.scrollable_content_region.width
         width = max(min(room - GUTTER - 1, WIDEST), 1)
-        return Look(self._inks, width, self.tint, self.reasoning_open)
+        return Look(self._theme, width, self.tint, self.reasoning_open)
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
@@ -177,7 +176,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self.call_next(self._restyle)
 
     def _restyle(self) -> None:
-        self._inks = None
+        self._theme = None
         self._gutters.clear()
         self.relook()
 
@@ -190,11 +189,11 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self.relook()
 
     def beside(self, entry: Entry | None) -> Strip:
-        sign, ink = "" if entry is None else entry.gutter, "user"
+        sign, part = "" if entry is None else entry.gutter, "user"
         if isinstance(entry, TurnRows) and entry.turn.id == self.chosen:
-            sign, ink = "┃", "chosen"
+            sign, part = "┃", "chosen"
         if (strip := self._gutters.get(sign)) is None:
-            style = self.look.inks.base + self.look.inks[ink]
+            style = self.look.styles.base + self.look.styles[part]
             strip = self._gutters[sign] = Strip([Segment(sign.ljust(GUTTER), style)])
         return strip
 

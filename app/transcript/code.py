@@ -8,8 +8,8 @@ from typing import Any
 from rich.style import Style
 from rich.text import Text
 
-from .inks import Inks
 from .markup import language_of
+from .styles import Styles
 
 LONGEST = 1_000
 """Characters of a line that is still coloured: some lexers take long over long lines."""
@@ -31,7 +31,7 @@ KINDS = (
     ("Generic.Heading", "keyword"),
     ("Generic.Subheading", "keyword"),
 )
-"""Kinds of token, and the ink for each."""
+"""Kinds of token, and the style of each."""
 
 
 @lru_cache(64)
@@ -47,10 +47,10 @@ def lexer(language: str) -> Any:
 
 
 @cache
-def ink(kind: Any) -> str | None:
-    """The ink for a token of Pygments."""
+def style_name(kind: Any) -> str | None:
+    """The style of a token of Pygments."""
     name = str(kind).removeprefix("Token.")
-    return next((ink for prefix, ink in KINDS if name.startswith(prefix)), None)
+    return next((style for prefix, style in KINDS if name.startswith(prefix)), None)
 
 
 def code_label(language: str, number: int) -> str:
@@ -58,14 +58,14 @@ def code_label(language: str, number: int) -> str:
     return f"{language or 'code'} · {number}"
 
 
-def coloured(source: str, language: str, inks: Inks) -> list[Text]:
+def coloured(source: str, language: str, styles: Styles) -> list[Text]:
     """The lines of some code, without their newlines."""
     text = Text(source, end="", no_wrap=True)
     known = lexer(language_of(language)) if language else None
     if known is not None and all(len(line) <= LONGEST for line in source.split("\n")):
-        styles: dict[str, Style] = inks.styles
+        parts: dict[str, Style] = styles.parts
         for at, kind, value in known.get_tokens_unprocessed(source):
-            if (name := ink(kind)) is not None:
-                text.stylize(styles[name], at, at + len(value))
+            if (name := style_name(kind)) is not None:
+                text.stylize(parts[name], at, at + len(value))
     text.expand_tabs(4)
     return list(text.split("\n", allow_blank=True))

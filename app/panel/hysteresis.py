@@ -7,8 +7,8 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from ..chat.panel import PanelState
 from .figures import number
+from .state import PanelState
 
 RAILS = ("gpu", "cpu", "dram", "ane", "system")
 

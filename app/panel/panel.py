@@ -7,11 +7,11 @@ from textual.content import Content
 
 from macspec.plaintext import one_line
 
-from ..chat.panel import PanelState
-from .explained import EXPLAINED
-from .lined import Lined
-from .readings import named, panel
-from .settle import settled
+from ..widgets.lined import Lined
+from .hysteresis import settled
+from .panelrows import named, panel
+from .state import PanelState
+from .tooltips import EXPLAINED
 
 
 def explained(block: str, state: PanelState) -> str:

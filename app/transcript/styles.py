@@ -48,7 +48,7 @@ CLASSES = {f"transcript--{part}" for part in PARTS}
 CSS = "\n".join(f"Transcript > .transcript--{part} {{ {style} }}" for part, style in PARTS.items())
 
 
-def ink(widget: Widget, part: str) -> Style:
+def part_style(widget: Widget, part: str) -> Style:
     """The style of a part; what its rule does not name is left to what lies under it.
 
     Where the terminal chooses the colours, grounds are left out: nobody knows what stands out
@@ -66,15 +66,15 @@ def ink(widget: Widget, part: str) -> Style:
 
 
 @dataclass(frozen=True)
-class Inks:
+class Styles:
     """A style for each part, and the widget's own under all of them."""
 
     base: Style
-    styles: dict[str, Style]
+    parts: dict[str, Style]
     pages: dict[int, Page] = field(default_factory=dict, compare=False)
 
     def __getitem__(self, part: str) -> Style:
-        return self.styles[part]
+        return self.parts[part]
 
     @cached_property
     def theme(self) -> Theme:
@@ -102,14 +102,14 @@ class Inks:
         )
 
     @cached_property
-    def dimmed(self) -> Inks:
+    def dimmed(self) -> Styles:
         """For reasoning."""
-        return Inks(self.base + self["reasoning"], self.styles)
+        return Styles(self.base + self["reasoning"], self.parts)
 
     @cached_property
-    def faded(self) -> Inks:
+    def faded(self) -> Styles:
         """For turns that the model no longer sees."""
-        return Inks(self.base + Style(dim=True), self.styles)
+        return Styles(self.base + Style(dim=True), self.parts)
 
     def page(self, width: int) -> Page:
         if width not in self.pages:
@@ -120,12 +120,12 @@ class Inks:
 class Page(Console):
     """Where Rich draws segments of one width; nothing is written anywhere."""
 
-    def __init__(self, inks: Inks, width: int) -> None:
+    def __init__(self, styles: Styles, width: int) -> None:
         super().__init__(
             file=io.StringIO(),
             width=width,
             height=24,
-            theme=inks.theme,
+            theme=styles.theme,
             force_terminal=True,
             color_system="truecolor",
             legacy_windows=False,
@@ -134,4 +134,4 @@ class Page(Console):
             highlight=False,
             _environ={},
         )
-        self.inks = inks
+        self.styles = styles

@@ -13,9 +13,9 @@ from ..chat.turns import Span
 from .blocks import Block, Markdown, Plain
 from .code import code_label, coloured
 from .codeblocks import code_in
-from .inks import Inks, Page
 from .markup import language_of, moved
 from .rows import NEW_LINE, NOTHING, SPACE, TAB, Row, broken, drawn, row
+from .styles import Page, Styles
 from .tint import Authors, tinted
 
 
@@ -71,56 +71,58 @@ def guess(text: str, block: Block, width: int) -> int:
     return max(newlines + (block.stop - block.start) // max(width, 1), 1) + block.gap
 
 
-def draw_block(source: Source, block: Block, inks: Inks, width: int, *, tint: bool) -> list[Row]:
+def draw_block(
+    source: Source, block: Block, styles: Styles, width: int, *, tint: bool
+) -> list[Row]:
     """The rows of a block."""
-    rows = _block(source, block, inks, width, tint=tint)
+    rows = _block(source, block, styles, width, tint=tint)
     last = source.text[block.stop - 1 : block.stop]
     if rows and block.stop < len(source.text) and last != "\n":
         rows[-1].join = SPACE if last == " " else NOTHING
-    return [row((), inks.base), *rows] if block.gap else rows
+    return [row((), styles.base), *rows] if block.gap else rows
 
 
-def _block(source: Source, block: Block, inks: Inks, width: int, *, tint: bool) -> list[Row]:
+def _block(source: Source, block: Block, styles: Styles, width: int, *, tint: bool) -> list[Row]:
     if block.kind == "plain":
-        return _plain(source, block, inks, width, tint=tint)
+        return _plain(source, block, styles, width, tint=tint)
     text = moved(source.text[block.start : block.stop], block.indent)
     if block.kind == "code":
         number = source.code_before(block) + 1 if block.first else None
-        return _code(text, block.info, number, inks, width)
+        return _code(text, block.info, number, styles, width)
     first = source.code_before(block) + 1 if code_in(source.text, block) else 1
     if block.head is not None:
         text = source.text[slice(*block.head)] + text
     from .prose import prose
 
-    return prose(text, width, inks, block.number, first)
+    return prose(text, width, styles, block.number, first)
 
 
-def _plain(source: Source, block: Block, inks: Inks, width: int, *, tint: bool) -> list[Row]:
+def _plain(source: Source, block: Block, styles: Styles, width: int, *, tint: bool) -> list[Row]:
     text = Text(source.text[block.start : block.stop])
     if tint:
-        tinted(text, source.authors, block.start, inks)
+        tinted(text, source.authors, block.start, styles)
     text.expand_tabs(TAB)
     lines = text.split("\n", allow_blank=True)
     if text.plain.endswith("\n"):
         lines.pop()
-    page = inks.page(width)
+    page = styles.page(width)
     return [
-        row(drawn(part, page), inks.base, 0, join)
+        row(drawn(part, page), styles.base, 0, join)
         for line in lines
         for part, join in broken(line, width)
     ]
 
 
-def _code(text: str, info: str, number: int | None, inks: Inks, width: int) -> list[Row]:
+def _code(text: str, info: str, number: int | None, styles: Styles, width: int) -> list[Row]:
     """Code on its own ground, a column from its edges; lines fold anywhere."""
-    page, ground = inks.page(width), inks.base + inks["block"]
+    page, ground = styles.page(width), styles.base + styles["block"]
     language = language_of(info)
     rows = []
     if number is not None:
-        label = Text(code_label(language, number), inks["label"])
+        label = Text(code_label(language, number), styles["label"])
         rows.append(_ground(label, page, ground, width))
         rows[-1].lead = width
-    for line in coloured(text.removesuffix("\n"), language, inks):
+    for line in coloured(text.removesuffix("\n"), language, styles):
         for part, join in _folded(line, width - 2):
             rows.append(_ground(part, page, ground, width, join))
     return rows

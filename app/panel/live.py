@@ -17,8 +17,8 @@ from macspec.worker import Failed, Loaded, LoadProgress, PairInfo, Status
 from macspec.worker.messages import Answer
 
 from .latencies import Latencies
-from .panel import Mark, PanelState
 from .speeds import Speeds
+from .state import Mark, PanelState
 
 RECENT = 24
 """Rounds that acceptance now is taken over."""

@@ -11,10 +11,10 @@ from rich.cells import cell_len
 
 from macspec.plaintext import one_line
 
-from ..chat.panel import Mark
+from ..widgets.lines import BLANK, Line, Role
 from .bars import eighth
 from .figures import number
-from .lines import BLANK, Line, Role
+from .state import Mark
 
 SIGN = "▴"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..widgets.lines import Line, Role
 from .figures import number
-from .lines import Line, Role
 
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 

@@ -6,40 +6,40 @@ from collections.abc import Callable
 from itertools import groupby
 from operator import itemgetter
 
-from ..chat.panel import PanelState
-from . import roomreadings, speedreadings, trustreadings
-from .lines import BLANK, Line, fit
+from ..widgets.lines import BLANK, Line, fit
+from . import roomrows, speedrows, trustrows
+from .state import PanelState
 
 Block = Callable[[PanelState, int, int], list[Line]]
 """From a state, the width and a number of lines to so many lines."""
 
 BLOCKS: dict[str, Block] = {
-    "activity": speedreadings.activity,
-    "pair": speedreadings.pair,
-    "speed head": speedreadings.speed_head,
-    "speed": speedreadings.speed,
-    "history": speedreadings.history,
-    "marks": speedreadings.changes,
-    "latency": speedreadings.latency,
-    "speculation head": speedreadings.speculation_head,
-    "acceptance": speedreadings.acceptance,
-    "acceptance now": speedreadings.acceptance_now,
-    "positions": speedreadings.positions,
-    "axis": speedreadings.axis_of_positions,
-    "passes": speedreadings.passes,
-    "set": speedreadings.chosen,
-    "why": speedreadings.why,
-    "room head": roomreadings.head,
-    "context": roomreadings.context,
-    "memory": roomreadings.memory,
-    "plan": roomreadings.plan,
-    "energy head": roomreadings.energy_head,
-    "power": roomreadings.power,
-    "joules": roomreadings.joules,
-    "joules of plain": roomreadings.joules_of_plain,
-    "trust head": trustreadings.head,
-    "badge": trustreadings.badge,
-    "kernels": trustreadings.kernels,
+    "activity": speedrows.activity,
+    "pair": speedrows.pair,
+    "speed head": speedrows.speed_head,
+    "speed": speedrows.speed,
+    "history": speedrows.history,
+    "marks": speedrows.changes,
+    "latency": speedrows.latency,
+    "speculation head": speedrows.speculation_head,
+    "acceptance": speedrows.acceptance,
+    "acceptance now": speedrows.acceptance_now,
+    "positions": speedrows.positions,
+    "axis": speedrows.axis_of_positions,
+    "passes": speedrows.passes,
+    "set": speedrows.chosen,
+    "why": speedrows.why,
+    "room head": roomrows.head,
+    "context": roomrows.context,
+    "memory": roomrows.memory,
+    "plan": roomrows.plan,
+    "energy head": roomrows.energy_head,
+    "power": roomrows.power,
+    "joules": roomrows.joules,
+    "joules of plain": roomrows.joules_of_plain,
+    "trust head": trustrows.head,
+    "badge": trustrows.badge,
+    "kernels": trustrows.kernels,
 }
 
 ROWS: tuple[tuple[str, int], ...] = (

@@ -10,9 +10,9 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Offset, Size
 
-from ..chat.panel import PanelState
 from ..messages import Tune
-from .dials import (
+from ..widgets.lined import Lined
+from .sliderlines import (
     DEEPEST,
     DIALS,
     LABEL,
@@ -29,7 +29,7 @@ from .dials import (
     settings,
     stepped,
 )
-from .lined import Lined
+from .state import PanelState
 
 LOW = 16
 """Rows of the screen below which only the selected dial is shown."""

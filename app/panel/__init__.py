@@ -1,0 +1,1 @@
+"""The live panel: the numbers behind it, their rows, and the sliders."""

@@ -1,0 +1,1 @@
+"""The prompt: the text area, its completions, and what they send."""
