@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from macspec.cli.interrupt import INTERRUPTED, Asked
 from macspec.config import Config, Effective
 from macspec.config.schema import BUILT_IN, NONE
 from macspec.errors import BadOptionError, MacspecError
+from macspec.terminal import INTERRUPTED, Asked
 from macspec.worker import PairChoice
 
 from . import files

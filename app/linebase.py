@@ -6,10 +6,10 @@ import shutil
 import textwrap
 from collections.abc import AsyncIterator
 
-from macspec.cli.output import Output, say
 from macspec.config import Config
 from macspec.plaintext import one_line
 from macspec.store import COMPLETE, CUT_OFF, STOPPED
+from macspec.terminal import Output, say
 from macspec.worker import PairChoice
 
 from .chat.talk import Talk

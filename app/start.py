@@ -14,13 +14,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from macspec.cli.output import say
 from macspec.config import Config, Effective
 from macspec.config.file import checked
 from macspec.config.index import SETTINGS
 from macspec.config.schema import BUILT_IN, NONE
 from macspec.errors import BadOptionError
 from macspec.store import Chat, Store, store_path
+from macspec.terminal import say
 from macspec.worker import PairChoice, ProcessEngine
 
 from .keys import Keys
@@ -188,7 +188,7 @@ def configured(options: argparse.Namespace, config: Config) -> Config:
 
 def list_keys(options: argparse.Namespace) -> None:
     """Print every action with its keys and command."""
-    from macspec.cli.output import Output
+    from macspec.terminal import Output
 
     from .keytable import table
 
@@ -224,7 +224,7 @@ def _on_screen(
         app.say_farewell()
         app.farewell.join()
     if app.fault is not None:
-        from macspec.cli.parser import complain
+        from macspec.terminal import complain
 
         complain(app.fault)
     return app.return_code or 0

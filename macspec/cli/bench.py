@@ -12,8 +12,7 @@ from ..bench.simulate import GAP, SHAKE, Result, as_record, best_for_all, simula
 from ..bench.traces import Trace, save, shipped
 from ..bench.traces import load as load_traces
 from ..errors import BadOptionError
-from .interrupt import INTERRUPTED, interruptible
-from .output import Output, say
+from ..terminal import INTERRUPTED, Output, interruptible, say
 
 COLUMNS = "{:<12}{:<11}{:>6}{:>7}{:>7}{:>8}  {:<10}{:>8}{:>8}"
 

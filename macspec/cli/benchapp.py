@@ -16,9 +16,8 @@ from ..bench.app.cost import AppCost
 from ..bench.app.plan import PARTS, Plan
 from ..bench.app.real import Asked
 from ..errors import BadOptionError
+from ..terminal import Output, interruptible, say, status_of
 from .benchprogress import MeasureBar
-from .interrupt import interruptible, status_of
-from .output import Output, say
 
 OWN_PROMPT = "Repeat: " + " ".join(["la"] * 30)
 """To this one the built-in pair goes on until it is stopped."""

@@ -7,7 +7,7 @@ import sys
 
 from ..bench.protocol import Step
 from ..plaintext import one_line
-from .output import say
+from ..terminal import say
 
 STEP = 0.1
 """Share of a measurement between two lines where nothing can move."""

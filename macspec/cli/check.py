@@ -20,9 +20,8 @@ from ..models.footprint import measure
 from ..plaintext import one_line
 from ..power import awake
 from ..power.report import check_lines
-from .interrupt import interruptible
+from ..terminal import Output, interruptible
 from .kernels import kernel_table
-from .output import Output
 from .selftest import DEPTH, Trial, self_test
 
 

@@ -13,7 +13,7 @@ from ..config.edit import change_file, create_file, toml
 from ..config.file import refusal, unknown
 from ..config.index import Setting, setting_of
 from ..errors import BadOptionError
-from .output import Output, say
+from ..terminal import Output, say
 
 EDITORS = ("VISUAL", "EDITOR")
 

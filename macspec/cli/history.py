@@ -15,7 +15,7 @@ from ..plaintext import one_line, utf8
 from ..store import Chat, Message, Store, store_path
 from ..store.markdown import markdown
 from ..store.transfer import from_json, to_json
-from .output import Output, say
+from ..terminal import Output, say
 from .prompt import decoded
 
 NOTHING_FOUND = 1

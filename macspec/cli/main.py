@@ -15,9 +15,8 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import BadOptionError, MacspecError
+from ..terminal import complain, leave_on_interrupt, status_of
 from .arguments import build_parser
-from .interrupt import leave_on_interrupt, status_of
-from .parser import complain
 
 BROKEN_PIPE = 141
 """Exit status where the reader of the output went away, as a shell reports SIGPIPE."""

@@ -19,11 +19,10 @@ from ..device import prepare
 from ..kernels import kernels_for
 from ..models import Pair, load_pair
 from ..power import Meter, awake, choose, remembered_idle
+from ..terminal import Output, interruptible, say, status_of
 from . import benchchoice
 from .benchprogress import MeasureBar
 from .benchreport import Files, told
-from .interrupt import interruptible, status_of
-from .output import Output, say
 
 BUSY = 0.7
 """Load before a measurement from which on it is worth a warning."""

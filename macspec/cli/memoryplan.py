@@ -17,8 +17,8 @@ from ..models.machine import pressure, unified_memory, wired_advice
 from ..models.matches import Candidate, candidate, why_not
 from ..models.memory import gigabytes
 from ..plaintext import one_line
+from ..terminal import Output
 from ..worker.registry import Registry, Running
-from .output import Output
 
 BUILT_IN = "built-in"
 

@@ -13,7 +13,7 @@ from ..models.memory import gigabytes
 from ..models.progress import size
 from ..models.survey import survey
 from ..plaintext import one_line
-from .output import Output
+from ..terminal import Output
 
 
 def list_models(known: Sequence[Entry], as_json: bool) -> None:

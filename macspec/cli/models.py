@@ -12,8 +12,7 @@ from ..config import load
 from ..errors import BadOptionError, ModelNotFoundError
 from ..models.catalog import Entry, catalogue, find
 from ..models.progress import Cancelled, Listed, Progress, Pulled, Retrying, size
-from .interrupt import interruptible
-from .output import Output, say
+from ..terminal import Output, interruptible, say
 from .progressbar import ProgressBar
 
 

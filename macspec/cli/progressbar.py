@@ -7,7 +7,7 @@ import sys
 
 from ..models.progress import Progress, size
 from ..plaintext import one_line
-from .output import say
+from ..terminal import say
 
 STEP = 0.1
 """Share of a download between two lines where nothing can move."""

@@ -7,7 +7,7 @@ import select
 import sys
 
 from ..errors import BadOptionError
-from .output import say
+from ..terminal import say
 
 PATIENCE = 2.0
 """Seconds of silence on standard input before the user is told what is being waited for."""

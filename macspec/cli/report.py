@@ -18,7 +18,7 @@ from ..models.machine import GIB, pressure, unified_memory, working_set
 from ..plaintext import neutral, utf8
 from ..power.report import check_lines
 from ..store import Store, store_path
-from .output import Output
+from ..terminal import Output
 
 PACKAGES = ("macspec", "mlx", "mlx-lm", "textual", "transformers", "huggingface-hub", "numpy")
 

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import cast
 
 from ..errors import MacspecError
 from ..events import Event, Finished, Notice, Text
 from ..models.progress import Progress
-from ..power import awake
+from ..power import ReplyEnergy, awake
 from ..sampling import Sampling
+from ..stats import ReplyStats
+from ..terminal import Output, interruptible, say, show, status_of
 from ..worker.call import Call
 from ..worker.inprocess import InProcessEngine
 from ..worker.messages import Answer, Failed, LoadProgress, PairChoice, ReplyRequest
 from .energy import Gauge
-from .interrupt import interruptible, status_of
-from .output import Output, say, show
 from .progressbar import ProgressBar
 from .saving import Conversation
-from .table import statistics_table
+from .table import DASH, Table, number
+
+ENDS = {
+    "end": "the model",
+    "stop": "a stop text",
+    "length": "--max-tokens",
+    "context": "the end of the context",
+    "interrupted": "an interrupt",
+}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -183,3 +191,48 @@ class _JsonLines:
         if isinstance(event, Finished):
             fields.update(fields.pop("stats"), energy=self._gauge.record())
         self._output.json({"event": type(event).__name__.lower(), **fields})
+
+
+def statistics_table(finished: Finished, energy: ReplyEnergy | None = None) -> str:
+    """Aligned lines of label and value; a dash where there is nothing to count.
+
+    Args:
+        energy: what the reply took, if that is to be said.
+    """
+    stats = finished.stats
+    if energy is not None and energy.jumped:
+        stats = replace(stats, itl_ms_median=None, itl_ms_p95=None)
+    share = f"{stats.accepted} of {stats.drafted} drafted" if stats.drafted else ""
+    cached = f"{stats.cached_tokens} of {stats.prompt_tokens} prompt tokens were cached"
+    rows = [
+        ("acceptance", number(stats.acceptance, "{:.3f}"), share),
+        ("  by position", " ".join(f"{a:.2f}" for a in stats.acceptance_by_position) or DASH, ""),
+        ("tokens per pass", number(stats.tokens_per_pass, "{:.2f}"), f"{stats.passes} passes"),
+        ("time to first token", number(stats.ttft_s, "{:.3f} s"), ""),
+        ("inter-token latency", number(stats.itl_ms_median, "{:.1f} ms"), "median"),
+        ("", number(stats.itl_ms_p95, "{:.1f} ms"), "95th percentile"),
+        ("decode", number(stats.decode_tokens_per_s, "{:.1f} tok/s"), ""),
+        ("speed-up over plain", number(stats.measured_speedup, "{:.2f}x"), _predicted(stats)),
+        ("prefill", number(stats.prefill_tokens_per_s, "{:.1f} tok/s"), cached),
+        ("tokens", str(stats.tokens), f"ended by {ENDS.get(finished.reason, finished.reason)}"),
+        ("seconds", f"{stats.seconds.wall:.3f}", f"device idle {stats.seconds.device_idle:.3f}"),
+        *([] if energy is None else [("energy", *_energy(energy))]),
+        ("acceptance rule", finished.accept_rule, ""),
+        ("method", finished.method, f"depth {finished.depth}"),
+        ("seed", str(finished.seed), ""),
+    ]
+    return Table("", (), rows, left=None, indent=0).text().rstrip("\n")
+
+
+def _energy(energy: ReplyEnergy) -> tuple[str, str]:
+    """Joules per token of the decode, and what they are of, or why there are none."""
+    decode = energy.decode
+    gross, net = decode.joules_per_token, decode.net_joules_per_token
+    if gross is None or decode.watts is None:
+        return DASH, decode.reason or "no token was decoded"
+    above = "no idle baseline is known" if net is None else f"{net:.3g} J above idle"
+    return f"{gross:.3g} J/token", f"{decode.watts:.1f} W of {decode.of}, {decode.basis}; {above}"
+
+
+def _predicted(stats: ReplyStats) -> str:
+    return "" if stats.predicted_speedup is None else f"predicted {stats.predicted_speedup:.2f}x"

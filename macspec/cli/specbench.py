@@ -15,9 +15,8 @@ from ..device import prepare
 from ..kernels import kernels_for
 from ..models import load_pair
 from ..power import awake
+from ..terminal import Output, interruptible, say, status_of
 from .benchprogress import MeasureBar
-from .interrupt import interruptible, status_of
-from .output import Output, say
 
 SAVED = 20.0
 """Seconds between two times that what was measured is saved."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from macspec.cli.interrupt import INTERRUPTED
 from macspec.cli.main import BROKEN_PIPE
+from macspec.terminal import INTERRUPTED
 
 RUN = [sys.executable, "-m", "macspec", "run"]
 HELLO = [*RUN, "Hello", "--max-tokens", "4", "--seed", "1"]

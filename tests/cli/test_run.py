@@ -15,10 +15,10 @@ import pytest
 
 from macspec.assets import pocket
 from macspec.cli import prompt
-from macspec.cli.interrupt import INTERRUPTED
 from macspec.cli.main import BROKEN_PIPE
 from macspec.cli.saving import Conversation
 from macspec.events import Event
+from macspec.terminal import INTERRUPTED
 from macspec.worker.registry import Registry
 
 STATISTICS = [

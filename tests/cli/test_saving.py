@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from hostile import TEXTS, harms
 
-from macspec.cli.interrupt import Asked
 from macspec.cli.main import BROKEN_PIPE
 from macspec.store import COMPLETE, CUT_OFF, RAW, STOPPED, Chat, Message, Store, store_path
+from macspec.terminal import Asked
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from macspec.cli.table import statistics_table
+from macspec.cli.run import statistics_table
 from macspec.events import Finished
 from macspec.power import Energy, ReplyEnergy
 from macspec.stats import Counters
