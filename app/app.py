@@ -61,7 +61,7 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
         event.stop()
         self.show_choices()
         self.main.prompt.complete = self._completions
-        self.talk.listener = self._happened
+        self.conversation.listener = self._happened
         self.begin(self._open(), "open")
         self.set_interval(PERIOD, self.show_state)
         # What is there by now stays: no later collection has to look at it while a reply streams.
@@ -79,16 +79,16 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
     async def _open(self) -> None:
         """Show what there was, or what this is."""
         prompt = self.main.prompt
-        prompt.set_history(self.talk.sent)
+        prompt.set_history(self.conversation.sent)
         if not prompt.value:
-            prompt.load(self.talk.unsent)
-        if self.talk.first_run:
+            prompt.load(self.conversation.unsent)
+        if self.conversation.first_run:
             self.main.welcome.show_card(self.keys, proposal())
         else:
             self.main.welcome.show_keys(self.keys)
         await self.show_turns()
-        if self.talk.store.trouble is not None:
-            self.told(self.talk.store.trouble, "warning")
+        if self.conversation.store.trouble is not None:
+            self.told(self.conversation.store.trouble, "warning")
         await self.load_first()
 
     # Actions.
@@ -113,7 +113,7 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
     def action_do(self, id: str) -> None:
         """What keys are bound to. Esc stops a reply, or a switch to another pair; the first load
         it leaves alone, and goes back to the prompt."""
-        first = self.talk.choice is None and not self.talk.busy
+        first = self.conversation.choice is None and not self.conversation.busy
         if id == "stop" and (first or not self.situation().working):
             self.main.prompt.focus()
         else:
@@ -131,7 +131,7 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
 
     def chats(self) -> Sequence[Choice]:
         """Conversations to choose from."""
-        return [(str(chat.id), title_of(chat)) for chat in self.talk.store.chats(20)]
+        return [(str(chat.id), title_of(chat)) for chat in self.conversation.store.chats(20)]
 
     def _completions(self, typed: str) -> Sequence[Completion]:
         found = [Completion(it.text, it.label, it.about) for it in continuations(typed, self)]
@@ -142,8 +142,8 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
     def show_state(self) -> None:
         if not self.is_running or not self.main.there:
             return
-        main, state = self.main, self.talk.panel()
-        chat = self.talk.chat
+        main, state = self.main, self.conversation.panel()
+        chat = self.conversation.chat
         title = "New conversation" if chat is None else shortened(title_of(chat), 60)
         main.title_line.show(title, state)
         if not main.has_class("-no-panel"):
@@ -160,4 +160,4 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
 
     def _save_unsent(self) -> None:
         if self.main.there:
-            self.talk.save_unsent(self.main.prompt.unsent)
+            self.conversation.save_unsent(self.main.prompt.unsent)

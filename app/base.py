@@ -17,7 +17,7 @@ from macspec.errors import MacspecError
 from macspec.worker import PairChoice
 
 from . import themes
-from .chat.talk import Talk
+from .chat.conversation import Conversation
 from .faults import unforeseen
 from .keys import Keys
 from .remembering import remember
@@ -29,7 +29,7 @@ class Base(App[None], inherit_bindings=False):
     """The state of the app, and how its parts reach the widgets.
 
     Args:
-        talk: the conversation.
+        conversation: the conversation.
         settings: what holds at the start.
         keys: which keys do what.
         choice: the pair to load at first.
@@ -46,7 +46,7 @@ class Base(App[None], inherit_bindings=False):
 
     def __init__(
         self,
-        talk: Talk,
+        conversation: Conversation,
         settings: Effective,
         keys: Keys,
         choice: PairChoice,
@@ -55,7 +55,12 @@ class Base(App[None], inherit_bindings=False):
         farewell: Callable[[], None] = lambda: None,
         driver: type[Driver] | None = None,
     ) -> None:
-        self.talk, self.settings, self.keys, self.choice = talk, settings, keys, choice
+        self.conversation, self.settings, self.keys, self.choice = (
+            conversation,
+            settings,
+            keys,
+            choice,
+        )
         self.fallback = fallback
         self.farewell = threading.Thread(target=farewell, name="farewell")
         app = settings.config.app
@@ -75,13 +80,13 @@ class Base(App[None], inherit_bindings=False):
 
     def situation(self) -> Situation:
         """What is going on."""
-        turns = self.talk.turns
+        turns = self.conversation.turns
         return Situation(
-            busy=self.talk.busy,
-            loading=self.talk.panel().activity == "loading",
+            busy=self.conversation.busy,
+            loading=self.conversation.panel().activity == "loading",
             turns=bool(turns),
             replied=any(turn.role == "assistant" for turn in turns),
-            chat=self.talk.chat is not None,
+            chat=self.conversation.chat is not None,
         )
 
     def say(self, line: str, severity: str = "information", *, also: bool = False) -> None:

@@ -15,8 +15,8 @@ class Conversing(Base):
         """What is typed goes along: it was meant for the new one."""
         prompt = self.main.prompt
         prompt.stop_editing()
-        self.talk.save_unsent("")
-        self.talk.new()
+        self.conversation.save_unsent("")
+        self.conversation.new()
         self.main.welcome.show_keys(self.keys)
         await self.show_turns()
         prompt.focus()
@@ -36,12 +36,12 @@ class Conversing(Base):
         from .screens.conversations import Conversations
 
         self._keep_unsent()
-        chat = self.talk.chat
+        chat = self.conversation.chat
         choice = await self.push_screen_wait(
             Conversations(
-                ChatList(self.talk.store),
+                ChatList(self.conversation.store),
                 current=None if chat is None else chat.id,
-                busy=self.talk.busy,
+                busy=self.conversation.busy,
                 query=query,
             )
         )
@@ -52,32 +52,32 @@ class Conversing(Base):
 
     async def _look_again(self) -> None:
         """This conversation may have another title, or be gone."""
-        if self.talk.chat is None:
+        if self.conversation.chat is None:
             return
-        if self.talk.store.chat(self.talk.chat.id).deleted is not None:
-            self.talk.new()
+        if self.conversation.store.chat(self.conversation.chat.id).deleted is not None:
+            self.conversation.new()
             await self.show_turns()
         else:
-            self.talk.refresh()
+            self.conversation.refresh()
         self.show_state()
 
     async def open_chat(self, id: int) -> None:
         """Show another conversation, as it was left."""
         self._keep_unsent()
-        self.talk.open(id)
-        self.main.prompt.load(self.talk.unsent)
-        self.main.prompt.set_history(self.talk.sent)
+        self.conversation.open(id)
+        self.main.prompt.load(self.conversation.unsent)
+        self.main.prompt.set_history(self.conversation.sent)
         await self.show_turns()
         self.main.prompt.focus()
 
     def _keep_unsent(self) -> None:
         self.main.prompt.stop_editing()
-        self.talk.save_unsent(self.main.prompt.unsent)
+        self.conversation.save_unsent(self.main.prompt.unsent)
 
     async def do_rename(self, argument: str) -> None:
         from .screens.ask import Ask
 
-        chat = self.talk.chat
+        chat = self.conversation.chat
         assert chat is not None
         title: str | None = argument
         if not argument:
@@ -86,13 +86,13 @@ class Conversing(Base):
             )
         if title is None:
             return
-        self.talk.rename(title)
+        self.conversation.rename(title)
         self.show_state()
 
     async def do_fork(self, argument: str) -> None:
         self._keep_unsent()
-        turn = self.chosen if self.chosen is not None else self.talk.turns[-1].id
-        self.talk.fork(turn)
+        turn = self.chosen if self.chosen is not None else self.conversation.turns[-1].id
+        self.conversation.fork(turn)
         await self.show_turns()
         self.say("a copy up to here; the first conversation is as it was")
 
@@ -102,7 +102,7 @@ class Conversing(Base):
         while name is not None:
             if name:
                 try:
-                    self.say(f"the conversation is in {self.talk.export(name).absolute()}")
+                    self.say(f"the conversation is in {self.conversation.export(name).absolute()}")
                     return
                 except BadOptionError as error:
                     if argument:
@@ -113,7 +113,7 @@ class Conversing(Base):
     async def _ask_file(self, name: str, wrong: str) -> str | None:
         from .screens.ask import Ask
 
-        chat = self.talk.chat
+        chat = self.conversation.chat
         assert chat is not None
         return await self.push_screen_wait(
             Ask(
@@ -125,15 +125,15 @@ class Conversing(Base):
         )
 
     async def do_delete(self, argument: str) -> None:
-        chat = self.talk.chat
+        chat = self.conversation.chat
         assert chat is not None
         self._keep_unsent()
-        self.talk.delete()
+        self.conversation.delete()
         self.main.prompt.load("")
         await self.show_turns()
         self.say(f"deleted {title_of(chat)}; {self.keys.shown('undo')} brings it back")
 
     async def do_undo(self, argument: str) -> None:
-        chats = self.talk.undo()
+        chats = self.conversation.undo()
         await self.open_chat(chats[0].id)
         self.say("brought back")

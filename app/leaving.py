@@ -84,9 +84,9 @@ class Leaving(Base):
     def save(self) -> None:
         """Keep the prompt and the reply as they are now."""
         with suppress(Exception):
-            self.talk.save_unsent(self.main.prompt.unsent)
+            self.conversation.save_unsent(self.main.prompt.unsent)
         with suppress(Exception):
-            self.talk.saved_interrupt()
+            self.conversation.saved_interrupt()
 
     def say_farewell(self) -> None:
         """Let go of the engine, beside all else that there is to do."""
@@ -94,7 +94,7 @@ class Leaving(Base):
             self.farewell.start()
 
     async def on_unmount(self) -> None:
-        await self.talk.close()
+        await self.conversation.close()
 
     async def do_leave(self, argument: str) -> None:
         self.leave()
@@ -116,8 +116,8 @@ class Leaving(Base):
             self.leave()
             return
         self._armed = now
-        if self.talk.busy:
-            self.talk.stop()
+        if self.conversation.busy:
+            self.conversation.stop()
         self.say("Ctrl+C again leaves; everything is kept")
 
     def copy(self, text: str, what: str) -> None:

@@ -18,8 +18,8 @@ from macspec.worker import PairChoice
 
 from . import files
 from .actions import ACTIONS, GROUPS, Choice
+from .chat.conversation import Conversation
 from .chat.firstrun import PRIVATE, WHAT, proposal
-from .chat.talk import Talk
 from .chat.updates import Told, Update
 from .linechats import LineChats
 from .linemodels import LineModels
@@ -37,7 +37,10 @@ REQUESTS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def chat_in_lines(
-    talk: Talk, settings: Effective, choice: PairChoice, fallback: PairChoice | None = None
+    conversation: Conversation,
+    settings: Effective,
+    choice: PairChoice,
+    fallback: PairChoice | None = None,
 ) -> int:
     """Chat until the end of input, and return the exit status.
 
@@ -47,7 +50,7 @@ def chat_in_lines(
         choice: the pair to load at first.
         fallback: the one to load where that fails.
     """
-    lines = Lines(talk, settings.config, choice)
+    lines = Lines(conversation, settings.config, choice)
     lines.fallback = fallback
     return lines.run()
 
@@ -56,13 +59,17 @@ class Lines(LineTurns, LineChats, LineModels):
     """The conversation: messages in, replies out."""
 
     def __init__(
-        self, talk: Talk, config: Config, choice: PairChoice, reader: Reader | None = None
+        self,
+        conversation: Conversation,
+        config: Config,
+        choice: PairChoice,
+        reader: Reader | None = None,
     ) -> None:
-        super().__init__(talk, config, choice, reader or Reader(self._complete))
+        super().__init__(conversation, config, choice, reader or Reader(self._complete))
         self._loop = asyncio.new_event_loop()
         self._armed = float("-inf")
         self._work: asyncio.Task[None] | None = None
-        talk.listener = self._hear
+        conversation.listener = self._hear
 
     def run(self) -> int:
         """Chat until the end of input."""
@@ -88,12 +95,12 @@ class Lines(LineTurns, LineChats, LineModels):
         if not self.reader.interactive:
             return
         self.say("line mode; /help lists the commands, and the end of input (Ctrl+D) leaves")
-        if self.talk.chat is None:
-            if self.talk.first_run:
+        if self.conversation.chat is None:
+            if self.conversation.first_run:
                 self._about()
-        elif self.talk.turns:
+        elif self.conversation.turns:
             self.say(f"going on with {self._named()}; /new begins another one")
-        self.reader.remember(self.talk.sent)
+        self.reader.remember(self.conversation.sent)
         self.offer_unsent()
 
     async def _begin(self) -> None:
@@ -149,9 +156,11 @@ class Lines(LineTurns, LineChats, LineModels):
             message = files.with_files(text)
             for notice in message.notices:
                 self.say(notice)
-            talk, unsent = self.talk, self.unoffered
+            conversation, unsent = self.conversation, self.unoffered
             await self.reply(
-                talk.ask(message.text) if editing is None else talk.edit(editing, message.text)
+                conversation.ask(message.text)
+                if editing is None
+                else conversation.edit(editing, message.text)
             )
             self._keep(unsent)
         except MacspecError as error:
@@ -198,29 +207,29 @@ class Lines(LineTurns, LineChats, LineModels):
         self._armed = now
         if now - before < TWICE or not self.reader.interactive:
             raise KeyboardInterrupt
-        if self.talk.busy:
-            self.talk.stop()
+        if self.conversation.busy:
+            self.conversation.stop()
         elif self._loading is not None and not self._loading.done():
-            self.talk.cancel_load()
+            self.conversation.cancel_load()
         elif self._work is not None:
-            self.talk.cancel_load()
+            self.conversation.cancel_load()
             self._work.cancel()
 
     def _keep(self, typed: str) -> None:
         with suppress(MacspecError):
-            self.talk.save_unsent(typed)
+            self.conversation.save_unsent(typed)
 
     def _close(self) -> None:
         """Keep everything."""
         with suppress(MacspecError):
-            self.talk.saved_interrupt()
+            self.conversation.saved_interrupt()
         tasks = asyncio.all_tasks(self._loop)
         for task in tasks:
             task.cancel()
         if tasks:
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.run_until_complete(self.talk.close())
+        self._loop.run_until_complete(self.conversation.close())
         self._loop.close()
 
     # What the other parts leave.

@@ -12,7 +12,7 @@ from macspec.store import COMPLETE, CUT_OFF, STOPPED
 from macspec.terminal import Output, say
 from macspec.worker import PairChoice
 
-from .chat.talk import Talk
+from .chat.conversation import Conversation
 from .chat.turns import Piece, Turn
 from .chat.updates import Dropped, Ended, Told, Update
 from .linereader import Reader
@@ -31,14 +31,21 @@ class LineBase:
     standard error, a sentence a line.
 
     Args:
-        talk: the conversation.
+        conversation: the conversation.
         config: the settings.
         choice: the pair to load at first.
         reader: where messages come from.
     """
 
-    def __init__(self, talk: Talk, config: Config, choice: PairChoice, reader: Reader) -> None:
-        self.talk, self.config, self.choice, self.reader = talk, config, choice, reader
+    def __init__(
+        self, conversation: Conversation, config: Config, choice: PairChoice, reader: Reader
+    ) -> None:
+        self.conversation, self.config, self.choice, self.reader = (
+            conversation,
+            config,
+            choice,
+            reader,
+        )
         self.output = Output()
         self.failures = 0
         """Messages and commands that came to nothing."""
@@ -53,23 +60,23 @@ class LineBase:
 
     def situation(self) -> Situation:
         """What is going on."""
-        turns = self.talk.turns
+        turns = self.conversation.turns
         return Situation(
-            busy=self.talk.busy,
+            busy=self.conversation.busy,
             turns=bool(turns),
             replied=any(turn.role == "assistant" for turn in turns),
-            chat=self.talk.chat is not None,
+            chat=self.conversation.chat is not None,
         )
 
     @property
     def unoffered(self) -> str:
         """What is typed elsewhere and not sent, and cannot be gone on with here."""
-        return "" if self.reader.can_offer(self.talk.unsent) else self.talk.unsent
+        return "" if self.reader.can_offer(self.conversation.unsent) else self.conversation.unsent
 
     def offer_unsent(self) -> None:
         """Let the next message begin with what was typed and not sent."""
-        if self.reader.can_offer(self.talk.unsent):
-            self.begin = self.talk.unsent
+        if self.reader.can_offer(self.conversation.unsent):
+            self.begin = self.conversation.unsent
 
     def say(self, line: str) -> None:
         """A sentence on standard error, on a line of its own."""
@@ -134,7 +141,7 @@ class LineBase:
         if self.config.app.reasoning:
             self.print("Reasoning:")
         else:
-            more = "; /think off leaves that out" if self.talk.thinks else ""
+            more = "; /think off leaves that out" if self.conversation.thinks else ""
             self.say(f"it reasons before it answers{more}")
 
     def _answer(self) -> None:

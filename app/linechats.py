@@ -21,10 +21,10 @@ class LineChats(LineBase):
     @property
     def chats(self) -> ChatList:
         """The store's conversations."""
-        return ChatList(self.talk.store)
+        return ChatList(self.conversation.store)
 
     async def do_new(self, argument: str) -> None:
-        self.talk.new()
+        self.conversation.new()
         self.say("a new conversation; the last one is kept")
 
     async def do_chats(self, argument: str) -> None:
@@ -55,53 +55,53 @@ class LineChats(LineBase):
 
     def open_chat(self, id: int) -> None:
         """Go on with another conversation; its last two turns are shown."""
-        self.talk.open(id)
+        self.conversation.open(id)
         self.say(f"this is conversation {id}, {self._named()}")
-        for turn in self.talk.turns[-2:]:
+        for turn in self.conversation.turns[-2:]:
             self.show(turn)
         self.offer_unsent()
 
     def _named(self) -> str:
-        assert self.talk.chat is not None
-        count = len(self.talk.turns)
+        assert self.conversation.chat is not None
+        count = len(self.conversation.turns)
         turns = "1 turn" if count == 1 else f"{count} turns"
-        return f"{title_of(self.talk.chat)}, with {turns}"
+        return f"{title_of(self.conversation.chat)}, with {turns}"
 
     async def do_rename(self, argument: str) -> None:
         if not argument:
             raise BadOptionError("write the new title after /rename")
-        self.say(f"renamed: {title_of(self.talk.rename(argument))}")
+        self.say(f"renamed: {title_of(self.conversation.rename(argument))}")
 
     async def do_fork(self, argument: str) -> None:
-        chat = self.talk.fork(self.talk.turns[-1].id)
+        chat = self.conversation.fork(self.conversation.turns[-1].id)
         self.say(f"a copy up to here, conversation {chat.id}; the first one is as it was")
 
     async def do_export(self, argument: str) -> None:
-        chat = self.talk.chat
+        chat = self.conversation.chat
         assert chat is not None
         name = argument or file_name(title_of(chat), ".md")
         path = self.chats.export(chat.id, name)
         self.say(f"the conversation is in {Path(path).absolute()}")
 
     async def do_delete(self, argument: str) -> None:
-        self.say(f"deleted {title_of(self.talk.delete())}; /undo brings it back")
+        self.say(f"deleted {title_of(self.conversation.delete())}; /undo brings it back")
 
     async def do_undo(self, argument: str) -> None:
         self.open_chat(self.chats.undo())
 
     async def do_system(self, argument: str) -> None:
         if argument:
-            self.talk.set_system(argument)
+            self.conversation.set_system(argument)
             self.say("the system prompt of this conversation is changed")
-        elif self.talk.system:
-            self.print_text(self.talk.system)
+        elif self.conversation.system:
+            self.print_text(self.conversation.system)
         else:
             self.say("no system prompt; /system TEXT sets one")
 
     async def do_sampling(self, argument: str) -> None:
         if not argument:
-            for name, value in self.talk.tuning.sampling.items():
-                own = " (of this conversation)" if name in self.talk.sampling else ""
+            for name, value in self.conversation.tuning.sampling.items():
+                own = " (of this conversation)" if name in self.conversation.sampling else ""
                 self.print(f"{name} {'random' if value is None else value}{own}")
             return
         name, _, text = argument.partition(" ")
@@ -112,13 +112,13 @@ class LineChats(LineBase):
             value = kind.from_text(text.strip())
         except ValueError:
             raise BadOptionError(f"{name} must be {kind.says}") from None
-        await self.talk.set_sampling({**self.talk.sampling, name: value})
+        await self.conversation.set_sampling({**self.conversation.sampling, name: value})
         self.say(f"{name} {text.strip()} in this conversation")
 
     async def do_think(self, argument: str) -> None:
         if argument:
             if argument.lower() not in THINK:
                 raise BadOptionError(f"{argument} is none of {', '.join(THINK)}")
-            self.talk.set_think(None if argument.lower() == "auto" else argument.lower())
-        value = self.talk.think or "auto"
-        self.say(self.talk.think_fixed or f"reasoning {value}: {THINK[value]}")
+            self.conversation.set_think(None if argument.lower() == "auto" else argument.lower())
+        value = self.conversation.think or "auto"
+        self.say(self.conversation.think_fixed or f"reasoning {value}: {THINK[value]}")

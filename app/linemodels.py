@@ -33,7 +33,7 @@ class LineModels(LineBase):
     def pairs(self) -> Pairs:
         """What there is to choose from."""
         if self._pairs is None:
-            used = [model for model in self.talk.store.last_models().values() if model]
+            used = [model for model in self.conversation.store.last_models().values() if model]
             self._pairs = Pairs(self.config, self.choice, used)
         self._pairs.current = self.choice
         return self._pairs
@@ -54,7 +54,7 @@ class LineModels(LineBase):
     async def load(self, choice: PairChoice) -> bool:
         """Load a pair, or switch to it; the one before stays if that fails, which is False."""
         told, there = -1, False
-        async for event in self.talk.load(choice):
+        async for event in self.conversation.load(choice):
             match event:
                 case Notice(message):
                     self.say(message)
@@ -73,7 +73,7 @@ class LineModels(LineBase):
         await self.loaded()
         if argument:
             if await self.load(self.pairs.asked(argument)):
-                self.say(f"{self.talk.panel().target} answers from now on")
+                self.say(f"{self.conversation.panel().target} answers from now on")
             return
         self.say("looking at what is on this machine")
         async for _ in self.pairs.survey.run(self.pairs.folders):
@@ -89,7 +89,7 @@ class LineModels(LineBase):
 
     async def do_depth(self, argument: str) -> None:
         if not argument:
-            self.print(f"depth {self.talk.tuning.depth}")
+            self.print(f"depth {self.conversation.tuning.depth}")
             return
         depth: int | str = argument.lower()
         if depth != "auto":
@@ -108,25 +108,25 @@ class LineModels(LineBase):
 
     async def _deepen(self, by: int) -> None:
         """One step from the depth that is set, or from the one that auto has used last."""
-        state = self.talk.panel()
+        state = self.conversation.panel()
         now = state.depth_set if isinstance(state.depth_set, int) else state.depth or 0
         await self._set(depth=min(max(now + by, 0), DEEPEST))
 
     async def do_method(self, argument: str) -> None:
-        await self._choose("method", argument, tuple(METHODS), self.talk.tuning.method)
+        await self._choose("method", argument, tuple(METHODS), self.conversation.tuning.method)
 
     async def do_rule(self, argument: str) -> None:
-        await self._choose("rule", argument, tuple(RULES), self.talk.tuning.rule)
+        await self._choose("rule", argument, tuple(RULES), self.conversation.tuning.rule)
 
     async def do_temperature(self, argument: str) -> None:
         if not argument:
-            self.print(f"temperature {self.talk.tuning.sampling['temperature']:g}")
+            self.print(f"temperature {self.conversation.tuning.sampling['temperature']:g}")
             return
         try:
             temperature = float(argument)
         except ValueError:
             raise BadOptionError(f"{argument} is no number") from None
-        await self.talk.tune(sampling={"temperature": temperature})
+        await self.conversation.tune(sampling={"temperature": temperature})
         self.say(f"temperature {temperature:g} from the next round on")
 
     async def _choose(self, what: str, wanted: str, choices: tuple[str, ...], now: str) -> None:
@@ -137,6 +137,6 @@ class LineModels(LineBase):
         await self._set(**{what: value})
 
     async def _set(self, **change: Any) -> None:
-        await self.talk.tune(**change)
+        await self.conversation.tune(**change)
         ((what, value),) = change.items()
         self.say(f"{what} {value} from the next round on")

@@ -17,15 +17,15 @@ class LineTurns(LineBase):
     """Stop, again, otherwise, copy."""
 
     async def do_stop(self, argument: str) -> None:
-        self.talk.stop()
+        self.conversation.stop()
 
     async def do_regenerate(self, argument: str) -> None:
-        await self.reply(self.talk.regenerate())
+        await self.reply(self.conversation.regenerate())
 
     async def do_edit(self, argument: str) -> None:
         turn = self._last("user", "raw")
         if argument:
-            await self.reply(self.talk.edit(turn.id, argument))
+            await self.reply(self.conversation.edit(turn.id, argument))
         elif self.reader.can_offer(turn.text):
             self.begin, self.editing = turn.text, turn.id
             self.say("change the message and send it with Enter; an empty one leaves it")
@@ -33,7 +33,7 @@ class LineTurns(LineBase):
             raise BadOptionError("write the new text after /edit")
 
     async def do_continue(self, argument: str) -> None:
-        await self.reply(self.talk.resume(self._last("assistant").id))
+        await self.reply(self.conversation.resume(self._last("assistant").id))
 
     async def do_older(self, argument: str) -> None:
         self._step(-1)
@@ -42,7 +42,7 @@ class LineTurns(LineBase):
         self._step(1)
 
     def _step(self, by: int) -> None:
-        turns = self.talk.turns
+        turns = self.conversation.turns
         several = [place for place, turn in enumerate(turns) if turn.siblings > 1]
         if not several:
             raise BadOptionError("there is only this version; /regenerate or /edit makes another")
@@ -51,13 +51,13 @@ class LineTurns(LineBase):
             side = "first" if by < 0 else "last"
             self.say(f"this is the {side} of {turn.siblings} versions")
             return
-        self.talk.step(turn.id, by)
-        for each in self.talk.turns[several[-1] :]:
+        self.conversation.step(turn.id, by)
+        for each in self.conversation.turns[several[-1] :]:
             self.show(each)
 
     async def do_copy(self, argument: str) -> None:
-        turns = [turn for turn in self.talk.turns if turn.role == "assistant"]
-        turn = (turns or list(self.talk.turns))[-1]
+        turns = [turn for turn in self.conversation.turns if turn.role == "assistant"]
+        turn = (turns or list(self.conversation.turns))[-1]
         if not turn.text:
             raise BadOptionError("there is no text to copy")
         if argument:
@@ -87,14 +87,14 @@ class LineTurns(LineBase):
         self.say(f"copied with {clipboard.put(text, None)}")
 
     async def do_stats(self, argument: str) -> None:
-        for sentence in sentences(self.talk.panel()):
+        for sentence in sentences(self.conversation.panel()):
             self.print(sentence)
 
     async def do_compare(self, argument: str) -> None:
         await self.loaded()
         self.say("the last message is answered again, plain and speculative in turns")
         found, doing = None, ""
-        async for found in self.talk.compare():
+        async for found in self.conversation.compare():
             if found.doing and found.doing != doing:
                 doing = found.doing
                 done = found.plain.replies + found.speculative.replies
@@ -104,7 +104,7 @@ class LineTurns(LineBase):
                 self.print(sentence)
 
     def _last(self, *roles: str) -> Turn:
-        for turn in reversed(self.talk.turns):
+        for turn in reversed(self.conversation.turns):
             if turn.role in roles:
                 return turn
         raise BadOptionError("there is no such message yet")

@@ -23,7 +23,7 @@ from macspec.store import Store, store_path
 from macspec.worker import PairChoice, ProcessEngine
 
 from .app import MacspecApp
-from .chat.talk import Talk
+from .chat.conversation import Conversation
 from .driver import ScreenDriver
 from .keys import Keys
 from .start import GRACE
@@ -76,7 +76,7 @@ class Watched(MacspecApp):
             core - self.core,
             self.lateness.worst,
             self.lateness.busy,
-            self.talk.busy,
+            self.conversation.busy,
         )
         with self.file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(look)) + "\n")
@@ -95,11 +95,11 @@ def main() -> None:
     engine = ProcessEngine(program=ENGINE)
     engine.start()
     meter = Meter(lambda: choose(config.power.source), idle=remembered_idle())
-    talk = Talk(engine, Store(store_path()), config, meter=meter)
+    conversation = Conversation(engine, Store(store_path()), config, meter=meter)
     if options.chat is not None:
-        talk.open(options.chat)
+        conversation.open(options.chat)
     app = Watched(
-        talk,
+        conversation,
         replace(settings, config=config),
         Keys(config.keys),
         PairChoice(),

@@ -39,8 +39,8 @@ class Modelling(Replying):
         Returns:
             Whether it is there now.
         """
-        before, there = self.talk.choice, False
-        async for event in self.talk.load(choice):
+        before, there = self.conversation.choice, False
+        async for event in self.conversation.load(choice):
             match event:
                 case Notice(message):
                     if not message.startswith(BUILT_IN_NOTICE):
@@ -77,7 +77,7 @@ class Modelling(Replying):
         if self._pairs is None:
             from .chat.pairs import Pairs
 
-            used = self.talk.store.last_models().values()
+            used = self.conversation.store.last_models().values()
             folders = {name for name in used if name is not None and os.path.isabs(name)}
             self._pairs = Pairs(self.settings.config, self.choice, sorted(folders))
             self._pairs.ended = self._downloaded
@@ -93,7 +93,7 @@ class Modelling(Replying):
 
     async def do_system(self, argument: str) -> None:
         if argument:
-            self.talk.set_system(argument)
+            self.conversation.set_system(argument)
             self.say("the system prompt of this conversation is changed")
         else:
             await self._ask_settings("system")
@@ -110,36 +110,36 @@ class Modelling(Replying):
             value = kind.from_text(text.strip())
         except ValueError:
             raise BadOptionError(f"{name} must be {kind.says}") from None
-        await self.talk.set_sampling({**self.talk.sampling, name: value})
+        await self.conversation.set_sampling({**self.conversation.sampling, name: value})
         self.say(f"{name} {text.strip()} in this conversation")
 
     async def _ask_settings(self, field: str) -> None:
         from .screens.chatsettings import ChatSettings, ChatSettingsForm
 
-        now = ChatSettings(self.talk.system, self.talk.sampling)
+        now = ChatSettings(self.conversation.system, self.conversation.sampling)
         form = ChatSettingsForm(now, self.settings.config, focus=field)
         wanted = await self.push_screen_wait(form)
         if wanted is not None:
-            self.talk.set_system(wanted.system)
-            await self.talk.set_sampling(wanted.sampling)
+            self.conversation.set_system(wanted.system)
+            await self.conversation.set_sampling(wanted.sampling)
 
     async def do_think(self, argument: str) -> None:
         words = tuple(THINK)
-        value = argument.lower() or words[(words.index(self.talk.think or "auto") + 1) % 3]
+        value = argument.lower() or words[(words.index(self.conversation.think or "auto") + 1) % 3]
         if value not in words:
             raise BadOptionError(f"{argument} is none of {', '.join(words)}")
-        fixed = self.talk.set_think(None if value == "auto" else value)
+        fixed = self.conversation.set_think(None if value == "auto" else value)
         self.say(fixed or f"reasoning {value}: {THINK[value]}, from the next reply on")
 
     async def do_compare(self, argument: str) -> None:
         from .screens.compare import CompareScreen
 
-        self.push_screen(CompareScreen(self.talk.compare(argument.lower() or None)))
+        self.push_screen(CompareScreen(self.conversation.compare(argument.lower() or None)))
 
     async def do_stats(self, argument: str) -> None:
         from .screens.numbers import Numbers
 
-        self.push_screen(Numbers(self.talk.panel))
+        self.push_screen(Numbers(self.conversation.panel))
 
 
 def _switched(loaded: Loaded) -> str:

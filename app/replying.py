@@ -29,7 +29,7 @@ class Replying(Base):
         try:
             command = parse(event.text)
             if command is None:
-                self.reply(self.talk.ask(self._whole(event)), event.text)
+                self.reply(self.conversation.ask(self._whole(event)), event.text)
             else:
                 self.do_command(command)
         except MacspecError as error:
@@ -40,7 +40,7 @@ class Replying(Base):
     def _resent(self, event: Prompt.Edited) -> None:
         event.stop()
         try:
-            self.reply(self.talk.edit(event.turn_id, self._whole(event)), event.text)
+            self.reply(self.conversation.edit(event.turn_id, self._whole(event)), event.text)
         except MacspecError as error:
             self.edit_turn(event.turn_id, event.text, changed=True)
             self.say(str(error), "warning")
@@ -51,7 +51,7 @@ class Replying(Base):
         Raises:
             MacspecError: a file cannot go into it, or a reply is being written.
         """
-        if self.talk.busy:
+        if self.conversation.busy:
             raise MacspecError(BUSY)
         message = event.message()
         for notice in message.notices:
@@ -68,7 +68,7 @@ class Replying(Base):
         Args:
             changed: the user has typed some of it.
         """
-        asked = [turn.id for turn in self.talk.turns if turn.role != "assistant"]
+        asked = [turn.id for turn in self.conversation.turns if turn.role != "assistant"]
         what = f"message {asked.index(turn_id) + 1}"
         self.main.prompt.edit(turn_id, text, what, changed=changed)
 
@@ -117,11 +117,11 @@ class Replying(Base):
     async def _begin(self, prompt: Turn | None, reply: Turn) -> None:
         """Show the path that leads to a new reply, and begin it."""
         new = [turn for turn in (prompt, reply) if turn is not None]
-        ids = tuple(turn.id for turn in self.talk.turns)
+        ids = tuple(turn.id for turn in self.conversation.turns)
         before = tuple(id for id in ids if id not in [turn.id for turn in new])
         transcript = self.main.transcript
         if before != self._shown:
-            await transcript.show([turn for turn in self.talk.turns if turn.id in before])
+            await transcript.show([turn for turn in self.conversation.turns if turn.id in before])
         elif self.chosen is not None:
             transcript.choose(None)
         self.chosen = None
@@ -133,7 +133,7 @@ class Replying(Base):
         self.show_state()
 
     async def show_turns(self) -> None:
-        turns = self.talk.turns
+        turns = self.conversation.turns
         self._shown = tuple(turn.id for turn in turns)
         self.chosen = None
         await self.main.transcript.show(turns)
@@ -141,5 +141,5 @@ class Replying(Base):
         self.show_state()
 
     def _update_turns(self) -> None:
-        for turn in self.talk.turns:
+        for turn in self.conversation.turns:
             self.main.transcript.update_turn(turn)

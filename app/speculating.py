@@ -26,7 +26,7 @@ class Speculating(Base):
     async def tune(self, **changes: Any) -> None:
         """Set something from the next round on; the dials show how that went."""
         try:
-            await self.talk.tune(**changes)
+            await self.conversation.tune(**changes)
         except MacspecError as error:
             self.main.tuning.refused(changes, str(error))
             raise
@@ -57,15 +57,15 @@ class Speculating(Base):
 
     async def _deepen(self, by: int) -> None:
         """One step from the depth that is set, or from the one that auto is using."""
-        state = self.talk.panel()
+        state = self.conversation.panel()
         now = state.depth_set if isinstance(state.depth_set, int) else state.depth or 0
         await self._set("depth", min(max(now + by, 0), DEEPEST))
 
     async def do_method(self, argument: str) -> None:
-        await self._choose("method", argument, tuple(METHODS), self.talk.panel().method_set)
+        await self._choose("method", argument, tuple(METHODS), self.conversation.panel().method_set)
 
     async def do_rule(self, argument: str) -> None:
-        await self._choose("rule", argument, tuple(RULES), self.talk.panel().rule_set)
+        await self._choose("rule", argument, tuple(RULES), self.conversation.panel().rule_set)
 
     async def do_temperature(self, argument: str) -> None:
         if not argument:

@@ -26,7 +26,7 @@ from macspec.worker import PairChoice, ProcessEngine
 from .keys import Keys
 
 if TYPE_CHECKING:
-    from .chat.talk import Talk
+    from .chat.conversation import Conversation
 
 GRACE = 0.4
 """Seconds that the engine has to keep what it learned, once the user wants to leave."""
@@ -103,13 +103,13 @@ def chat(options: argparse.Namespace) -> int:
     fallback = replace(choice, target=_model(usual.target), draft=_model(usual.draft))
     from macspec.power import Meter, choose, remembered_idle
 
-    from .chat.talk import Talk
+    from .chat.conversation import Conversation
 
     source = config.power.source
     meter = Meter(lambda: choose(source), idle=remembered_idle())
-    talk = Talk(engine, options.store, config, meter=meter)
+    conversation = Conversation(engine, options.store, config, meter=meter)
     if options.chat is not None:
-        talk.open(options.chat)
+        conversation.open(options.chat)
     farewell = partial(engine.close, GRACE)
     recalled = fallback if options.recalled else None
     if options.plain or reason is not None:
@@ -118,10 +118,10 @@ def chat(options: argparse.Namespace) -> int:
         if reason is not None:
             say(f"{reason}: line mode, as macspec chat --plain")
         try:
-            return chat_in_lines(talk, effective, choice, recalled)
+            return chat_in_lines(conversation, effective, choice, recalled)
         finally:
             farewell()
-    return _on_screen(talk, effective, keys, choice, fallback=recalled, farewell=farewell)
+    return _on_screen(conversation, effective, keys, choice, fallback=recalled, farewell=farewell)
 
 
 def _forget(options: argparse.Namespace) -> None:
@@ -198,7 +198,7 @@ def list_keys(options: argparse.Namespace) -> None:
 
 
 def _on_screen(
-    talk: Talk,
+    conversation: Conversation,
     effective: Effective,
     keys: Keys,
     choice: PairChoice,
@@ -210,7 +210,7 @@ def _on_screen(
     from .driver import ScreenDriver
 
     app = MacspecApp(
-        talk,
+        conversation,
         effective,
         keys,
         choice,

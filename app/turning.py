@@ -26,33 +26,33 @@ class Turning(Replying):
 
     def _turn(self, *roles: str) -> Turn | None:
         """The chosen turn, if it has one of the roles; else the last one that has."""
-        fitting = [turn for turn in self.talk.turns if not roles or turn.role in roles]
+        fitting = [turn for turn in self.conversation.turns if not roles or turn.role in roles]
         chosen = [turn for turn in fitting if turn.id == self.chosen]
         return next(iter(chosen or fitting[-1:]), None)
 
     async def do_stop(self, argument: str) -> None:
-        if self.talk.busy:
-            self.talk.stop()
+        if self.conversation.busy:
+            self.conversation.stop()
         else:
-            self.talk.cancel_load()
+            self.conversation.cancel_load()
 
     async def do_regenerate(self, argument: str) -> None:
         turn = self._turn("assistant")
-        self.reply(self.talk.regenerate(None if turn is None else turn.id))
+        self.reply(self.conversation.regenerate(None if turn is None else turn.id))
 
     async def do_edit(self, argument: str) -> None:
         turn = self._turn("user", "raw")
         if turn is None:
             raise BadOptionError("there is no message of yours to change")
         if argument:
-            self.reply(self.talk.edit(turn.id, argument), argument)
+            self.reply(self.conversation.edit(turn.id, argument), argument)
         else:
             self.edit_turn(turn.id, turn.text)
 
     async def do_continue(self, argument: str) -> None:
         turn = self._turn("assistant")
         assert turn is not None
-        self.reply(self.talk.resume(turn.id))
+        self.reply(self.conversation.resume(turn.id))
 
     async def do_older(self, argument: str) -> None:
         await self._step(-1)
@@ -61,7 +61,7 @@ class Turning(Replying):
         await self._step(1)
 
     async def _step(self, by: int) -> None:
-        turns = self.talk.turns
+        turns = self.conversation.turns
         chosen = [turn for turn in turns if turn.id == self.chosen]
         several = [turn for turn in turns if turn.siblings > 1]
         turn = (chosen or several[-1:] or turns[-1:])[0]
@@ -72,15 +72,15 @@ class Turning(Replying):
             self.say(f"this is the {side} of {turn.siblings} versions")
             return
         place = [each.id for each in turns].index(turn.id)
-        self.talk.step(turn.id, by)
+        self.conversation.step(turn.id, by)
         await self.show_turns()
-        now = self.talk.turns[place]
+        now = self.conversation.turns[place]
         self.main.transcript.choose(now.id)
         self.say(f"version {now.sibling} of {now.siblings}")
 
     async def do_copy(self, argument: str) -> None:
-        turn = next((turn for turn in self.talk.turns if turn.id == self.chosen), None)
-        turn = turn or self._turn("assistant") or self.talk.turns[-1]
+        turn = next((turn for turn in self.conversation.turns if turn.id == self.chosen), None)
+        turn = turn or self._turn("assistant") or self.conversation.turns[-1]
         if not turn.text:
             raise BadOptionError("there is no text to copy")
         what = "the reply" if turn.role == "assistant" else "the message"

@@ -87,7 +87,7 @@ class Main(Screen[None]):
         with Vertical(id="all"):
             yield TitleLine()
             with Horizontal(id="middle"):
-                with Container(id="talk"):
+                with Container(id="conversation"):
                     yield Transcript()
                     yield Welcome()
                 with Vertical(id="side"):

@@ -55,14 +55,14 @@ class Driven:
     @property
     def idle(self) -> bool:
         """Whether no reply streams."""
-        return not self.app.talk.busy
+        return not self.app.conversation.busy
 
     async def ask(self, question: str) -> None:
         """Type a question and wait for the answer."""
-        before = len(self.app.talk.turns)
+        before = len(self.app.conversation.turns)
         self.app.main.prompt.load(question)
         await self.pilot.press("enter")
-        await self.until(lambda: len(self.app.talk.turns) >= before + 2 and self.idle)
+        await self.until(lambda: len(self.app.conversation.turns) >= before + 2 and self.idle)
 
 
 async def chat(it: Driven) -> None:
@@ -72,9 +72,9 @@ async def chat(it: Driven) -> None:
         await it.ask(question)
     for depth in (2, 6, "auto"):
         await it.app.tune(depth=depth)
-        siblings = it.app.talk.turns[-1].siblings
+        siblings = it.app.conversation.turns[-1].siblings
         it.app.do("regenerate")
-        await it.until(lambda: it.app.talk.turns[-1].siblings > siblings and it.idle)  # noqa: B023
+        await it.until(lambda: it.app.conversation.turns[-1].siblings > siblings and it.idle)  # noqa: B023
 
 
 async def compare(it: Driven) -> None:
@@ -115,7 +115,7 @@ SCENES: dict[str, tuple[Scene, tuple[int, int], str]] = {
 async def take(name: str, file: Path) -> None:
     """Play a scene on a new engine, with a store of its own, and save its picture."""
     from macspec.app.app import MacspecApp
-    from macspec.app.chat.talk import Talk
+    from macspec.app.chat.conversation import Conversation
     from macspec.app.keys import Keys
     from macspec.config import load
     from macspec.power import Meter, choose
@@ -128,13 +128,13 @@ async def take(name: str, file: Path) -> None:
     effective = load()
     meter = Meter(partial(choose, effective.config.power.source))
     store = Store(None)
-    talk = Talk(engine, store, effective.config, meter=meter)
-    app = MacspecApp(talk, effective, Keys({}), PairChoice())
+    conversation = Conversation(engine, store, effective.config, meter=meter)
+    app = MacspecApp(conversation, effective, Keys({}), PairChoice())
     try:
         async with app.run_test(size=size) as pilot:
             it = Driven(app, pilot)
             app.theme = theme
-            await it.until(lambda: talk.panel().activity == "ready")
+            await it.until(lambda: conversation.panel().activity == "ready")
             await scene(it)
             app.main.key_line.hush()
             app.show_state()

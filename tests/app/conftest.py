@@ -14,7 +14,7 @@ from scripted import ScriptedEngine
 from textual.pilot import Pilot
 
 from macspec.app.app import MacspecApp
-from macspec.app.chat.talk import Talk
+from macspec.app.chat.conversation import Conversation
 from macspec.app.keys import Keys
 from macspec.config import load
 from macspec.store import Store
@@ -51,7 +51,7 @@ class Driven:
         await self.send(text)
         await self.until(lambda: len(self.engine.requests) > before)
         self.engine.play_all()
-        await self.until(lambda: not self.app.talk.busy)
+        await self.until(lambda: not self.app.conversation.busy)
         await self.pilot.pause()
 
     @property
@@ -88,15 +88,19 @@ def running(tmp_path: Path, settings: Path, monkeypatch: pytest.MonkeyPatch) -> 
         effective = load(settings, {})
         store = Store(tmp_path / "chats.db")
         engine = engine or ScriptedEngine(*replies)
-        talk = Talk(engine, store, effective.config)
+        conversation = Conversation(engine, store, effective.config)
         if chat is not None:
-            talk.open(chat)
+            conversation.open(chat)
         keys = Keys(effective.config.keys)
-        app = MacspecApp(talk, effective, keys, options.pop("choice", PairChoice()), **options)
+        app = MacspecApp(
+            conversation, effective, keys, options.pop("choice", PairChoice()), **options
+        )
         async with app.run_test(size=size) as pilot:
             it = Driven(app, pilot, engine, store)
-            await it.until(lambda: app.talk.panel().activity in ("ready", "loading", "no model"))
-            await it.until(lambda: app.main.has_class("-empty") or app.talk.turns)
+            await it.until(
+                lambda: app.conversation.panel().activity in ("ready", "loading", "no model")
+            )
+            await it.until(lambda: app.main.has_class("-empty") or app.conversation.turns)
             await pilot.pause()
             yield it
         store.close()

@@ -15,8 +15,8 @@ from textual.widgets import Input, TextArea
 
 from macspec.app.app import MacspecApp
 from macspec.app.chat import firstrun, pairs
+from macspec.app.chat.conversation import Conversation
 from macspec.app.chat.surveying import Survey
-from macspec.app.chat.talk import Talk
 from macspec.app.keys import Keys
 from macspec.app.panel.state import PanelState
 from macspec.app.screens.compare import CompareScreen
@@ -63,9 +63,9 @@ class Picture:
         effective = load(folder / "config.toml", {})
         self.engine = ScriptedEngine(*replies)
         self.store = Store(None)
-        self.talk = Talk(self.engine, self.store, effective.config)
+        self.conversation = Conversation(self.engine, self.store, effective.config)
         choice = PairChoice(TARGET, DRAFT)
-        self.app = MacspecApp(self.talk, effective, Keys({}), choice)
+        self.app = MacspecApp(self.conversation, effective, Keys({}), choice)
         self.pilot: Pilot[None] | None = None
 
     async def until(self, true: Callable[[], object]) -> None:
@@ -90,7 +90,7 @@ class Picture:
         """Send a line, and have all of the answer."""
         await self.send(text)
         self.engine.play_all()
-        await self.until(lambda: not self.talk.busy)
+        await self.until(lambda: not self.conversation.busy)
 
     async def play(self, rounds: int) -> None:
         """Have so many rounds of an answer, on the screen too."""
@@ -100,7 +100,7 @@ class Picture:
         live = self.app.main.transcript._live
         assert live is not None
         await self.until(lambda: live.answer.text == said)
-        assert self.talk.busy
+        assert self.conversation.busy
 
     async def still(self) -> None:
         """Have nothing on the screen that only time brings or takes away."""
@@ -241,7 +241,7 @@ def test_app(name: str, snap_compare: Callable[..., bool], tmp_path: Path) -> No
 
     async def play(pilot: Pilot[None]) -> None:
         it.pilot = pilot
-        await it.until(lambda: it.talk.panel().activity == "ready")
+        await it.until(lambda: it.conversation.panel().activity == "ready")
         it.app.theme = theme
         await scene(it)
         await it.still()

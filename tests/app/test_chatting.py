@@ -21,11 +21,11 @@ async def test_a_question_and_its_answer(running: Callable[..., Any]) -> None:
         await it.until(lambda: it.engine.playing)
         it.engine.play()
         await it.until(lambda: "Blue" in it.screen)
-        assert it.app.talk.busy
+        assert it.app.conversation.busy
         it.engine.play_all()
-        await it.until(lambda: not it.app.talk.busy)
+        await it.until(lambda: not it.app.conversation.busy)
         await it.pilot.pause()
-        assert [turn.text for turn in it.app.talk.turns] == ["Hello", BLUE]
+        assert [turn.text for turn in it.app.conversation.turns] == ["Hello", BLUE]
         assert "in June." in it.screen
         assert it.app.main.prompt.value == ""
 
@@ -36,8 +36,8 @@ async def test_esc_stops_and_keeps_what_came(running: Callable[..., Any]) -> Non
         await it.until(lambda: it.engine.playing)
         it.engine.play(3)
         await it.pilot.press("escape")
-        await it.until(lambda: not it.app.talk.busy)
-        reply = it.app.talk.turns[-1]
+        await it.until(lambda: not it.app.conversation.busy)
+        reply = it.app.conversation.turns[-1]
         assert reply.state == "stopped"
         assert LONG.startswith(reply.text)
         assert reply.text
@@ -49,11 +49,11 @@ async def test_regenerate_makes_another_version(running: Callable[..., Any]) -> 
         await it.pilot.press("ctrl+r")
         await it.until(lambda: it.engine.playing)
         it.engine.play_all()
-        await it.until(lambda: not it.app.talk.busy)
-        reply = it.app.talk.turns[-1]
+        await it.until(lambda: not it.app.conversation.busy)
+        reply = it.app.conversation.turns[-1]
         assert (reply.text, reply.sibling, reply.siblings) == ("Second.", 2, 2)
         await it.pilot.press("tab", "left")
-        await it.until(lambda: it.app.talk.turns[-1].text == "First.")
+        await it.until(lambda: it.app.conversation.turns[-1].text == "First.")
         await it.pilot.pause()
         assert "First." in it.screen
         assert "Second." not in it.screen
@@ -72,9 +72,12 @@ async def test_edit_and_resend(running: Callable[..., Any]) -> None:
         await it.pilot.press("!", "enter")
         await it.until(lambda: it.engine.playing)
         it.engine.play_all()
-        await it.until(lambda: not it.app.talk.busy)
+        await it.until(lambda: not it.app.conversation.busy)
         await it.pilot.pause()
-        assert [turn.text for turn in it.app.talk.turns] == ["the first question!", "Three."]
+        assert [turn.text for turn in it.app.conversation.turns] == [
+            "the first question!",
+            "Three.",
+        ]
         assert "second question" not in it.screen
 
 
@@ -84,10 +87,10 @@ async def test_a_stopped_reply_goes_on(running: Callable[..., Any]) -> None:
         await it.until(lambda: it.engine.playing)
         it.engine.play(3)
         await it.pilot.press("escape")
-        await it.until(lambda: not it.app.talk.busy)
-        begun = it.app.talk.turns[-1].text
+        await it.until(lambda: not it.app.conversation.busy)
+        begun = it.app.conversation.turns[-1].text
         await it.ask("/continue")
-        assert it.app.talk.turns[-1].text == f"{begun} and more."
+        assert it.app.conversation.turns[-1].text == f"{begun} and more."
 
 
 async def test_what_makes_no_sense_now_is_said(running: Callable[..., Any]) -> None:
@@ -115,14 +118,14 @@ async def test_a_lost_engine_costs_nothing_that_was_said(running: Callable[..., 
         await it.until(lambda: it.engine.playing)
         it.engine.play(4)
         it.engine.crash()
-        await it.until(lambda: not it.app.talk.busy)
+        await it.until(lambda: not it.app.conversation.busy)
         await it.pilot.pause()
-        reply = it.app.talk.turns[-1]
+        reply = it.app.conversation.turns[-1]
         assert reply.state == "cut off"
         assert reply.text
         assert "the engine stopped" in it.screen
         await it.ask("Are you there?")
-        assert it.app.talk.turns[-1].text == "Back again."
+        assert it.app.conversation.turns[-1].text == "Back again."
 
 
 async def test_a_mistyped_command_stays_in_the_prompt(running: Callable[..., Any]) -> None:
@@ -154,7 +157,7 @@ async def test_a_script_may_reason_first(running: Callable[..., Any]) -> None:
     steps = [*said("Hm, let me see.", part="reasoning"), *said("Four.")]
     async with running(Script(steps)) as it:
         await it.ask("2 + 2?")
-        assert it.app.talk.turns[-1].reasoning == "Hm, let me see."
+        assert it.app.conversation.turns[-1].reasoning == "Hm, let me see."
         assert "let me see" not in it.screen
         await it.send("/reasoning")
         await it.until(lambda: "let me see" in it.screen)

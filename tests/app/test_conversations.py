@@ -14,10 +14,10 @@ async def test_a_new_one_and_back(running: Callable[..., Any]) -> None:
     async with running("Blue.", "Six.") as it:
         await it.ask("What colour is the sky?")
         await it.pilot.press("ctrl+n")
-        await it.until(lambda: not it.app.talk.turns)
+        await it.until(lambda: not it.app.conversation.turns)
         assert it.app.main.has_class("-empty")
         await it.ask("Three and three?")
-        assert len(it.app.talk.turns) == 2
+        assert len(it.app.conversation.turns) == 2
         first = it.store.chats()[-1].id
         await it.send(f"/chats {first}")
         await it.until(lambda: "Blue." in it.screen)
@@ -33,7 +33,7 @@ async def test_the_list_and_its_search(running: Callable[..., Any]) -> None:
         await it.until(lambda: "What colour" in it.screen)
         await it.until(lambda: "Three and three?" not in _box(it.screen))
         await it.pilot.press("enter")
-        await it.until(lambda: it.app.alone and it.app.talk.turns[-1].text == "Blue.")
+        await it.until(lambda: it.app.alone and it.app.conversation.turns[-1].text == "Blue.")
 
 
 def _box(screen: str) -> str:
@@ -44,14 +44,14 @@ async def test_what_is_typed_goes_along_into_a_new_one(running: Callable[..., An
     async with running("Blue.") as it:
         await it.ask("What colour is the sky?")
         await it.pilot.press(*"something", "ctrl+n")
-        await it.until(lambda: not it.app.talk.turns)
+        await it.until(lambda: not it.app.conversation.turns)
         assert it.app.main.prompt.value == "something"
 
 
 async def test_what_is_typed_waits_in_its_conversation(running: Callable[..., Any]) -> None:
     async with running("Blue.", "Six.") as it:
         await it.ask("What colour is the sky?")
-        first = it.app.talk.chat.id
+        first = it.app.conversation.chat.id
         await it.pilot.press("ctrl+n")
         await it.ask("Three and three?")
         await it.pilot.press(*"and four")
@@ -79,10 +79,13 @@ async def test_fork(running: Callable[..., Any]) -> None:
     async with running("Blue.", "Six.") as it:
         await it.ask("What colour is the sky?")
         await it.ask("Three and three?")
-        first = it.app.talk.chat.id
+        first = it.app.conversation.chat.id
         await it.pilot.press("tab", "up", "up", "up", "f")
-        await it.until(lambda: it.app.talk.chat.id != first)
-        assert [turn.text for turn in it.app.talk.turns] == ["What colour is the sky?", "Blue."]
+        await it.until(lambda: it.app.conversation.chat.id != first)
+        assert [turn.text for turn in it.app.conversation.turns] == [
+            "What colour is the sky?",
+            "Blue.",
+        ]
         assert len(it.store.thread(first)) == 4
 
 
@@ -90,11 +93,11 @@ async def test_delete_and_undo(running: Callable[..., Any]) -> None:
     async with running("Blue.") as it:
         await it.ask("What colour is the sky?")
         await it.pilot.press("tab", "X")
-        await it.until(lambda: not it.app.talk.turns)
+        await it.until(lambda: not it.app.conversation.turns)
         assert not it.store.chats()
         assert it.told == "deleted What colour is the sky?; u brings it back"
         await it.pilot.press("tab", "u")
-        await it.until(lambda: it.app.talk.turns)
+        await it.until(lambda: it.app.conversation.turns)
         assert "Blue." in it.screen
 
 
@@ -145,5 +148,5 @@ async def test_an_edit_that_is_under_way_ends_with_its_conversation(
         await it.send("/edit")
         await it.until(lambda: it.app.main.prompt.editing)
         await it.pilot.press("ctrl+n")
-        await it.until(lambda: not it.app.talk.turns)
+        await it.until(lambda: not it.app.conversation.turns)
         assert not it.app.main.prompt.editing

@@ -81,4 +81,4 @@ async def test_it_moves_while_a_reply_comes_and_marks_what_was_changed(running: 
         assert it.app.main.panel.lines != before
         assert "depth 3" in it.screen
         it.engine.play_all()
-        await it.until(lambda: not it.app.talk.busy)
+        await it.until(lambda: not it.app.conversation.busy)

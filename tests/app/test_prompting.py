@@ -35,8 +35,8 @@ async def test_a_file_and_a_paste_go_to_the_model_whole(
         await it.pilot.press("enter")
         await it.until(lambda: it.engine.playing)
         it.engine.play_all()
-        await it.until(lambda: not it.app.talk.busy)
-        asked = it.app.talk.turns[0].text
+        await it.until(lambda: not it.app.conversation.busy)
+        asked = it.app.conversation.turns[0].text
         block = "`notes.md`:\n```md\nremember the milk\n```"
         assert asked == f"see `notes.md` {LONG}\n\n{block}"
         assert it.engine.requests[-1].messages[-1]["content"] == asked
@@ -58,7 +58,7 @@ async def test_a_file_that_cannot_go_gives_the_message_back(
 async def test_a_name_that_is_no_file_is_sent_and_said(running: Callable[..., Any]) -> None:
     async with running("Yes.") as it:
         await it.ask("install @angular/core")
-        assert it.app.talk.turns[0].text == "install @angular/core"
+        assert it.app.conversation.turns[0].text == "install @angular/core"
         assert "there is no file angular/core" in it.told
 
 
@@ -120,7 +120,7 @@ async def test_editing_and_leaving_it_keeps_both_texts(running: Callable[..., An
         await it.until(lambda: it.app.main.prompt.editing)
         await it.pilot.press(*" there")
         it.app.save()
-        assert it.store.chat(it.app.talk.chat.id).unsent == "unsent\n\nhello there"
+        assert it.store.chat(it.app.conversation.chat.id).unsent == "unsent\n\nhello there"
         await it.pilot.press("escape")
         assert it.app.main.prompt.value == "unsent"
         await it.pilot.press("up")

@@ -166,7 +166,7 @@ async def test_ctrl_c_twice_leaves(running: Callable[..., Any], tmp_path: Path) 
         await it.pilot.press(*"unsent")
         await it.pilot.press("ctrl+c")
         assert it.told == "Ctrl+C again leaves; everything is kept"
-        await it.until(lambda: not it.app.talk.busy)
+        await it.until(lambda: not it.app.conversation.busy)
         assert it.app.is_running
         await it.pilot.press("ctrl+c")
         await it.until(lambda: not it.app.is_running)
@@ -196,7 +196,7 @@ async def test_an_error_in_an_action_is_a_line(
         await it.send("/follow")
         await it.until(lambda: "unexpected ZeroDivisionError" in it.told)
         await it.ask("Hello")
-        assert it.app.talk.turns[-1].text == "Yes."
+        assert it.app.conversation.turns[-1].text == "Yes."
 
 
 async def test_a_crash_keeps_what_was_typed_and_prints_no_locals(
@@ -210,7 +210,7 @@ async def test_a_crash_keeps_what_was_typed_and_prints_no_locals(
             await it.pilot.press(*"unsent")
 
             def broken() -> None:
-                said = it.app.talk.turns[0].text
+                said = it.app.conversation.turns[0].text
                 raise ZeroDivisionError(len(said))
 
             driven.append(it)
@@ -243,7 +243,7 @@ async def test_where_it_was_left(running: Callable[..., Any]) -> None:
         await it.pilot.press(*"and the sea")
         await it.pilot.press("ctrl+q")
         await it.until(lambda: not it.app.is_running)
-        id = it.app.talk.chat.id
+        id = it.app.conversation.chat.id
     async with running(chat=id) as it:
         assert "Blue." in it.screen
         assert it.app.main.prompt.value == "and the sea"

@@ -22,13 +22,16 @@ async def test_depth_and_method_in_mid_reply(running: Callable[..., Any]) -> Non
         await it.until(lambda: it.engine.tuning.depth == 7)
         await it.pilot.press("ctrl+s")
         await it.until(lambda: it.engine.tuning.method == "draft")
-        assert it.app.talk.busy
+        assert it.app.conversation.busy
         it.engine.play(3)
         await it.until(lambda: "depth 7" in it.screen or "method draft" in it.screen)
         it.engine.play_all()
-        await it.until(lambda: not it.app.talk.busy)
-        assert it.app.talk.turns[-1].text == LONG
-        assert [mark.what for mark in it.app.talk.panel().marks] == ["depth 7", "method draft"]
+        await it.until(lambda: not it.app.conversation.busy)
+        assert it.app.conversation.turns[-1].text == LONG
+        assert [mark.what for mark in it.app.conversation.panel().marks] == [
+            "depth 7",
+            "method draft",
+        ]
 
 
 async def test_the_dials(running: Callable[..., Any]) -> None:
@@ -86,10 +89,10 @@ async def test_what_cannot_be_is_said(running: Callable[..., Any]) -> None:
 async def test_sampling_of_this_conversation(running: Callable[..., Any]) -> None:
     async with running("Yes.") as it:
         await it.send("/sampling top_k 40")
-        await it.until(lambda: it.app.talk.sampling.get("top_k") == 40)
+        await it.until(lambda: it.app.conversation.sampling.get("top_k") == 40)
         await it.ask("Hello")
         assert it.engine.tuning.sampling["top_k"] == 40
-        assert it.app.talk.chat.sampling["top_k"] == 40
+        assert it.app.conversation.chat.sampling["top_k"] == 40
 
 
 async def test_another_pair_by_name_and_the_old_one_where_it_fails(
@@ -131,7 +134,7 @@ async def test_esc_stops_a_switch_but_not_the_first_load(running: Callable[..., 
     async with running(engine=engine) as it:
         await it.pilot.press("escape")
         engine.finish_load()
-        await it.until(lambda: it.app.talk.choice is not None)
+        await it.until(lambda: it.app.conversation.choice is not None)
         await it.send("/models built-in")
         await it.until(lambda: len(engine.choices) == 2)
         await it.pilot.press("escape")

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from conversing import conversation_with, eventually, load, read
 from scripted import Script, ScriptedEngine, Step, plain, said
-from talking import eventually, load, read, talk_with
 
 from macspec.app.chat.comparison import Comparison
-from macspec.app.chat.talk import Talk
+from macspec.app.chat.conversation import Conversation
 from macspec.config import schema
 from macspec.errors import BadOptionError, MacspecError
 from macspec.worker import Call, Failed, ReplyRequest, Weighed
@@ -42,21 +42,21 @@ def same() -> list[Script]:
     ]
 
 
-async def ready(engine: ScriptedEngine, **settings: Any) -> Talk:
-    talk = talk_with(engine, **settings)
-    await load(talk)
-    await read(talk.ask("Which animal?"))
-    return talk
+async def ready(engine: ScriptedEngine, **settings: Any) -> Conversation:
+    conversation = conversation_with(engine, **settings)
+    await load(conversation)
+    await read(conversation.ask("Which animal?"))
+    return conversation
 
 
-async def run(talk: Talk, rule: str | None = None) -> Sequence[Comparison]:
-    return await read(talk.compare(rule))
+async def run(conversation: Conversation, rule: str | None = None) -> Sequence[Comparison]:
+    return await read(conversation.compare(rule))
 
 
 async def test_both_ways_take_turns_with_one_seed() -> None:
     engine = Recording(*same())
-    talk = await ready(engine)
-    found = await run(talk)
+    conversation = await ready(engine)
+    found = await run(conversation)
     assert [method for method, *_ in engine.made[1:]] == ["off", "auto", "auto", "off"]
     rules, seeds = (
         {rule for _, _, rule, _ in engine.made[1:]},
@@ -79,25 +79,25 @@ async def test_both_ways_take_turns_with_one_seed() -> None:
 
 async def test_what_was_set_is_set_again_and_nothing_is_kept() -> None:
     engine = Recording(*same(), "After.")
-    talk = await ready(engine, sampling=schema.Sampling(temperature=0.5, seed=None))
-    await talk.tune(method="ngram", depth=3, rule="match")
-    turns, before = talk.turns, engine.tuning
-    await run(talk)
+    conversation = await ready(engine, sampling=schema.Sampling(temperature=0.5, seed=None))
+    await conversation.tune(method="ngram", depth=3, rule="match")
+    turns, before = conversation.turns, engine.tuning
+    await run(conversation)
     assert [made[:2] for made in engine.made[2:4]] == [("ngram", 3), ("ngram", 3)]
     assert engine.tuning == before
-    assert talk.panel().method_set == "ngram"
-    assert talk.turns == turns
-    assert talk.chat is not None
-    assert len(talk.store.messages(talk.chat.id)) == 2
-    await read(talk.ask("And?"))
+    assert conversation.panel().method_set == "ngram"
+    assert conversation.turns == turns
+    assert conversation.chat is not None
+    assert len(conversation.store.messages(conversation.chat.id)) == 2
+    await read(conversation.ask("And?"))
     assert engine.made[-1] == ("ngram", 3, "match", None)
 
 
 async def test_greedy_needs_no_seed_and_speculation_that_is_off_is_tried_all_the_same() -> None:
     engine = Recording(*same())
-    talk = await ready(engine, sampling=schema.Sampling(temperature=0))
-    await talk.tune(method="off", depth=0)
-    last = (await run(talk))[-1]
+    conversation = await ready(engine, sampling=schema.Sampling(temperature=0))
+    await conversation.tune(method="off", depth=0)
+    last = (await run(conversation))[-1]
     assert (last.rule, last.equal) == ("greedy", True)
     assert engine.made[2] == ("auto", "auto", "keyed", None)
 
@@ -138,23 +138,23 @@ async def test_a_text_that_only_ends_early_is_no_near_tie() -> None:
 
 async def test_a_run_that_is_left_puts_everything_back() -> None:
     engine = ScriptedEngine("Before.", *same())
-    talk = talk_with(engine)
-    await load(talk)
-    reply = talk.ask("Which animal?")
+    conversation = conversation_with(engine)
+    await load(conversation)
+    reply = conversation.ask("Which animal?")
     await anext(reply)
     engine.play_all()
     await read(reply)
     before = engine.tuning
-    found = talk.compare()
+    found = conversation.compare()
     first = asyncio.ensure_future(anext(found))
     await eventually(lambda: engine.playing)
     engine.play(2)
     assert (await first).plain.replies == 0
-    assert talk.busy
+    assert conversation.busy
     with pytest.raises(BadOptionError, match="being compared"):
-        talk.ask("Now?")
+        conversation.ask("Now?")
     await found.aclose()  # type: ignore[attr-defined]
-    assert not talk.busy
+    assert not conversation.busy
     assert not engine.playing
     assert engine.tuning == before
 
@@ -162,33 +162,33 @@ async def test_a_run_that_is_left_puts_everything_back() -> None:
 async def test_a_failure_ends_it_with_a_line() -> None:
     lost = Script(plain("The"), failure=Failed("crashed", "the engine stopped: it was killed"))
     engine = Recording(same()[0], lost, "Fine.")
-    talk = await ready(engine)
+    conversation = await ready(engine)
     with pytest.raises(MacspecError, match="it was killed"):
-        await run(talk)
-    assert not talk.busy
-    assert (await read(talk.ask("Well?")))[-1].reply.text == "Fine."
+        await run(conversation)
+    assert not conversation.busy
+    assert (await read(conversation.ask("Well?")))[-1].reply.text == "Fine."
 
 
 async def test_there_must_be_something_to_answer() -> None:
-    talk = talk_with(ScriptedEngine())
+    conversation = conversation_with(ScriptedEngine())
     with pytest.raises(BadOptionError, match="say something first"):
-        talk.compare()
+        conversation.compare()
 
 
 async def test_greedy_can_be_asked_for_at_any_temperature() -> None:
     engine = Recording(*same())
-    talk = await ready(engine)
+    conversation = await ready(engine)
     temperatures: list[Any] = []
-    async for _ in talk.compare("greedy"):
+    async for _ in conversation.compare("greedy"):
         temperatures.append(engine.tuning.sampling["temperature"])
     assert set(temperatures) == {0}
-    assert engine.tuning.sampling["temperature"] == talk.panel().temperature == 0.7
+    assert engine.tuning.sampling["temperature"] == conversation.panel().temperature == 0.7
 
 
 async def test_the_numbers_are_of_the_conversation_again() -> None:
-    talk = await ready(Recording(*same()))
-    before = talk.panel()
-    await read(talk.compare("greedy"))
-    after = talk.panel()
+    conversation = await ready(Recording(*same()))
+    before = conversation.panel()
+    await read(conversation.compare("greedy"))
+    after = conversation.panel()
     assert (after.tokens, after.passes, after.why) == (before.tokens, before.passes, before.why)
     assert after.tokens > 0

@@ -14,10 +14,10 @@ from .replies import Replies
 from .tuning import described
 from .updates import Began, Changed, Dropped, Ended, Told, Update
 
-__all__ = ["Began", "Changed", "Dropped", "Ended", "Talk", "Told", "Update"]
+__all__ = ["Began", "Changed", "Conversation", "Dropped", "Ended", "Told", "Update"]
 
 
-class Talk(Chatting, Replies):
+class Conversation(Chatting, Replies):
     """One conversation at a time. All calls from one event loop; what is not ``async`` is short.
 
     What cannot be done raises ``BadOptionError`` with a line for the user, and changes nothing.

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from talking import ended, load, read, text, told
+from conversing import ended, load, read, text, told
 
-from macspec.app.chat.talk import Talk
+from macspec.app.chat.conversation import Conversation
 from macspec.app.chat.turns import Piece
 from macspec.config import Config, schema
 from macspec.store import COMPLETE, CUT_OFF, STOPPED, Store
@@ -43,21 +43,21 @@ def child(tmp_path: Path) -> Iterator[ProcessEngine]:
 
 async def test_the_built_in_pair_talks(pocket_engine: InProcessEngine) -> None:
     store = Store(None)
-    talk = Talk(pocket_engine, store, GREEDY)
-    await load(talk, PAIR)
-    updates = await read(talk.ask(HOTEL))
+    conversation = Conversation(pocket_engine, store, GREEDY)
+    await load(conversation, PAIR)
+    updates = await read(conversation.ask(HOTEL))
     turn = ended(updates)
     assert text(updates) == turn.text
     assert sum(length for length, _ in turn.spans) == len(turn.text)
     assert turn.stats is not None
     assert turn.stats.tokens_per_pass is not None
-    state = talk.panel()
+    state = conversation.panel()
     assert (state.activity, state.tokens) == ("ready", turn.stats.tokens)
     assert state.memory_used
     assert state.kernels
-    again = ended(await read(talk.regenerate()))
+    again = ended(await read(conversation.regenerate()))
     assert (again.text, again.sibling) == (turn.text, 2)
-    follow = ended(await read(talk.ask("And a train to Cambridge, please.")))
+    follow = ended(await read(conversation.ask("And a train to Cambridge, please.")))
     making = store.message(follow.id).making
     assert making is not None
     assert making.stats is not None
@@ -67,77 +67,79 @@ async def test_the_built_in_pair_talks(pocket_engine: InProcessEngine) -> None:
 async def test_a_reply_that_was_stopped_goes_on_as_it_would_have(
     pocket_engine: InProcessEngine,
 ) -> None:
-    talk = Talk(pocket_engine, Store(None), GREEDY)
-    await load(talk, PAIR)
-    whole = ended(await read(talk.ask(HOTEL))).text
-    updates = talk.regenerate()
+    conversation = Conversation(pocket_engine, Store(None), GREEDY)
+    await load(conversation, PAIR)
+    whole = ended(await read(conversation.ask(HOTEL))).text
+    updates = conversation.regenerate()
     said = ""
     async for update in updates:
         said += update.text if isinstance(update, Piece) else ""
         if said.endswith(tuple("aeiounst")) and " " in said:
-            talk.stop()
-    cut = talk.turns[-1]
+            conversation.stop()
+    cut = conversation.turns[-1]
     assert cut.state == STOPPED
     assert whole.startswith(cut.text)
-    resumed = ended(await read(talk.resume(cut.id)))
+    resumed = ended(await read(conversation.resume(cut.id)))
     assert resumed.state == COMPLETE
     assert resumed.text.startswith(cut.text)
     assert sum(length for length, _ in resumed.spans) == len(resumed.text)
 
 
 async def test_plain_and_speculative_are_equal_and_weighed(pocket_engine: InProcessEngine) -> None:
-    talk = Talk(pocket_engine, Store(None), Config(reply=schema.Reply(max_tokens=24)))
-    await load(talk, PAIR)
-    await read(talk.ask(HOTEL))
-    last = (await read(talk.compare()))[-1]
+    conversation = Conversation(
+        pocket_engine, Store(None), Config(reply=schema.Reply(max_tokens=24))
+    )
+    await load(conversation, PAIR)
+    await read(conversation.ask(HOTEL))
+    last = (await read(conversation.compare()))[-1]
     assert last.finished
     assert last.rule == "keyed"
     assert last.equal or (last.fork is not None and last.fork.near_tie)
     assert last.plain.tokens_per_pass == 1.0
-    assert talk.tuning.method == "auto"
+    assert conversation.tuning.method == "auto"
 
 
 async def test_a_child_that_dies_in_mid_reply(child: ProcessEngine) -> None:
-    talk = Talk(child, Store(None), Config(reply=schema.Reply(max_tokens=8)))
-    await load(talk)
-    updates = await read(talk.ask("slowly die"))
+    conversation = Conversation(child, Store(None), Config(reply=schema.Reply(max_tokens=8)))
+    await load(conversation)
+    updates = await read(conversation.ask("slowly die"))
     turn = ended(updates)
     assert (turn.text, turn.state) == ("0 1 2 ", CUT_OFF)
     assert "SIGKILL" in told(updates)[-1]
     assert turn.stats is not None
     assert turn.stats.tokens == 3
-    updates = await read(talk.ask("go on"))
+    updates = await read(conversation.ask("go on"))
     assert ended(updates).text == "0 1 2 3 4 5 6 7 "
     assert any("started again" in line for line in told(updates))
-    assert talk.turns[1] == turn
+    assert conversation.turns[1] == turn
 
 
 async def test_an_unforeseen_error_of_the_engine_is_said(child: ProcessEngine) -> None:
-    talk = Talk(child, Store(None), Config(reply=schema.Reply(max_tokens=8)))
-    await load(talk)
-    updates = await read(talk.ask("fail"))
+    conversation = Conversation(child, Store(None), Config(reply=schema.Reply(max_tokens=8)))
+    await load(conversation)
+    updates = await read(conversation.ask("fail"))
     assert (ended(updates).text, ended(updates).state) == ("0 1 2 ", CUT_OFF)
     assert "unexpected RuntimeError" in told(updates)[-1]
-    assert ended(await read(talk.ask("go on"))).state == COMPLETE
+    assert ended(await read(conversation.ask("go on"))).state == COMPLETE
 
 
 async def test_the_real_child_is_killed_and_comes_back(tmp_path: Path) -> None:
     engine = ProcessEngine(log=tmp_path / "engine.log")
-    talk = Talk(engine, Store(tmp_path / "chats.db"), GREEDY)
-    await load(talk, PAIR)
+    conversation = Conversation(engine, Store(tmp_path / "chats.db"), GREEDY)
+    await load(conversation, PAIR)
     pid, killed = engine.pid, ""
     assert pid is not None
-    async for update in talk.ask("Tell me a long story about a train."):
+    async for update in conversation.ask("Tell me a long story about a train."):
         if isinstance(update, Piece):
             if not killed:
                 os.kill(pid, signal.SIGKILL)
             killed += update.text
-    turn = talk.turns[-1]
+    turn = conversation.turns[-1]
     assert (turn.text, turn.state) == (killed, CUT_OFF)
     assert engine.pid != pid
-    updates = await read(talk.resume(turn.id))
+    updates = await read(conversation.resume(turn.id))
     assert ended(updates).state == COMPLETE
     assert ended(updates).text.startswith(killed)
-    assert talk.panel().target == "built-in target"
-    await talk.close()
+    assert conversation.panel().target == "built-in target"
+    await conversation.close()
     engine.close()

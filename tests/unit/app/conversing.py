@@ -9,21 +9,25 @@ from typing import Any
 
 from scripted import ScriptedEngine
 
-from macspec.app.chat.talk import Began, Ended, Talk, Told, Update
+from macspec.app.chat.conversation import Began, Conversation, Ended, Told, Update
 from macspec.app.chat.turns import Piece, Turn
 from macspec.config import Config
 from macspec.store import Store
 from macspec.worker import Loaded, PairChoice
 
 
-def talk_with(engine: ScriptedEngine, store: Store | None = None, **settings: Any) -> Talk:
+def conversation_with(
+    engine: ScriptedEngine, store: Store | None = None, **settings: Any
+) -> Conversation:
     """A conversation that is ready, in a store in memory."""
-    return Talk(engine, store or Store(None), Config(**settings))
+    return Conversation(engine, store or Store(None), Config(**settings))
 
 
-async def load(talk: Talk, choice: PairChoice | None = None) -> list[Any]:
+async def load(conversation: Conversation, choice: PairChoice | None = None) -> list[Any]:
     """Load a pair, and return what was told."""
-    updates = [update async for update in talk.load(choice or PairChoice("/m/target", "/m/draft"))]
+    updates = [
+        update async for update in conversation.load(choice or PairChoice("/m/target", "/m/draft"))
+    ]
     assert isinstance(updates[-1], Loaded)
     return updates
 

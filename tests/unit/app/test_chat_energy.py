@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from conversing import conversation_with, ended, eventually, load, read, reading
 from scripted import Script, ScriptedEngine, plain, said
-from talking import ended, eventually, load, read, reading, talk_with
 
-from macspec.app.chat.talk import Changed, Talk
+from macspec.app.chat.conversation import Changed, Conversation
 from macspec.config import Config
 from macspec.power import Meter, Rail, Reading
 from macspec.store import Store
@@ -58,12 +58,12 @@ def meter() -> Hand:
     return Hand(Steady())
 
 
-async def measured(talk: Talk, engine: ScriptedEngine, meter: Hand) -> Any:
+async def measured(conversation: Conversation, engine: ScriptedEngine, meter: Hand) -> Any:
     """A reply of one second before its first word and six of decode."""
-    async with reading(talk.ask("Go.")) as reply:
+    async with reading(conversation.ask("Go.")) as reply:
         meter.tick(1)
         engine.play()
-        await eventually(lambda: talk.panel().tokens == 1)
+        await eventually(lambda: conversation.panel().tokens == 1)
         for _ in range(6):
             meter.tick(1)
             engine.play()
@@ -75,16 +75,16 @@ async def test_joules_of_a_reply_and_of_both_modes(meter: Hand) -> None:
     steps = plain("a b c d e f g", seconds=1.0)
     engine = ScriptedEngine(Script(steps, ttft=1.0), Script(steps, ttft=1.0))
     store = Store(None)
-    talk = Talk(engine, store, Config(), meter=meter)
+    conversation = Conversation(engine, store, Config(), meter=meter)
     happened: list[Any] = []
-    talk.listener = happened.append
-    assert talk.panel().energy_reason
-    await load(talk)
-    turn = await measured(talk, engine, meter)
+    conversation.listener = happened.append
+    assert conversation.panel().energy_reason
+    await load(conversation)
+    turn = await measured(conversation, engine, meter)
     # The meter has not been read since the last token: the numbers may still change.
     meter.tick(2)
     await eventually(lambda: happened)
-    assert happened == [Changed(talk.turns[-1])]
+    assert happened == [Changed(conversation.turns[-1])]
     assert happened[0].turn.id == turn.id
     stats = happened[0].turn.stats
     assert stats.joules_per_token == pytest.approx(WATTS)
@@ -93,24 +93,24 @@ async def test_joules_of_a_reply_and_of_both_modes(meter: Hand) -> None:
     assert making is not None
     assert making.energy is not None
     assert making.energy["decode"]["tokens"] == 6
-    state = talk.panel()
+    state = conversation.panel()
     assert state.watts == {"gpu": pytest.approx(WATTS)}
     assert state.plain_joules_per_token == pytest.approx(WATTS)
     assert (state.energy_reason, state.energy_source) == ("", "steady")
-    again = Talk(engine, store, Config())
-    assert talk.chat is not None
-    again.open(talk.chat.id)
+    again = Conversation(engine, store, Config())
+    assert conversation.chat is not None
+    again.open(conversation.chat.id)
     assert again.turns[-1].stats == stats
-    await talk.close()
+    await conversation.close()
 
 
 async def test_without_a_source_there_is_a_reason_and_no_number() -> None:
     engine = ScriptedEngine(Script(said("Yes."), ttft=1.0), instant=True)
-    talk = talk_with(engine)
-    turn = ended(await read(talk.ask("Go.")))
+    conversation = conversation_with(engine)
+    turn = ended(await read(conversation.ask("Go.")))
     assert turn.stats is not None
     assert turn.stats.joules_per_token is None
-    state = talk.panel()
+    state = conversation.panel()
     assert (state.watts, state.joules_per_token) == ({}, None)
     assert state.energy_reason == "power is not measured here"
 
@@ -118,11 +118,11 @@ async def test_without_a_source_there_is_a_reason_and_no_number() -> None:
 async def test_leaving_does_not_wait_for_the_last_rail(meter: Hand) -> None:
     engine = ScriptedEngine(Script(plain("a b c d e f g", seconds=1.0), ttft=1.0))
     store = Store(None)
-    talk = Talk(engine, store, Config(), meter=meter)
-    await load(talk)
-    turn = await measured(talk, engine, meter)
+    conversation = Conversation(engine, store, Config(), meter=meter)
+    await load(conversation)
+    turn = await measured(conversation, engine, meter)
     async with asyncio.timeout(1):
-        await talk._energies.close()
+        await conversation._energies.close()
     making = store.message(turn.id).making
     assert making is not None
     assert making.energy is not None
