@@ -67,7 +67,7 @@ def _models(store: Store, id: int) -> tuple[str, str] | None:
     """Target and draft of the last reply that was made here; None: there is none."""
     imported = store.chat(id).imported or 0
     # What an imported file names is neither fetched nor loaded unasked.
-    own = [turn.making for turn in store.thread(id) if turn.id > imported]
+    own = [turn.metadata for turn in store.thread(id) if turn.id > imported]
     makings = [making for making in own if making is not None]
     return (makings[-1].model or BUILT_IN, makings[-1].draft or NONE) if makings else None
 

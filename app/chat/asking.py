@@ -34,7 +34,7 @@ class Beginning:
     @property
     def before(self) -> GenerationMetadata | None:
         """How it had been made, where it goes on."""
-        return None if self.resumed is None else self.resumed.making or GenerationMetadata()
+        return None if self.resumed is None else self.resumed.metadata or GenerationMetadata()
 
 
 class Asking:
@@ -107,7 +107,7 @@ class Asking:
         return Beginning(prompt, shown, reply, asked, None, Written())
 
     def _resume(self, message: Message) -> Beginning:
-        old = message.making or GenerationMetadata()
+        old = message.metadata or GenerationMetadata()
         written = Written(
             known_spans(old.spans, message.text),
             known_spans(old.reasoning_spans, message.reasoning),

@@ -20,7 +20,7 @@ def turn_of(
         sibling, siblings: which of how many versions it is.
         dropped: the model no longer sees it.
     """
-    making = message.making
+    making = message.metadata
     replied = message.role == ASSISTANT
     return Turn(
         id=message.id,

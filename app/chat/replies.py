@@ -172,13 +172,13 @@ class Replies(State):
     def _settled(self, id: int, energy: ReplyEnergy) -> None:
         """What a reply took is known for good."""
         try:
-            making = self.store.message(id).making
+            making = self.store.message(id).metadata
         except BadOptionError:
             return  # It was deleted for good.
         if making is None or (self._streaming is not None and self._streaming.reply.id == id):
             return
         now = instead(making.energy, energy.as_dict())
-        message = self.store.set_making(id, replace(making, energy=now))
+        message = self.store.set_metadata(id, replace(making, energy=now))
         turn = self._tree.change(message)
         if turn is not None:
             self.listener(Changed(turn))

@@ -79,7 +79,7 @@ class Tree:
         self._thread = self.store.thread(self.chat.id)
         self._show()
         for place in range(len(self._thread) - 1, -1, -1):
-            making = self._thread[place].making
+            making = self._thread[place].metadata
             if making is not None:
                 stats = making.stats or {}
                 self.drop(stats.get("dropped_messages", 0), self._thread[:place])

@@ -156,7 +156,9 @@ def _last() -> Iterator[tuple[str, str]]:
         if store.trouble is not None:
             yield "history", store.trouble
         chat = store.last_chat()
-        makings = [turn.making for turn in (store.thread(chat.id) if chat else ()) if turn.making]
+        makings = [
+            turn.metadata for turn in (store.thread(chat.id) if chat else ()) if turn.metadata
+        ]
     finally:
         store.close()
     if makings:

@@ -181,7 +181,7 @@ class Conversation:
             if getattr(options, name) is None:
                 setattr(options, name, chat.sampling.get(name))
         # What an imported file names is neither fetched nor loaded unasked.
-        own = [turn.making for turn in thread if turn.id > (chat.imported or 0)]
+        own = [turn.metadata for turn in thread if turn.id > (chat.imported or 0)]
         makings = [making for making in own if making is not None]
         if options.target is None and options.draft is None and makings:
             options.target = makings[-1].model or BUILT_IN

@@ -30,8 +30,8 @@ def heading(message: Message) -> str:
     """Who said it, and when; for a reply also what became of it, if it is not complete."""
     who = "Text" if message.role == RAW else "You"
     if message.role == ASSISTANT:
-        making = message.making
-        who = model_name(making.model if making is not None else None)
+        metadata = message.metadata
+        who = model_name(metadata.model if metadata is not None else None)
     state = "" if message.state == COMPLETE else f", {message.state}"
     return f"{who} ({_day(message.made)}{state})"
 

@@ -59,7 +59,7 @@ class Message:
     """Why a reply ended: end, stop, length, context or interrupted; None if it did not."""
     made: float = 0.0
     """Seconds since 1970."""
-    making: GenerationMetadata | None = None
+    metadata: GenerationMetadata | None = None
     """None where no model wrote it."""
 
 

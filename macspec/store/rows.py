@@ -52,7 +52,7 @@ def chat_of(row: tuple[Any, ...]) -> Chat:
 
 def message_of(row: tuple[Any, ...]) -> Message:
     """The message in a row of ``MESSAGE``."""
-    id, chat, parent, role, text, reasoning, state, reason, made, making = row
+    id, chat, parent, role, text, reasoning, state, reason, made, metadata = row
     return Message(
         id,
         chat,
@@ -63,11 +63,11 @@ def message_of(row: tuple[Any, ...]) -> Message:
         state,
         reason,
         made,
-        making_of(making),
+        metadata_of(metadata),
     )
 
 
-def making_of(text: str | None) -> GenerationMetadata | None:
+def metadata_of(text: str | None) -> GenerationMetadata | None:
     """How a reply was made, from its JSON."""
     if text is None:
         return None
@@ -78,9 +78,9 @@ def making_of(text: str | None) -> GenerationMetadata | None:
     return GenerationMetadata(**fields)
 
 
-def making_text(making: GenerationMetadata | None) -> str | None:
-    """The reverse of ``making_of``; ASCII whatever the names hold."""
-    return None if making is None else json.dumps(asdict(making))
+def metadata_text(metadata: GenerationMetadata | None) -> str | None:
+    """The reverse of ``metadata_of``; ASCII whatever the names hold."""
+    return None if metadata is None else json.dumps(asdict(metadata))
 
 
 def insert_chat(connection: sqlite3.Connection, chat: Chat, *, keep_id: bool = False) -> int:
@@ -133,7 +133,7 @@ def insert_message(
             message.state,
             message.reason,
             message.made,
-            making_text(message.making),
+            metadata_text(message.metadata),
             writer if message.state == OPEN else None,
         ),
     )

@@ -16,7 +16,7 @@ from .chats import Chats
 from .database import PATIENCE, Database
 from .held import Held
 from .records import ASSISTANT, FIRST_LINE, OPEN, USER, Chat, GenerationMetadata, Message
-from .rows import change, insert_message, making_text, restored
+from .rows import change, insert_message, metadata_text, restored
 from .streaming import OpenReply
 from .writers import Writers
 
@@ -101,11 +101,11 @@ class Store(Chats):
         asked = self._read(lambda connection: queries.prompts(connection, limit, longest))
         return [restored(text) for text in reversed(asked)]
 
-    def set_making(self, id: int, making: GenerationMetadata) -> Message:
+    def set_metadata(self, id: int, metadata: GenerationMetadata) -> Message:
         """How a reply that has ended was made, where more is known of it by now."""
 
         def put(connection: sqlite3.Connection) -> Message:
-            change(connection, "messages", id, {"making": making_text(making)})
+            change(connection, "messages", id, {"making": metadata_text(metadata)})
             return queries.message(connection, id)
 
         message = self._write(put)
@@ -120,13 +120,15 @@ class Store(Chats):
         """Add a turn after a parent (None: as a first one), and stand there."""
         return self._put(Message(0, chat, parent, role, text, made=self._clock()))
 
-    def reply(self, chat: int, parent: int, making: GenerationMetadata | None = None) -> OpenReply:
+    def reply(
+        self, chat: int, parent: int, metadata: GenerationMetadata | None = None
+    ) -> OpenReply:
         """Begin a reply to a message, and stand there.
 
         Args:
-            making: what is known before it begins.
+            metadata: what is known before it begins.
         """
-        new = Message(0, chat, parent, ASSISTANT, "", "", OPEN, None, self._clock(), making)
+        new = Message(0, chat, parent, ASSISTANT, "", "", OPEN, None, self._clock(), metadata)
         return self._streaming(self._put(new))
 
     def resume(self, id: int) -> OpenReply:

@@ -11,7 +11,7 @@ from typing import Any
 from . import queries
 from .database import Database
 from .records import COMPLETE, CUT_OFF, STOPPED, GenerationMetadata, Message
-from .rows import change, making_text
+from .rows import change, metadata_text
 
 SAVE_EVERY = 0.5
 """Seconds between two saves of a reply that streams."""
@@ -88,27 +88,27 @@ class OpenReply:
             lambda connection: change(connection, "messages", self.id, fields), durable=False
         )
 
-    def finish(self, reason: str = "end", making: GenerationMetadata | None = None) -> Message:
+    def finish(self, reason: str = "end", metadata: GenerationMetadata | None = None) -> Message:
         """The reply has come to its end.
 
         Args:
             reason: why it ended; ``interrupted``: the user has stopped it.
-            making: how it was made; None: as was said when it was opened.
+            metadata: how it was made; None: as was said when it was opened.
         """
-        return self._end(STOPPED if reason == INTERRUPTED else COMPLETE, reason, making)
+        return self._end(STOPPED if reason == INTERRUPTED else COMPLETE, reason, metadata)
 
-    def cut_off(self, making: GenerationMetadata | None = None) -> Message:
+    def cut_off(self, metadata: GenerationMetadata | None = None) -> Message:
         """Something has broken the reply off; it can be resumed."""
-        return self._end(CUT_OFF, None, making)
+        return self._end(CUT_OFF, None, metadata)
 
-    def _end(self, state: str, reason: str | None, making: GenerationMetadata | None) -> Message:
+    def _end(self, state: str, reason: str | None, metadata: GenerationMetadata | None) -> Message:
         self._over.set()
         self._changed.set()
         if self._saver is not None:
             self._saver.join()
         fields = {**self._fields(), "state": state, "reason": reason, "writer": None}
-        if making is not None:
-            fields["making"] = making_text(making)
+        if metadata is not None:
+            fields["making"] = metadata_text(metadata)
 
         def end(connection: sqlite3.Connection) -> Message:
             change(connection, "messages", self.id, fields)

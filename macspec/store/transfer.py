@@ -110,6 +110,7 @@ class Place:
 def _entry(message: Message) -> dict[str, Any]:
     entry = asdict(message)
     del entry["chat"]
+    entry["making"] = entry.pop("metadata")
     return entry
 
 
@@ -142,7 +143,7 @@ def _chat(place: Place) -> tuple[Chat, list[Message]]:
 
 
 def _message(place: Place) -> Message:
-    making, reason = place.inner("making"), place.get("reason", str, None)
+    metadata, reason = place.inner("making"), place.get("reason", str, None)
     if reason is not None and not reason.isascii():
         raise place.refusal("reason")
     return Message(
@@ -155,11 +156,11 @@ def _message(place: Place) -> Message:
         state=place.one_of("state", STATES, "complete"),
         reason=reason,
         made=place.time("made"),
-        making=None if making is None else _making(making),
+        metadata=None if metadata is None else _metadata(metadata),
     )
 
 
-def _making(place: Place) -> GenerationMetadata:
+def _metadata(place: Place) -> GenerationMetadata:
     return GenerationMetadata(
         model=place.get("model", str, None),
         draft=place.get("draft", str, None),

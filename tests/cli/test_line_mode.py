@@ -79,9 +79,9 @@ def test_each_line_is_a_message_or_a_command(store, tmp_path):
     assert [turn.role for turn in thread] == ["user", "assistant"] * 2
     assert thread[2].text.startswith("Say it \nagain, with `notes.txt`.")
     assert "Seven apples." in thread[2].text
-    assert thread[1].making.depth == "auto"
-    assert thread[3].making.depth == 4
-    assert thread[3].making.method == "draft"
+    assert thread[1].metadata.depth == "auto"
+    assert thread[3].metadata.depth == 4
+    assert thread[3].metadata.method == "draft"
     assert len(store.siblings(thread[3].id)) == 2
     assert (tmp_path / "reply.txt").read_text().strip() == thread[3].text.strip()
     assert json.loads((tmp_path / "talk.json").read_text())["chats"][0]["title"] == "Sums"

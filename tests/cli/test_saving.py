@@ -61,7 +61,7 @@ def test_prompt_and_reply_are_kept(
         COMPLETE,
         "end",
     )
-    making = reply.making
+    making = reply.metadata
     assert (making.model, making.draft, making.seed) == (None, None, 7)
     assert (making.rule, making.method, making.depth) == ("block", "auto", "auto")
     assert (making.sampling["temperature"], making.sampling["top_p"]) == (0.25, 1.0)
@@ -80,8 +80,8 @@ def test_energy_is_kept_where_it_was_measured(
     script("Because.")
     assert macspec("run", "Why?", "--stats").status == 0
     ((_, (_, reply)),) = kept()
-    assert reply.making.energy["decode"]["joules"] is None
-    assert "off" in reply.making.energy["decode"]["reason"]
+    assert reply.metadata.energy["decode"]["joules"] is None
+    assert "off" in reply.metadata.energy["decode"]["reason"]
 
 
 def test_reasoning_is_kept_apart_and_not_said_again(
@@ -91,7 +91,7 @@ def test_reasoning_is_kept_apart_and_not_said_again(
     assert macspec("run", "Why?").out == b"<think>\nHm.</think>\n\nBecause."
     ((_, (_, reply)),) = kept()
     assert (reply.reasoning, reply.text) == ("Hm.", "Because.")
-    assert reply.making.reasoning_spans == [(3, "draft")]
+    assert reply.metadata.reasoning_spans == [(3, "draft")]
     session = script("Light.")
     macspec("run", "-c", "Why really?")
     assert session.asked["messages"][1] == {"role": "assistant", "content": "Because."}
@@ -245,7 +245,7 @@ def test_a_reply_that_does_not_end_is_kept(
     assert macspec("run", "p").status == status
     ((_, (_, reply)),) = kept()
     assert (reply.text, reply.state) == ("so far", state)
-    assert reply.making.stats["tokens"] == 2
+    assert reply.metadata.stats["tokens"] == 2
 
 
 def test_a_prompt_that_got_no_answer_is_asked_anew(

@@ -158,7 +158,7 @@ class RealApp:
         self.terminal.look_on(self._settle)
         self.terminal.press("\r")
         found = self._wait(lambda it: it.id != before and it.state != OPEN)
-        stats = None if found.making is None else found.making.stats
+        stats = None if found.metadata is None else found.metadata.stats
         if stats is None:
             raise MacspecError(f"the app's reply has no numbers: it is {found.state}")
         return Decoded(stats["tokens"], stats["decode_tokens_per_s"], found.text)

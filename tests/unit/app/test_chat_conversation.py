@@ -69,7 +69,7 @@ async def test_it_is_kept_as_it_was_made() -> None:
     assert conversation.chat is not None
     message = store.thread(conversation.chat.id)[-1]
     assert (message.text, message.state) == ("Yes it is.", COMPLETE)
-    making = message.making
+    making = message.metadata
     assert making is not None
     assert (making.model, making.draft) == ("owner/target", None)
     assert (making.method, making.depth, making.rule, making.seed) == ("ngram", 6, "keyed", 7)
@@ -445,8 +445,8 @@ async def test_a_signal_keeps_the_reply_at_once(tmp_path: Path) -> None:
         other = Store(path)
         kept = other.thread(1)[-1]
         assert (kept.text, kept.state) == ("The quick brown fox", CUT_OFF)
-        assert kept.making is not None
-        assert kept.making.spans is not None
+        assert kept.metadata is not None
+        assert kept.metadata.spans is not None
         other.close()
         engine.play()
         assert ended(await reply.all()).state == CUT_OFF

@@ -105,9 +105,9 @@ def test_made_up_conversations_are_whole(tmp_path: Path) -> None:
     store = Store(tmp_path / "chats.db")
     thread = store.thread(keep(store, turns, "target"))
     assert [(it.role, it.text) for it in thread] == turns
-    assert thread[1].making is not None
-    assert thread[1].making.stats is not None
-    assert thread[1].making.stats["decode_tokens_per_s"] == pytest.approx(30)
+    assert thread[1].metadata is not None
+    assert thread[1].metadata.stats is not None
+    assert thread[1].metadata.stats["decode_tokens_per_s"] == pytest.approx(30)
     store.close()
 
 

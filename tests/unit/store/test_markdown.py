@@ -22,12 +22,12 @@ def turn(role: str, text: str, **fields: object) -> Message:
 
 
 def test_a_conversation_as_markdown() -> None:
-    making = GenerationMetadata(model="/models/big")
+    metadata = GenerationMetadata(model="/models/big")
     text = markdown(
         chat(system="Be brief."),
         [
             turn("user", "Pears?\n"),
-            turn("assistant", "Sweet.", reasoning="Hm.\n\nHm.", making=making, state=CUT_OFF),
+            turn("assistant", "Sweet.", reasoning="Hm.\n\nHm.", metadata=metadata, state=CUT_OFF),
         ],
     )
     day = r"\d{4}-\d\d-\d\d \d\d:\d\d"

@@ -72,9 +72,9 @@ def test_everything_comes_back(store: Store, opened: Callable[..., Store]) -> No
     )
     assert (here.title, here.messages, here.deleted) == ("Why?", 2, None)
     prompt, answer = other.thread(chat.id)
-    assert (prompt.role, prompt.text, prompt.parent, prompt.making) == (USER, "Why?", None, None)
+    assert (prompt.role, prompt.text, prompt.parent, prompt.metadata) == (USER, "Why?", None, None)
     assert (answer.role, answer.text, answer.reasoning) == (ASSISTANT, "Because.", "Let me see.")
-    assert (answer.state, answer.reason, answer.making) == (COMPLETE, "length", MAKING)
+    assert (answer.state, answer.reason, answer.metadata) == (COMPLETE, "length", MAKING)
     assert here.leaf == answer.id
     assert chat.made <= prompt.made <= answer.made <= here.changed
 
@@ -93,7 +93,7 @@ def test_nothing_of_a_text_is_lost(store: Store, opened: Callable[..., Store], n
     assert (here.title, here.system, here.unsent) == (text, text, text)
     prompt, answer = opened().thread(chat.id)
     assert prompt.text == answer.text == answer.reasoning == text
-    assert answer.making == GenerationMetadata(model=text)
+    assert answer.metadata == GenerationMetadata(model=text)
 
 
 @settings(max_examples=60, deadline=None)
@@ -112,15 +112,15 @@ def test_a_text_in_pieces_comes_back_whole(pieces: list[str]) -> None:
 def test_what_is_known_later_is_kept_too(store: Store, opened: Callable[..., Store]) -> None:
     chat = store.new_chat()
     id = exchange(store, chat.id, None, "Why?", "Because.")
-    making = replace(
+    metadata = replace(
         MAKING,
         reasoning_spans=[(3, None), (5, "ngram")],
         energy={"decode": {"joules_per_token": 1.5, "counted": ["gpu"]}},
     )
-    assert store.set_making(id, making).making == making
-    assert opened().message(id).making == making
+    assert store.set_metadata(id, metadata).metadata == metadata
+    assert opened().message(id).metadata == metadata
     with pytest.raises(BadOptionError, match="no message 99"):
-        store.set_making(99, making)
+        store.set_metadata(99, metadata)
 
 
 def test_families_are_the_versions_of_every_message(store: Store) -> None:

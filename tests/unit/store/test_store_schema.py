@@ -32,7 +32,7 @@ def test_an_old_file_becomes_a_new_one(path: Path, version: int) -> None:
     assert chat.sampling == {"temperature": 0.2}
     asked, answer = store.thread(chat.id)
     assert (asked.text, answer.text, answer.reasoning) == ("Pears?", "Sweet \ud83d.", "Hm.")
-    assert answer.making == GenerationMetadata(
+    assert answer.metadata == GenerationMetadata(
         "org/big", "org/small", {"top_k": 3}, "keyed", "auto", "auto", 2**64 - 1, {"tokens": 2}
     )
     first, second = store.siblings(answer.id)
