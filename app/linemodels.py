@@ -109,7 +109,7 @@ class LineModels(LineBase):
     async def _deepen(self, by: int) -> None:
         """One step from the depth that is set, or from the one that auto has used last."""
         state = self.conversation.panel()
-        now = state.depth_set if isinstance(state.depth_set, int) else state.depth or 0
+        now = state.depth if isinstance(state.depth, int) else state.round_depth or 0
         await self._set(depth=min(max(now + by, 0), DEEPEST))
 
     async def do_method(self, argument: str) -> None:

@@ -60,12 +60,12 @@ def _speculation(state: PanelState) -> Iterator[str]:
     if parts:
         yield f"Speculation: {', '.join(parts)}."
     yield (
-        f"Set: depth {state.depth_set}, method {state.method_set}, rule {state.rule_set}, "
+        f"Set: depth {state.depth}, method {state.method}, rule {state.rule}, "
         f"temperature {state.temperature:g}."
     )
-    if state.depth is not None:
+    if state.round_depth is not None:
         drafter = f"drafter {one_line(state.drafter)}" if state.drafter else "no drafter"
-        yield f"Last round: {drafter}, depth {state.depth}."
+        yield f"Last round: {drafter}, depth {state.round_depth}."
     if state.why:
         yield f"Why: {one_line(state.why)}."
 

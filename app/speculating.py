@@ -58,14 +58,14 @@ class Speculating(Base):
     async def _deepen(self, by: int) -> None:
         """One step from the depth that is set, or from the one that auto is using."""
         state = self.conversation.panel()
-        now = state.depth_set if isinstance(state.depth_set, int) else state.depth or 0
+        now = state.depth if isinstance(state.depth, int) else state.round_depth or 0
         await self._set("depth", min(max(now + by, 0), DEEPEST))
 
     async def do_method(self, argument: str) -> None:
-        await self._choose("method", argument, tuple(METHODS), self.conversation.panel().method_set)
+        await self._choose("method", argument, tuple(METHODS), self.conversation.panel().method)
 
     async def do_rule(self, argument: str) -> None:
-        await self._choose("rule", argument, tuple(RULES), self.conversation.panel().rule_set)
+        await self._choose("rule", argument, tuple(RULES), self.conversation.panel().rule)
 
     async def do_temperature(self, argument: str) -> None:
         if not argument:

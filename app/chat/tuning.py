@@ -114,9 +114,9 @@ class Dials:
         wanted = self.wanted(sampling)
         return replace(
             state,
-            method_set=wanted.method,
-            depth_set=wanted.depth,
-            rule_set=wanted.rule,
+            method=wanted.method,
+            depth=wanted.depth,
+            rule=wanted.rule,
             temperature=wanted.sampling["temperature"],
         )
 

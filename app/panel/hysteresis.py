@@ -38,7 +38,7 @@ def settled(shown: PanelState, new: PanelState) -> PanelState:
         before, now = number(getattr(shown, name)), number(getattr(new, name))
         if before is not None and now is not None and _near(before, now, least, share):
             kept[name] = getattr(shown, name)
-    same = (new.drafter, new.depth) == (shown.drafter, shown.depth)
+    same = (new.drafter, new.round_depth) == (shown.drafter, shown.round_depth)
     if same and not again and _alike(shown.why, new.why):
         kept["why"] = shown.why
     if new.watts:

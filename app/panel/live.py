@@ -216,7 +216,7 @@ class LiveStats:
             "tokens": reply.tokens,
             "passes": reply.passes,
             "drafter": newest.drafter if newest is not None and newest.drafted else None,
-            "depth": None if newest is None else newest.depth,
+            "round_depth": None if newest is None else newest.depth,
             "why": self._why(),
             "context_used": used if self.pair is not None else None,
         }

@@ -77,9 +77,9 @@ class Dials:
 def known(state: PanelState) -> dict[str, Value]:
     """What the engine says is set."""
     return {
-        "depth": state.depth_set,
-        "method": state.method_set,
-        "rule": state.rule_set,
+        "depth": state.depth,
+        "method": state.method,
+        "rule": state.rule,
         "temperature": state.temperature,
     }
 

@@ -79,7 +79,7 @@ class Tuning(Lined, can_focus=True):
         """Show what the engine says is set, and the depth in use."""
         now = known(state)
         asked = {dial: value for dial, value in self._dials.asked.items() if now[dial] != value}
-        in_use = state.depth if state.passes else None
+        in_use = state.round_depth if state.passes else None
         self._draw(replace(self._dials, known=now, asked=asked, in_use=in_use))
 
     def done(self, changed: Mapping[str, Any]) -> None:

@@ -130,7 +130,7 @@ def speculation_head(state: PanelState, width: int, rows: int) -> list[Line]:
     right: Line = (
         (one_line(state.drafter), "value"),
         (between, "label"),
-        (fixed(state.depth, 2), "value"),
+        (fixed(state.round_depth, 2), "value"),
     )
     return [ruled("Speculation", width, right)]
 
@@ -163,7 +163,7 @@ def passes(state: PanelState, width: int, rows: int) -> list[Line]:
 
 
 def chosen(state: PanelState, width: int, rows: int) -> list[Line]:
-    method, depth = one_line(state.method_set), str(state.depth_set)
+    method, depth = one_line(state.method), str(state.depth)
     return [_two(("method", method, "plain"), ("depth", depth, "plain"), width)]
 
 
@@ -177,7 +177,7 @@ def why(state: PanelState, width: int, rows: int) -> list[Line]:
     elif state.drafter is None:
         text, role = text.removeprefix("plain: "), "plain"
     else:
-        text = text.removeprefix(f"{state.drafter} at depth {state.depth}: ")
+        text = text.removeprefix(f"{state.drafter} at depth {state.round_depth}: ")
     return [((line, role),) for line in wrapped(text, width, rows)]
 
 
@@ -200,7 +200,7 @@ def _share(label: str, share: float | None, state: PanelState, width: int) -> Li
 
 
 def _drafts(state: PanelState) -> bool:
-    return state.method_set != "off" and state.depth_set != 0
+    return state.method != "off" and state.depth != 0
 
 
 def _name(name: str) -> str:

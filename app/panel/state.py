@@ -41,11 +41,11 @@ class PanelState:
     passes: int = 0
     drafter: str | None = None
     """In use in the newest round; None: it was a plain one."""
-    depth: int | None = None
+    round_depth: int | None = None
     """Of the newest round."""
-    method_set: str = "auto"
-    depth_set: int | str = "auto"
-    rule_set: str = "block"
+    method: str = "auto"
+    depth: int | str = "auto"
+    rule: str = "block"
     temperature: float = 0.7
     why: str = ""
     """Why the newest round drafted as it did; while it did not, why not."""

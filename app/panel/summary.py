@@ -70,7 +70,7 @@ def summary(state: PanelState, width: int) -> Line:
 def _badge(state: PanelState) -> Line:
     if failed(state):
         return (("✗ ", "bad"), (f"{'self-test':<12}", "bad"))
-    same, _ = promise(state.rule_set, number(state.temperature) or 0.0)
+    same, _ = promise(state.rule, number(state.temperature) or 0.0)
     return (("✓ ", "good"), (f"{same.removeprefix('same '):<12}", "label"))
 
 
@@ -83,7 +83,7 @@ def _parts(state: PanelState) -> tuple[Line, ...]:
     times = against_plain(state)
     drafting = "plain"
     if state.drafter is not None:
-        drafting = f"{cut(one_line(state.drafter), 6)} {fixed(state.depth, 2).strip()}"
+        drafting = f"{cut(one_line(state.drafter), 6)} {fixed(state.round_depth, 2).strip()}"
     full = ratio(state.context_used, state.context_limit)
     return (
         ((f"{fixed(times, 4, 2)}×", speed_role(times)),),

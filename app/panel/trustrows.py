@@ -32,7 +32,7 @@ def head(state: PanelState, width: int, rows: int) -> list[Line]:
 
 
 def badge(state: PanelState, width: int, rows: int) -> list[Line]:
-    same, whose = promise(state.rule_set, number(state.temperature) or 0.0)
+    same, whose = promise(state.rule, number(state.temperature) or 0.0)
     right: Line = ((one_line(whose), "value"),)
     if whose != "greedy" and width >= 30:
         right = (*right, (" rule", "label"))

@@ -43,17 +43,17 @@ async def click(pilot: Pilot[Any], word: str, then: int = 0) -> None:
     [
         (READY, ["right"], [{"depth": 1}]),
         (STREAMING, ["right", "right"], [{"depth": 5}, {"depth": 6}]),
-        (replace(READY, depth_set=0), ["left"], [{"depth": "auto"}]),
-        (replace(READY, depth_set=16), ["right"], []),
-        (replace(READY, depth_set=32), ["left"], [{"depth": 15}]),
+        (replace(READY, depth=0), ["left"], [{"depth": "auto"}]),
+        (replace(READY, depth=16), ["right"], []),
+        (replace(READY, depth=32), ["left"], [{"depth": 15}]),
         (READY, ["left"], []),
         (READY, ["7"], [{"depth": 7}]),
         (READY, ["1", "2"], [{"depth": 1}, {"depth": 12}]),
         (READY, ["1", "7"], [{"depth": 1}, {"depth": 7}]),
-        (replace(READY, depth_set=3), ["a"], [{"depth": "auto"}]),
+        (replace(READY, depth=3), ["a"], [{"depth": "auto"}]),
         (READY, ["down", "right"], [{"method": "draft"}]),
         (READY, ["j", "l", "l"], [{"method": "draft"}, {"method": "suffix"}]),
-        (replace(READY, method_set="off"), ["down", "a"], [{"method": "auto"}]),
+        (replace(READY, method="off"), ["down", "a"], [{"method": "auto"}]),
         (READY, ["down", "down", "right"], [{"rule": "keyed"}]),
         (READY, ["up", "right"], [{"sampling": {"temperature": 0.75}}]),
         (replace(READY, temperature=0.0), ["k", "h"], []),
@@ -93,7 +93,7 @@ async def test_a_change_waits_until_it_is_confirmed() -> None:
         assert "waits for the engine" in said(tuning(pilot))
         tuning(pilot).done({"depth": 4})
         assert tuning(pilot).dials.asked == {"method": "draft"}
-        app.show(replace(READY, depth_set=4, method_set="draft"))
+        app.show(replace(READY, depth=4, method="draft"))
         assert "waits" not in said(tuning(pilot))
         assert tuning(pilot).dials.known["depth"] == 4
 

@@ -85,7 +85,7 @@ async def test_what_was_set_is_set_again_and_nothing_is_kept() -> None:
     await run(conversation)
     assert [made[:2] for made in engine.made[2:4]] == [("ngram", 3), ("ngram", 3)]
     assert engine.tuning == before
-    assert conversation.panel().method_set == "ngram"
+    assert conversation.panel().method == "ngram"
     assert conversation.turns == turns
     assert conversation.chat is not None
     assert len(conversation.store.messages(conversation.chat.id)) == 2

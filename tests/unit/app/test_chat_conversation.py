@@ -404,12 +404,12 @@ async def test_tuning_takes_effect_in_mid_reply_or_is_refused_with_the_engine_s_
         engine.play(4)
         await reply.text("The quick brown fox jumps over the lazy")
         await conversation.tune(depth=7)
-        assert (engine.tuning.depth, conversation.panel().depth_set) == (7, 7)
+        assert (engine.tuning.depth, conversation.panel().depth) == (7, 7)
         with pytest.raises(BadOptionError, match="depth is 99"):
             await conversation.tune(depth=99)
         with pytest.raises(BadOptionError, match="no sampling setting heat"):
             await conversation.tune(sampling={"heat": 1})
-        assert (engine.tuning.depth, conversation.panel().depth_set) == (7, 7)
+        assert (engine.tuning.depth, conversation.panel().depth) == (7, 7)
         engine.play_all()
         await reply.all()
     state = conversation.panel()

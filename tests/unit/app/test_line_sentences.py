@@ -21,7 +21,7 @@ FULL = PanelState(
     tokens=123,
     passes=47,
     drafter="draft",
-    depth=4,
+    round_depth=4,
     why="it pays",
     tokens_per_s_reply=45.23,
     plain_tokens_per_s=30.1,
@@ -72,7 +72,9 @@ def test_before_anything():
 
 
 def test_why_there_is_no_draft_and_a_plain_round():
-    said = list(sentences(replace(FULL, drafter=None, depth=0, draft_off="another vocabulary")))
+    said = list(
+        sentences(replace(FULL, drafter=None, round_depth=0, draft_off="another vocabulary"))
+    )
     assert "No draft model: another vocabulary." in said
     assert "Last round: no drafter, depth 0." in said
 

@@ -105,13 +105,13 @@ def test_acceptance_by_position_and_of_late() -> None:
     assert (state.tokens, state.passes, state.tokens_per_pass) == (9, 3, 3.0)
     assert state.acceptance == state.acceptance_now == 0.75
     assert state.acceptance_by_position == (1.0, 1.0, 0.5, 0.5)
-    assert (state.drafter, state.depth, state.why) == ("draft", 4, "depth 4")
+    assert (state.drafter, state.round_depth, state.why) == ("draft", 4, "depth 4")
     assert state.context_used == 19
     for _ in range(RECENT):
         stats.see(passed(1, drafted=1))
     assert (stats.state().acceptance_now, stats.state().acceptance) == (0.0, 6 / (8 + RECENT))
     stats.see(passed(1))
-    assert (stats.state().drafter, stats.state().depth) == (None, 0)
+    assert (stats.state().drafter, stats.state().round_depth) == (None, 0)
 
 
 def test_at_the_end_the_numbers_are_the_engine_s_own() -> None:

@@ -49,10 +49,10 @@ STATES = st.builds(
     tokens=st.integers(0),
     passes=st.integers(0),
     drafter=st.none() | WORDS,
-    depth=st.none() | st.integers(),
-    method_set=WORDS,
-    depth_set=st.integers() | st.just("auto"),
-    rule_set=st.sampled_from(["block", "keyed", "match"]) | WORDS,
+    round_depth=st.none() | st.integers(),
+    method=WORDS,
+    depth=st.integers() | st.just("auto"),
+    rule=st.sampled_from(["block", "keyed", "match"]) | WORDS,
     temperature=NUMBERS,
     why=WORDS,
     tokens_per_s=MAYBE,
@@ -170,7 +170,7 @@ def test_every_block_is_explained_and_every_explanation_has_its_block() -> None:
 def test_numbers_do_not_move_what_stands_beside_them(
     speed: float, share: float, times: float, width: int
 ) -> None:
-    state = PanelState(passes=3, tokens=9, drafter="draft", depth=4, plain_tokens_per_s=20.0)
+    state = PanelState(passes=3, tokens=9, drafter="draft", round_depth=4, plain_tokens_per_s=20.0)
     before = replace(state, tokens_per_s_reply=41.3, acceptance=0.5, tokens_per_pass=2.5)
     after = replace(state, tokens_per_s_reply=speed, acceptance=share, tokens_per_pass=times)
 
@@ -193,7 +193,7 @@ def test_a_dash_has_a_reason() -> None:
     assert f"{DASH} no model is loaded" in text
     assert f"{DASH} watts need a Mac" in text
     assert "nothing drafted" in text
-    assert "switched off" in written(panel(PanelState(method_set="off"), 34, 45))
+    assert "switched off" in written(panel(PanelState(method="off"), 34, 45))
 
 
 def test_why_speculation_is_off_is_told() -> None:
@@ -218,7 +218,7 @@ def test_the_badge_promises_what_the_rule_keeps(
     rule: str, temperature: float, same: tuple[str, str]
 ) -> None:
     assert promise(rule, temperature) == same
-    text = written(panel(PanelState(rule_set=rule, temperature=temperature), 34, 30))
+    text = written(panel(PanelState(rule=rule, temperature=temperature), 34, 30))
     assert f"✓ {same[0]}" in text
 
 
@@ -255,10 +255,10 @@ def test_the_sentence_stands_still_until_its_numbers_matter() -> None:
     def why(tokens: float) -> str:
         return f"draft at depth 4: about {tokens:.2f} tokens for the time of 1.71 plain steps"
 
-    shown = PanelState(activity="writing", drafter="draft", depth=4, why=why(3.12))
+    shown = PanelState(activity="writing", drafter="draft", round_depth=4, why=why(3.12))
     assert settled(shown, replace(shown, why=why(3.2))).why == why(3.12)
     assert settled(shown, replace(shown, why=why(4.2))).why == why(4.2)
-    assert settled(shown, replace(shown, depth=5, why=why(3.2))).why == why(3.2)
+    assert settled(shown, replace(shown, round_depth=5, why=why(3.2))).why == why(3.2)
 
 
 @pytest.mark.parametrize(
