@@ -13,9 +13,8 @@ from .drafters import Context, Drafter, DraftModel, Portfolio, Proposal
 from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
 from .flight import Dispatcher, Flight, Landing, own_part
 from .kernels import Kernels
-from .models.cached import PASS_TAIL, PREFILL_CHUNK, CachedModel
+from .models.cached import PASS_TAIL, PREFILL_CHUNK, CachedModel, TreePass
 from .models.pair import Pair
-from .models.trees import TreePass
 from .nearties import epsilon
 from .noise import TARGET, Noise
 from .power.clocks import ClockWatch

@@ -16,7 +16,7 @@ from ..device import on_metal, prepare
 from ..forks import Fork
 from ..kernels import Kernels, kernels_for
 from ..models import Model, Pair, load_pair, memory
-from ..models.footprint import measure
+from ..models.memory import estimate_memory
 from ..plaintext import one_line
 from ..power import awake
 from ..power.report import check_lines
@@ -132,9 +132,9 @@ class _Report:
         self.line(f"{'passed' if passed else 'FAILED'}: {', '.join(parts)}")
 
 
-def _memory_plan(pair: Pair, kv_bits: int | None) -> memory.Plan:
+def _memory_plan(pair: Pair, kv_bits: int | None) -> memory.MemoryPlan:
     target, draft = (
-        None if model is None else measure(model.module, model.context)
+        None if model is None else estimate_memory(model.module, model.context)
         for model in (pair.target, pair.draft)
     )
     assert target is not None

@@ -10,12 +10,11 @@ from ..device import prepare
 from ..errors import BadOptionError, ModelNotFoundError
 from ..models import memory
 from ..models.catalog import CONTEXT, Entry
-from ..models.footprint import Footprint
-from ..models.hub import locate
+from ..models.files import locate
 from ..models.inventory import at_hand
 from ..models.machine import pressure, unified_memory, wired_advice
 from ..models.matches import Candidate, candidate, why_not
-from ..models.memory import gigabytes
+from ..models.memory import MemoryEstimate, gigabytes
 from ..plaintext import one_line
 from ..terminal import Output
 from ..worker.registry import Registry, Running
@@ -54,9 +53,9 @@ def show_plan(
     opened = _opened(target, 0)
     drafting = None if draft is None else _opened(draft, 1)
     off = why_not(opened, drafting) if drafting is not None else None
-    used = drafting.footprint if drafting is not None and off is None else None
-    assert opened.footprint is not None
-    return _show(opened, opened.footprint, used, off, context, kv_bits)
+    used = drafting.estimate if drafting is not None and off is None else None
+    assert opened.estimate is not None
+    return _show(opened, opened.estimate, used, off, context, kv_bits)
 
 
 def _here(name: str) -> bool:
@@ -93,8 +92,8 @@ def _unseen(absent: list[str], entry: Entry | None, context: int | None) -> int:
 
 def _show(
     target: Candidate,
-    footprint: Footprint,
-    draft: Footprint | None,
+    estimate: MemoryEstimate,
+    draft: MemoryEstimate | None,
     off: str | None,
     context: int | None,
     kv_bits: int | None,
@@ -102,15 +101,15 @@ def _show(
     others = Registry().others()
     taken = sum(other.planned for other in others)
     limit = max(memory.device_limit() - taken, 0)
-    longest = memory.longest_context(footprint, draft, kv_bits, limit)
-    positions = context or longest or footprint.context
-    if positions > footprint.context:
+    longest = memory.longest_context(estimate, draft, kv_bits, limit)
+    positions = context or longest or estimate.context
+    if positions > estimate.context:
         raise BadOptionError(
-            f"--context {positions}: {target.name} was made for {footprint.context} positions, "
+            f"--context {positions}: {target.name} was made for {estimate.context} positions, "
             "give at most that"
         )
-    planned = memory.plan(footprint, draft, positions, kv_bits, limit)
-    weights, caches = [footprint.weights], [footprint.cache(positions, kv_bits)]
+    planned = memory.plan(estimate, draft, positions, kv_bits, limit)
+    weights, caches = [estimate.weights], [estimate.cache(positions, kv_bits)]
     if draft is not None:
         weights.append(draft.weights)
         caches.append(draft.cache(positions))
@@ -122,7 +121,7 @@ def _show(
         ("limit", _limits(memory.device_limit())),
         *(("in use", _holder(other)) for other in others),
         ("now", f"memory pressure {pressure()}"),
-        ("verdict", _verdict(planned, longest, footprint.context)),
+        ("verdict", _verdict(planned, longest, estimate.context)),
     ]
     if off is not None:
         rows.append(("draft off", off))
@@ -149,7 +148,7 @@ def _holder(other: Running) -> str:
     return f"{gigabytes(other.planned)} by macspec's process {other.pid}, for {other.pair}"
 
 
-def _verdict(planned: memory.Plan, longest: int, own: int) -> str:
+def _verdict(planned: memory.MemoryPlan, longest: int, own: int) -> str:
     if not planned.fits:
         over = gigabytes(planned.total - planned.limit)
         return f"does not fit, by {over}" + (f"; {longest} positions do" if longest else "")

@@ -1,14 +1,19 @@
-"""A model together with the tokens it has read."""
+"""A model together with the tokens it has read, as a chain or with a tree of drafts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
+from mlx.nn.layers.base import Module
+from mlx_lm.models.cache import KVCache
 
 from ..cache import ModelCache
 from ..kernels import Kernels
+from ..verification import Tree
 
 PREFILL_CHUNK = 512
 """Rows of one prefill pass, as in mlx-lm."""
@@ -93,3 +98,240 @@ class CachedModel:
             self.cache.rollback(length)
         else:
             self.cache.reset()
+
+
+_PREFIX = (11, 3, 29, 17)
+_UNREAD = (23, 5)
+_NODES = (13, 41, 7, 37)
+_NEXT = (19,)
+_PARENTS = (-1, 0, 0, 2)
+_BRANCHES = ((0, 1), (0, 2, 3))
+"""What a model is tried with: ids, and a tree with rows that are neither in line nor in depth."""
+
+_NEARER = {mx.float32: 100}
+_NEARER_ROUNDED = 4
+"""How many times nearer a tree must be to its branches than a tree with a mistake in it."""
+
+
+class TreePass:
+    """Passes over trees, for one model and its cache.
+
+    Building one tries the model on a tree of 5 rows, on a cache of its own. Passes over chains are
+    not touched, and between passes the model is as mlx-lm made it.
+
+    Args:
+        model: the target.
+    """
+
+    reason: str | None
+    """Why trees are off for this model, in a sentence for the user; None if they are on."""
+
+    def __init__(self, model: CachedModel) -> None:
+        self._model = model
+        self._places: mx.array | None = None
+        self._nodes_at = 0
+        self._appended: list[tuple[mx.array, mx.array]] = []
+        found = _ropes(model.module)
+        self._ropes = [(holder, key, _Rope(rope, self)) for holder, key, rope in found]
+        self.reason = self._refusal()
+
+    @property
+    def places(self) -> mx.array | None:
+        """int32 [rows]: where in the text each row of the pass that is being built belongs."""
+        return self._places
+
+    def logits(self, unread: mx.array, tree: Tree) -> mx.array:
+        """Take in the unread committed tokens and a tree of N nodes.
+
+        Args:
+            unread: [n] ids, 0 < n.
+            tree: the nodes; they come to lie behind the unread tokens, in their order.
+
+        Returns:
+            [N + 1, vocabulary]: after the last committed token and after each node.
+
+        Raises:
+            ValueError: trees are off for this model.
+        """
+        if self.reason is not None:
+            raise ValueError(self.reason)
+        tokens = mx.concatenate([unread, tree.tokens])
+        return self._model.fitted(self._run(self._model.cache, tokens, tree.depths, tree.sees))
+
+    def keep(self, path: Sequence[int]) -> None:
+        """Of the newest pass's nodes, leave those of a branch in the cache, ascending.
+
+        Costs nothing where they are the first nodes.
+
+        Raises:
+            ValueError: the cache has been changed since the pass.
+        """
+        self._model.cache.compact(self._nodes_at, path, self._appended)
+        self._appended = []
+
+    def _run(
+        self, cache: ModelCache, tokens: mx.array, depths: Sequence[int], sees: Any
+    ) -> mx.array:
+        """Logits [N + 1, width] of tokens [n + N], the last N of them nodes."""
+        held, rows, nodes = cache.length, tokens.shape[0], len(depths)
+        unread = rows - nodes
+        steps = [*range(unread), *(unread - 1 + depth for depth in depths)]
+        among = np.tri(rows, dtype=np.bool_)
+        among[unread:, unread:] = sees
+        mask = mx.concatenate([mx.ones((rows, held), mx.bool_), mx.array(among)], axis=1)
+        bits = [sum(1 << int(row) for row in np.flatnonzero(line)) for line in among]
+        places = held + mx.array(steps, mx.int32)
+        views = [_Layer(layer, mask, held, places) for layer in cache.layers]
+        cache.mark()
+        try:
+            self._places = places
+            for holder, key, rope in self._ropes:
+                holder[key] = rope
+            with self._model.kernels.passing(rows, bits, mask):
+                logits: mx.array = self._model.module(tokens[None], cache=views)[0, -(nodes + 1) :]
+        finally:
+            # First of all: with this gone, a wrapper that an interrupt leaves behind does nothing.
+            self._places = None
+            for holder, key, rope in self._ropes:
+                holder[key] = rope.rope
+        cache.advance(rows)
+        self._nodes_at = held + unread
+        self._appended = [view.appended for view in views]
+        return logits
+
+    def _refusal(self) -> str | None:
+        layers = self._model.cache.layers
+        others = sorted({type(layer).__name__ for layer in layers if type(layer) is not KVCache})
+        if others:
+            return (
+                "trees are off: one branch of a tree cannot be kept in this model's kind of cache "
+                f"({', '.join(others)})"
+            )
+        try:
+            alike = self._tried()
+            self._appended = []
+        except Exception as error:
+            return (
+                "trees are off: this model does not take the rows of a tree "
+                f"({type(error).__name__})"
+            )
+        if not alike:
+            return "trees are off: this model gives a tree other logits than its branches"
+        return None
+
+    def _tried(self) -> bool:
+        """Whether a tree of 5 rows, and a row after its kept branch, are as in chains.
+
+        Rounding differs with the order of the rows, how much depends on model and machine. So the
+        measure is the model's own answer to a tree whose rows see, or stand at, the wrong places.
+        """
+        branches = [self._chain(branch) for branch in _BRANCHES]
+        expected = mx.concatenate([branches[0][:3], branches[1][2:]])
+        tree = Tree(self._ids(_NODES), _PARENTS)
+        in_order = range(1, len(_NODES) + 1)
+        all_before = np.tri(len(_NODES), dtype=np.bool_)
+        errors = [
+            _distance(self._tree(depths, sees), expected)
+            for depths, sees in (
+                (tree.depths, tree.sees),
+                (in_order, tree.sees),
+                (tree.depths, all_before),
+            )
+        ]
+        return errors[0] * _NEARER.get(expected.dtype, _NEARER_ROUNDED) < min(errors[1:])
+
+    def _chain(self, branch: Sequence[int]) -> mx.array:
+        """Logits after the last unread token, each of the branch and the next one."""
+        cache = self._begun()
+        tokens = [*_UNREAD, *(_NODES[node] for node in branch)]
+        # As many rows as the tree has, so that both take the same kernels.
+        filler = _NODES[: len(_UNREAD) + len(_NODES) - len(tokens)]
+        logits = self._fed(cache, (*tokens, *filler))[len(_UNREAD) - 1 : len(tokens)]
+        cache.rollback(cache.length - len(filler))
+        return mx.concatenate([logits, self._fed(cache, _NEXT)])
+
+    def _tree(self, depths: Sequence[int], sees: Any) -> mx.array:
+        """Logits after the last unread token, each node and, on the last branch, the next one."""
+        cache = self._begun()
+        logits = self._run(cache, self._ids((*_UNREAD, *_NODES)), depths, sees)
+        cache.compact(self._nodes_at, _BRANCHES[-1], self._appended)
+        return mx.concatenate([logits, self._fed(cache, _NEXT)])
+
+    def _begun(self) -> ModelCache:
+        cache = ModelCache(self._model.module)
+        self._fed(cache, _PREFIX)
+        return cache
+
+    def _fed(self, cache: ModelCache, tokens: Sequence[int]) -> mx.array:
+        cache.mark()
+        logits: mx.array = self._model.module(self._ids(tokens)[None], cache=cache.layers)[0]
+        cache.advance(len(tokens))
+        return logits
+
+    def _ids(self, tokens: Sequence[int]) -> mx.array:
+        return mx.array([token % self._model.vocabulary for token in tokens], mx.uint32)
+
+
+class _Layer:
+    """A layer's cache as the model sees it in a tree's pass: without the number of positions."""
+
+    offset = None
+    appended: tuple[mx.array, mx.array]
+
+    def __init__(self, cache: Any, mask: mx.array, held: int, places: mx.array) -> None:
+        self._cache = cache
+        self._mask = mask
+        self._held = held
+        self._places = places
+
+    def make_mask(
+        self, rows: int, window_size: int | None = None, return_array: bool = False
+    ) -> mx.array:
+        if not window_size:
+            return self._mask
+        columns = mx.concatenate([mx.arange(self._held, dtype=mx.int32), self._places])
+        return self._mask & (self._places[:, None] < columns[None] + window_size)
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> Any:
+        self.appended = keys, values
+        return self._cache.update_and_fetch(keys, values)
+
+    def keys_and_values(self) -> Any:
+        return self._cache.keys_and_values()
+
+
+class _Rope:
+    """A rotary embedding that turns every row of a tree's pass to the row's own place."""
+
+    def __init__(self, rope: Module, owner: TreePass) -> None:
+        self.rope: Any = rope
+        self._owner = owner
+
+    def __call__(self, x: mx.array, offset: Any = 0) -> Any:
+        places = self._owner.places
+        if places is None:
+            return self.rope(x, offset)
+        # Offsets go by batch entry: x [1, heads, rows, width] becomes [rows, heads, 1, width].
+        return self.rope(x.transpose(2, 1, 0, 3), offset=places).transpose(2, 1, 0, 3)
+
+
+def _ropes(node: Any) -> Iterator[tuple[Any, Any, Module]]:
+    """Every leaf module below ``node`` that is called with an offset, with its holder and key."""
+    for key, child in enumerate(node) if isinstance(node, list) else node.items():
+        if isinstance(child, _Rope):
+            yield node, key, child.rope
+        elif isinstance(child, Module) and not child.children() and _takes_offset(child):
+            yield node, key, child
+        elif isinstance(child, dict | list):
+            yield from _ropes(child)
+
+
+def _takes_offset(module: Module) -> bool:
+    return "offset" in inspect.signature(type(module).__call__).parameters
+
+
+def _distance(a: mx.array, b: mx.array) -> float:
+    """Root mean square of the difference."""
+    difference = a.astype(mx.float32) - b.astype(mx.float32)
+    root: Any = mx.sqrt(mx.mean(mx.square(difference))).item()
+    return float(root)

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadOptionError, MacspecError, ModelBrokenError, brief
-from .hub import locate
+from .files import check_weights, locate
 from .loading import read_config
 from .progress import size
-from .weights import check_weights
 
 # mlx-lm has no annotations, and its package holds a function of the module's name.
 _conversion: Any = import_module("mlx_lm.convert")

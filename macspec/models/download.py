@@ -1,13 +1,14 @@
-"""Downloads from the Hugging Face hub that survive a broken connection, told as events.
+"""Downloads from the Hugging Face hub that survive a broken connection, reported as events.
 
-What is fetched goes into the hub's own cache, under the names its library looks for. The library
-itself forgets the part of a file that it has when a download fails; here it stays in the cache,
-and the next attempt, in this process or a later one, goes on behind it.
+Files go into the hub's own cache, under the names its library looks for. That library forgets a
+partial file when a download fails; here it stays in the cache, and the next attempt, in this
+process or a later one, resumes it.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import threading
@@ -15,18 +16,113 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from huggingface_hub import constants, errors, get_session, hf_hub_url, snapshot_download, utils
+from huggingface_hub import (
+    HfApi,
+    constants,
+    errors,
+    get_session,
+    hf_hub_url,
+    snapshot_download,
+    utils,
+)
+from huggingface_hub.file_download import repo_folder_name
 
 from ..errors import ModelBrokenError, ModelNotFoundError, brief
-from .hub import PATTERNS, explain, http
+from .files import PATTERNS, explain, http, without_weights
 from .progress import Cancelled, DownloadEvent, Listed, Progress, Pulled, Retrying, size
-from .repository import File, Repository, listing
 
 # What it offers to other programs without saying so.
 _utils: Any = utils
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a repository."""
+
+    path: str
+    size: int
+    checksum: str
+    """SHA-256 of a large file, git's object id of a small one; its name in the cache."""
+    large: bool
+
+    def hash(self) -> Any:
+        if self.large:
+            return hashlib.sha256()
+        return hashlib.sha1(f"blob {self.size}\0".encode(), usedforsecurity=False)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository at one commit."""
+
+    name: str
+    id: str
+    revision: str | None
+    commit: str
+    files: tuple[File, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def here(self) -> int:
+        """Bytes of it that are in the cache."""
+        return sum(self.present(file) for file in self.files)
+
+    def blob(self, file: File) -> Path:
+        home = repo_folder_name(repo_id=self.id, repo_type="model")
+        return Path(constants.HF_HUB_CACHE) / home / "blobs" / file.checksum
+
+    def partial(self, file: File) -> Path:
+        return self.blob(file).with_name(f"{file.checksum}.incomplete")
+
+    def present(self, file: File) -> int:
+        """Bytes of a file that are in the cache."""
+        if self.blob(file).exists():
+            return file.size
+        try:
+            return min(self.partial(file).stat().st_size, file.size)
+        except OSError:
+            return 0
+
+
+def listing(name: str) -> Repository:
+    """Ask the hub for a repository's newest commit, or that of ``id@revision``.
+
+    Raises:
+        ModelNotFoundError: the hub does not tell.
+        ModelBrokenError: it holds no weights that macspec loads.
+    """
+    id, _, revision = name.partition("@")
+    try:
+        api = HfApi()
+        commit = api.model_info(id, revision=revision or None).sha
+        assert commit is not None
+        entries: Any = api.list_repo_tree(id, revision=commit, recursive=True)
+        found = [entry for entry in entries if hasattr(entry, "blob_id")]
+    except Exception as error:
+        raise explain(error, id, revision or None) from error
+    paths = [entry.path for entry in found]
+    wanted = set(_utils.filter_repo_objects(paths, allow_patterns=PATTERNS))
+    if not any(path.startswith("model") and path.endswith(".safetensors") for path in wanted):
+        raise ModelBrokenError(without_weights(id, paths))
+    files = tuple(
+        File(
+            path=entry.path,
+            size=entry.size,
+            checksum=entry.blob_id if entry.lfs is None else entry.lfs.sha256,
+            large=entry.lfs is not None,
+        )
+        for entry in found
+        if entry.path in wanted
+    )
+    return Repository(name, id, revision or None, commit, files)
+
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
 """Seconds to wait before each new attempt while nothing arrives; then the download ends."""

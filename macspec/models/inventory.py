@@ -12,7 +12,7 @@ from huggingface_hub.errors import CacheNotFound
 from huggingface_hub.file_download import repo_folder_name
 
 from ..errors import ModelBrokenError, ModelNotFoundError, brief
-from .weights import check_weights
+from .files import check_weights
 
 
 @dataclass(frozen=True)

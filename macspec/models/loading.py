@@ -7,20 +7,39 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+from mlx.nn.layers.base import Module
 from mlx.utils import tree_flatten
 from mlx_lm import utils
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 from transformers.utils import logging as transformers_logging
 
 from ..errors import ModelBrokenError, OutOfMemoryError, brief
-from .footprint import Footprint, measure
-from .memory import gigabytes
-from .model import Model
-from .weights import AGAIN, check_weights, without_weights
+from .files import AGAIN, check_weights, without_weights
+from .memory import MemoryEstimate, estimate_memory, gigabytes
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model of mlx-lm with its tokenizer and what is known about both."""
+
+    name: str
+    """What the user typed, or ``built-in target`` and ``built-in draft``."""
+    path: Path
+    module: Module = field(repr=False)
+    config: dict[str, Any] = field(repr=False)
+    tokenizer: TokenizerWrapper = field(repr=False)
+    parameters: int
+    weight_bytes: int
+    context: int
+    """Positions the model was made for."""
+    width: int
+    """Logits of one row; may be more than the tokenizer has ids."""
+
 
 # mlx-lm has no annotations.
 mlx_lm: Any = utils
@@ -49,7 +68,7 @@ STRIDE = 256 * 2**20
 
 def open_model(
     name: str, folder: Path, *, trust_remote_code: bool = False
-) -> tuple[Model, Footprint]:
+) -> tuple[Model, MemoryEstimate]:
     """Load everything of a model but the numbers of its weights, which stay on disk.
 
     Args:
@@ -81,7 +100,7 @@ def open_model(
         tokenizer = load_tokenizer(name, folder, config, trust_remote_code)
         context = context_length(config, tokenizer)
         with _fitting_together(name, config):
-            footprint = measure(module, context)
+            estimate = estimate_memory(module, context)
             parameters = int(mlx_lm.get_total_parameters(module))
     # Else the tokenizer warns about long texts; the session knows the context.
     tokenizer.model_max_length = ENDLESS
@@ -92,11 +111,11 @@ def open_model(
         config=config,
         tokenizer=tokenizer,
         parameters=parameters,
-        weight_bytes=footprint.weights,
+        weight_bytes=estimate.weights,
         context=context,
-        width=footprint.width,
+        width=estimate.width,
     )
-    return model, footprint
+    return model, estimate
 
 
 def read_weights(model: Model, progress: Callable[[int], None] = lambda done: None) -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from ..cache import ModelCache
 from ..errors import MacspecError
-from . import gates
-from .footprint import Footprint
-from .loading import open_model
-from .model import Model
+from .loading import Model, open_model
+from .memory import MemoryEstimate
+from .pair import mismatch, vocabulary_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +20,7 @@ class Candidate:
     name: str
     model: Model | None
     """None where it cannot be loaded."""
-    footprint: Footprint | None
+    estimate: MemoryEstimate | None
     reason: str | None
     """Why it cannot be loaded, or runs plain; None where nothing is against it."""
 
@@ -39,8 +38,8 @@ class Match:
 def candidate(name: str, folder: Path) -> Candidate:
     """Open a model; what is wrong with it is said in ``reason`` and not raised."""
     try:
-        model, footprint = open_model(name, folder)
-        return Candidate(name, model, footprint, ModelCache(model.module).reason)
+        model, estimate = open_model(name, folder)
+        return Candidate(name, model, estimate, ModelCache(model.module).reason)
     except MacspecError as error:
         return Candidate(name, None, None, str(error).removeprefix(f"{name}: "))
 
@@ -67,5 +66,5 @@ def why_not(target: Candidate, draft: Candidate) -> str | None:
         return target.reason
     if draft.reason is not None:
         return f"as a draft model it would have to take tokens back, and {draft.reason}"
-    vocabulary = min(target.model.width, gates.size(target.model.tokenizer))
-    return gates.why_not(target.model, draft.model, vocabulary)
+    vocabulary = min(target.model.width, vocabulary_size(target.model.tokenizer))
+    return mismatch(target.model, draft.model, vocabulary)

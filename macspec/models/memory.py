@@ -1,4 +1,7 @@
-"""The memory plan: what a pair needs at a context, against what the device gives."""
+"""What a model costs in memory, and the plan that fits a pair into what the device gives.
+
+Everything here is known before any weight is read.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,194 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
+from mlx_lm.models.cache import ChunkedKVCache, KVCache, RotatingKVCache, make_prompt_cache
 
+from ..control import MAX_DEPTH
+from ..device import on_metal
 from ..errors import OutOfMemoryError
-from .footprint import STEP, Footprint
+from ..windowed import SLACK
+from .cached import PREFILL_CHUNK
+
+ROWS = MAX_DEPTH + 1
+"""Most rows of a verify pass."""
+
+STEP = 256
+"""Positions by which mlx-lm's caches grow."""
+
+LIVE = 3
+"""How often the outputs of a layer's projections are in memory at once during a prefill pass.
+
+Measured on MLX's CPU backend with three llama models of 1 to 8 layers: 2.9 to 3.0. MLX builds a
+pass ahead of computing it, so that more than one layer's arrays are alive.
+"""
+
+DRAWN = 4
+"""Arrays [ROWS, vocabulary] of float32 in a verify pass: p, q, the residual and their sum."""
+
+FUSED_HEADS = (64, 80, 128)
+"""Head sizes for which Metal's attention of many rows keeps no scores.
+
+See ``use_fallback`` in MLX's ``scaled_dot_product_attention.cpp``.
+"""
+
+HEADS = ("n_heads", "num_heads", "num_attention_heads")
+EXPERTS = ("top_k", "num_experts_per_tok")
+"""What architectures call the query heads, and the experts that a token is sent to."""
+
+
+@dataclass(frozen=True)
+class LayerEstimate:
+    """What one layer's cache costs: bytes of state, and bytes for each position held."""
+
+    state: int = 0
+    values: int = 0
+    """Numbers kept for a position, keys and values of all heads together."""
+    itemsize: int = 0
+    window: int | None = None
+    """Most positions that are kept, None for all."""
+    group: int | None = None
+    """Group size that quantizes this cache, None where it stays as it is."""
+    heads: int = 0
+    """Heads of the queries."""
+    fused: bool = False
+    """Whether a kernel attends to many rows without keeping their scores in memory."""
+
+    def held(self, context: int) -> int:
+        """Positions kept at a context."""
+        return context if self.window is None else min(context, self.window + SLACK + PREFILL_CHUNK)
+
+    def scores(self, context: int, kv_bits: int | None) -> int:
+        """Attention scores kept for a row; of a quantized cache no kernel spares them."""
+        quantized = kv_bits is not None and self.group is not None
+        return 0 if self.fused and not quantized else self.heads * self.held(context)
+
+    def bytes(self, context: int, kv_bits: int | None) -> int:
+        """Bytes at a context, rounded up as the cache grows."""
+        held = -(-self.held(context) // STEP) * STEP
+        each = self.values * self.itemsize
+        if kv_bits is not None and self.group is not None:
+            # A scale and a bias for every group.
+            each = self.values * kv_bits // 8 + 2 * self.itemsize * self.values // self.group
+        return self.state + held * each
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """What one model costs, known without reading its weights."""
+
+    weights: int
+    width: int
+    """Logits of one row."""
+    outputs: int
+    """Numbers that the projections of the largest layer put out for a row."""
+    itemsize: int
+    """Bytes of one of them."""
+    context: int
+    """Positions the model was made for; its cache holds no more."""
+    layers: tuple[LayerEstimate, ...]
+
+    def cache(self, context: int, kv_bits: int | None = None) -> int:
+        """Bytes of the model's cache at a context."""
+        held = min(context, self.context)
+        return sum(layer.bytes(held, kv_bits) for layer in self.layers)
+
+    def buffers(self, context: int, kv_bits: int | None = None) -> int:
+        """Bytes of the larger of a prefill and a verify pass at a context; an estimate."""
+        held = min(context, self.context)
+        rows = min(PREFILL_CHUNK, held)
+        scores = max((layer.scores(held, kv_bits) for layer in self.layers), default=0)
+        prefill = rows * self.itemsize * (LIVE * self.outputs + scores)
+        return max(prefill, 4 * DRAWN * ROWS * self.width)
+
+
+def estimate_memory(module: Any, context: int) -> MemoryEstimate:
+    """What a model costs.
+
+    One token is sent through the model and never evaluated: shapes and types of the caches and
+    of the logits follow without computing anything or reading a weight, for every architecture
+    alike.
+
+    Args:
+        module: a model of mlx-lm whose weights may still be on disk (``load_model(lazy=True)``).
+        context: positions the model was made for.
+    """
+    cache = make_prompt_cache(module)
+    logits = module(mx.array([[0]]), cache=cache)
+    heads = _largest(module, HEADS)
+    return MemoryEstimate(
+        weights=sum(array.nbytes for array in _arrays(module.parameters())),
+        width=int(logits.shape[-1]),
+        outputs=_outputs(module),
+        itemsize=logits.dtype.size,
+        context=context,
+        layers=tuple(
+            _layer(layer, heads) for whole in cache for layer in getattr(whole, "caches", [whole])
+        ),
+    )
+
+
+def _outputs(module: Any) -> int:
+    """Numbers that the projections of the largest layer put out for a row.
+
+    The parts of a layer share the first number in their paths; what has none, like the embedding
+    and the head, is in no layer.
+    """
+    experts = _largest(module, EXPERTS) or 1
+    sums: dict[str, int] = {}
+    parameters: Any = tree_flatten(module.parameters())
+    for path, array in parameters:
+        parts = path.split(".")
+        layer = next((part for part in parts if part.isdigit()), None)
+        if layer is not None and parts[-1] == "weight" and array.ndim >= 2:
+            used = min(experts, array.shape[0]) if array.ndim == 3 else 1
+            sums[layer] = sums.get(layer, 0) + used * array.shape[-2]
+    return max(sums.values(), default=0)
+
+
+def _largest(module: Any, names: tuple[str, ...]) -> int:
+    """The largest whole number that a part of the model has under one of these names."""
+    found = (getattr(part, name, 0) for part in module.modules() for name in names)
+    return max((number for number in found if isinstance(number, int)), default=0)
+
+
+def _layer(cache: Any, query_heads: int) -> LayerEstimate:
+    keys, values = getattr(cache, "keys", None), getattr(cache, "values", None)
+    if isinstance(cache, KVCache | RotatingKVCache | ChunkedKVCache):
+        if keys is None or values is None:
+            return LayerEstimate()
+        heads, head_size, value_size = keys.shape[1], keys.shape[3], values.shape[3]
+        return LayerEstimate(
+            values=heads * (head_size + value_size),
+            itemsize=keys.dtype.size,
+            window=getattr(cache, "max_size", None) or getattr(cache, "chunk_size", None),
+            group=_group(head_size, value_size) if type(cache) is KVCache else None,
+            heads=max(query_heads, heads),
+            fused=on_metal() and head_size == value_size and head_size in FUSED_HEADS,
+        )
+    # Recurrent layers keep a state of fixed size.
+    return LayerEstimate(state=sum(array.nbytes for array in _arrays(cache.state)))
+
+
+def _arrays(tree: Any) -> list[mx.array]:
+    leaves: list[Any] = list(dict(tree_flatten(tree)).values())
+    return [leaf for leaf in leaves if isinstance(leaf, mx.array)]
+
+
+def _group(*sizes: int) -> int | None:
+    """The group size that quantizes heads of these sizes."""
+    return next((group for group in (64, 32) if not any(size % group for size in sizes)), None)
+
 
 LEAST = 2048
 """Shortest context that is chosen unasked to make a pair fit."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class MemoryPlan:
     """What a pair needs at a context, in bytes, and the limit it must stay under."""
 
     context: int
@@ -43,13 +222,13 @@ class Plan:
 
 
 def fit(
-    target: Footprint,
-    draft: Footprint | None = None,
+    target: MemoryEstimate,
+    draft: MemoryEstimate | None = None,
     *,
     context: int | None = None,
     kv_bits: int | None = None,
     held: int = 0,
-) -> tuple[Plan, Plan | None]:
+) -> tuple[MemoryPlan, MemoryPlan | None]:
     """Choose the context, and whether the draft model is used, so that the device can hold both.
 
     An asked context is kept: if the pair does not fit, the target alone is planned. Without one
@@ -84,11 +263,15 @@ def fit(
 
 
 def plan(
-    target: Footprint, draft: Footprint | None, context: int, kv_bits: int | None, limit: int
-) -> Plan:
+    target: MemoryEstimate,
+    draft: MemoryEstimate | None,
+    context: int,
+    kv_bits: int | None,
+    limit: int,
+) -> MemoryPlan:
     """What a target and its draft need at a context; their passes take turns."""
     pair = [target] if draft is None else [target, draft]
-    return Plan(
+    return MemoryPlan(
         context=context,
         weights=sum(model.weights for model in pair),
         caches=target.cache(context, kv_bits) + (draft.cache(context) if draft else 0),
@@ -98,7 +281,7 @@ def plan(
 
 
 def longest_context(
-    target: Footprint, draft: Footprint | None, kv_bits: int | None, limit: int
+    target: MemoryEstimate, draft: MemoryEstimate | None, kv_bits: int | None, limit: int
 ) -> int:
     """The most positions that fit, at most the target's own; 0 for none."""
     if plan(target, draft, target.context, kv_bits, limit).fits:
@@ -107,7 +290,11 @@ def longest_context(
 
 
 def _longest(
-    target: Footprint, draft: Footprint | None, below: int, kv_bits: int | None, limit: int
+    target: MemoryEstimate,
+    draft: MemoryEstimate | None,
+    below: int,
+    kv_bits: int | None,
+    limit: int,
 ) -> int:
     """The most positions below a number that fit, in whole steps of the caches; 0 for none."""
     steps = range(1, -(-below // STEP))

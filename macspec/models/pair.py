@@ -1,4 +1,4 @@
-"""A target and its draft model, loaded and through the gates."""
+"""A target and its draft model: loaded, and checked against each other before the first token."""
 
 from __future__ import annotations
 
@@ -6,17 +6,142 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mlx_lm.tokenizer_utils import TokenizerWrapper
+
 from ..assets import pocket
 from ..cache import KV_BITS
 from ..device import prepare
 from ..errors import BadOptionError, PairMismatchError
-from . import gates, memory
+from . import memory
 from .catalog import best
-from .footprint import Footprint
-from .hub import locate
-from .loading import open_model, read_weights
+from .files import locate
+from .loading import Model, open_model, read_weights
 from .machine import unified_memory
-from .model import Model
+from .memory import MemoryEstimate
+
+LARGE_DRAFT = 1 / 3
+"""Share of the target's parameters above which a draft model is called large."""
+
+PROBES = (
+    "Hello, world! How are you today?",
+    "  two leading spaces, a\ttab,  double  spaces and trailing ones   ",
+    "line\nline\r\nline\n\n\nparagraph\n \n",
+    "I'm, you've, he'll, THEY'RE; mother-in-law's",
+    "0 1 12 123 1234 12345 1,234.56 3.14159 007 1e-9 0xFF ½ ² Ⅷ ١٢٣",
+    "def f(x: int) -> str:\n    return f'{x!r:>8}'  # comment\n\n\tif (a && b) { c[i++] += 0; }",
+    '{"key": [1, null, true], "path": "C:\\\\dir\\\\file"} <a href="#">b</a> $x_1^2$',
+    "https://example.org/a/b?c=d&e=%20 user@example.org #tag @name",
+    "naïve café Ærøskøbing Straße İstanbul ﬁ ﬀ ſ",
+    "e\u0301 n\u0303 a\u030a\u0323 \u1112\u1161\u11ab \uac00 \u0e01\u0e33 \u0915\u094d\u0937\u093f",
+    "中文字符，全角！ １２ＡＢ 日本語テキスト ｶﾀｶﾅ 한국어 문장",
+    "Привет мир Γειά σου שלום עולם مرحبا بالعالم",
+    "🙂🙃 👩‍👩‍👧‍👦 🏳️‍🌈 🇩🇪🇫🇷 👍🏽 ❤️",
+    "\u00a0no-break\u2003em\u200bzero\u200djoiner\ufeffmark\u2028separator\u3000wide",
+    "CamelCaseWord snake_case_word SCREAMING ALLCAPS mIxEd",
+    "… — – “quotes” ‘single’ «guillemets» !!! ??? ... *** --- ===",
+    "▁underline Ġbyte </w> ## [UNK] <unk> <s> </s> <0x0A> <|x|>",
+    "\x00\x01\x7f\ufffd\U0001f9ff\U00020000",
+)
+"""Texts on which tokenizers with the same table but another normaliser or splitter differ."""
+
+ADDED_PROBES = 64
+"""How many of the added tokens are probed inside a text."""
+
+
+def mismatch(target: Model, draft: Model, vocabulary: int) -> str | None:
+    """Why this draft model cannot draft for this target, in one sentence without a full stop.
+
+    Args:
+        vocabulary: ids that the target can emit.
+    """
+    gates: list[Callable[[], str | None]] = [
+        lambda: table_mismatch(target.tokenizer, draft.tokenizer),
+        lambda: splitting_mismatch(target.tokenizer, draft.tokenizer),
+        lambda: width_mismatch(draft, vocabulary),
+    ]
+    return next((reason for gate in gates if (reason := gate()) is not None), None)
+
+
+def table(tokenizer: TokenizerWrapper) -> dict[int, str]:
+    """The text of every id that a tokenizer knows, added special tokens included."""
+    return {index: text for text, index in tokenizer.get_vocab().items()}
+
+
+def vocabulary_size(tokenizer: TokenizerWrapper) -> int:
+    """One more than the highest id; ids in between may have no text."""
+    return max(table(tokenizer), default=-1) + 1
+
+
+def table_mismatch(target: TokenizerWrapper, draft: TokenizerWrapper) -> str | None:
+    """Both tokenizers give every id the same text."""
+    ours, theirs = table(target), table(draft)
+    if ours == theirs:
+        return None
+    first = min(i for i in ours.keys() | theirs.keys() if ours.get(i) != theirs.get(i))
+    return (
+        f"its vocabulary is another one: token {first} is {_quoted(ours.get(first))} in the "
+        f"target and {_quoted(theirs.get(first))} in the draft ({len(ours)} and {len(theirs)} "
+        "tokens)"
+    )
+
+
+def splitting_mismatch(target: TokenizerWrapper, draft: TokenizerWrapper) -> str | None:
+    """Both tokenizers normalise and split the probes alike."""
+    added = [str(token) for token in target.added_tokens_decoder.values()][:ADDED_PROBES]
+    for text in (*PROBES, *(f"a {token} b{token}\n{token}" for token in added)):
+        ours, theirs = (
+            tokenizer.encode(text, add_special_tokens=False) for tokenizer in (target, draft)
+        )
+        if ours != theirs:
+            place = next(
+                (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
+                min(len(ours), len(theirs)),
+            )
+            return (
+                f"its tokenizer splits text differently: {_quoted(text)} becomes "
+                f"{_quoted(_piece(target, ours, place))} in the target and "
+                f"{_quoted(_piece(draft, theirs, place))} in the draft at token {place}"
+            )
+    return None
+
+
+def width_mismatch(draft: Model, vocabulary: int) -> str | None:
+    """The draft model has an embedding for every id that the target can emit."""
+    if draft.width >= vocabulary:
+        return None
+    return f"it knows {draft.width} token ids and the target can emit {vocabulary}"
+
+
+def size_notice(target: Model, draft: Model) -> str | None:
+    """Said once where drafting is likely to cost more than it brings."""
+    if draft.parameters <= LARGE_DRAFT * target.parameters:
+        return None
+    share = draft.parameters / max(target.parameters, 1)
+    return (
+        f"the draft model has {share:.0%} of the target's parameters: above "
+        f"{LARGE_DRAFT:.0%} speculation rarely pays, so choose a smaller one"
+    )
+
+
+def context_notice(draft: Model, context: int) -> str | None:
+    """Said once where the draft model's context ends before the conversation's may."""
+    if draft.context >= context:
+        return None
+    return (
+        f"the draft model was made for {draft.context} tokens and the context is {context}: "
+        f"beyond {draft.context} tokens the draft model stops drafting"
+    )
+
+
+def _quoted(text: str | None) -> str:
+    if text is None:
+        return "missing"
+    return repr(text if len(text) <= 40 else text[:39] + "…")
+
+
+def _piece(tokenizer: TokenizerWrapper, ids: list[int], place: int) -> str | None:
+    return str(tokenizer.convert_ids_to_tokens(ids[place])) if place < len(ids) else None
+
 
 __all__ = ["Model", "Pair", "load_pair"]
 
@@ -40,9 +165,9 @@ class Pair:
     """Lines to tell the user once."""
     stop_ids: frozenset[int]
     """Ids that end the model's turn."""
-    plan: memory.Plan
+    plan: memory.MemoryPlan
     """What it needs of the device's memory."""
-    footprint: Footprint = field(repr=False)
+    estimate: MemoryEstimate = field(repr=False)
     """What the target costs, for another draft model beside it."""
 
     def read(self, progress: Callable[[int], None] = lambda done: None) -> None:
@@ -145,10 +270,10 @@ def open_pair(
 
     names = {"target": target, "draft": draft}
     built_in = dict(zip(names, pocket(), strict=True))
-    opened: dict[str, tuple[Model, Footprint]] = {}
+    opened: dict[str, tuple[Model, MemoryEstimate]] = {}
     found: dict[str, tuple[str, Path]] = {}
     if beside is not None:
-        opened["target"] = beside.target, beside.footprint
+        opened["target"] = beside.target, beside.estimate
     for role, name in names.items():
         if role in opened:
             continue
@@ -180,8 +305,8 @@ def built_in_notice() -> str:
 
 
 def _join(
-    target: tuple[Model, Footprint],
-    draft: tuple[Model, Footprint] | None,
+    target: tuple[Model, MemoryEstimate],
+    draft: tuple[Model, MemoryEstimate] | None,
     *,
     notices: list[str],
     context: int | None,
@@ -190,18 +315,18 @@ def _join(
     require_draft: bool,
     held: int,
 ) -> Pair:
-    model, footprint = target
+    model, estimate = target
     if context is not None and context > model.context:
         made_for = f"{model.name} was made for {model.context} positions"
         if not beyond:
             raise BadOptionError(f"--context {context}: {made_for}, give at most that")
         notices.append(f"{made_for}: from there to {context}, only forced answers go")
-        footprint = replace(footprint, context=context)
-    vocabulary = min(model.width, gates.size(model.tokenizer))
-    off = gates.why_not(model, draft[0], vocabulary) if draft else None
+        estimate = replace(estimate, context=context)
+    vocabulary = min(model.width, vocabulary_size(model.tokenizer))
+    off = mismatch(model, draft[0], vocabulary) if draft else None
     advice = "choose a draft model of the target's family"
     fitting = draft[1] if draft and off is None else None
-    plan, refused = memory.fit(footprint, fitting, context=context, kv_bits=kv_bits, held=held)
+    plan, refused = memory.fit(estimate, fitting, context=context, kv_bits=kv_bits, held=held)
     if refused is not None:
         off = f"target and draft need {refused}"
         advice = "choose a smaller draft model, or a shorter --context"
@@ -222,7 +347,7 @@ def _join(
             f"what fits into {memory.gigabytes(plan.limit)}"
         )
     if drafter is not None:
-        said = gates.size_notice(model, drafter), gates.context_notice(drafter, plan.context)
+        said = size_notice(model, drafter), context_notice(drafter, plan.context)
         notices += [notice for notice in said if notice is not None]
     if not stop_ids:
         notices.append(
@@ -238,5 +363,5 @@ def _join(
         notices=tuple(notices),
         stop_ids=stop_ids,
         plan=plan,
-        footprint=footprint,
+        estimate=estimate,
     )

@@ -63,14 +63,14 @@ def _opened(found: Sequence[Found], limit: int) -> Iterator[Event]:
     able: dict[str, Candidate] = {}
     for it in found:
         new = candidate(it.name, Path(it.folder))
-        if new.model is None or new.footprint is None:
+        if new.model is None or new.estimate is None:
             yield Opened(it.name, reason=new.reason)
             continue
-        needs = plan(new.footprint, None, min(CONTEXT, new.footprint.context), None, limit)
+        needs = plan(new.estimate, None, min(CONTEXT, new.estimate.context), None, limit)
         yield Opened(
             it.name,
             new.model.parameters,
-            new.footprint.context,
+            new.estimate.context,
             needs.total,
             needs.context,
             needs.fits,
@@ -79,12 +79,12 @@ def _opened(found: Sequence[Found], limit: int) -> Iterator[Event]:
         for other in able.values():
             for match in matches((new, other)):
                 target, draft = (new, other) if match.target == new.name else (other, new)
-                assert target.footprint is not None
-                positions = min(CONTEXT, target.footprint.context)
+                assert target.estimate is not None
+                positions = min(CONTEXT, target.estimate.context)
                 if match.reason is not None:
                     yield Fit(match.target, match.draft, match.reason, None, positions, None)
                     continue
-                both = plan(target.footprint, draft.footprint, positions, None, limit)
+                both = plan(target.estimate, draft.estimate, positions, None, limit)
                 yield Fit(match.target, match.draft, None, both.total, positions, both.fits)
         able[new.name] = new
 

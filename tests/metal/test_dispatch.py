@@ -25,8 +25,7 @@ from macspec.metal.proof import Outcome
 from macspec.metal.survey import survey
 from macspec.metal.variants import Attention, Choice, Product, Variant
 from macspec.models import Pair
-from macspec.models.cached import CachedModel
-from macspec.models.trees import TreePass
+from macspec.models.cached import CachedModel, TreePass
 from macspec.verification import Tree
 
 FASTER = Outcome(None, ours=1.0, theirs=2.0)

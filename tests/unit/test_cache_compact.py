@@ -15,8 +15,7 @@ from tinymodels import VOCABULARY, tiny
 
 from macspec.cache import ModelCache
 from macspec.models import Pair
-from macspec.models.cached import CachedModel
-from macspec.models.trees import TreePass
+from macspec.models.cached import CachedModel, TreePass
 from macspec.verification import Tree
 
 WIDTH = 3

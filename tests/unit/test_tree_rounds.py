@@ -16,8 +16,7 @@ from macspec.assets import prompts
 from macspec.drafters import Context, DraftModel, Proposal
 from macspec.drafters.branches import branched
 from macspec.models import Pair
-from macspec.models.cached import CachedModel
-from macspec.models.trees import TreePass
+from macspec.models.cached import CachedModel, TreePass
 from macspec.noise import Noise
 from macspec.verification import Rule, Tree, follow, rule_named
 

@@ -14,10 +14,10 @@ import pytest
 
 from macspec.cache import ModelCache
 from macspec.errors import BadOptionError
-from macspec.models import footprint, memory
+from macspec.models import memory
 from macspec.models.catalog import CONTEXT, Entry, best, catalogue, find, shipped
-from macspec.models.gates import LARGE_DRAFT
 from macspec.models.machine import GIB, recommended_for
+from macspec.models.pair import LARGE_DRAFT
 
 SHAPES = json.loads((Path(__file__).parent / "shapes.json").read_text())
 PAIRS = {pair.name: pair for pair in shipped()}
@@ -40,22 +40,23 @@ def built(model: str, bits: int) -> tuple[nn.Module, int]:
     return made, int(str(config["max_position_embeddings"]))
 
 
-def footprints(pair: Entry) -> list[footprint.Footprint]:
+def estimates(pair: Entry) -> list[memory.MemoryEstimate]:
     bits = [int(text.split()[0]) for text in pair.quantization]
     return [
-        footprint.measure(*built(model, bit)) for model, bit in zip(pair.models, bits, strict=True)
+        memory.estimate_memory(*built(model, bit))
+        for model, bit in zip(pair.models, bits, strict=True)
     ]
 
 
 @pytest.fixture
 def metal(monkeypatch):
-    monkeypatch.setattr(footprint, "on_metal", lambda: True)
+    monkeypatch.setattr(memory, "on_metal", lambda: True)
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_numbers_follow_from_the_shapes(name, metal):
     pair = PAIRS[name]
-    target, draft = footprints(pair)
+    target, draft = estimates(pair)
     plan = memory.plan(target, draft, CONTEXT, None, 0)
     assert pair.download == round(plan.weights / 1e9, 1)
     assert pair.memory_8k == round(plan.total / GIB, 1)
@@ -70,7 +71,7 @@ def test_the_gates_that_shapes_decide_hold(name):
         assert ModelCache(made).reason is None
     configs = [shape_of(model) for model in pair.models]
     assert configs[0]["model_type"] == configs[1]["model_type"]
-    target, draft = footprints(pair)
+    target, draft = estimates(pair)
     assert draft.weights <= LARGE_DRAFT * target.weights
     # A vocabulary is padded to some hundred ids, and its padding is never emitted.
     assert abs(target.width - draft.width) <= 256

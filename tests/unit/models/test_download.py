@@ -14,7 +14,7 @@ from huggingface_hub import constants
 from macspec.errors import MacspecError, ModelBrokenError, ModelNotFoundError
 from macspec.models import download
 from macspec.models.download import pull
-from macspec.models.hub import locate
+from macspec.models.files import locate
 from macspec.models.inventory import at_hand, held, remove
 from macspec.models.progress import Cancelled, Listed, Progress, Pulled, Retrying
 

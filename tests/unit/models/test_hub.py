@@ -12,8 +12,8 @@ from huggingface_hub import constants, errors
 from huggingface_hub.utils import hf_raise_for_status
 
 from macspec.errors import BadOptionError, MacspecError, ModelBrokenError, ModelNotFoundError
-from macspec.models import hub
-from macspec.models.hub import locate
+from macspec.models import files
+from macspec.models.files import locate
 
 # httpx in the hub's first versions, httpx2 in later ones.
 http: Any = import_module(errors.HTTPError.__module__.partition(".")[0])
@@ -37,7 +37,7 @@ def answering(monkeypatch):
                 raise errors.LocalEntryNotFoundError("not cached")
             raise error
 
-        monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
+        monkeypatch.setattr(files, "snapshot_download", snapshot_download)
 
     return install
 
@@ -250,7 +250,7 @@ def test_what_an_interrupted_download_left_is_completed(copy, monkeypatch):
         asked.append(local_files_only)
         return str(part if local_files_only else whole)
 
-    monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
+    monkeypatch.setattr(files, "snapshot_download", snapshot_download)
     assert locate("owner/name") == whole
     assert asked == [True, False]
 
@@ -262,11 +262,11 @@ def test_code_is_fetched_only_on_demand(copy, monkeypatch):
         asked.append((repository, settings["revision"], "*.py" in settings["allow_patterns"]))
         return str(folder)
 
-    monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
+    monkeypatch.setattr(files, "snapshot_download", snapshot_download)
     locate("owner/name")
     locate("owner/name@v1", trust_remote_code=True)
     assert asked == [("owner/name", None, False), ("owner/name", "v1", True)]
-    assert not any(pattern in ("*", "*.bin") for pattern in hub.PATTERNS)
+    assert not any(pattern in ("*", "*.bin") for pattern in files.PATTERNS)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_a_repository_without_safetensors(tmp_path, monkeypatch, listing, says):
             raise errors.OfflineModeIsEnabled("offline")
         return listing
 
-    monkeypatch.setattr(hub, "snapshot_download", lambda *_, **__: str(tmp_path))
-    monkeypatch.setattr(hub, "list_repo_files", list_repo_files)
+    monkeypatch.setattr(files, "snapshot_download", lambda *_, **__: str(tmp_path))
+    monkeypatch.setattr(files, "list_repo_files", list_repo_files)
     with pytest.raises(ModelBrokenError, match=f"owner/name {says}"):
         locate("owner/name")

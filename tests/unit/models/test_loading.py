@@ -30,10 +30,10 @@ def broken(folder: Path, **settings: bool) -> str:
 
 def test_what_is_known_of_a_model(copy):
     folder = copy()
-    model, footprint = open_model("my-model", folder)
+    model, estimate = open_model("my-model", folder)
     assert (model.name, model.path, model.config["model_type"]) == ("my-model", folder, "llama")
     assert (model.context, model.width, model.parameters) == (2048, 4096, 963_040)
-    assert model.weight_bytes == footprint.weights == 2 * model.parameters
+    assert model.weight_bytes == estimate.weights == 2 * model.parameters
     read_weights(model)
     logits = model.module(mx.array([[1, 2, 3]]))
     assert logits.shape == (1, 3, model.width)
@@ -90,7 +90,7 @@ def test_an_unreadable_file_is_named(copy, monkeypatch):
     def denied(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "model.safetensors")
 
-    monkeypatch.setattr("macspec.models.weights.read_header", denied)
+    monkeypatch.setattr("macspec.models.files.read_header", denied)
     assert "model.safetensors cannot be read" in broken(folder)
 
 

@@ -13,8 +13,7 @@ from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
 from macspec.errors import OutOfMemoryError
 from macspec.models import memory
 from macspec.models.cached import PREFILL_CHUNK
-from macspec.models.footprint import STEP, Footprint, LayerFootprint, measure
-from macspec.models.memory import fit
+from macspec.models.memory import STEP, LayerEstimate, MemoryEstimate, estimate_memory, fit
 from macspec.windowed import SLACK
 
 MIXTURE: dict[str, Any] = {
@@ -62,7 +61,7 @@ def allocated(model: Any, tokens: int) -> int:
 def test_the_plan_counts_what_a_cache_allocates(module, settings, tokens):
     settings = {**settings, "v_head_dim": 32, "qk_nope_head_dim": 16, "n_routed_experts": None}
     model = make(module, **settings)
-    assert measure(model, 4096).cache(tokens) == allocated(model, tokens)
+    assert estimate_memory(model, 4096).cache(tokens) == allocated(model, tokens)
 
 
 def test_measuring_computes_nothing():
@@ -70,26 +69,26 @@ def test_measuring_computes_nothing():
     mx.eval(model.parameters())
     mx.reset_peak_memory()
     before = mx.get_active_memory()
-    footprint = measure(model, 4096)
+    estimate = estimate_memory(model, 4096)
     assert mx.get_peak_memory() - before < 10_000
-    assert footprint.weights == sum(array.nbytes for _, array in tree_flatten(model.parameters()))
-    assert (footprint.width, footprint.itemsize) == (300, 4)
+    assert estimate.weights == sum(array.nbytes for _, array in tree_flatten(model.parameters()))
+    assert (estimate.width, estimate.itemsize) == (300, 4)
     # Query, key, value and output, then gate, up and down.
-    assert footprint.outputs == 128 + 64 + 64 + 64 + 96 + 96 + 64
-    assert [(layer.heads, layer.fused) for layer in footprint.layers] == [(4, False)] * 4
+    assert estimate.outputs == 128 + 64 + 64 + 64 + 96 + 96 + 64
+    assert [(layer.heads, layer.fused) for layer in estimate.layers] == [(4, False)] * 4
 
 
 def test_of_the_experts_those_count_that_a_token_is_sent_to():
-    dense = measure(make(llama), 4096).outputs
-    sparse = measure(make(qwen3_moe, **MIXTURE), 4096).outputs
+    dense = estimate_memory(make(llama), 4096).outputs
+    sparse = estimate_memory(make(qwen3_moe, **MIXTURE), 4096).outputs
     routed = 3 * (48 + 48 + 64)
     assert sparse == dense - (96 + 96 + 64) + 8 + routed
 
 
 def test_the_scores_are_kept_where_no_kernel_spares_them(monkeypatch):
     models = make(llama, head_dim=64), make(llama, head_dim=256)
-    monkeypatch.setattr("macspec.models.footprint.on_metal", lambda: True)
-    fused, unfused = (measure(model, 4096) for model in models)
+    monkeypatch.setattr("macspec.models.memory.on_metal", lambda: True)
+    fused, unfused = (estimate_memory(model, 4096) for model in models)
     assert (fused.layers[0].fused, unfused.layers[0].fused) == (True, False)
     assert fused.buffers(4096, 8) == fused.buffers(512) + 512 * 4 * 4 * 4096
     assert fused.buffers(512) == fused.buffers(4096)
@@ -98,18 +97,18 @@ def test_the_scores_are_kept_where_no_kernel_spares_them(monkeypatch):
 
 def test_half_precision_halves_the_cache():
     model = make(llama)
-    full = measure(model, 4096).cache(1000)
+    full = estimate_memory(model, 4096).cache(1000)
     model.set_dtype(mx.bfloat16)
-    assert measure(model, 4096).cache(1000) * 2 == full
+    assert estimate_memory(model, 4096).cache(1000) * 2 == full
 
 
 def test_a_padded_vocabulary_is_the_width():
-    assert measure(make(llama, vocab_size=320), 4096).width == 320
+    assert estimate_memory(make(llama, vocab_size=320), 4096).width == 320
 
 
 def test_windows_bound_their_layers():
     model = make(gpt_oss, num_local_experts=4, num_experts_per_tok=2, sliding_window=100)
-    layers = measure(model, 10**6).layers
+    layers = estimate_memory(model, 10**6).layers
     expected = [
         100 if isinstance(cache, RotatingKVCache) else None for cache in make_prompt_cache(model)
     ]
@@ -135,7 +134,7 @@ def test_chunks_bound_their_layers():
         "rope_scaling": None,
         "use_qk_norm": True,
     }
-    layers = measure(make(llama4, text_config=text), 4096).layers
+    layers = estimate_memory(make(llama4, text_config=text), 4096).layers
     assert [layer.window for layer in layers] == [64, 64, 64, None]
 
 
@@ -148,15 +147,15 @@ def test_recurrent_layers_keep_their_size():
         use_conv_bias=True,
         time_step_rank=8,
     )
-    footprint = measure(model, 4096)
-    assert footprint.cache(1) == footprint.cache(4096) == allocated(model, 3)
+    estimate = estimate_memory(model, 4096)
+    assert estimate.cache(1) == estimate.cache(4096) == allocated(model, 3)
 
 
 @pytest.mark.parametrize(("head", "group"), [(64, 64), (96, 32), (80, None)])
 @pytest.mark.parametrize("bits", [4, 8])
 def test_quantized_caches_are_counted_as_quantized(head, group, bits):
     model = make(llama, head_dim=head)
-    footprint = measure(model, 4096)
+    estimate = estimate_memory(model, 4096)
     cache = make_prompt_cache(model)
     model(mx.zeros((1, 300), dtype=mx.int32), cache=cache)
     real = 0
@@ -165,14 +164,14 @@ def test_quantized_caches_are_counted_as_quantized(head, group, bits):
         if group is not None:
             layer = layer.to_quantized(group_size=group, bits=bits)
         real += sum(array.nbytes for _, array in tree_flatten([layer.keys, layer.values]))
-    assert footprint.cache(300, bits) == real
+    assert estimate.cache(300, bits) == real
 
 
-def footprint(**changes: Any) -> Footprint:
+def estimate(**changes: Any) -> MemoryEstimate:
     """A model whose cache costs 1,000 bytes a position and whose buffers cost nothing."""
-    layer = LayerFootprint(values=500, itemsize=2)
+    layer = LayerEstimate(values=500, itemsize=2)
     settings = {"weights": 10**6, "width": 0, "outputs": 0, "itemsize": 2, "context": 8192}
-    return Footprint(**{**settings, "layers": (layer,), **changes})
+    return MemoryEstimate(**{**settings, "layers": (layer,), **changes})
 
 
 @pytest.fixture
@@ -188,21 +187,21 @@ FULL = 10**6 + 8192 * 1000
 
 def test_what_fits_is_kept_whole(limited):
     limited(2 * FULL)
-    plan, refused = fit(footprint(), footprint())
+    plan, refused = fit(estimate(), estimate())
     assert (plan.context, plan.total, refused) == (8192, 2 * FULL, None)
 
 
 def test_unasked_the_context_is_shortened_and_the_draft_kept(limited):
     limited(2 * FULL - 1)
-    plan, refused = fit(footprint(), footprint())
+    plan, refused = fit(estimate(), estimate())
     assert (plan.context, refused) == (8192 - STEP, None)
     limited(2 * (10**6 + 2048 * 1000))
-    assert fit(footprint(), footprint())[0].context == 2048
+    assert fit(estimate(), estimate())[0].context == 2048
 
 
 def test_unasked_the_draft_goes_before_the_context_gets_tiny(limited):
     limited(2 * (10**6 + 2048 * 1000) - 1)
-    plan, refused = fit(footprint(), footprint())
+    plan, refused = fit(estimate(), estimate())
     assert plan.context == 4864
     assert refused is not None
     assert refused.total == 2 * FULL
@@ -210,7 +209,7 @@ def test_unasked_the_draft_goes_before_the_context_gets_tiny(limited):
 
 def test_an_asked_context_is_kept_and_the_draft_left_out(limited):
     limited(FULL)
-    plan, refused = fit(footprint(), footprint(), context=8192)
+    plan, refused = fit(estimate(), estimate(), context=8192)
     assert (plan.context, plan.total) == (8192, FULL)
     assert refused is not None
     assert "caches for 8192 positions" in str(refused)
@@ -221,21 +220,21 @@ def test_an_asked_context_that_does_not_fit_is_refused_with_one_that_does(limite
     with pytest.raises(
         OutOfMemoryError, match=r"ask for a shorter context \(--context 7936 fits\)"
     ):
-        fit(footprint(), context=8192)
+        fit(estimate(), context=8192)
 
 
 def test_a_short_model_may_be_shorter_than_the_least(limited):
     limited(10**6 + 512 * 1000)
-    assert fit(footprint(context=512))[0].context == 512
+    assert fit(estimate(context=512))[0].context == 512
     limited(10**6 + 512 * 1000 - 1)
     with pytest.raises(OutOfMemoryError, match="--context 256 fits"):
-        fit(footprint(context=512))
+        fit(estimate(context=512))
 
 
 def test_weights_alone_too_large(limited):
     limited(10**6)
     with pytest.raises(OutOfMemoryError) as caught:
-        fit(footprint())
+        fit(estimate())
     assert str(caught.value) == (
         "the target needs 0.009 GB (weights 0.001 GB, caches for 8192 positions 0.008 GB, buffers "
         "0.000 GB) of the 0.001 GB this machine gives: choose a smaller or more quantized model"
@@ -244,23 +243,23 @@ def test_weights_alone_too_large(limited):
 
 def test_only_the_targets_cache_is_quantized(limited):
     limited(10**9)
-    layer = LayerFootprint(values=512, itemsize=2, group=64)
-    model = footprint(layers=(layer,))
+    layer = LayerEstimate(values=512, itemsize=2, group=64)
+    model = estimate(layers=(layer,))
     plan, _ = fit(model, model, context=1024, kv_bits=4)
     assert plan.caches == 1024 * 512 * 2 + 1024 * (256 + 4 * 8)
 
 
 def test_a_draft_holds_no_more_than_its_own_context(limited):
     limited(10**9)
-    plan, _ = fit(footprint(), footprint(context=1024))
+    plan, _ = fit(estimate(), estimate(context=1024))
     assert plan.caches == (8192 + 1024) * 1000
 
 
 def test_the_larger_pass_of_the_larger_model_is_counted(limited):
     limited(10**9)
-    plan, _ = fit(footprint(width=1000, outputs=10), footprint(width=500))
+    plan, _ = fit(estimate(width=1000, outputs=10), estimate(width=500))
     assert plan.buffers == 33 * 4 * 4 * 1000
-    plan, _ = fit(footprint(width=1000, outputs=1000), footprint(width=500))
+    plan, _ = fit(estimate(width=1000, outputs=1000), estimate(width=500))
     assert plan.buffers == 512 * 2 * 3 * 1000
 
 

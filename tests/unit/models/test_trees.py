@@ -15,9 +15,8 @@ from tinymodels import tiny
 from treemodels import OFF, ON, VOCABULARY, treelike
 
 from macspec import load_pair
-from macspec.models import Pair, trees
-from macspec.models.cached import PASS_TAIL, CachedModel
-from macspec.models.trees import TreePass
+from macspec.models import Pair, cached
+from macspec.models.cached import PASS_TAIL, CachedModel, TreePass
 from macspec.verification import Tree
 
 CLOSE = 1e-4
@@ -116,7 +115,7 @@ def window_of(length: int, edges: tuple[int, ...], unread: int, window: int) -> 
     among[unread:, unread:] = tree.sees
     mask = mx.array(np.concatenate([np.ones((len(steps), length), np.bool_), among], axis=1))
     places = mx.array(steps, mx.int32) + length
-    return trees._Layer(KVCache(), mask, length, places).make_mask(len(steps), window)
+    return cached._Layer(KVCache(), mask, length, places).make_mask(len(steps), window)
 
 
 def test_a_window_counts_places_and_not_rows() -> None:
@@ -265,11 +264,11 @@ def first_rows(self: Any, length: int, path: Any, rows: Any) -> None:
 
 
 MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "positions by row": (trees._Rope, "__call__", slots),
-    "one position late": (trees._Rope, "__call__", one_late),
-    "a causal mask": (trees._Layer, "make_mask", causal),
-    "a node that misses its parent": (trees._Layer, "make_mask", blind),
-    "rows not moved": (trees.ModelCache, "compact", first_rows),
+    "positions by row": (cached._Rope, "__call__", slots),
+    "one position late": (cached._Rope, "__call__", one_late),
+    "a causal mask": (cached._Layer, "make_mask", causal),
+    "a node that misses its parent": (cached._Layer, "make_mask", blind),
+    "rows not moved": (cached.ModelCache, "compact", first_rows),
 }
 
 

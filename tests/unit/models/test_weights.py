@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from macspec.errors import ModelBrokenError
-from macspec.models.weights import check_weights, read_header
+from macspec.models.files import check_weights, read_header
 
 TENSOR = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
 

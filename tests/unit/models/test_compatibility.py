@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 from modelfolders import edited, shared_model
 
-from macspec.models import gates
 from macspec.models.loading import load_tokenizer, open_model
+from macspec.models.pair import (
+    context_notice,
+    mismatch,
+    size_notice,
+    splitting_mismatch,
+    table_mismatch,
+    vocabulary_size,
+)
 
 BYTES = {
     "type": "ByteLevel",
@@ -29,8 +36,8 @@ def original(copy):
 
 
 def test_equal_tokenizers_pass(copy, original):
-    assert gates.same_table(original, tokenizer(copy())) is None
-    assert gates.same_splitting(original, tokenizer(copy("target", "other"))) is None
+    assert table_mismatch(original, tokenizer(copy())) is None
+    assert splitting_mismatch(original, tokenizer(copy("target", "other"))) is None
 
 
 def test_one_renamed_token_is_found(copy, original):
@@ -40,7 +47,7 @@ def test_one_renamed_token_is_found(copy, original):
         name = next(text for text, index in vocabulary.items() if index == 1999)
         content["model"]["merges"] = []
         vocabulary["renamed"] = vocabulary.pop(name)
-    reason = gates.same_table(original, tokenizer(folder))
+    reason = table_mismatch(original, tokenizer(folder))
     assert reason is not None
     assert f"token 1999 is {name!r} in the target and 'renamed' in the draft" in reason
 
@@ -50,12 +57,12 @@ def test_one_more_special_token_is_found(copy, original):
     with edited(folder / "tokenizer.json") as content:
         content["added_tokens"].append({**content["added_tokens"][0], "id": 4096, "content": "<x>"})
     other = tokenizer(folder)
-    assert gates.size(other) == 4097
+    assert vocabulary_size(other) == 4097
     for pair, sides in (
         ((original, other), "missing in the target and '<x>' in the draft"),
         ((other, original), "'<x>' in the target and missing in the draft"),
     ):
-        reason = gates.same_table(*pair)
+        reason = table_mismatch(*pair)
         assert reason is not None
         assert f"token 4096 is {sides}" in reason
 
@@ -67,7 +74,7 @@ def test_swapped_special_tokens_are_found_though_the_size_is_the_same(copy, orig
         vocabulary = content["model"]["vocab"]
         user["content"], assistant["content"] = assistant["content"], user["content"]
         vocabulary["<|user|>"], vocabulary["<|assistant|>"] = 4, 3
-    reason = gates.same_table(original, tokenizer(folder))
+    reason = table_mismatch(original, tokenizer(folder))
     assert reason is not None
     assert "token 3 is '<|user|>' in the target and '<|assistant|>' in the draft" in reason
 
@@ -77,7 +84,7 @@ def test_ids_with_holes_count_to_the_last(copy):
     with edited(folder / "tokenizer.json") as content:
         content["model"]["vocab"]["far"] = 5000
         content["decoder"] = None  # mlx-lm's detokenizer for this decoder wants every id
-    assert gates.size(tokenizer(folder)) == 5001
+    assert vocabulary_size(tokenizer(folder)) == 5001
 
 
 @pytest.mark.parametrize(
@@ -105,8 +112,8 @@ def test_the_same_table_with_other_splitting_is_found(copy, original, change):
     with edited(folder / "tokenizer.json") as content:
         content.update(change)
     other = tokenizer(folder)
-    assert gates.same_table(original, other) is None
-    reason = gates.same_splitting(original, other)
+    assert table_mismatch(original, other) is None
+    reason = splitting_mismatch(original, other)
     assert reason is not None
     assert "its tokenizer splits text differently: " in reason
 
@@ -117,13 +124,13 @@ def test_special_tokens_that_match_differently_are_found(copy, original, flag):
     with edited(folder / "tokenizer.json") as content:
         content["added_tokens"][3][flag] = True
     other = tokenizer(folder)
-    assert gates.same_table(original, other) is None
-    assert gates.same_splitting(original, other) is not None
+    assert table_mismatch(original, other) is None
+    assert splitting_mismatch(original, other) is not None
 
 
 def test_another_family_is_found(copy, original):
     other = tokenizer(Path(shared_model("stories260K")))
-    reason = gates.same_table(original, other)
+    reason = table_mismatch(original, other)
     assert reason is not None
     assert "token 1 is '<|bos|>' in the target and '<s>' in the draft (4096 and 512" in reason
 
@@ -135,28 +142,28 @@ def pair(copy):
 
 def test_why_not_passes_the_pair_that_ships(pair):
     target, draft = pair
-    assert gates.why_not(target, draft, 4096) is None
+    assert mismatch(target, draft, 4096) is None
 
 
 def test_a_draft_without_rows_for_every_id_is_refused(pair):
     target, draft = pair
-    reason = gates.why_not(target, dataclasses.replace(draft, width=4095), 4096)
+    reason = mismatch(target, dataclasses.replace(draft, width=4095), 4096)
     assert reason == "it knows 4095 token ids and the target can emit 4096"
     # Padding beyond the tokenizer makes no difference.
-    assert gates.why_not(target, dataclasses.replace(draft, width=4352), 4096) is None
+    assert mismatch(target, dataclasses.replace(draft, width=4352), 4096) is None
 
 
 def test_size_notice(pair):
     target, draft = pair
-    assert gates.size_notice(target, draft) is None
+    assert size_notice(target, draft) is None
     third = dataclasses.replace(draft, parameters=target.parameters // 3)
-    assert gates.size_notice(target, third) is None
+    assert size_notice(target, third) is None
     larger = dataclasses.replace(draft, parameters=target.parameters // 3 + 1)
-    assert "the draft model has 33% of the target's parameters" in gates.size_notice(target, larger)
-    assert "100%" in gates.size_notice(target, target)
+    assert "the draft model has 33% of the target's parameters" in size_notice(target, larger)
+    assert "100%" in size_notice(target, target)
 
 
 def test_context_notice(pair):
     draft = pair[1]
-    assert gates.context_notice(draft, 2048) is None
-    assert "beyond 2048 tokens the draft model stops" in gates.context_notice(draft, 2049)
+    assert context_notice(draft, 2048) is None
+    assert "beyond 2048 tokens the draft model stops" in context_notice(draft, 2049)
