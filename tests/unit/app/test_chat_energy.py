@@ -89,7 +89,7 @@ async def test_joules_of_a_reply_and_of_both_modes(meter: Hand) -> None:
     stats = happened[0].turn.stats
     assert stats.joules_per_token == pytest.approx(WATTS)
     assert stats.energy_basis == "gpu"
-    making = store.message(turn.id).making
+    making = store.message(turn.id).metadata
     assert making is not None
     assert making.energy is not None
     assert making.energy["decode"]["tokens"] == 6
@@ -123,6 +123,6 @@ async def test_leaving_does_not_wait_for_the_last_rail(meter: Hand) -> None:
     turn = await measured(conversation, engine, meter)
     async with asyncio.timeout(1):
         await conversation._energies.close()
-    making = store.message(turn.id).making
+    making = store.message(turn.id).metadata
     assert making is not None
     assert making.energy is not None

@@ -58,7 +58,7 @@ async def test_the_built_in_pair_talks(pocket_engine: InProcessEngine) -> None:
     again = ended(await read(conversation.regenerate()))
     assert (again.text, again.sibling) == (turn.text, 2)
     follow = ended(await read(conversation.ask("And a train to Cambridge, please.")))
-    making = store.message(follow.id).making
+    making = store.message(follow.id).metadata
     assert making is not None
     assert making.stats is not None
     assert making.stats["cached_tokens"] > turn.stats.tokens
