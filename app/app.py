@@ -10,19 +10,18 @@ from typing import ClassVar
 from textual import on
 from textual.timer import Timer
 
-from . import files
+from . import message as files
 from .actions import BY_ID, Choice
 from .chat.chats import shortened, title_of
 from .chat.firstrun import proposal
 from .chat.updates import Changed, Told, Update
-from .completion import Completion
 from .conversing import Conversing
-from .hints import hints
+from .keys import hints
 from .leaving import Leaving
 from .modelling import Modelling
 from .prompt.prompt import Prompt
 from .screens.main import Main
-from .slash import Command, continuations
+from .slash import Command, Completion, continuations
 from .speculating import Speculating
 from .turning import Turning
 from .viewing import Viewing
@@ -134,8 +133,7 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
         return [(str(chat.id), title_of(chat)) for chat in self.conversation.store.chats(20)]
 
     def _completions(self, typed: str) -> Sequence[Completion]:
-        found = [Completion(it.text, it.label, it.about) for it in continuations(typed, self)]
-        return found or files.completions(typed)
+        return continuations(typed, self) or files.completions(typed)
 
     # What is shown four times a second, and at once where something changed.
 

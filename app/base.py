@@ -17,12 +17,12 @@ from macspec.errors import MacspecError
 from macspec.worker import PairChoice
 
 from . import themes
+from .actions import Situation
 from .chat.conversation import Conversation
 from .faults import unforeseen
 from .keys import Keys
 from .remembering import remember
 from .screens.main import Main
-from .situation import Situation
 
 
 class Base(App[None], inherit_bindings=False):

@@ -75,7 +75,7 @@ class Conversing(Base):
         self.conversation.save_unsent(self.main.prompt.unsent)
 
     async def do_rename(self, argument: str) -> None:
-        from .screens.ask import Ask
+        from .screens.box import Ask
 
         chat = self.conversation.chat
         assert chat is not None
@@ -111,7 +111,7 @@ class Conversing(Base):
             name = await self._ask_file(name, wrong)
 
     async def _ask_file(self, name: str, wrong: str) -> str | None:
-        from .screens.ask import Ask
+        from .screens.box import Ask
 
         chat = self.conversation.chat
         assert chat is not None

@@ -1,14 +1,15 @@
-"""Which keys do what: those of the action records, and the user's own from ``[keys]``."""
+"""Which keys do what: those of the actions, and the user's own from ``[keys]``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from macspec.errors import BadOptionError
 
-from .actions import ACTIONS, BY_ID, BY_SLASH
+from .actions import ACTIONS, BY_ID, BY_SLASH, GROUPS, Action, Situation
 
 NAMED = {
     "escape": "Esc",
@@ -136,3 +137,80 @@ def _key(name: str, text: str) -> str:
             f"keys.{name} in the settings: {whole} cannot be changed, because {TAKEN[whole]}"
         )
     return whole
+
+
+KEYS, COMMAND = 6, 11
+"""Columns of what stands before the sentence."""
+
+HEADER = (
+    "Keys with Ctrl (^) work everywhere; plain ones where the conversation or the panel has the "
+    "focus (Tab goes there, Esc back). Ctrl+C twice leaves. Other keys: macspec config set "
+    "keys.COMMAND KEY"
+)
+
+
+def table(keys: Keys, width: int = 80) -> Iterator[str]:
+    """The lines of the table, none longer than ``width``."""
+    yield from textwrap.wrap(HEADER, width)
+    for group in GROUPS:
+        yield ""
+        yield group
+        for action in ACTIONS:
+            if action.group == group:
+                yield from _row(keys, action, width)
+
+
+def names(keys: Keys, id: str) -> str:
+    """The first two keys of an action, rather those that every terminal delivers."""
+    own = sorted(keys.of(id), key=lambda key: not SENT_BY_TERMINAL_APP.fullmatch(key))
+    return " ".join(shown(key, short=True) for key in own[: max(len(BY_ID[id].keys), 1)][:2])
+
+
+def _row(keys: Keys, action: Action, width: int) -> Iterator[str]:
+    lines = textwrap.wrap(action.about, width - KEYS - COMMAND - 4)
+    yield f"  {names(keys, action.id):<{KEYS}}/{action.slash:<{COMMAND}} {lines[0]}"
+    for line in lines[1:]:
+        yield " " * (KEYS + COMMAND + 4) + line
+
+
+WRITING = (
+    ("help", "help"),
+    ("tuning", "depth"),
+    ("method", "method"),
+    ("tint", "tint"),
+    ("models", "models"),
+    ("chats", "chats"),
+    ("new", "new"),
+    ("palette", "all commands"),
+)
+"""Actions and what their keys do in a word, while the prompt has the focus."""
+
+READING = (
+    ("help", "help"),
+    ("copy", "copy"),
+    ("regenerate", "again"),
+    ("edit", "edit"),
+    ("fork", "fork"),
+    ("older", "versions"),
+    ("depth", "depth"),
+    ("method", "method"),
+    ("tint", "tint"),
+)
+"""While the transcript or the panel has it: plain keys work there."""
+
+
+def hints(keys: Keys, situation: Situation, writing: bool) -> Sequence[tuple[str, str]]:
+    """Keys and what they do, the most important ones first."""
+
+    def key(id: str) -> str:
+        plain = [key for key in keys.of(id) if len(key) == 1]
+        if not writing and plain:
+            return plain[0]
+        return keys.shown(id, short=True)
+
+    named = [(key(id), what) for id, what in (WRITING if writing else READING)]
+    if situation.busy:
+        named.insert(0, (keys.shown("stop"), "stop"))
+    elif not writing:
+        named.insert(0, (keys.shown("stop"), "prompt"))
+    return named

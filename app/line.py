@@ -16,7 +16,7 @@ from macspec.errors import BadOptionError, MacspecError
 from macspec.terminal import INTERRUPTED, Asked
 from macspec.worker import PairChoice
 
-from . import files
+from . import message as files
 from .actions import ACTIONS, GROUPS, Choice
 from .chat.conversation import Conversation
 from .chat.firstrun import PRIVATE, WHAT, proposal

@@ -12,11 +12,11 @@ from macspec.store import COMPLETE, CUT_OFF, STOPPED
 from macspec.terminal import Output, say
 from macspec.worker import PairChoice
 
+from .actions import Situation
 from .chat.conversation import Conversation
 from .chat.turns import Piece, Turn
 from .chat.updates import Dropped, Ended, Told, Update
 from .linereader import Reader
-from .situation import Situation
 
 ENDS = {
     "length": "the reply is as long as --max-tokens allows; /continue goes on",

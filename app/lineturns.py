@@ -6,7 +6,8 @@ from pathlib import Path
 
 from macspec.errors import BadOptionError
 
-from . import clipboard, files
+from . import message as files
+from . import outside as clipboard
 from .chat.turns import Turn
 from .linebase import LineBase
 from .linecompare import comparison_sentences

@@ -137,7 +137,7 @@ class Modelling(Replying):
         self.push_screen(CompareScreen(self.conversation.compare(argument.lower() or None)))
 
     async def do_stats(self, argument: str) -> None:
-        from .screens.numbers import Numbers
+        from .screens.help import Numbers
 
         self.push_screen(Numbers(self.conversation.panel))
 

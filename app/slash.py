@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from macspec.errors import BadOptionError
 
 from .actions import ACTIONS, BY_SLASH, Action, Offers
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One way to go on. All text is untrusted and is shown as a neutral line."""
+
+    text: str
+    """What takes the place of what was typed from ``start`` on; where a space or a slash ends it,
+    more is expected to follow."""
+    label: str
+    """What the list shows."""
+    about: str = ""
+    """A few words beside it."""
+    start: int = 0
+    """Where in the typed text the part begins that is replaced."""
+
+
+Complete = Callable[[str], Sequence[Completion]]
+"""From the text before the cursor to its completions, best first; quick, since it is called at
+every key."""
+
+
+def nothing(typed: str) -> Sequence[Completion]:
+    """No completions at all."""
+    return ()
+
 
 COMMAND = re.compile(r"/([A-Za-z][A-Za-z_-]*)(?:\s+(.*))?", re.DOTALL)
 
@@ -23,18 +49,6 @@ class Command:
 
     action: Action
     argument: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Continuation:
-    """One way in which a line could go on."""
-
-    text: str
-    """The whole line then."""
-    label: str
-    """What is new in it."""
-    about: str
-    """One sentence."""
 
 
 def parse(text: str) -> Command | None:
@@ -62,7 +76,7 @@ def parse(text: str) -> Command | None:
     return Command(action, argument)
 
 
-def continuations(text: str, offers: Offers) -> Sequence[Continuation]:
+def continuations(text: str, offers: Offers) -> Sequence[Completion]:
     """How a line that begins a command could go on: names first, then arguments."""
     if not text.startswith("/") or "\n" in text:
         return ()
@@ -82,10 +96,10 @@ def continuations(text: str, offers: Offers) -> Sequence[Continuation]:
         for choice in choices
         if choice not in begun and len(wanted) >= SEARCHED and wanted in " ".join(choice).lower()
     ]
-    return [Continuation(f"/{name} {value}", value, what) for value, what in (*begun, *about)]
+    return [Completion(f"/{name} {value}", value, what) for value, what in (*begun, *about)]
 
 
-def _names(begun: str) -> list[Continuation]:
+def _names(begun: str) -> list[Completion]:
     by_name = [action for action in ACTIONS if action.slash.startswith(begun)]
     by_alias = [
         action
@@ -93,7 +107,7 @@ def _names(begun: str) -> list[Continuation]:
         if action not in by_name and any(alias.startswith(begun) for alias in action.aliases)
     ]
     return [
-        Continuation(
+        Completion(
             f"/{action.slash} " if action.argument else f"/{action.slash}",
             f"/{action.slash} {action.argument}".rstrip(),
             action.about,

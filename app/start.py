@@ -190,7 +190,7 @@ def list_keys(options: argparse.Namespace) -> None:
     """Print every action with its keys and command."""
     from macspec.terminal import Output
 
-    from .keytable import table
+    from .keys import table
 
     output = Output()
     for line in table(Keys(options.settings.keys)):

@@ -8,7 +8,8 @@ from textual import on
 
 from macspec.errors import BadOptionError
 
-from . import clipboard, files
+from . import message as files
+from . import outside as clipboard
 from .chat.turns import Turn
 from .replying import Replying
 from .transcript.codeblocks import code_blocks

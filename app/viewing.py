@@ -91,7 +91,7 @@ class Viewing(Base):
         self.push_screen(Help(self.keys))
 
     async def do_about(self, argument: str) -> None:
-        from .screens.about import About
+        from .screens.help import About
 
         self.push_screen(About(self.keys, proposal()))
 

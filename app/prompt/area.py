@@ -16,7 +16,7 @@ from textual.document._wrapped_document import WrappedDocument
 from textual.geometry import Size
 from textual.widgets import TextArea
 
-from ..pastes import Pastes, is_long
+from ..message import Pastes, is_long
 from .document import NeutralDocument
 
 LEAST_ROWS = 3

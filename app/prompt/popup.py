@@ -12,7 +12,7 @@ from textual.widgets.option_list import Option
 
 from macspec.plaintext import one_line
 
-from ..completion import Complete, Completion, nothing
+from ..slash import Complete, Completion, nothing
 
 ROWS = 8
 """Completions that are seen at once."""

@@ -16,11 +16,9 @@ from textual.screen import Screen
 from textual.widgets import Static, TextArea
 
 from .. import outside
-from ..completion import Complete, Completion
-from ..files import WithFiles, with_files
+from ..message import Pastes, Recall, WithFiles, with_files
 from ..outside import EditorError
-from ..pastes import Pastes
-from ..recall import Recall
+from ..slash import Complete, Completion
 from .area import PromptArea
 from .popup import KEYS, Popup
 

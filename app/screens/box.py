@@ -1,15 +1,22 @@
-"""The frame of every screen that lies over the chat."""
+"""The frame of every screen that lies over the chat, with its questions and lists."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import ClassVar, TypeVar
 
+from rich.segment import Segment
+from rich.style import Style as RichStyle
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Resize
 from textual.screen import ModalScreen
-from textual.widgets import Static
+from textual.strip import Strip
+from textual.style import Style
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
 
 Result = TypeVar("Result")
 
@@ -99,3 +106,135 @@ class Box(ModalScreen[Result]):
         told.set_class(severity == "error", "-error")
         told.display = bool(line)
         told.update(Content(line))
+
+
+SMALL = """
+    {name} {{
+        & > #box, &.-tight > #box {{ width: 100%; max-width: 76; height: auto; max-height: 100%; }}
+        #question {{ height: auto; margin-bottom: 1; }}
+    }}
+"""
+
+
+class Ask(Box[str | None]):
+    """Asks for a line of text; the result is None where nobody wants to say.
+
+    Args:
+        question: neutral text.
+        value: what stands there to be changed.
+        check: says what is wrong with an answer, in one line; empty where nothing is.
+        wrong: what was wrong with the last answer.
+    """
+
+    DEFAULT_CSS = SMALL.format(name="Ask")
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
+
+    def __init__(
+        self,
+        question: str,
+        value: str = "",
+        *,
+        title: str = "",
+        placeholder: str = "",
+        check: Callable[[str], str] = lambda answer: "",
+        wrong: str = "",
+    ) -> None:
+        super().__init__()
+        self._question, self._value, self._placeholder = question, value, placeholder
+        self._check, self._wrong = check, wrong
+        self.heading = title
+
+    def inside(self) -> ComposeResult:
+        yield Static(self._question, id="question", markup=False)
+        yield Input(self._value, placeholder=self._placeholder, compact=True, select_on_focus=False)
+
+    def on_mount(self) -> None:
+        self.hint(("Enter", "done"), ("Esc", "cancel"))
+        self.tell(self._wrong, "error")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.value != self._value:
+            self.tell("")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if wrong := self._check(event.value):
+            self.tell(wrong, "error")
+        else:
+            self.dismiss(event.value)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+class Confirm(Box[bool]):
+    """Asks for a yes: ``y`` or Enter; ``n`` and Esc are a no.
+
+    Args:
+        question: neutral text.
+        yes, no: what the keys do, in a word or two.
+    """
+
+    DEFAULT_CSS = SMALL.format(name="Confirm")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,enter", "answer(True)", "Yes"),
+        Binding("n,escape", "answer(False)", "No"),
+    ]
+
+    def __init__(self, question: str, *, title: str = "", yes: str = "yes", no: str = "no") -> None:
+        super().__init__()
+        self._question, self._yes, self._no = question, yes, no
+        self.heading = title
+
+    def inside(self) -> ComposeResult:
+        yield Static(self._question, id="question", markup=False)
+
+    def on_mount(self) -> None:
+        self.hint(("y", self._yes), ("n", self._no))
+
+    def action_answer(self, answer: bool) -> None:
+        self.dismiss(answer)
+
+
+MUTED = "$text-muted"
+"""The style of what stands beside a name."""
+
+
+class Search(Input):
+    """What to search for; Down goes to the list."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "app.focus_next", show=False)]
+
+
+class Rows(OptionList):
+    """The list, of rows with several lines each; Up on the first one goes back to the search."""
+
+    DEFAULT_CSS = """
+    Rows {
+        height: 1fr;
+        margin-top: 1;
+        text-wrap: nowrap;
+        text-overflow: ellipsis;
+        Box.-short & { margin-top: 0; }
+    }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "up", "Up", show=False),
+        Binding("j", "cursor_down", "Down", show=False),
+    ]
+
+    def _get_option_render(self, option: Option, style: Style) -> list[Strip]:
+        """The chosen row has one colour: on its ground no shade can be read."""
+        strips = super()._get_option_render(option, style)
+        if self.highlighted is None or self.options[self.highlighted] is not option:
+            return strips
+        one = RichStyle(color=style.rich_style.color)
+        return [
+            Strip(Segment.apply_style(strip, post_style=one), strip.cell_length) for strip in strips
+        ]
+
+    def action_up(self) -> None:
+        if self.highlighted in (0, None):
+            self.screen.focus_previous()
+        else:
+            self.action_cursor_up()

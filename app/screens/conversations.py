@@ -19,9 +19,7 @@ from macspec.errors import MacspecError
 from macspec.plaintext import one_line
 
 from ..chat.chats import LISTED, ChatList, ChatRow, Excerpt, file_name, shortened, trimmed, when
-from .ask import Ask
-from .box import Box
-from .rows import MUTED, Rows, Search
+from .box import MUTED, Ask, Box, Rows, Search
 
 PAUSE = 0.12
 """Seconds without a key after which a search begins."""

@@ -1,8 +1,8 @@
-"""The help: made from the action records and from what the panel's numbers mean."""
+"""What there is to read: the help, the first card, all numbers; and the palette."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,9 +13,12 @@ from textual.events import Resize
 from textual.widgets import Static
 
 from ..actions import ACTIONS, GROUPS
-from ..keys import Keys
-from ..keytable import names
+from ..chat.firstrun import Proposal
+from ..keys import Keys, names
+from ..panel.panel import Panel
+from ..panel.state import PanelState
 from ..panel.tooltips import PANEL
+from ..widgets.welcome import card
 from .box import Box
 
 PROMPT = (
@@ -111,3 +114,81 @@ def _section(title: str, rows: Sequence[tuple[str, str]], width: int) -> Iterato
         for line in lines:
             yield Content.assemble(" " * (column if beside else 2), line)
     yield Content("")
+
+
+class About(Box[None]):
+    """The card of the first run, at any time.
+
+    Args:
+        keys: which keys do what.
+        proposal: the pair for this machine.
+    """
+
+    heading = "macspec"
+
+    DEFAULT_CSS = """
+    About {
+        & > #box, &.-tight > #box { max-width: 76; height: auto; max-height: 100%; }
+        VerticalScroll { height: auto; max-height: 100%; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "leave", "Close")]
+
+    def __init__(self, keys: Keys, proposal: Proposal) -> None:
+        super().__init__()
+        self._mapping, self._proposal = keys, proposal
+
+    def inside(self) -> ComposeResult:
+        from importlib.metadata import version
+
+        text = Content("\n\n").join(
+            [card(self._mapping, self._proposal), Content(f"Version {version('macspec')}.")]
+        )
+        with VerticalScroll():
+            yield Static(text, markup=False)
+
+    def on_mount(self) -> None:
+        self.hint(("Esc", "close"))
+        self.query_one(VerticalScroll).focus()
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+PERIOD = 0.25
+"""Seconds between two looks."""
+
+
+class Numbers(Box[None]):
+    """The live panel over the conversation.
+
+    Args:
+        state: gives the numbers as they are now.
+    """
+
+    heading = "Numbers"
+
+    DEFAULT_CSS = """
+    Numbers {
+        & > #box { max-width: 64; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,N", "leave", "Close")]
+
+    def __init__(self, state: Callable[[], PanelState]) -> None:
+        super().__init__()
+        self._state = state
+
+    def inside(self) -> ComposeResult:
+        yield Panel()
+
+    def on_mount(self) -> None:
+        self.hint(("Esc", "close"))
+        self.set_interval(PERIOD, self._show)
+        self._show()
+
+    def _show(self) -> None:
+        self.query_one(Panel).show(self._state())
+
+    def action_leave(self) -> None:
+        self.dismiss(None)

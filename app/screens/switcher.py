@@ -20,9 +20,7 @@ from macspec.worker import PairChoice
 from ..chat.download import DONE, Download
 from ..chat.offers import BUILT_IN, Offer
 from ..chat.pairs import Pairs
-from .ask import Confirm
-from .box import Box
-from .rows import MUTED, Rows, Search
+from .box import MUTED, Box, Confirm, Rows, Search
 
 INTERVAL = 0.2
 """Seconds between two looks at what a survey or a download has brought."""

@@ -13,10 +13,10 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widgets import Button, Static
 
-from macspec.app import files
-from macspec.app.completion import Completion
+from macspec.app import message as files
 from macspec.app.outside import EditorError
 from macspec.app.prompt.prompt import Prompt
+from macspec.app.slash import Completion
 
 LONG = "\n".join(f"line {number}" for number in range(42))
 NAME = "[pasted 42 lines #1]"

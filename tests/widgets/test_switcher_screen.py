@@ -14,7 +14,7 @@ from huggingface_hub import constants
 from screentext import Host, seen, until
 
 from macspec.app.chat.pairs import Pairs
-from macspec.app.screens.rows import Rows
+from macspec.app.screens.box import Rows
 from macspec.app.screens.switcher import Switcher
 from macspec.config import Config
 from macspec.worker import PairChoice

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from macspec.app.actions import ACTIONS, BY_SLASH, DEPTHS, GROUPS, METHODS, RULES, SAMPLING, Action
+from macspec.app.actions import (
+    ACTIONS,
+    BY_SLASH,
+    DEPTHS,
+    GROUPS,
+    METHODS,
+    REASONS,
+    RULES,
+    SAMPLING,
+    Action,
+    Situation,
+)
 from macspec.app.keys import SENT_BY_TERMINAL_APP, TAKEN, Keys
-from macspec.app.situation import REASONS, Situation
 from macspec.config.index import SETTINGS
 from macspec.control import METHODS as ENGINE_METHODS
 

@@ -12,7 +12,7 @@ import pytest
 from textual.app import App
 
 from macspec.app import clipboard
-from macspec.app.clipboard import ClipboardError, copy, put
+from macspec.app.outside import ClipboardError, copy, put
 
 Programs = Callable[..., dict[str, str]]
 

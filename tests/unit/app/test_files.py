@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.app import files
-from macspec.app.files import FileError, completions, with_files, write
+from macspec.app import message as files
+from macspec.app.message import FileError, completions, with_files, write
 
 
 @pytest.fixture(autouse=True)

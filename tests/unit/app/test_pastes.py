@@ -7,8 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.app.files import block
-from macspec.app.pastes import UNWIELDY, Pastes, is_long
+from macspec.app.message import UNWIELDY, Pastes, block, is_long
 
 LONG = "\n".join(f"line {number}" for number in range(42))
 

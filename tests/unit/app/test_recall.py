@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.app.recall import Recall
+from macspec.app.message import Recall
 
 
 def test_there_and_back() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from macspec.app.actions import ACTIONS, GROUPS
+from macspec.app.actions import ACTIONS, GROUPS, Situation
 from macspec.app.chat.firstrun import Proposal, proposal
-from macspec.app.hints import hints
-from macspec.app.keys import Keys
-from macspec.app.keytable import table
+from macspec.app.keys import Keys, hints, table
 from macspec.app.panel.state import PanelState
-from macspec.app.situation import Situation
 from macspec.app.widgets.keyline import fitted
 from macspec.app.widgets.titleline import line, right
 from macspec.models.catalog import Entry

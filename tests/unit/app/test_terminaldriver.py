@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from textual import events
 
-from macspec.app.terminaldriver import SafeParser
+from macspec.app.driver import SafeParser
 
 START, END = "\x1b[200~", "\x1b[201~"
 HOSTILE = (

@@ -1,4 +1,4 @@
-"""Files that go into a message, and files that are written."""
+"""The text of a message: files that it names, long pastes, and prompts that were sent before."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -15,7 +15,7 @@ from pathlib import Path
 from macspec.errors import MacspecError
 from macspec.plaintext import one_line, utf8
 
-from .completion import Completion
+from .slash import Completion
 
 LARGEST = 256 * 1024
 """Bytes of a file that goes into a message."""
@@ -240,3 +240,169 @@ def _label(typed: str) -> str:
 
 def _why(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+LONG_CHARACTERS = 1000
+LONG_LINES = 8
+"""A paste beyond either is folded."""
+
+UNWIELDY = 20_000
+"""Characters of a text that is too long to be edited in a few lines."""
+
+NAME = re.compile(r"\[[^\[\]\n]+ [0-9,]+ (?:lines|characters) #[0-9]+\]")
+
+
+BRACKETS = re.compile(r"[\[\]]")
+
+
+def is_long(text: str) -> bool:
+    """Whether a paste is folded."""
+    return len(text) > LONG_CHARACTERS or _lines(text) > LONG_LINES
+
+
+class Pastes:
+    """The pastes of a session by their names.
+
+    Names are only ever taken for pastes in the prompt's own text; everywhere else, and so in
+    history and on disk, texts are whole.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._last = 0
+
+    def fold(self, text: str, what: str = "pasted") -> str:
+        """The name that stands for ``text``: such as ``[pasted 42 lines #1]``.
+
+        Args:
+            what: the first word of it, of one line.
+        """
+        for name, known in self._texts.items():
+            if known == text:
+                return name
+        name = self._new_name(text, what)
+        self._texts[name] = text
+        return name
+
+    def expand(self, shown: str) -> str:
+        """The prompt's text with every paste whole."""
+        return NAME.sub(lambda match: self._texts.get(match[0], match[0]), shown)
+
+    def folded(self, text: str) -> str:
+        """A whole text with known pastes and long files folded, so that ``expand`` gives it back.
+
+        What is still too long to be edited in a few lines is folded as a whole.
+        """
+        for match in BLOCK.finditer(text):
+            if is_long(match[0]):
+                self.fold(match[0], one_line(match[1]))
+        self._retire(text)
+        parts: list[tuple[str, bool]] = [(text, False)]
+        for name, known in sorted(self._texts.items(), key=lambda item: -len(item[1])):
+            if known in text:
+                parts = [piece for part in parts for piece in _split(part, known, name)]
+        shown = "".join(part for part, _ in parts)
+        return shown if len(shown) <= UNWIELDY else self.fold(text)
+
+    def places(self, line: str) -> list[tuple[int, int]]:
+        """Where names stand in a line of the prompt, each as (start, end)."""
+        return [match.span() for match in NAME.finditer(line) if match[0] in self._texts]
+
+    def _retire(self, text: str) -> None:
+        """Rename pastes whose name a text has by accident, so that there it stays what it is."""
+        for match in NAME.finditer(text):
+            known = self._texts.pop(match[0], None)
+            if known is not None:
+                what = match[0][1:].rsplit(" ", 3)[0]
+                name = self._new_name(known, what)
+                while name in text:
+                    name = self._new_name(known, what)
+                self._texts[name] = known
+
+    def _new_name(self, text: str, what: str) -> str:
+        self._last += 1
+        lines = _lines(text)
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        return f"[{BRACKETS.sub('', what) or 'pasted'} {size} #{self._last}]"
+
+
+def _lines(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n"))
+
+
+def _split(part: tuple[str, bool], known: str, name: str) -> list[tuple[str, bool]]:
+    text, folded = part
+    if folded:
+        return [part]
+    first, *rest = text.split(known)
+    return [(first, False), *(piece for after in rest for piece in ((name, True), (after, False)))]
+
+
+class Recall:
+    """Earlier prompts, and the one that is being written, as places in a row.
+
+    What is changed at a place stays there until something is sent.
+
+    Args:
+        sent: earlier prompts, oldest first.
+    """
+
+    def __init__(self, sent: Iterable[str] = ()) -> None:
+        self._sent = _distinct(sent)
+        self._changed: dict[int, str] = {}
+        self._place = len(self._sent)
+
+    @property
+    def walking(self) -> bool:
+        """Whether an earlier prompt is shown."""
+        return self._place < len(self._sent)
+
+    def older(self, text: str) -> str | None:
+        """One step back from ``text``, which is what now stands in the prompt; None: no more."""
+        return self._step(text, -1)
+
+    def newer(self, text: str) -> str | None:
+        """One step forward; None: it is the last."""
+        return self._step(text, 1)
+
+    def written(self, text: str) -> str:
+        """What is being written, where ``text`` stands in the prompt."""
+        return self._changed.get(len(self._sent), "") if self.walking else text
+
+    def unsent(self, text: str) -> list[str]:
+        """All that was typed and not sent, where ``text`` stands in the prompt: what is being
+        written, and earlier prompts that were changed."""
+        shown = {**self._changed, self._place: text}
+        places = sorted(shown, key=lambda place: (place < len(self._sent), place))
+        return [shown[at] for at in places if shown[at].strip() and shown[at] != self._at(at)]
+
+    def add(self, text: str) -> None:
+        """Something was sent: it is the last place now, and the walk ends."""
+        if text.strip() and self._sent[-1:] != [text]:
+            self._sent.append(text)
+        self.rest()
+
+    def rest(self) -> None:
+        """The walk ends, and what was changed on it is forgotten."""
+        self._changed.clear()
+        self._place = len(self._sent)
+
+    def _step(self, text: str, by: int) -> str | None:
+        place = self._place + by
+        if not 0 <= place <= len(self._sent):
+            return None
+        self._changed[self._place] = text
+        self._place = place
+        return self._changed.get(place, self._at(place))
+
+    def _at(self, place: int) -> str:
+        return self._sent[place] if place < len(self._sent) else ""
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    """Without blank ones and without one right after the same."""
+    kept: list[str] = []
+    for text in texts:
+        if text.strip() and kept[-1:] != [text]:
+            kept.append(text)
+    return kept
