@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from textual.app import App
 
-from macspec.app import clipboard
+from macspec.app import outside as clipboard
 from macspec.app.outside import ClipboardError, copy, put
 
 Programs = Callable[..., dict[str, str]]
