@@ -159,7 +159,7 @@ class Decoder:
 
     def launch(self, reply: Reply, plan: Plan, behind: Flight | None = None) -> Flight:
         """Dispatch a round; ``behind`` one whose only token is not known yet, it must be plain."""
-        sampling, rule = self.settings.sampling, self.settings.rule
+        sampling, rule = self.settings.sampling, self.settings.acceptance_rule
         dispatch = Dispatcher(self.clock)
         noise = None
         if not sampling.greedy:
@@ -194,7 +194,7 @@ class Decoder:
             token: [1], the newest token, where the host does not know it yet; the device is then
                 busy with the pass that brings it.
         """
-        sampling, rule = self.settings.sampling, self.settings.rule
+        sampling, rule = self.settings.sampling, self.settings.acceptance_rule
         if token is None:
             unread, since = self.target.unread(self.tokens), proposal.tokens
         else:
@@ -264,7 +264,7 @@ class Decoder:
         offers = self.portfolio.offers(self.tokens, settings.method)
         trees = settings.trees and self.trees is not None and self.trees.reason is None
         # A tree's tokens are candidates, not draws, and the block rule wants draws.
-        drawn = not settings.sampling.greedy and settings.rule.keeps_q
+        drawn = not settings.sampling.greedy and settings.acceptance_rule.keeps_q
         if trees and not drawn and reply.forced is None:
             offers = [replace(offer, branches=offer.drafter == "draft") for offer in offers]
         return self.controller.choose(

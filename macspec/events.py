@@ -93,7 +93,7 @@ class Finished:
     text: str
     token_ids: tuple[int, ...]
     seed: int
-    accept_rule: str
+    rule: str
     method: str
     depth: int | str
     stats: ReplyStats

@@ -119,11 +119,11 @@ class Session:
     @property
     def rule(self) -> str:
         """The acceptance rule: block, keyed or match."""
-        return self._decoder.settings.accept
+        return self._decoder.settings.rule
 
     @rule.setter
     def rule(self, rule: str) -> None:
-        self._decoder.settings = replace(self._decoder.settings, accept=rule)
+        self._decoder.settings = replace(self._decoder.settings, rule=rule)
 
     @property
     def sampling(self) -> Sampling:
@@ -372,7 +372,7 @@ class Session:
             text=reply.stream.text,
             token_ids=tuple(reply.ids),
             seed=reply.seed,
-            accept_rule=self.rule,
+            rule=self.rule,
             method=self.method,
             depth=self.depth,
             stats=reply.counters.stats(),

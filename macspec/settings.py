@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .control import checked_depth, checked_method
+from .choices import check_depth, check_method, check_rule
 from .sampling import Sampling
 from .verification import Rule, rule_named
 
@@ -21,18 +21,18 @@ class Settings:
     """How tokens are drafted: auto, draft, suffix, ngram or off."""
     depth: int | str = "auto"
     """Tokens drafted in a round, 0 to 32, or auto."""
-    accept: str = "block"
+    rule: str = "block"
     """The acceptance rule: block, keyed or match."""
     sampling: Sampling = field(default_factory=Sampling)
     trees: bool = True
     """Whether a draft model's chain may have a branch, where that is exact and pays."""
 
     def __post_init__(self) -> None:
-        checked_method(self.method)
-        checked_depth(self.depth)
-        rule_named(self.accept)
+        check_method(self.method)
+        check_depth(self.depth)
+        check_rule(self.rule)
 
     @property
-    def rule(self) -> Rule:
-        """The acceptance rule itself."""
-        return rule_named(self.accept)
+    def acceptance_rule(self) -> Rule:
+        """The acceptance rule of that name."""
+        return rule_named(self.rule)

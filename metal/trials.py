@@ -10,7 +10,7 @@ import mlx.core as mx
 import numpy as np
 
 from macspec.noise import Noise
-from macspec.verification import RULES
+from macspec.verification import rule_named
 
 from . import accept, affine, draft_sample, expected, verify_attention, verify_qmm, verify_qmv
 from .affine import Matrix
@@ -153,7 +153,7 @@ class _Choice:
         self._shape, self._accept = shape, asked.kernel == ACCEPT
         self._rows = asked.rows
         self._sampling = expected.sampling(shape.rule, shape.truncated)
-        self._rule = RULES["block" if shape.rule == "block" else "keyed"]
+        self._rule = rule_named("block" if shape.rule == "block" else "keyed")
         self._logits = normal((asked.rows, shape.width), shape.dtype) * 3
         likely = self._logits[: max(asked.rows - 1, 1)].astype(mx.float32)
         self._log_q = None

@@ -132,7 +132,7 @@ class Streaming:
         if finished is not None:
             making = replace(
                 making,
-                rule=finished.accept_rule,
+                rule=finished.rule,
                 method=finished.method,
                 depth=finished.depth,
                 seed=finished.seed,

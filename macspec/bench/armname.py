@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..control import MAX_DEPTH, METHODS
+from ..choices import MAX_DEPTH, METHODS, RULES
 from ..errors import BadOptionError
 from ..kernels import Kernels
 from ..models import Pair
-from ..verification import RULES
 from .arm import Arm
 from .costs import Costs
 from .crowd import Crowd

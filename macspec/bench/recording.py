@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import mlx.core as mx
 
-from ..control import MAX_DEPTH
+from ..choices import MAX_DEPTH
 from ..drafters import Lookup, NGram, Suffix
 from ..models import Pair
 from ..models.cached import CachedModel

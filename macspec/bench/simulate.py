@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..choices import MAX_DEPTH
 from ..control import (
-    MAX_DEPTH,
     PLAIN,
     Controller,
     CostCurve,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..choices import RULES
 from ..errors import BadOptionError
 from ..models import Pair
-from ..verification import RULES
 from .longcontext import LENGTHS, long_name
 from .report import FORCED, Cell
 from .sample import Sample

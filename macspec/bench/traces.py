@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..assets import folder
-from ..control import MAX_DEPTH
+from ..choices import MAX_DEPTH
 from ..errors import BadOptionError, brief
 
 FORMAT = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..control import METHODS
+from ..choices import METHODS
 from .historyarguments import LARGEST
 from .parser import depth, some_text, whole
 

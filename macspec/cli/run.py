@@ -190,6 +190,7 @@ class _JsonLines:
         fields = asdict(event)
         if isinstance(event, Finished):
             fields.update(fields.pop("stats"), energy=self._gauge.record())
+            fields["accept_rule"] = event.rule  # the old spelling of the key
         self._output.json({"event": type(event).__name__.lower(), **fields})
 
 
@@ -217,7 +218,7 @@ def statistics_table(finished: Finished, energy: ReplyEnergy | None = None) -> s
         ("tokens", str(stats.tokens), f"ended by {ENDS.get(finished.reason, finished.reason)}"),
         ("seconds", f"{stats.seconds.wall:.3f}", f"device idle {stats.seconds.device_idle:.3f}"),
         *([] if energy is None else [("energy", *_energy(energy))]),
-        ("acceptance rule", finished.accept_rule, ""),
+        ("acceptance rule", finished.rule, ""),
         ("method", finished.method, f"depth {finished.depth}"),
         ("seed", str(finished.seed), ""),
     ]

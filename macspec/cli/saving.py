@@ -146,7 +146,7 @@ class Conversation:
                 reply.append(finished.text[written.characters :])
             making = replace(
                 making,
-                rule=finished.accept_rule,
+                rule=finished.rule,
                 method=finished.method,
                 depth=finished.depth,
                 seed=finished.seed,

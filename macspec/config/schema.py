@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..control import MAX_DEPTH, METHODS
+from ..choices import MAX_DEPTH, METHODS
 from . import kinds
 from .kinds import Kind
 

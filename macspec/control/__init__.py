@@ -6,15 +6,11 @@ from .curve import CostCurve
 from .ledger import Ledger
 from .plan import (
     BUCKETS,
-    MAX_DEPTH,
-    METHODS,
     OFF,
     PLAIN,
     Offer,
     Plan,
     bucket_of,
-    checked_depth,
-    checked_method,
     outlook,
 )
 from .recent import RecentAcceptance
@@ -22,8 +18,6 @@ from .survival import Survival
 
 __all__ = [
     "BUCKETS",
-    "MAX_DEPTH",
-    "METHODS",
     "OFF",
     "PLAIN",
     "AfterToken",
@@ -35,7 +29,5 @@ __all__ = [
     "RecentAcceptance",
     "Survival",
     "bucket_of",
-    "checked_depth",
-    "checked_method",
     "outlook",
 ]

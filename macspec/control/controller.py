@@ -6,9 +6,10 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..choices import MAX_DEPTH
 from .curve import CostCurve, candidates
 from .plain import RUN
-from .plan import BRANCHED, MAX_DEPTH, PLAIN, Offer, Plan
+from .plan import BRANCHED, PLAIN, Offer, Plan
 from .survival import Survival
 
 MARGIN = 1.02

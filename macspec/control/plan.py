@@ -5,13 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..errors import BadOptionError
-
-MAX_DEPTH = 32
-"""Deepest chain: 33 rows in one pass."""
-
-METHODS = ("auto", "draft", "ngram", "suffix", "off")
-
 BUCKETS = 8
 """How many steps of certainty an offer can have."""
 
@@ -96,27 +89,3 @@ def outlook(method: str, depth: int | str) -> str:
     if depth == "auto":
         return f"nothing is decided yet: each round chooses how deep {who} drafts"
     return f"nothing was drafted yet: {who} will draft at depth {depth}"
-
-
-def checked_depth(depth: int | str) -> int | str:
-    """The depth as given.
-
-    Raises:
-        BadOptionError: neither ``auto`` nor 0 to ``MAX_DEPTH``.
-    """
-    if depth == "auto" or (
-        isinstance(depth, int) and not isinstance(depth, bool) and 0 <= depth <= MAX_DEPTH
-    ):
-        return depth
-    raise BadOptionError(f"depth is {depth}; it must be auto or 0 to {MAX_DEPTH}")
-
-
-def checked_method(method: str) -> str:
-    """The method as given.
-
-    Raises:
-        BadOptionError: there is no such method.
-    """
-    if method in METHODS:
-        return method
-    raise BadOptionError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")

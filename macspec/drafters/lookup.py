@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from ..control import MAX_DEPTH, Offer
+from ..choices import MAX_DEPTH
+from ..control import Offer
 from .drafter import Context, Proposal
 
 ROOM = MAX_DEPTH

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from ..control import MAX_DEPTH, AfterToken, Offer, RecentAcceptance, bucket_of
+from ..choices import MAX_DEPTH
+from ..control import AfterToken, Offer, RecentAcceptance, bucket_of
 from ..kernels import Draw
 from ..models.cached import CachedModel
 from .drafter import Context, Proposal

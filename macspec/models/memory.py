@@ -15,7 +15,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ChunkedKVCache, KVCache, RotatingKVCache, make_prompt_cache
 
-from ..control import MAX_DEPTH
+from ..choices import MAX_DEPTH
 from ..device import on_metal
 from ..errors import OutOfMemoryError
 from ..windowed import SLACK

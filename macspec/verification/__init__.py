@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..errors import BadOptionError
+from ..choices import check_rule
 from .block import Block
 from .keyed import Keyed
 from .match import Match
 from .rule import Rule, Verdict
 from .tree import Tree, TreeVerdict, follow
 
-RULES: dict[str, Rule] = {rule.name: rule for rule in (Block(), Keyed(), Match())}
+_RULES: dict[str, Rule] = {rule.name: rule for rule in (Block(), Keyed(), Match())}
 
 
 def rule_named(name: str) -> Rule:
@@ -18,13 +18,10 @@ def rule_named(name: str) -> Rule:
     Raises:
         BadOptionError: there is none.
     """
-    if name not in RULES:
-        raise BadOptionError(f"accept is {name!r}; it must be one of {', '.join(RULES)}")
-    return RULES[name]
+    return _RULES[check_rule(name)]
 
 
 __all__ = [
-    "RULES",
     "Block",
     "Keyed",
     "Match",

@@ -343,7 +343,7 @@ def _settings(tuning: Tuning) -> Settings:
 
 
 def _apply(settings: Settings, session: Session) -> None:
-    session.depth, session.rule = settings.depth, settings.accept
+    session.depth, session.rule = settings.depth, settings.rule
     session.sampling = settings.sampling
 
 

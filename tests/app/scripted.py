@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from macspec.control import checked_depth, checked_method
+from macspec.choices import check_depth, check_method
 from macspec.errors import MacspecError
 from macspec.events import Emitted, Finished, Notice, Prefilled, Prefilling, Round, Text
 from macspec.stats import Counters, SessionStats
@@ -194,8 +194,8 @@ class ScriptedEngine(EngineClient):
 
     def tune(self, **changes: Any) -> Call:
         try:
-            checked_method(changes.get("method", "auto"))
-            checked_depth(changes.get("depth", "auto"))
+            check_method(changes.get("method", "auto"))
+            check_depth(changes.get("depth", "auto"))
         except MacspecError as error:
             return _at_once(Failed("refused", str(error)), Tuned)
         if changes.get("sampling", {}).get("temperature", 0) > 100:

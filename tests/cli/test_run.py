@@ -109,10 +109,10 @@ def test_the_last_json_line_has_every_statistic(macspec: Callable[..., Any]) -> 
     outcome = macspec("run", "Hello", "--json", "--max-tokens", "8", "--accept", "keyed")
     events = [json.loads(line) for line in outcome.out.splitlines()]
     last = events[-1]
-    described = ["text", "token_ids", "reason", "accept_rule", "method", "depth", "seed"]
-    assert sorted(last) == sorted(["event", "energy", *described, *STATISTICS])
+    described = ["text", "token_ids", "reason", "rule", "method", "depth", "seed"]
+    assert sorted(last) == sorted(["event", "energy", "accept_rule", *described, *STATISTICS])
     assert last["event"] == "finished"
-    assert last["accept_rule"] == "keyed"
+    assert last["rule"] == last["accept_rule"] == "keyed"
     assert last["tokens"] == len(last["token_ids"]) <= 8
     texts = [event["delta"] for event in events if event["event"] == "text"]
     assert "".join(texts) == last["text"]

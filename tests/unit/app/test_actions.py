@@ -17,8 +17,8 @@ from macspec.app.actions import (
     Situation,
 )
 from macspec.app.keys import SENT_BY_TERMINAL_APP, TAKEN, Keys
+from macspec.choices import METHODS as ENGINE_METHODS
 from macspec.config.index import SETTINGS
-from macspec.control import METHODS as ENGINE_METHODS
 
 
 class Nothing:

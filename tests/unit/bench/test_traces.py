@@ -21,7 +21,7 @@ from macspec.bench.traces import (
     shipped,
     switching,
 )
-from macspec.control import MAX_DEPTH
+from macspec.choices import MAX_DEPTH
 from macspec.drafters import NGram
 from macspec.errors import BadOptionError
 from macspec.models import Pair

@@ -194,8 +194,7 @@ def test_the_defaults_are_the_engines() -> None:
 
 
 def test_the_names_of_rules_and_methods_are_the_engines() -> None:
-    from macspec.control import METHODS
-    from macspec.verification import RULES
+    from macspec.choices import METHODS, RULES
 
     speculation = {"method": METHODS, "accept": tuple(RULES)}
     for (name, words), word in itertools.product(speculation.items(), ("auto", "block", "x")):

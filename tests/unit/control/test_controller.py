@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.control import BUCKETS, MAX_DEPTH, Controller, CostCurve, Offer, Plan, Survival
+from macspec.choices import MAX_DEPTH
+from macspec.control import BUCKETS, Controller, CostCurve, Offer, Plan, Survival
 from macspec.control.controller import ROW, SAVED
 from macspec.control.plain import COMPARISONS, SURE
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from macspec.control import MAX_DEPTH, METHODS, OFF, outlook
+from macspec.choices import MAX_DEPTH, METHODS
+from macspec.control import OFF, outlook
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -18,6 +18,7 @@ import pytest
 from exact import Array, excess
 from mlx import nn
 
+from macspec.choices import RULES
 from macspec.control import Controller, CostCurve, Survival
 from macspec.decoding import Decoder
 from macspec.drafters import Context, Drafter, DraftModel, NGram, Proposal
@@ -27,7 +28,6 @@ from macspec.sampling import Sampling
 from macspec.settings import Settings
 from macspec.stats import Counters
 from macspec.text import Piece
-from macspec.verification import RULES
 
 SIZE = 3
 PROMPT = [0, 1]
@@ -131,7 +131,7 @@ SETTINGS = [
     )
 ]
 names = pytest.mark.parametrize(
-    "settings", SETTINGS, ids=lambda s: f"{s.accept}-{s.method}-{s.depth}-{s.sampling.temperature}"
+    "settings", SETTINGS, ids=lambda s: f"{s.rule}-{s.method}-{s.depth}-{s.sampling.temperature}"
 )
 
 
@@ -158,7 +158,7 @@ def anyhow(seed: int) -> Between:
         if rng.random() < 0.3:
             decoder.settings = replace(
                 decoder.settings,
-                accept=rng.choice(sorted(RULES)),
+                rule=rng.choice(sorted(RULES)),
                 method=rng.choice(["draft", "draft", "ngram", "off"]),
                 depth=rng.randint(0, 6),
             )

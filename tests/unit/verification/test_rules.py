@@ -10,9 +10,10 @@ import pytest
 from exact import Array, emitted, judged, match, token_rejection
 from families import KINDS, family
 
+from macspec.choices import RULES
 from macspec.errors import BadOptionError
 from macspec.noise import DRAFT, TARGET, Noise
-from macspec.verification import RULES, Block, Keyed, Match, block, rule_named
+from macspec.verification import Block, Keyed, Match, block, rule_named
 
 BLOCK = judged(block.judge)
 
@@ -20,7 +21,7 @@ BLOCK = judged(block.judge)
 def test_rules_are_found_by_name() -> None:
     assert sorted(RULES) == ["block", "keyed", "match"]
     assert all(rule_named(name).name == name for name in RULES)
-    with pytest.raises(BadOptionError, match="accept is 'fast'; it must be one of block, keyed"):
+    with pytest.raises(BadOptionError, match="rule is 'fast'; it must be one of block, keyed"):
         rule_named("fast")
 
 
@@ -116,7 +117,7 @@ def test_without_noise_every_rule_takes_the_most_likely_tokens(name: str) -> Non
     wrong = (best + 1) % 9
     for kept in range(4):
         drafted = mx.concatenate([best[:kept], wrong[kept:3]])
-        verdict = RULES[name].accept(scores, drafted, None, None)
+        verdict = rule_named(name).accept(scores, drafted, None, None)
         assert (verdict.accepted.item(), verdict.token.item()) == (kept, best[kept].item())
 
 
@@ -126,7 +127,7 @@ def test_plain_decoding_is_the_same_draw_under_every_rule(name: str) -> None:
     for position in range(20):
         scores = mx.array(rng.normal(size=(1, 30)), mx.float32)
         noise = Noise(1, draw=position % 3, position=position, rows=1, width=30)
-        verdict = RULES[name].accept(scores, mx.array([], mx.uint32), None, noise)
+        verdict = rule_named(name).accept(scores, mx.array([], mx.uint32), None, noise)
         drawn = mx.argmax(scores[0] + Noise(1, 0, position, 1, 30).gumbel(TARGET)[0])
         assert (verdict.accepted.item(), verdict.token.item()) == (0, drawn.item())
 

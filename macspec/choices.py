@@ -1,0 +1,62 @@
+"""The choices of speculation: methods, depths and acceptance rules. Needs no MLX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .errors import BadOptionError
+
+METHODS: Mapping[str, str] = {
+    "auto": "the fastest drafter, chosen before every round",
+    "draft": "the draft model",
+    "ngram": "text repeated in this conversation",
+    "suffix": "text repeated here or in past replies",
+    "off": "no drafting: plain decoding",
+}
+"""How tokens are drafted, each with a one-line description."""
+
+RULES: Mapping[str, str] = {
+    "block": "the fastest",
+    "keyed": "the same seed repeats the same text",
+    "match": "the classic",
+}
+"""The acceptance rules, each with a one-line description. All are exact."""
+
+MAX_DEPTH = 32
+"""Most tokens drafted in a round."""
+
+
+def check_method(method: str) -> str:
+    """A method.
+
+    Raises:
+        BadOptionError: not one of ``METHODS``.
+    """
+    return _one_of("method", method, METHODS)
+
+
+def check_rule(rule: str) -> str:
+    """An acceptance rule's name.
+
+    Raises:
+        BadOptionError: not one of ``RULES``.
+    """
+    return _one_of("rule", rule, RULES)
+
+
+def check_depth(depth: int | str) -> int | str:
+    """A depth.
+
+    Raises:
+        BadOptionError: neither ``auto`` nor 0 to ``MAX_DEPTH``.
+    """
+    whole = isinstance(depth, int) and not isinstance(depth, bool)
+    if depth == "auto" or (whole and 0 <= depth <= MAX_DEPTH):  # type: ignore[operator]
+        return depth
+    raise BadOptionError(f"depth is {depth}; it must be auto or 0 to {MAX_DEPTH}")
+
+
+def _one_of(name: str, value: str, choices: Mapping[str, str]) -> str:
+    if value in choices:
+        return value
+    raise BadOptionError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")

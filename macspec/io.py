@@ -1,0 +1,55 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+
+def write_atomic(
+    path: Path,
+    data: str | bytes,
+    *,
+    mode: int = 0o600,
+    keep_mode: bool = False,
+    make_folder: bool = False,
+    durable: bool = False,
+    replace: bool = True,
+) -> None:
+    """Write a file; other processes, and a crash, see the old content or the new one.
+
+    Args:
+        data: text is written as UTF-8.
+        mode: permissions of the new file, less the umask.
+        keep_mode: take over the permissions of a file that is replaced.
+        make_folder: create missing parent folders.
+        durable: wait until the data has reached the disk.
+        replace: overwrite an existing file.
+
+    Raises:
+        OSError: it cannot be written, or exists and ``replace`` is off (FileExistsError).
+    """
+    content = data.encode() if isinstance(data, str) else data
+    if make_folder:
+        # Who may read the file may search its folder.
+        path.parent.mkdir(parents=True, exist_ok=True, mode=mode | (mode & 0o444) >> 2)
+    unfinished = path.with_name(f".{path.name[:40]}-{secrets.token_hex(4)}")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            if keep_mode:
+                with suppress(FileNotFoundError):
+                    os.fchmod(descriptor, path.stat().st_mode & 0o777)
+            if durable:
+                file.flush()
+                os.fsync(descriptor)
+        if replace:
+            os.replace(unfinished, path)
+        else:
+            os.link(unfinished, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(unfinished)
