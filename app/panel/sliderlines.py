@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from macspec.plaintext import one_line
 
 from ..widgets.lines import Line, Role, cells, fit, fitting, ruled, wrapped
-from .bars import TRACK
+from .charts import TRACK
 from .figures import fixed, number
 from .state import PanelState
 

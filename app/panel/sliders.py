@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Offset, Size
 
 from ..messages import Tune
-from ..widgets.lined import Lined
+from ..widgets.lines import LinesView
 from .sliderlines import (
     DEEPEST,
     DIALS,
@@ -35,7 +35,7 @@ LOW = 16
 """Rows of the screen below which only the selected dial is shown."""
 
 
-class Tuning(Lined, can_focus=True):
+class Tuning(LinesView, can_focus=True):
     """Four dials. What is changed is asked for at once with ``Tune``, and shown as waiting until
     ``done`` or ``refused`` says how it went, or a snapshot shows it as set.
 
@@ -47,7 +47,7 @@ class Tuning(Lined, can_focus=True):
     Tuning {
         width: 1fr;
         height: auto;
-        &:focus > .lined--head { color: $accent; }
+        &:focus > .line--head { color: $accent; }
     }
     """
 

@@ -15,9 +15,8 @@ from textual.widgets import Static
 
 from ..actions import BY_ID
 from ..keys import Keys, everywhere
-from ..panel.panel import Panel
+from ..panel.panel import Panel, Summary
 from ..panel.sliders import Tuning
-from ..panel.summary import Summary
 from ..prompt.prompt import Prompt
 from ..transcript.transcript import Transcript
 from ..widgets.keyline import KeyLine

@@ -5,11 +5,9 @@ from __future__ import annotations
 from macspec.plaintext import neutral, one_line
 
 from ..chat.comparison import Comparison, Fork
-from ..panel.bars import bar
-from ..panel.digits import big
+from ..panel.charts import bar, big
 from ..panel.figures import DASH, fixed, number, percent, ratio, seconds, whole
-from ..panel.speedrows import speed_role
-from ..panel.trustrows import SAME_DISTRIBUTION, SAME_TEXT
+from ..panel.rows import SAME_DISTRIBUTION, SAME_TEXT, speed_role
 from .lines import BLANK, Line, Role, cells, cut, fit, sides, wrapped
 
 NAME = 12

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from scripted import Script, said
 
-from macspec.app.panel.panel import Panel
+from macspec.app.panel.panel import Panel, Summary
 from macspec.app.panel.sliders import Tuning
-from macspec.app.panel.summary import Summary
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve " * 6
 

@@ -13,7 +13,7 @@ from scripted import ScriptedEngine
 from macspec.app.actions import ACTIONS
 from macspec.app.chat.firstrun import WHAT
 from macspec.app.panel.sliders import Tuning
-from macspec.app.panel.tooltips import PANEL
+from macspec.app.panel.table import HELP
 from macspec.app.screens.help import page
 from macspec.config import load
 
@@ -39,7 +39,7 @@ def test_the_help_has_every_action_and_every_number(width: int) -> None:
     for action in ACTIONS:
         assert f"/{action.slash}" in text, action.id
         assert action.about.split()[0] in text
-    for name, _ in PANEL:
+    for name, _ in HELP:
         assert name in text
     assert "F5" in text
     assert max(map(len, lines)) <= width

@@ -10,10 +10,9 @@ from textual.app import App, ComposeResult
 from textual.containers import Vertical
 
 from macspec.app.messages import Tune
-from macspec.app.panel.panel import Panel
+from macspec.app.panel.panel import Panel, Summary
 from macspec.app.panel.sliders import Tuning
 from macspec.app.panel.state import PanelState
-from macspec.app.panel.summary import Summary
 from macspec.app.themes import OWN
 
 

@@ -11,12 +11,11 @@ from panelstates import READY, STREAMING
 from screentext import seen
 from textual.pilot import Pilot
 
-from macspec.app.panel.panel import Panel
+from macspec.app.panel.panel import Panel, Summary
 from macspec.app.panel.sliderlines import Dials, dial_lines
 from macspec.app.panel.sliders import Tuning
 from macspec.app.panel.state import PanelState
-from macspec.app.panel.summary import Summary
-from macspec.app.widgets.lined import Lined
+from macspec.app.widgets.lines import LinesView
 
 SIZE = (36, 40)
 
@@ -25,7 +24,7 @@ def tuning(pilot: Pilot[Any]) -> Tuning:
     return pilot.app.query_one(Tuning)
 
 
-def said(widget: Lined) -> str:
+def said(widget: LinesView) -> str:
     return "\n".join("".join(text for text, _ in line).rstrip() for line in widget.lines)
 
 
@@ -180,7 +179,7 @@ async def test_only_what_changed_is_painted_again(monkeypatch: pytest.MonkeyPatc
         app.show(replace(STREAMING, acceptance=0.5))
         await pilot.pause()
         assert not painted
-        assert "50 %" in said(panel)
+        assert "50%" in said(panel)
 
 
 async def test_a_line_under_the_mouse_is_explained() -> None:
@@ -215,9 +214,9 @@ async def test_the_summary_has_what_matters_most(size: tuple[int, int]) -> None:
         line = said(app.query_one(Summary))
         assert "41.3" in line
         assert "1.75×" in line
-        assert "74 % acc" in line
+        assert "74% acc" in line
         app.show(replace(READY, activity="loading", progress=0.4, passes=0))
-        assert "40 %" in said(app.query_one(Summary))
+        assert "40%" in said(app.query_one(Summary))
 
 
 @pytest.mark.parametrize(("temperature", "shown"), [(0.0, "   0"), (0.7, "0.70"), (100.0, " 100")])
