@@ -1,21 +1,34 @@
-"""Recording traces with a real pair."""
+"""Record traces for ``macspec bench simulate``: ``python tests/perf/record.py --out FILE``.
+
+A trace says what each drafter would have guessed of a pair's own replies to the chats that ship,
+at temperatures 0, 0.7 and 1; or, with --forced, what look-ups would have guessed of a given text.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import mlx.core as mx
 
-from ..choices import MAX_DEPTH
-from ..drafters import Lookup, NGram, Suffix
-from ..models import Pair
-from ..models.cached import CachedModel
-from ..models.template import Template
-from ..noise import TARGET, Noise
-from ..sampling import Sampling
-from ..session import Session
-from .traces import Guess, Recorded, Trace
+from macspec.assets import prompts
+from macspec.bench.traces import Guess, Recorded, Trace, save
+from macspec.choices import MAX_DEPTH
+from macspec.cli.options import add_models
+from macspec.cli.parser import Parser, complain, whole
+from macspec.config.options import fill
+from macspec.device import prepare
+from macspec.drafters import Lookup, NGram, Suffix
+from macspec.errors import BadOptionError, MacspecError
+from macspec.models import Pair, load_pair
+from macspec.models.cached import CachedModel
+from macspec.models.template import Template
+from macspec.noise import TARGET, Noise
+from macspec.sampling import Sampling
+from macspec.session import Session
+from macspec.terminal import say
 
 Lookups = Callable[[], Sequence[Lookup]]
 
@@ -129,3 +142,69 @@ def recorded(
                 )
             ),
         )
+
+
+def parser() -> Parser:
+    """The command line of this script."""
+    it = Parser(prog="python tests/perf/record.py", description=__doc__)
+    it.add_argument("--out", metavar="FILE", required=True, help="where to write the traces")
+    it.add_argument(
+        "--forced",
+        metavar=("PROMPT", "TEXT"),
+        nargs=2,
+        help="two files: take TEXT for the reply to PROMPT, look-ups only",
+    )
+    it.add_argument(
+        "--prompts", metavar="N", type=whole(1), default=60, help="how many chats (default: 60)"
+    )
+    it.add_argument(
+        "--max-tokens", dest="longest", metavar="N", type=whole(1), default=160,
+        help="longest reply (default: 160)",
+    )  # fmt: skip
+    add_models(it)
+    return it
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Record, write the traces, and return the exit status."""
+    try:
+        options = parser().parse_args(arguments)
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    try:
+        fill(options)
+        texts = [_text(path) for path in options.forced or ()]
+        prepare()
+        pair = load_pair(
+            options.target,
+            options.draft,
+            context=options.context,
+            kv_bits=options.kv_bits,
+            trust_remote_code=options.trust_remote_code,
+        )
+        chats = prompts()[: options.prompts]
+        traces: list[Trace] = []
+        for trace in (
+            [forced_trace(pair, *texts)]
+            if texts
+            else recorded(pair, chats, max_tokens=options.longest)
+        ):
+            tokens = sum(reply.tokens for reply in trace.replies)
+            say(f"{trace.name}: {tokens} tokens; {trace.about}")
+            traces.append(trace)
+        save(Path(options.out), traces)
+    except MacspecError as error:
+        complain(str(error))
+        return 2
+    return 0
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOptionError(f"cannot read {path}: {error}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

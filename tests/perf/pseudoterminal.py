@@ -20,8 +20,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from ...errors import MacspecError
-from ...plaintext import one_line
+from macspec.errors import MacspecError
+from macspec.plaintext import one_line
 
 PATIENCE = 120.0
 """Seconds after which what is waited for will not come."""

@@ -14,11 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ...errors import MacspecError
-from ...plaintext import one_line
-from ...store import ASSISTANT, OPEN, Message, Store
-from .stage import LEAVE, PANEL, REGENERATE, STOP
-from .terminal import PATIENCE, Terminal
+from pseudoterminal import PATIENCE, Terminal
+from stage import LEAVE, PANEL, REGENERATE, STOP
+
+from macspec.errors import MacspecError
+from macspec.plaintext import one_line
+from macspec.store import ASSISTANT, OPEN, Message, Store
 
 MACSPEC = (sys.executable, "-P", "-m", "macspec")
 

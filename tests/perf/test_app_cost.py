@@ -6,17 +6,15 @@ import random
 from pathlib import Path
 from typing import Any
 
+import appcost as table
 import pytest
+from appcost import AppCost, Plan, late
+from madeup import conversation, keep, spans_of
+from paced import END, ROUNDS, PacedEngine, Wish
+from realapp import Asked, Decoded
+from stage import Look, worse
 
-from macspec.bench.app import table
-from macspec.bench.app.cost import AppCost, late
-from macspec.bench.app.look import Look
-from macspec.bench.app.madeup import conversation, keep, spans_of
-from macspec.bench.app.paced import END, ROUNDS, PacedEngine, Wish
-from macspec.bench.app.plan import Plan
-from macspec.bench.app.real import Asked, Decoded
-from macspec.bench.app.stage import worse
-from macspec.cli.benchapp import models_of
+from app import models_of, parser
 from macspec.errors import BadOptionError
 from macspec.events import Prefilled, Round, Text
 from macspec.store import Store
@@ -89,12 +87,14 @@ def test_two_looks_are_as_bad_as_the_worse_one() -> None:
 
 
 def test_options_of_a_pair() -> None:
-    rest: dict[str, Any] = {"context": None, "kv_bits": None, "trust_remote_code": False}
-    assert models_of(None, None, **rest) == ["--target", "built-in"]
-    assert models_of("big", None, **rest) == ["--target", "big", "--draft", "none"]
-    more = {**rest, "context": 64, "kv_bits": 4, "trust_remote_code": True}
     shown = ["--context", "64", "--kv-bits", "4", "--trust-remote-code"]
-    assert models_of("big", "small", **more) == ["--target", "big", "--draft", "small", *shown]
+    for given, expected in (
+        ([], ["--target", "built-in"]),
+        (["--target", "big"], ["--target", "big", "--draft", "none"]),
+        (["--target", "big", "--draft", "small", *shown],
+         ["--target", "big", "--draft", "small", *shown]),
+    ):  # fmt: skip
+        assert models_of(parser().parse_args(given)) == expected
 
 
 def test_made_up_conversations_are_whole(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import os
 import sys
 
 import pytest
+from pseudoterminal import Terminal
 
-from macspec.bench.app.terminal import Terminal
 from macspec.errors import MacspecError
 
 ECHO = """
@@ -46,6 +46,6 @@ def test_whoever_goes_on_is_ended() -> None:
         pytest.MonkeyPatch.context() as patch,
         Terminal([sys.executable, "-c", stubborn], os.environ) as terminal,
     ):
-        patch.setattr("macspec.bench.app.terminal.GRACE", 0.05)
+        patch.setattr("pseudoterminal.GRACE", 0.05)
         terminal.wait_for("so")
     assert terminal.process.poll() == -9

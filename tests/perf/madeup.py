@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from ...stats import Counters
-from ...store import GenerationMetadata, Store
+from macspec.stats import Counters
+from macspec.store import GenerationMetadata, Store
 
 CHARACTERS = 4
 """Of a token, about."""

@@ -1,6 +1,6 @@
 """The app as it is, before an engine that keeps to a pace, and what it takes of this machine.
 
-``python -m macspec.app.load FILE`` is ``macspec chat`` with that engine. Whenever it gets SIGUSR1
+``python tests/perf/watched.py FILE`` is ``macspec chat`` with that engine. Whenever it gets SIGUSR1
 it adds a line of JSON to FILE: what it took since the last one.
 """
 
@@ -12,23 +12,22 @@ import json
 import signal
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
-from macspec.bench.app.look import Look
+from macspec.app.app import MacspecApp
+from macspec.app.chat.conversation import Conversation
+from macspec.app.driver import ScreenDriver
+from macspec.app.keys import Keys
+from macspec.app.start import GRACE
 from macspec.config import load
 from macspec.power import Meter, choose, remembered_idle
 from macspec.store import Store, store_path
 from macspec.worker import PairChoice, ProcessEngine
 
-from .app import MacspecApp
-from .chat.conversation import Conversation
-from .driver import ScreenDriver
-from .keys import Keys
-from .start import GRACE
-
-ENGINE = (sys.executable, "-P", "-m", "macspec.bench.app.paced")
+ENGINE = (sys.executable, str(Path(__file__).with_name("paced.py")))
 
 TICK = 0.004
 """Seconds between two looks at whether the event loop comes in time."""
@@ -59,6 +58,8 @@ class Watched(MacspecApp):
     by itself.
     """
 
+    CSS_PATH = Path(str(files("macspec.app"))) / "app.tcss"
+
     file: Path
     watching = False
 
@@ -71,21 +72,21 @@ class Watched(MacspecApp):
 
     def _say(self) -> None:
         wall, core = time.perf_counter(), time.process_time()
-        look = Look(
-            wall - self.wall,
-            core - self.core,
-            self.lateness.worst,
-            self.lateness.busy,
-            self.conversation.busy,
-        )
+        look = {
+            "wall": wall - self.wall,
+            "core": core - self.core,
+            "worst": self.lateness.worst,
+            "busy": self.lateness.busy,
+            "writing": self.conversation.busy,
+        }
         with self.file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(look)) + "\n")
+            file.write(json.dumps(look) + "\n")
         self.lateness.worst = self.lateness.busy = 0.0
         self.wall, self.core = wall, core
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m macspec.app.load", description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path, help="where to write what it took")
     parser.add_argument("--chat", type=int, help="the conversation to open")
     parser.add_argument("--watch", action="store_true", help="look at the event loop, too")

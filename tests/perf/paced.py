@@ -1,7 +1,7 @@
 """An engine that says a made-up text at a given pace, in the place of one that decodes.
 
-It stands in where only the app is measured: ``python -m macspec.bench.app.paced`` is started as the
-engine's process is, and speaks its protocol. What is said is asked for by the prompt itself.
+It stands in where only the app is measured: this file is started in the place of the engine's
+process and speaks its protocol. The prompt itself says which text is wanted, and how fast.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import cycle
 from typing import Any
 
-from ...errors import BadOptionError
-from ...events import Emitted, Event, Finished, Prefilled, Round, Text
-from ...stats import Counters, SessionStats
-from ...worker import (
+from madeup import CHARACTERS, text_of
+
+from macspec.errors import BadOptionError
+from macspec.events import Emitted, Event, Finished, Prefilled, Round, Text
+from macspec.stats import Counters, SessionStats
+from macspec.worker import (
     Loaded,
     PairChoice,
     PairInfo,
@@ -28,9 +30,8 @@ from ...worker import (
     Tuning,
     Weighed,
 )
-from ...worker.child import main
-from ...worker.messages import Answer, Weigh
-from .madeup import CHARACTERS, text_of
+from macspec.worker.child import main
+from macspec.worker.messages import Answer, Weigh
 
 DEPTH = 4
 ROUNDS = (1, 3, 2, 1, 3)

@@ -1,29 +1,28 @@
-"""``macspec bench app``: the path of every measure, and mistakes."""
+"""``python tests/perf/app.py``: the path of every measure, and mistakes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
+from appcost import Plan
 
-from macspec.bench.app.plan import Plan
+import app
 
 TINY = {"seconds": 0.2, "keys": 4, "characters": 3_000, "line": 500, "turns": 4, "settle": 0.1}
 
 
+@pytest.mark.slow
 def test_every_measure_has_a_value(
-    macspec: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("macspec.cli.benchapp.Plan", partial(Plan, **TINY))
-    monkeypatch.setattr("macspec.bench.app.stage.IMPORTED", 0.0)
+    monkeypatch.setattr("app.Plan", partial(Plan, **TINY))
+    monkeypatch.setattr("stage.IMPORTED", 0.0)
     monkeypatch.setenv("MACSPEC_HOME", str(tmp_path / "own"))
     out = tmp_path / "app.json"
-    outcome = macspec("bench", "app", "--repeats", "1", "--max-tokens", "128", "--out", str(out))
-    assert outcome.status == 0, outcome.err
+    assert app.main(["--repeats", "1", "--max-tokens", "128", "--out", str(out)]) == 0
     document = json.loads(out.read_text())
     assert document["complete"]
     assert list(document["measures"]) == [
@@ -35,17 +34,16 @@ def test_every_measure_has_a_value(
     (reply,) = document["replies"]
     assert reply["equal"]
     assert reply["run_tokens"] == reply["app_tokens"] == 128
-    text = outcome.out.decode()
+    text, notices = capfd.readouterr()
     assert "worst freeze, 3,000 characters streamed" in text
     assert "held: " in text
-    assert f"report: {out}" in outcome.err
+    assert f"report: {out}" in notices
     assert not (tmp_path / "own" / "data").exists()
 
 
-def test_a_pair_that_is_not_there(macspec: Callable[..., Any], tmp_path: Path) -> None:
-    outcome = macspec("bench", "app", "--only", "start", "--target", str(tmp_path / "nowhere"))
-    assert outcome.status == 2
-    assert "nowhere" in outcome.error
+def test_a_pair_that_is_not_there(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert app.main(["--only", "start", "--target", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -59,8 +57,7 @@ def test_a_pair_that_is_not_there(macspec: Callable[..., Any], tmp_path: Path) -
     ],
 )
 def test_mistakes_are_one_line(
-    macspec: Callable[..., Any], arguments: list[str], words: str
+    capfd: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
-    outcome = macspec("bench", "app", *arguments)
-    assert outcome.status == 2
-    assert words in outcome.error
+    assert app.main(arguments) == 2
+    assert words in capfd.readouterr().err

@@ -10,22 +10,45 @@ import random
 import signal
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ...assets import pocket
-from ...errors import MacspecError
-from ...store import Store
-from .look import Look
-from .madeup import conversation, keep, text_of
-from .paced import END, Wish
-from .terminal import Terminal
+from madeup import conversation, keep, text_of
+from paced import END, Wish
+from pseudoterminal import Terminal
+
+from macspec.assets import pocket
+from macspec.errors import MacspecError
+from macspec.store import Store
 
 PANEL, REGENERATE, STOP, LEAVE, TO_TRANSCRIPT, TOP = "\x02", "\x12", "\x1b", "\x11", "\t", "g"
 
+WATCHED = Path(__file__).with_name("watched.py")
+
 IMPORTED = 3.5
 """Seconds after the start until the app has imported what it puts off, and froze its garbage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the app took since the last look at it. Times in seconds."""
+
+    wall: float
+    core: float
+    """Of the processor, by all threads of the app's process."""
+    worst: float
+    """Longest that the event loop kept a timer waiting; 0 where nothing looked at that."""
+    busy: float
+    """Most of the process's own time in such a wait."""
+    writing: bool
+    """Whether a reply is being written at its end."""
+
+    @property
+    def share(self) -> float:
+        """Of one core."""
+        return self.core / self.wall if self.wall > 0 else 0.0
 
 
 class Stage:
@@ -61,7 +84,7 @@ class Stage:
             chat = keep(store, conversation(turns), str(target))
         finally:
             store.close()
-        command = [sys.executable, "-P", "-m", "macspec.app.load", str(self._looks)]
+        command = [sys.executable, str(WATCHED), str(self._looks)]
         command += ["--chat", str(chat), *(["--watch"] if watch else [])]
         self.terminal = Terminal(command, {**environ, "MACSPEC_HOME": str(folder)})
 
