@@ -13,7 +13,7 @@ from macspec.assets import prompts
 from macspec.bench.curves import published
 from macspec.bench.simulate import simulate
 from macspec.bench.traces import NOTHING, Guess, load
-from macspec.control import MAX_DEPTH
+from macspec.choices import MAX_DEPTH
 from macspec.drafters import NGram
 from macspec.models import Pair
 from macspec.sampling import Sampling
