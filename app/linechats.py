@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from macspec.config.index import SETTINGS
+from macspec.config.schema import SETTINGS
 from macspec.errors import BadOptionError
 
 from .actions import SAMPLING, THINK

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from macspec.config.index import SETTINGS
+from macspec.config.schema import SETTINGS
 from macspec.errors import BadOptionError
 from macspec.events import Notice
 from macspec.worker import Failed, Loaded, LoadProgress, PairChoice

@@ -24,7 +24,7 @@ class Dials:
         self._engine = engine
         self._sampling = asdict(config.sampling)
         speculation = config.speculation
-        self._set = Tuning(speculation.method, speculation.depth, speculation.accept)
+        self._set = Tuning(speculation.method, speculation.depth, speculation.rule)
         self._there: Tuning | None = None
         """What the engine has, as far as is known."""
         self._asked: Call | None = None

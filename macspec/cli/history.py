@@ -16,7 +16,7 @@ from ..store import Chat, Message, Store, store_path
 from ..store.markdown import markdown
 from ..store.transfer import from_json, to_json
 from ..terminal import Output, say
-from .prompt import decoded
+from .options import decoded
 
 NOTHING_FOUND = 1
 """Exit status of a search without a hit."""

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         engine.tune(
             method=options.method,
             depth=options.depth,
-            rule=options.accept,
+            rule=options.rule,
             sampling=asdict(sampling),
         )
     )

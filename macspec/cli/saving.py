@@ -107,7 +107,7 @@ class Conversation:
             model=lasting(options.target),
             draft=lasting(options.draft),
             sampling={name: value for name, value in asdict(sampling).items() if name != "seed"},
-            rule=options.accept,
+            rule=options.rule,
             method=options.method,
             depth=options.depth,
             seed=sampling.seed,
