@@ -17,7 +17,7 @@ from macspec.bench import aa
 from macspec.bench.costs import Costs
 from macspec.bench.own import Own
 from macspec.cli import benchchoice
-from macspec.cli.arguments import build_parser
+from macspec.cli.main import build_parser
 from macspec.session import Session
 from macspec.store import GenerationMetadata, Store, store_path
 

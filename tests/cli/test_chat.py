@@ -13,7 +13,7 @@ import pytest
 
 from macspec.app.start import configured, no_screen, recall
 from macspec.cli import report
-from macspec.cli.arguments import build_parser
+from macspec.cli.main import build_parser
 from macspec.cli.options import fill
 from macspec.config import load, state_folder
 from macspec.errors import BadOptionError

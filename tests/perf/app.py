@@ -22,11 +22,9 @@ from realapp import Asked
 from macspec.bench import record
 from macspec.cli.bencharguments import listed
 from macspec.cli.benchprogress import MeasureBar
-from macspec.cli.options import add_models
-from macspec.cli.parser import Parser, complain, whole
-from macspec.config.options import fill
+from macspec.cli.options import Parser, add_models, fill, whole
 from macspec.errors import BadOptionError, MacspecError
-from macspec.terminal import Output, interruptible, say, status_of
+from macspec.terminal import Output, complain, interruptible, say, status_of
 
 BUILT_IN_PROMPT = "Repeat: " + " ".join(["la"] * 30)
 """The built-in pair continues this one until it is stopped."""

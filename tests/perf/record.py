@@ -16,9 +16,7 @@ import mlx.core as mx
 from macspec.assets import prompts
 from macspec.bench.traces import Guess, Recorded, Trace, save
 from macspec.choices import MAX_DEPTH
-from macspec.cli.options import add_models
-from macspec.cli.parser import Parser, complain, whole
-from macspec.config.options import fill
+from macspec.cli.options import Parser, add_models, fill, whole
 from macspec.device import prepare
 from macspec.drafters import Lookup, NGram, Suffix
 from macspec.errors import BadOptionError, MacspecError
@@ -28,7 +26,7 @@ from macspec.models.template import Template
 from macspec.noise import TARGET, Noise
 from macspec.sampling import Sampling
 from macspec.session import Session
-from macspec.terminal import say
+from macspec.terminal import complain, say
 
 Lookups = Callable[[], Sequence[Lookup]]
 
