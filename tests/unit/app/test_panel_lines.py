@@ -22,7 +22,7 @@ from macspec.app.panel.figures import (
 )
 from macspec.app.panel.panel import SLACK, hysteresis
 from macspec.app.panel.rows import promise
-from macspec.app.panel.sliderlines import DIALS, Dials, dial_lines, known, places
+from macspec.app.panel.sliders import SLIDERS, SliderState, known, places, slider_lines
 from macspec.app.panel.state import Mark, PanelState
 from macspec.app.panel.table import GAP, HELP, LINES, ROWS, panel_lines, plan, summary_line, tooltip
 from macspec.app.widgets.lines import Line, cells
@@ -310,14 +310,14 @@ VALUES = st.integers() | NUMBERS | st.sampled_from(["auto", "draft", "keyed"])
 @settings(deadline=None)
 @given(
     STATES,
-    st.dictionaries(st.sampled_from(DIALS), VALUES, max_size=4),
-    st.sampled_from(DIALS),
+    st.dictionaries(st.sampled_from(SLIDERS), VALUES, max_size=4),
+    st.sampled_from(SLIDERS),
     st.none() | st.integers(),
     WORDS,
     st.integers(0, 120),
     st.booleans(),
 )
-def test_any_dials_fit_any_width(
+def test_any_sliders_fit_any_width(
     state: PanelState,
     asked: dict[str, int | float | str],
     selected: str,
@@ -326,7 +326,7 @@ def test_any_dials_fit_any_width(
     width: int,
     low: bool,
 ) -> None:
-    dials = Dials(known(state), asked, selected, True, in_use, reason)
-    lines = dial_lines(dials, width, low)
+    shown = SliderState(known(state), asked, selected, True, in_use, reason)
+    lines = slider_lines(shown, width, low)
     assert all(cells(line) == width for line in lines)
-    assert max(place.row for place in places(dials, width, low).values()) < len(lines)
+    assert max(place.row for place in places(shown, width, low).values()) < len(lines)

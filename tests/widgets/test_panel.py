@@ -1,4 +1,4 @@
-"""Dials: every way to turn one, and what they show until the engine has answered."""
+"""The panel and its sliders: every way to move one, and what is painted again."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from screentext import seen
 from textual.pilot import Pilot
 
 from macspec.app.panel.panel import Panel, Summary
-from macspec.app.panel.sliderlines import Dials, dial_lines
-from macspec.app.panel.sliders import Tuning
+from macspec.app.panel.sliders import Sliders, SliderState, slider_lines
 from macspec.app.panel.state import PanelState
 from macspec.app.widgets.lines import LinesView
 
 SIZE = (36, 40)
 
 
-def tuning(pilot: Pilot[Any]) -> Tuning:
-    return pilot.app.query_one(Tuning)
+def tuning(pilot: Pilot[Any]) -> Sliders:
+    return pilot.app.query_one(Sliders)
 
 
 def said(widget: LinesView) -> str:
@@ -29,10 +28,10 @@ def said(widget: LinesView) -> str:
 
 
 async def click(pilot: Pilot[Any], word: str, then: int = 0) -> None:
-    """Click on a word of the dials, or so many columns after its beginning."""
+    """Click on a word of the sliders, or so many columns after its beginning."""
     for y, line in enumerate(said(tuning(pilot)).splitlines()):
         if word in line:
-            await pilot.click(Tuning, offset=(line.index(word) + then, y))
+            await pilot.click(Sliders, offset=(line.index(word) + then, y))
             return
     raise AssertionError(f"no {word} in\n{said(tuning(pilot))}")
 
@@ -43,15 +42,17 @@ async def click(pilot: Pilot[Any], word: str, then: int = 0) -> None:
         (READY, ["right"], [{"depth": 1}]),
         (STREAMING, ["right", "right"], [{"depth": 5}, {"depth": 6}]),
         (replace(READY, depth=0), ["left"], [{"depth": "auto"}]),
-        (replace(READY, depth=16), ["right"], []),
-        (replace(READY, depth=32), ["left"], [{"depth": 15}]),
+        (replace(READY, depth=20), ["right"], [{"depth": 21}]),
+        (replace(READY, depth=32), ["left"], [{"depth": 31}]),
+        (replace(READY, depth=32), ["right"], []),
         (READY, ["left"], []),
         (READY, ["7"], [{"depth": 7}]),
         (READY, ["1", "2"], [{"depth": 1}, {"depth": 12}]),
-        (READY, ["1", "7"], [{"depth": 1}, {"depth": 7}]),
+        (READY, ["3", "2"], [{"depth": 3}, {"depth": 32}]),
+        (READY, ["4", "7"], [{"depth": 4}, {"depth": 7}]),
         (replace(READY, depth=3), ["a"], [{"depth": "auto"}]),
         (READY, ["down", "right"], [{"method": "draft"}]),
-        (READY, ["j", "l", "l"], [{"method": "draft"}, {"method": "suffix"}]),
+        (READY, ["j", "l", "l"], [{"method": "draft"}, {"method": "ngram"}]),
         (replace(READY, method="off"), ["down", "a"], [{"method": "auto"}]),
         (READY, ["down", "down", "right"], [{"rule": "keyed"}]),
         (READY, ["up", "right"], [{"sampling": {"temperature": 0.75}}]),
@@ -73,13 +74,13 @@ async def test_the_mouse_sets_and_drags() -> None:
         await click(pilot, "keyed")
         await click(pilot, "suffix")
         await click(pilot, "auto", 5 + 6)
-        assert app.asked == [{"rule": "keyed"}, {"method": "suffix"}, {"depth": 6}]
-        await pilot.mouse_down(Tuning, offset=(12 + 2, 1))
-        await pilot.hover(Tuning, offset=(12 + 9, 1))
-        await pilot.hover(Tuning, offset=(12 + 9, 3))
-        await pilot.mouse_up(Tuning, offset=(12 + 9, 3))
-        await pilot.hover(Tuning, offset=(12 + 3, 1))
-        assert app.asked[3:] == [{"depth": 2}, {"depth": 9}]
+        assert app.asked == [{"rule": "keyed"}, {"method": "suffix"}, {"depth": 12}]
+        await pilot.mouse_down(Sliders, offset=(12 + 2, 1))
+        await pilot.hover(Sliders, offset=(12 + 9, 1))
+        await pilot.hover(Sliders, offset=(12 + 9, 3))
+        await pilot.mouse_up(Sliders, offset=(12 + 9, 3))
+        await pilot.hover(Sliders, offset=(12 + 3, 1))
+        assert app.asked[3:] == [{"depth": 4}, {"depth": 18}]
         await click(pilot, "temp", 7)
         assert app.asked[5:] == [{"sampling": {"temperature": 0.0}}]
 
@@ -89,12 +90,12 @@ async def test_a_change_waits_until_it_is_confirmed() -> None:
     async with app.run_test(size=SIZE) as pilot:
         tuning(pilot).focus()
         await pilot.press("4", "down", "right")
-        assert "waits for the engine" in said(tuning(pilot))
+        assert "waiting for the engine" in said(tuning(pilot))
         tuning(pilot).done({"depth": 4})
-        assert tuning(pilot).dials.asked == {"method": "draft"}
+        assert tuning(pilot).state.asked == {"method": "draft"}
         app.show(replace(READY, depth=4, method="draft"))
-        assert "waits" not in said(tuning(pilot))
-        assert tuning(pilot).dials.known["depth"] == 4
+        assert "waiting" not in said(tuning(pilot))
+        assert tuning(pilot).state.known["depth"] == 4
 
 
 async def test_what_is_refused_goes_back_with_the_reason() -> None:
@@ -106,7 +107,7 @@ async def test_what_is_refused_goes_back_with_the_reason() -> None:
         reason = "there is no draft model: this pair has none, \x1b[31mand\x1b[0m none was named"
         tuning(pilot).refused({"method": "draft"}, reason)
         await pilot.pause()
-        assert tuning(pilot).dials.value("method") == "auto"
+        assert tuning(pilot).state.value("method") == "auto"
         assert "this pair has none" in " ".join(seen(app).split())
         assert "\x1b" not in seen(app)
         assert tuning(pilot).size.height > height
@@ -122,14 +123,14 @@ async def test_an_answer_that_comes_late_leaves_a_newer_wish_alone() -> None:
         tuning(pilot).focus()
         await pilot.press("4", "5")
         tuning(pilot).done({"depth": 4})
-        assert tuning(pilot).dials.value("depth") == 5
+        assert tuning(pilot).state.value("depth") == 5
         tuning(pilot).refused({"depth": 4}, "no")
-        assert tuning(pilot).dials.value("depth") == 5
+        assert tuning(pilot).state.value("depth") == 5
         tuning(pilot).refused({"depth": 5}, "no")
-        assert tuning(pilot).dials.value("depth") == 4
+        assert tuning(pilot).state.value("depth") == 4
 
 
-async def test_in_a_strip_two_dials_lie_beside_each_other() -> None:
+async def test_in_a_strip_two_sliders_lie_beside_each_other() -> None:
     app = PanelHost(READY, narrow=True)
     async with app.run_test(size=(80, 24)) as pilot:
         assert tuning(pilot).size.height == 4
@@ -138,7 +139,7 @@ async def test_in_a_strip_two_dials_lie_beside_each_other() -> None:
         assert app.asked == [{"method": "suffix"}, {"sampling": {"temperature": 0.0}}]
 
 
-async def test_on_a_low_screen_there_is_one_dial() -> None:
+async def test_on_a_low_screen_there_is_one_slider() -> None:
     app = PanelHost(READY, narrow=True)
     async with app.run_test(size=(40, 12)) as pilot:
         tuning(pilot).focus()
@@ -148,7 +149,7 @@ async def test_on_a_low_screen_there_is_one_dial() -> None:
         assert app.asked == [{"rule": "keyed"}]
 
 
-async def test_a_narrow_dial_can_be_clicked_too() -> None:
+async def test_a_narrow_slider_can_be_clicked_too() -> None:
     app = PanelHost(READY)
     async with app.run_test(size=(28, 40)) as pilot:
         await click(pilot, "method", 12)
@@ -221,7 +222,9 @@ async def test_the_summary_has_what_matters_most(size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize(("temperature", "shown"), [(0.0, "   0"), (0.7, "0.70"), (100.0, " 100")])
 def test_the_temperature_is_the_one_that_is_set(temperature: float, shown: str) -> None:
-    dials = Dials({"depth": "auto", "method": "auto", "rule": "block", "temperature": temperature})
-    last = "".join(text for text, _ in dial_lines(dials, 40)[4])
+    state = SliderState(
+        {"depth": "auto", "method": "auto", "rule": "block", "temperature": temperature}
+    )
+    last = "".join(text for text, _ in slider_lines(state, 40)[4])
     assert last.startswith("temp")
     assert last.endswith(f" {shown}")
