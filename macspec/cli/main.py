@@ -18,7 +18,7 @@ from ..errors import BadOptionError, MacspecError
 from ..terminal import complain, leave_on_interrupt, status_of
 from .bencharguments import add_bench
 from .config import add_config
-from .historyarguments import add_history
+from .history import add_history
 from .modelarguments import add_models_commands
 from .options import (
     LAST,
@@ -104,7 +104,7 @@ def build_parser() -> Parser:
     add_bench(commands, whole, add_models)
     add_config(commands)
     add_models_commands(commands, whole)
-    add_history(commands, whole)
+    add_history(commands)
     return parser
 
 

@@ -61,7 +61,7 @@ def test_nothing_yet(macspec: Callable[..., Any]) -> None:
     assert outcome.err == "macspec: no conversations yet\n"
     assert macspec("history", "list", "--json").err == ""
     assert "no conversation to show" in macspec("history", "show").error
-    assert "nothing is deleted" in macspec("history", "undo").error
+    assert "nothing to restore" in macspec("history", "undo").error
     assert macspec("history", "export").out == b""
 
 
@@ -119,7 +119,7 @@ def test_an_import_elsewhere(
     file = home / "all.json"
     file.write_bytes(data)
     outcome = macspec("history", "import", str(file))
-    assert outcome.err == "macspec: added 0 conversations; 3 were here already\n"
+    assert outcome.err == "macspec: added 0 conversations; 3 already here\n"
     monkeypatch.setenv("MACSPEC_HOME", str(home / "elsewhere"))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     assert macspec("history", "import", "-").err == "macspec: added 3 conversations\n"
@@ -159,11 +159,11 @@ def test_deletion_and_undo(macspec: Callable[..., Any]) -> None:
     outcome = macspec("history", "delete", "1", "2")
     assert outcome.err == (
         "macspec: deleted 2 conversations: 1 Apples?, 2 Pears? "
-        "(macspec history undo brings back what this took)\n"
+        "(macspec history undo restores them)\n"
     )
     assert len(macspec("history").out.splitlines()) == 1
     assert len(macspec("history", "list", "--deleted").out.splitlines()) == 2
-    assert "brought back 2 conversations" in macspec("history", "undo").err
+    assert "restored 2 conversations" in macspec("history", "undo").err
     assert len(macspec("history").out.splitlines()) == 3
     assert macspec("history", "list", "--deleted").err.endswith("no deleted conversations\n")
 
