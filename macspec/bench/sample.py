@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..control.plan import BRANCHED
-from ..events import Round
+from ..events import ReplyStats, Round
 from ..power import Energy
-from ..stats import Counters, ReplyStats
+from ..stats import Counters
 
 Kind = tuple[str | None, int]
 """Of a round: who drafted, with ``BRANCHED`` behind it where one token had a sibling, and how many
