@@ -17,8 +17,9 @@ from .decoding import Decoder
 from .drafters import Corpus, DraftModel, NGram, Suffix
 from .errors import BadOptionError
 from .events import Event, Finished, Notice, Round
-from .kernels import Kernels, kernels_for
+from .kernels import Kernels
 from .measuring import measure
+from .metal.dispatch import kernels_for
 from .models.memory import wired
 from .models.pair import Pair
 from .prompting import Prompt, Prompting

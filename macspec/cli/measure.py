@@ -16,7 +16,7 @@ from ..bench.experiment import Experiment
 from ..bench.scrub import scrubbed
 from ..bench.starting import Started
 from ..device import prepare
-from ..kernels import kernels_for
+from ..metal.dispatch import kernels_for
 from ..models import Pair, load_pair
 from ..power import Meter, awake, choose, remembered_idle
 from ..terminal import Output, interruptible, say, status_of
