@@ -6,8 +6,17 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..bench.curves import DRAFT_STEP, PublishedCurve, published
-from ..bench.simulate import GAP, SHAKE, Result, as_record, best_for_all, simulate
+from ..bench.simulate import (
+    DRAFT_STEP,
+    GAP,
+    SHAKE,
+    PublishedCurve,
+    Result,
+    as_record,
+    best_for_all,
+    published,
+    simulate,
+)
 from ..bench.traces import Trace, shipped
 from ..bench.traces import load as load_traces
 from ..errors import BadOptionError
@@ -46,7 +55,7 @@ def bench(options: argparse.Namespace) -> int:
 
 def _measure(options: argparse.Namespace) -> int:
     if options.compare is not None:
-        from ..bench.record import load
+        from ..bench.document import load
         from .benchreport import compared
 
         one, other = (load(Path(name).expanduser()) for name in options.compare)

@@ -19,7 +19,7 @@ import appcost
 from appcost import PARTS, AppCost, Plan
 from realapp import Asked
 
-from macspec.bench import record
+from macspec.bench import document
 from macspec.cli.bencharguments import listed
 from macspec.cli.benchprogress import MeasureBar
 from macspec.cli.options import Parser, add_models, fill, whole
@@ -116,7 +116,7 @@ def measure(options: argparse.Namespace) -> int:
                 Output().text(appcost.told(cost))
                 if out is not None:
                     command = ["python", *map(shlex.quote, sys.argv)]
-                    record.save(out, appcost.document(cost, command, time.perf_counter() - began))
+                    document.save(out, appcost.document(cost, command, time.perf_counter() - began))
                     say(f"report: {out}")
     return status
 

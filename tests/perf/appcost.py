@@ -16,9 +16,9 @@ from paced import Wish
 from realapp import Asked, Decoded, RealApp, run
 from stage import REGENERATE, STOP, Stage
 
-from macspec.bench import setup
-from macspec.bench.protocol import Step
-from macspec.bench.tables import DASH, Table
+from macspec.bench import document as setup
+from macspec.bench.report import DASH, Table
+from macspec.bench.run import Step
 from macspec.plaintext import one_line
 
 SPEED, CORE, START, KEYS, FREEZES = PARTS = ("speed", "core", "start", "keys", "freezes")
@@ -378,7 +378,7 @@ def document(cost: AppCost, command: Sequence[str], seconds: float) -> dict[str,
         "complete": cost.complete,
         "seconds": seconds,
         "machine": setup.machine(),
-        "load_after": setup.load(),
+        "load_after": setup.load_average(),
         "models": list(asked.models),
         "depth": asked.depth,
         "max_tokens": asked.max_tokens,

@@ -10,8 +10,7 @@ import record as recording
 from record import forced, guesses, record
 
 from macspec.assets import prompts
-from macspec.bench.curves import published
-from macspec.bench.simulate import simulate
+from macspec.bench.simulate import published, simulate
 from macspec.bench.traces import NOTHING, Guess, load
 from macspec.choices import MAX_DEPTH
 from macspec.drafters import NGram

@@ -10,7 +10,7 @@ KEY, LINK, MAIL, PATH, NUMBER = "[key]", "[link]", "[mail]", "[path]", "[number]
 _RUN = r"[^\s\"'`<>|]"
 """What links and paths are made of."""
 
-_WORD = r"[\w.@~+-]"
+_WORD = r"[\w.~+-]"
 """What the names in a path are made of."""
 
 _SECRET = (
@@ -73,7 +73,7 @@ _RULES: tuple[tuple[re.Pattern[str], _Mask], ...] = (
 )
 
 
-def scrubbed(text: str) -> str:
+def redacted(text: str) -> str:
     """The text without mail addresses, links, paths, keys and numbers; a mask stands for each.
 
     It rather masks too much than too little: no digit is left, and nothing with an @ in a word.

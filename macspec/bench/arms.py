@@ -1,22 +1,25 @@
-"""What an arm is called on the command line, and the arm behind it."""
+"""Arms by name: how a name is read, and how its arm is made."""
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import mlx.core as mx
+from mlx.nn.layers.quantized import quantize
 
 from ..choices import MAX_DEPTH, METHODS, RULES
 from ..errors import BadOptionError
 from ..kernels import Kernels
 from ..models import Pair
-from .arm import Arm
 from .costs import Costs
-from .crowd import Crowd
-from .draftbits import with_draft_bits
-from .mlxlm import DEPTHS, TRIED, MlxLm
-from .own import Own
-from .way import Way
+from .macspecarm import ConcurrentArm, DecodeConfig, MacspecArm
+from .mlxlm import DEPTHS, TRIED, MlxLmArm
+from .questions import Arm
 
 PLAIN = "plain"
 
@@ -126,7 +129,7 @@ def _unknown(text: str) -> BadOptionError:
 
 
 @dataclass(slots=True)
-class Workshop:
+class ArmFactory:
     """Makes arms for a pair.
 
     Args:
@@ -134,7 +137,7 @@ class Workshop:
         kv_bits, kernels: of every arm.
         costs: what passes cost here.
         server: makes the arm of a server from its name.
-        depths, tried: as for ``MlxLm``.
+        depths, tried: as for ``MlxLmArm``.
     """
 
     pair: Pair
@@ -160,7 +163,7 @@ class Workshop:
         kv_bits = self.kv_bits if name.kv_bits is None else name.kv_bits
         if name.method in (MLX_LM, MLX_LM_DRAFT):
             depth = name.depth if isinstance(name.depth, int) else None
-            return MlxLm(
+            return MlxLmArm(
                 name.text,
                 pair,
                 depth=0 if name.method == MLX_LM else depth,
@@ -168,11 +171,11 @@ class Workshop:
                 depths=self.depths,
                 tried=self.tried,
             )
-        way = Way(name.method, name.depth, name.rule, name.trees, kv_bits, self.kernels)
+        config = DecodeConfig(name.method, name.depth, name.rule, name.trees, kv_bits, self.kernels)
         costs = self.costs if name.usual else None
         if name.at_once > 1:
-            return Crowd(name.text, pair, name.at_once, way, costs=costs)
-        return Own(name.text, pair, way, costs=costs)
+            return ConcurrentArm(name.text, pair, name.at_once, config, costs=costs)
+        return MacspecArm(name.text, pair, config, costs=costs)
 
     def _pair(self, name: ArmName) -> Pair:
         bits = name.draft_bits
@@ -181,3 +184,33 @@ class Workshop:
         if bits not in self._drafts:
             self._drafts[bits] = with_draft_bits(self.pair, bits)
         return self._drafts[bits]
+
+
+GROUPS = (64, 32)
+"""Weights that share a scale; the first that fits a matrix."""
+
+
+def with_draft_bits(pair: Pair, bits: int) -> Pair:
+    """The pair with a copy of its draft model whose weights are quantized.
+
+    Raises:
+        BadOptionError: there is no draft model, or it is quantized already.
+    """
+    if pair.draft is None:
+        raise BadOptionError(f"there is no draft model to quantize to {bits} bits")
+    if pair.draft.config.get("quantization"):
+        raise BadOptionError(
+            f"the draft model {pair.draft.name} is quantized already: choose the one that it was "
+            "made from"
+        )
+    module: Any = copy.deepcopy(pair.draft.module)
+    for group in GROUPS:
+        fits = partial(_fits, group=group)
+        quantize(module, group_size=group, bits=bits, class_predicate=fits)
+    mx.eval(module.parameters())
+    return replace(pair, draft=replace(pair.draft, module=module))
+
+
+def _fits(path: str, module: Any, group: int) -> bool:
+    """Whether a layer has a matrix whose rows are whole groups."""
+    return hasattr(module, "to_quantized") and module.weight.shape[-1] % group == 0

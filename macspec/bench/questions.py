@@ -1,4 +1,4 @@
-"""One way to write a reply, and what it is asked to write."""
+"""Tasks made ready for a pair, and what an arm is."""
 
 from __future__ import annotations
 
@@ -11,9 +11,32 @@ from ..errors import BadOptionError, MacspecError
 from ..models import Pair
 from ..models.template import Template
 from ..sampling import Sampling
-from .forced import answer_ids, prompt_ids
 from .sample import Written
-from .task import Task
+from .tasks import Task
+
+
+def prompt_ids(task: Task, template: Template) -> list[int]:
+    """The ids that every way to write a reply gets."""
+    if task.raw:
+        return template.raw(task.messages[-1]["content"])
+    return template.tokens(task.messages)
+
+
+def answer_ids(task: Task, pair: Pair) -> list[int] | None:
+    """The ids of a task's recorded answer, cut to its longest reply; None where it has none.
+
+    Raises:
+        BadOptionError: nothing of it can be emitted.
+    """
+    if task.forced is None:
+        return None
+    tokenizer: Any = pair.target.tokenizer
+    ids = tokenizer.encode(task.forced, add_special_tokens=False)
+    # A token that ends the turn would end the measurement too.
+    ids = [int(token) for token in ids if token not in pair.stop_ids and token < pair.vocabulary]
+    if not ids:
+        raise BadOptionError(f"the recorded answer of {task.id} has no tokens for this target")
+    return ids[: task.max_tokens]
 
 
 @dataclass(frozen=True, slots=True)
