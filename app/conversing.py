@@ -5,7 +5,7 @@ from __future__ import annotations
 from macspec.errors import BadOptionError
 
 from .base import Base
-from .chat.chats import ChatList, file_name, title_of
+from .chat.chatlist import ChatList, file_name, title_of
 
 
 class Conversing(Base):

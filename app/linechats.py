@@ -8,7 +8,7 @@ from macspec.config.schema import SETTINGS
 from macspec.errors import BadOptionError
 
 from .actions import SAMPLING, THINK
-from .chat.chats import ChatList, ChatRow, file_name, title_of, when
+from .chat.chatlist import ChatList, ChatRow, file_name, title_of, when
 from .linebase import LineBase
 
 LISTED = 20

@@ -13,7 +13,7 @@ from textual.events import Resize
 from textual.widgets import Static
 
 from ..actions import ACTIONS, GROUPS
-from ..chat.firstrun import Proposal
+from ..chat.picker import Proposal
 from ..keys import Keys, names
 from ..panel.panel import Panel
 from ..panel.state import PanelState

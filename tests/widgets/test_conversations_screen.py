@@ -8,7 +8,7 @@ import pytest
 from hostile import TEXTS, harms
 from screentext import Host, seen, until
 
-from macspec.app.chat.chats import ChatList
+from macspec.app.chat.chatlist import ChatList
 from macspec.app.screens.conversations import ChatChoice, Conversations, Rows
 from macspec.store import GenerationMetadata, Store
 

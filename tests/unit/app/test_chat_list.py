@@ -10,7 +10,7 @@ from hostile import TEXTS, harms
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.app.chat.chats import ChatList, file_name, shortened, trimmed, when
+from macspec.app.chat.chatlist import ChatList, file_name, shortened, trimmed, when
 from macspec.errors import BadOptionError
 from macspec.store import GenerationMetadata, Store
 

@@ -1,43 +1,29 @@
-"""Which targets and drafts there are to choose from, and what speaks for and against each.
-
-All texts are neutral. Nothing here imports MLX or asks the network by itself.
-"""
+"""The models to choose from. All texts are neutral."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from pathlib import PurePath
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 
 from macspec.config import Config
 from macspec.config.schema import BUILT_IN as BUILT_IN_NAME
+from macspec.config.schema import NONE as NO_DRAFT
 from macspec.errors import BadOptionError
-from macspec.models.catalog import Entry, best, catalogue
-from macspec.models.findings import Found
-from macspec.models.machine import GIB, unified_memory
+from macspec.models.catalog import CONTEXT, Entry, best, catalogue, find
+from macspec.models.machine import GIB, unified_memory, working_set
+from macspec.models.progress import size
+from macspec.models.scan import FoundModel
 from macspec.plaintext import one_line
 from macspec.worker import PairChoice
 
-from .download import Download
-from .namedpair import named_pair
-from .offers import (
-    BUILT_IN,
-    FETCH,
-    FOLDER,
-    HERE,
-    NONE,
-    UNFINISHED,
-    Offer,
-    filtered,
-    named,
-    same,
-)
-from .surveying import Survey
+from .background import Download, ModelScan
 
 
-class Pairs:
+class ModelPicker:
     """What there is to choose from.
 
     Args:
@@ -56,11 +42,11 @@ class Pairs:
         current: PairChoice,
         folders: Iterable[str] = (),
         *,
-        survey: Survey | None = None,
+        survey: ModelScan | None = None,
     ) -> None:
         self.current = current
         self.known = catalogue(config.pairs)
-        self.survey = survey or Survey()
+        self.survey = survey or ModelScan()
         self.download: Download | None = None
         """The one that is under way, or that ended last."""
         self.ended: Callable[[Download], None] = lambda download: None
@@ -77,7 +63,7 @@ class Pairs:
         paths = (os.path.expanduser(name) for name in every)
         return tuple(dict.fromkeys(path for path in paths if os.path.isdir(path)))
 
-    def targets(self, typed: str = "") -> list[Offer]:
+    def targets(self, typed: str = "") -> list[ModelOffer]:
         """The built-in pair, then what is here, then what can be fetched.
 
         Args:
@@ -90,7 +76,7 @@ class Pairs:
             if entry.target not in names:
                 pairs.setdefault(entry.target, []).append(entry)
         offers = [
-            Offer(
+            ModelOffer(
                 None,
                 "built-in",
                 BUILT_IN,
@@ -103,11 +89,11 @@ class Pairs:
         ]
         return filtered(offers, typed)
 
-    def drafts(self, target: Offer, typed: str = "") -> list[Offer]:
+    def drafts(self, target: ModelOffer, typed: str = "") -> list[ModelOffer]:
         """Drafts for a target: what the catalogue says first, what cannot draft for it last."""
         assert target.model is not None
         advised = {it.draft: it for it in reversed(target.pairs) if it.draft is not None}
-        none = Offer(
+        none = ModelOffer(
             None,
             "no draft model",
             NONE,
@@ -132,7 +118,7 @@ class Pairs:
         rest.sort(key=lambda it: (not it.usable, it.name.lower()))
         return filtered([*first, *proved, none, *rest], typed)
 
-    def choice(self, target: Offer, draft: Offer | None) -> PairChoice:
+    def choice(self, target: ModelOffer, draft: ModelOffer | None) -> PairChoice:
         """What to ask the engine for."""
         return self._choice(target.model, None if draft is None else draft.model)
 
@@ -161,11 +147,11 @@ class Pairs:
             if it.usable
         ]
 
-    def absent(self, *offers: Offer | None) -> list[str]:
+    def absent(self, *offers: ModelOffer | None) -> list[str]:
         """The ids that have to be fetched for offers."""
         return [it.model for it in offers if it is not None and it.absent and it.model is not None]
 
-    def to_fetch(self, target: Offer, draft: Offer | None) -> str:
+    def to_fetch(self, target: ModelOffer, draft: ModelOffer | None) -> str:
         """What a download would bring, in words."""
         names = self.absent(target, draft)
         sizes = [
@@ -202,12 +188,12 @@ class Pairs:
     def _loaded(self, model: str | None) -> bool:
         return same(self.current.target, model)
 
-    def _found(self, it: Found) -> Offer:
+    def _found(self, it: FoundModel) -> ModelOffer:
         opened = self.survey.opened.get(it.name)
         entries = tuple(entry for entry in self.known if entry.target == it.name)
         where = FOLDER if PurePath(it.name).is_absolute() else HERE
         note = "" if opened is not None or self.survey.whole else "looking at it"
-        offer = Offer(
+        offer = ModelOffer(
             it.name,
             named(it.name),
             where,
@@ -234,7 +220,7 @@ class Pairs:
             return replace(offer, reason=reason or "it cannot be loaded")
         return replace(offer, note=f"runs plain: {reason}" if reason else "")
 
-    def _draft(self, target: Offer, it: Found, entry: Entry | None) -> Offer:
+    def _draft(self, target: ModelOffer, it: FoundModel, entry: Entry | None) -> ModelOffer:
         """A model that is here, as a draft for a target."""
         assert target.model is not None
         loaded = self._loaded(target.model) and same(self.current.draft, it.name)
@@ -266,11 +252,11 @@ class Pairs:
         told = "drafts for it, by the catalogue" if entry is not None else "not compared yet"
         return replace(offer, note=told)
 
-    def _fetchable(self, entry: Entry) -> Offer:
+    def _fetchable(self, entry: Entry) -> ModelOffer:
         limit = self.survey.limit
         proposed = limit is not None and best(unified_memory(), limit) == entry
         entries = tuple(it for it in self.known if it.target == entry.target)
-        return Offer(
+        return ModelOffer(
             entry.target,
             one_line(entry.name),
             FETCH,
@@ -283,9 +269,9 @@ class Pairs:
             current=self._loaded(entry.target),
         )
 
-    def _fetchable_draft(self, target: Offer, entry: Entry) -> Offer:
+    def _fetchable_draft(self, target: ModelOffer, entry: Entry) -> ModelOffer:
         assert entry.draft is not None
-        return Offer(
+        return ModelOffer(
             entry.draft,
             named(entry.draft),
             FETCH,
@@ -294,3 +280,177 @@ class Pairs:
             note="drafts for it, by the catalogue",
             pairs=(entry,),
         )
+
+
+BUILT_IN, HERE, FOLDER, UNFINISHED, FETCH, TYPED, NONE = (
+    "built in",
+    "here",
+    "folder",
+    "not whole",
+    "to fetch",
+    "as typed",
+    "none",
+)
+"""Where a model is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOffer:
+    """A target, or a draft for one."""
+
+    model: str | None
+    """A folder or an id; None: the built-in pair, as a draft none."""
+    name: str
+    where: str
+    """One of the constants above."""
+    size: float | None = None
+    """Bytes here, or to fetch."""
+    memory: float | None = None
+    """Bytes that it, or the pair, needs at ``positions``."""
+    positions: int = CONTEXT
+    fits: bool | None = None
+    reason: str = ""
+    """Why it cannot be used; empty where nothing is against it."""
+    note: str = ""
+    """What else is to say."""
+    pairs: tuple[Entry, ...] = ()
+    """What the catalogue has of it."""
+    proved: bool = False
+    """Whether it is known that it can draft for the target."""
+    current: bool = False
+    """Whether it is loaded now."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be chosen."""
+        return not self.reason
+
+    @property
+    def absent(self) -> bool:
+        """Whether it has to be fetched."""
+        return self.where in (FETCH, UNFINISHED, TYPED) and self.model is not None
+
+    @property
+    def facts(self) -> str:
+        """Where it is, its size, what it needs and whether that fits, or why it cannot be used."""
+        parts = ["in use" if self.current else "", self.where if self.where != NONE else ""]
+        if self.size:
+            parts.append(size(self.size))
+        if self.memory is not None:
+            parts.append(f"needs {_memory(self.memory)} at context {self.positions}")
+        if self.fits is not None:
+            parts.append("fits" if self.fits else "too large for this machine")
+        return " · ".join(part for part in (*parts, self.reason or self.note) if part)
+
+
+def _memory(count: float) -> str:
+    return f"{count / GIB:.1f} GB" if count >= 0.1 * GIB else f"{count / 2**20:.0f} MB"
+
+
+def typed_offer(text: str) -> ModelOffer | None:
+    """What was typed as a model: a folder, or an id on the hub; None where it is neither."""
+    text = text.strip()
+    path = os.path.expanduser(text)
+    if os.path.isdir(path):
+        whole = str(Path(path).resolve())
+        return ModelOffer(whole, named(whole), FOLDER)
+    owner, _, name = text.partition("/")
+    if owner and name and "/" not in name and not text.startswith((".", "~", "/")):
+        return ModelOffer(text, one_line(text), TYPED, note="an id on the Hugging Face hub")
+    return None
+
+
+def filtered(offers: Sequence[ModelOffer], typed: str) -> list[ModelOffer]:
+    """Those with every word somewhere in their names, and what was typed if it is a model."""
+    words = typed.lower().split()
+    found = [it for it in offers if all(word in _searched(it) for word in words)]
+    extra = typed_offer(typed) if words else None
+    if extra is not None and all(not same(it.model, extra.model) for it in offers):
+        found.append(extra)
+    return found
+
+
+def _searched(offer: ModelOffer) -> str:
+    names = (name for it in offer.pairs for name in (it.name, *it.models))
+    return " ".join([offer.name, offer.model or "", offer.where, *names]).lower()
+
+
+def same(some: str | None, other: str | None) -> bool:
+    if some is None or other is None:
+        return some is other
+    return os.path.expanduser(some) == os.path.expanduser(other)
+
+
+def named(model: str) -> str:
+    path = PurePath(model)
+    if not path.is_absolute():
+        return one_line(model)
+    return one_line(f"{path.name} ({path.parent})")
+
+
+def named_pair(argument: str, known: Sequence[Entry]) -> tuple[str | None, str | None]:
+    """A pair of the catalogue by its name, or a target and perhaps a draft, folders or ids.
+
+    Args:
+        known: the catalogue.
+
+    Returns:
+        The target, None for the built-in pair, and the draft, None for none.
+
+    Raises:
+        BadOptionError: they name no pair.
+    """
+    try:
+        words = shlex.split(argument)
+    except ValueError:
+        words = []
+    if not 1 <= len(words) <= 2:
+        raise BadOptionError("name a pair, or a target and a draft with a space between")
+    target, draft = os.path.expanduser(words[0]), words[-1] if len(words) == 2 else None
+    if target == BUILT_IN_NAME:
+        return None, None
+    if "/" not in target and not os.path.isdir(target):
+        entry = find(target, known)
+        target, draft = entry.target, draft or entry.draft
+    return target, None if draft in (None, NO_DRAFT) else os.path.expanduser(draft)
+
+
+WHAT = (
+    "macspec is a chat with language models that run on this machine. A small draft model guesses "
+    "ahead, the large target model checks several guesses in one pass: the text is the target's "
+    "own, only sooner. The panel shows how that goes, and you can turn it while it writes."
+)
+
+PRIVATE = "Nothing you write leaves this machine."
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The pair that fits this machine best."""
+
+    entry: Entry | None
+    """None: none of the catalogue does."""
+    memory: int
+    """Bytes of the machine."""
+
+    def lines(self) -> list[str]:
+        """What to say about it, a sentence or two each."""
+        has = f"{self.memory / GIB:.0f} GB of memory"
+        built_in = "The pair that is built in answers at once, but is tiny: small talk, not facts."
+        if self.entry is None:
+            return [built_in, f"No pair of the catalogue fits this machine ({has})."]
+        it = self.entry
+        draft = "" if it.draft is None else f" with the draft model {it.draft}"
+        size = "" if it.download is None else f" It would download {it.download:.1f} GB"
+        needs = "" if it.memory_8k is None else f" and need {it.memory_8k:.1f} GB of memory"
+        return [
+            built_in,
+            f"A real one that fits this machine ({has}) is {it.name}: {it.target}{draft}."
+            + (f"{size}{needs}." if size else ""),
+        ]
+
+
+def proposal() -> Proposal:
+    """The one for this machine; quick, and asks nobody."""
+    memory = unified_memory()
+    return Proposal(best(memory, working_set()), memory)

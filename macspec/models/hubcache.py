@@ -1,4 +1,4 @@
-"""What the hub's cache on this machine holds."""
+"""The models in the hub's cache on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .files import check_weights
 
 
 @dataclass(frozen=True)
-class Held:
+class HubModel:
     """A model in the hub's cache, at its newest revision there."""
 
     name: str
@@ -26,11 +26,11 @@ class Held:
     size: int
     """Bytes on the disk, older revisions and parts of files included."""
     missing: str | None
-    """Why it cannot be loaded, in one sentence; None where it is whole."""
+    """Why it cannot be loaded, in one sentence; None where it is complete."""
 
 
-def held() -> tuple[Held, ...]:
-    """The models of the hub's cache by name; what is no language model is left out."""
+def cached_models() -> tuple[HubModel, ...]:
+    """The language models of the hub's cache, by name."""
     found = []
     begun = {_name(home): home for home in Path(constants.HF_HUB_CACHE).glob("models--*--*")}
     for repository in _scan():
@@ -43,7 +43,7 @@ def held() -> tuple[Held, ...]:
         if newest is None or not (newest.snapshot_path / "config.json").exists():
             continue
         found.append(
-            Held(
+            HubModel(
                 name=repository.repo_id,
                 commit=newest.commit_hash,
                 folder=newest.snapshot_path,
@@ -53,34 +53,36 @@ def held() -> tuple[Held, ...]:
         )
     for name, home in begun.items():
         if size := _size(home):
-            found.append(Held(name, "", home, size, _begun(name)))
+            found.append(HubModel(name, "", home, size, _begun(name)))
     return tuple(sorted(found, key=lambda model: model.name.lower()))
 
 
-def at_hand(name: str) -> Path | None:
-    """The folder of a model in the cache, None where it is not there whole.
+def cached_folder(name: str) -> Path | None:
+    """The folder of a model in the cache; None where it is absent or incomplete.
 
     Args:
         name: its id on the hub.
     """
-    return next((it.folder for it in held() if it.name == name and it.missing is None), None)
+    return next(
+        (it.folder for it in cached_models() if it.name == name and it.missing is None), None
+    )
 
 
 def remove(names: Sequence[str]) -> int:
-    """Take models out of the hub's cache, all of their revisions and parts.
+    """Delete models from the hub's cache, with all of their revisions and parts.
 
     Returns:
         The bytes that were freed.
 
     Raises:
-        ModelNotFoundError: one of them is not there, or cannot be deleted; then nothing is.
+        ModelNotFoundError: one of them is absent; then none is deleted. Or one cannot be
+            deleted.
     """
     homes = {name: _home(name) for name in names}
     for name, home in homes.items():
         if not home.is_dir():
             raise ModelNotFoundError(
-                f"{name} is not in the hub's cache {constants.HF_HUB_CACHE}: macspec models lists "
-                "what is"
+                f"{name} is not in the hub's cache {constants.HF_HUB_CACHE}: see macspec models"
             )
     freed = sum(_size(home) for home in homes.values())
     for name, home in homes.items():
@@ -126,4 +128,4 @@ def _missing(name: str, folder: Path) -> str | None:
 
 
 def _begun(name: str) -> str:
-    return f"its download is not finished: macspec models pull {name} goes on with it"
+    return f"its download is incomplete: resume it with macspec models pull {name}"

@@ -1,4 +1,4 @@
-"""What the user has set, and whether the engine has it."""
+"""The settings that can change while a reply streams."""
 
 from __future__ import annotations
 
