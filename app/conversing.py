@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from macspec.errors import BadOptionError
+from macspec.store import title_of
 
 from .base import Base
-from .chat.chatlist import ChatList, file_name, title_of
+from .chat.chats import ChatList, file_name
 
 
 class Conversing(Base):

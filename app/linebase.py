@@ -14,7 +14,8 @@ from macspec.worker import PairChoice
 
 from .actions import Situation
 from .chat.conversation import Conversation
-from .chat.turns import ChatNotice, Dropped, Ended, TextPiece, Turn, Update
+from .chat.turns import Piece, Turn
+from .chat.updates import Dropped, Ended, Told, Update
 from .linereader import Reader
 
 ENDS = {
@@ -107,18 +108,18 @@ class LineBase:
         reasoning = False
         async for update in updates:
             match update:
-                case TextPiece(text, _, True):
+                case Piece(text, _, True):
                     if not reasoning:
                         reasoning = True
                         self._reason()
                     if self.config.app.reasoning:
                         self._put(text)
-                case TextPiece(text):
+                case Piece(text):
                     if reasoning:
                         reasoning = False
                         self._answer()
                     self._put(text)
-                case ChatNotice(line):
+                case Told(line):
                     self.say(line)
                 case Dropped(turns):
                     self.say(

@@ -100,7 +100,7 @@ class Decoder:
         """
         self.rollback(min(_common(self.tokens, prompt), len(prompt) - 1))
         self.tokens = prompt
-        reply.counter.cached_tokens = self.target.length
+        reply.counters.cached_tokens = self.target.length
         self.sleep.jumped()  # a sleep before the reply is none of its own
         draft = self.portfolio.model(self.settings.method)
         models = [self.target]
@@ -131,10 +131,9 @@ class Decoder:
             if behind is None:
                 self.keep(flight, landing.path[: len(tokens)])
             slept = self.sleep.jumped()
-            reply.counter.slept |= slept
+            reply.counters.slept |= slept
             # The first pass takes in the prompt's tail too.
-            first = reply.counter.passes == 0
-            if not first and not slept:
+            if reply.counters.passes > 0 and not slept:
                 self.controller.clock(
                     flight.plan,
                     drafted=flight.depth,
@@ -145,12 +144,11 @@ class Decoder:
             self.learn(flight, landing, tokens)
             self.tokens += tokens
 
-            seconds = landed_at - (reply.started if first else before)
             done, settings = flight, self.settings
             if reply.reason is None:
                 plan = self.plan(reply)
                 flight = behind or self.launch(reply, plan)
-            yield from _told(reply, done, landing, tokens, pieces, seconds, idle)
+            yield from _told(reply, done, landing, tokens, pieces, landed_at, idle)
             if reply.reason is not None:
                 self.controller.ended(len(reply.ids))
                 return
@@ -324,18 +322,30 @@ def _told(
     landing: Landing,
     tokens: list[int],
     pieces: list[Piece],
-    seconds: float,
+    landed_at: float,
     idle: float,
 ) -> Iterator[Event]:
     """Count a round, up to where the reply may have ended inside it, and tell of it."""
-    counter, plan = reply.counter, flight.plan
+    counters, name = reply.counters, flight.plan.drafter
     accepted = landing.accepted
     drafted = flight.depth
     if len(tokens) <= accepted:
         accepted = drafted = len(tokens)
-    done = Round(
+    seconds = counters.count(landed_at, len(tokens), drafted, accepted, idle)
+    if counters.passes == 1:
+        yield Prefilled(
+            counters.prompt_tokens, counters.cached_tokens, seconds, counters.dropped_messages
+        )
+    origins = (name if i < accepted else None for i in range(len(tokens)))
+    emitted = tuple(map(Emitted, tokens, origins))
+    for piece in pieces or [Piece(reply.stream.part)]:
+        yield Text(piece.text, emitted, tuple(piece.spans), piece.part)
+        emitted = ()
+    plan = flight.plan
+    counters.expect(plan.expected, plan.cost)
+    yield Round(
         tokens=tuple(tokens),
-        drafter=plan.drafter,
+        drafter=name,
         depth=plan.depth,
         drafted=drafted,
         accepted=accepted,
@@ -344,19 +354,7 @@ def _told(
         expected=plan.expected,
         why=plan.why,
         branched=flight.tree,
-        cost=plan.cost,
     )
-    counter.see(done)
-    if counter.passes == 1:
-        yield Prefilled(
-            counter.prompt_tokens, counter.cached_tokens, seconds, counter.dropped_messages
-        )
-    origins = (plan.drafter if i < accepted else None for i in range(len(tokens)))
-    emitted = tuple(map(Emitted, tokens, origins))
-    for piece in pieces or [Piece(reply.stream.part)]:
-        yield Text(piece.text, emitted, tuple(piece.spans), piece.part)
-        emitted = ()
-    yield done
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:

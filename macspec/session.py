@@ -17,16 +17,15 @@ from .decoding import Decoder
 from .drafters import Corpus, DraftModel, NGram, Suffix
 from .errors import BadOptionError
 from .events import Event, Finished, Notice, Round
-from .kernels import Kernels
+from .kernels import Kernels, kernels_for
 from .measuring import measure
-from .metal.dispatch import kernels_for
 from .models.memory import wired
 from .models.pair import Pair
 from .prompting import Prompt, Prompting
 from .reasoning import Reasoning
 from .reply import Reply
 from .sampling import Sampling
-from .stats import ReplyCounter, SessionStats
+from .stats import Counters, SessionStats
 from .text import TextStream
 
 BUFFER_CACHE = 512 * 2**20
@@ -198,8 +197,7 @@ class Session:
             limit=limit,
             limit_reason="length" if forced or limit == max_tokens else "context",
             seed=secrets.randbits(32) if seed is None else seed,
-            counter=ReplyCounter(len(prompt.tokens), dropped_messages=prompt.dropped_messages),
-            started=start,
+            counters=Counters(start, len(prompt.tokens), dropped_messages=prompt.dropped_messages),
             forced=forced,
             learn=learn,
         )
@@ -368,7 +366,7 @@ class Session:
         return self._decoder.why
 
     def _finish(self, reply: Reply) -> Finished:
-        reply.counter.plain_seconds = self.controller.curve.plain.newest
+        reply.counters.plain_seconds = self.controller.curve.plain.newest
         return Finished(
             reason=reply.reason or "interrupted",
             text=reply.stream.text,
@@ -377,7 +375,7 @@ class Session:
             rule=self.rule,
             method=self.method,
             depth=self.depth,
-            stats=reply.counter.stats(),
+            stats=reply.counters.stats(),
         )
 
 

@@ -17,7 +17,7 @@ from macspec.worker import (
 )
 
 from ..panel.live import LiveStats
-from .settings import Dials
+from .tuning import Dials
 
 LoadUpdate = Notice | LoadProgress | Loaded | Failed
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from macspec.errors import BadOptionError
 from macspec.store import ASSISTANT, Chat, Message, Store
 
-from .turns import Turn, turn_of
+from .making import turn_of
+from .turns import Turn
 
 
 class Tree:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..conversation import ROLES
 from ..errors import BadOptionError
-from .tasks import Task
+from .task import Task
 
 MAX_TOKENS = 256
 """Longest reply, where the file names none."""

@@ -1,4 +1,4 @@
-"""``macspec check --kernels``: the kernels that a pair could use, and their self-check."""
+"""``macspec check --kernels``: the kernels that a pair could use, and what became of each."""
 
 from __future__ import annotations
 
@@ -8,31 +8,30 @@ from ..device import on_metal
 from ..models import Pair
 
 DASH = "-"
-HEAD = ("kernel", "variant", "self-check", "speed")
+HEAD = ("kernel", "variant", "proved", "speed")
 
 
 def kernel_table(pair: Pair) -> Iterator[str]:
-    """Aligned lines: of every variant the outcome of its self-check and its speed relative to MLX.
+    """Aligned lines: of every variant whether it proved right here, and its speed beside MLX's.
 
-    Without Metal nothing is checked: both columns hold a dash.
+    Without Metal nothing is tried, and a dash stands in both places.
     """
-    from ..metal.dispatch import checked_kernels
-    from ..metal.variants import variants_for
+    from ..metal.dispatch import dispatch, needs
 
     if on_metal():
-        chosen = checked_kernels(pair)
-        outcomes, kept = chosen.outcomes, chosen.unsupported
+        chosen = dispatch(pair)
+        outcomes, kept = chosen.outcomes, chosen.kept
     else:
-        found, asked = variants_for(pair)
-        outcomes, kept = dict.fromkeys(asked), tuple(found.unsupported)
+        found, asked = needs(pair)
+        outcomes, kept = dict.fromkeys(asked), tuple(found.kept)
     rows = [HEAD]
     for variant, outcome in outcomes.items():
         count = f"{variant.rows} row{'s' * (variant.rows > 1)}"
-        checked, speed = DASH, DASH
+        proved, speed = DASH, DASH
         if outcome is not None:
-            checked = "passed" if outcome.failure is None else f"FAILED: {outcome.failure}"
+            proved = "yes" if outcome.wrong is None else f"no: {outcome.wrong}"
             speed = DASH if outcome.speed is None else f"{outcome.speed:.2f}x"
-        rows.append((variant.kernel, f"{variant.shape}, {count}", checked, speed))
+        rows.append((variant.kernel, f"{variant.shape}, {count}", proved, speed))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
         cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False))
@@ -40,4 +39,4 @@ def kernel_table(pair: Pair) -> Iterator[str]:
     for line in kept:
         yield f"MLX's own: {line}"
     if not on_metal():
-        yield f"{DASH}: Metal is not available here, so kernels are neither checked nor used"
+        yield f"{DASH}: there is no Metal here, so kernels are neither tried nor used"

@@ -93,9 +93,9 @@ def _ids(name: str) -> tuple[str, ...]:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    from ..models.hubcache import cached_models, remove
+    from ..models.inventory import held, remove
 
-    sizes = {model.name: model.size for model in cached_models()}
+    sizes = {model.name: model.size for model in held()}
     names = list(dict.fromkeys(id for name in options.names for id in _doomed(name, set(sizes))))
     absent = [name for name in names if name not in sizes]
     if absent:

@@ -8,10 +8,11 @@ from dataclasses import asdict, replace
 from typing import cast
 
 from ..errors import MacspecError
-from ..events import Event, Finished, Notice, ReplyStats, Text
+from ..events import Event, Finished, Notice, Text
 from ..models.progress import Progress
 from ..power import ReplyEnergy, awake
 from ..sampling import Sampling
+from ..stats import ReplyStats
 from ..terminal import Output, interruptible, say, show, status_of
 from ..worker.call import Call
 from ..worker.inprocess import InProcessEngine
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         engine.tune(
             method=options.method,
             depth=options.depth,
-            rule=options.rule,
+            rule=options.accept,
             sampling=asdict(sampling),
         )
     )

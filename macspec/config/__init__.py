@@ -1,4 +1,4 @@
-"""Settings, and the folders in which macspec keeps its files."""
+"""Settings and places: what the user has chosen, and where macspec keeps things."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folders in which macspec keeps its files; ``MACSPEC_HOME`` puts them all in one."""
+"""Where macspec keeps things. ``MACSPEC_HOME`` puts all of them under one folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import platformdirs
 
 
 def config_folder() -> Path:
-    """The user's settings."""
+    """What the user has chosen."""
     return _under_home("config") or platformdirs.user_config_path("macspec", appauthor=False)
 
 
@@ -19,17 +19,17 @@ def config_file() -> Path:
 
 
 def data_folder() -> Path:
-    """Data that cannot be made again: conversations, past replies."""
+    """What the user would miss."""
     return _under_home("data") or platformdirs.user_data_path("macspec", appauthor=False)
 
 
 def cache_folder() -> Path:
-    """Data that can be made again."""
+    """What can be made again."""
     return _under_home("cache") or platformdirs.user_cache_path("macspec", appauthor=False)
 
 
 def state_folder() -> Path:
-    """Logs, and the registry of running engines."""
+    """What concerns this machine's running programs alone: logs, and who is running."""
     return _under_home("state") or platformdirs.user_state_path("macspec", appauthor=False)
 
 

@@ -24,7 +24,9 @@ SHOWN = [
     ["config", "--help"],
     ["bench", "--help"],
     ["bench", "simulate", "--help"],
+    ["bench", "record", "--help"],
     ["bench", "specbench", "--help"],
+    ["bench", "app", "--help"],
 ]
 """What README shows."""
 

@@ -1,0 +1,128 @@
+"""The numbers of a reply that went on after it had ended: each part was measured by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .turns import TurnStats
+
+EARLIER = "earlier"
+"""The key under which the numbers of a part hold those of the parts before it, oldest first."""
+
+Numbers = Mapping[str, Any]
+
+
+def after(before: Numbers | None, new: Numbers | None) -> Numbers | None:
+    """The numbers of the newest part, with those of the parts before it.
+
+    Args:
+        before: as this returned it then; None: they are not known.
+        new: None where nothing was measured, or nothing came.
+    """
+    if new is None:
+        return before
+    old = dict(before or {})
+    return {**new, EARLIER: [*_list(old.pop(EARLIER, ())), old]}
+
+
+def instead(old: Numbers | None, new: Numbers) -> Numbers:
+    """Other numbers of the newest part, with those of the parts before it as they were."""
+    return {**new, EARLIER: old[EARLIER]} if old and EARLIER in old else new
+
+
+def stats_of(stats: Numbers | None, energy: Numbers | None) -> TurnStats | None:
+    """The numbers of a reply as they were stored, as far as they are numbers."""
+    if stats is None:
+        return None
+    parts, energies = _parts(stats), _parts(energy or {})
+    known = [part for part in parts if _number(part, "tokens") is not None]
+    if len(known) < len(parts):
+        parts, energies = known[-1:] or [{}], energies[-1:]
+    decode = [_table(each, "decode") for each in energies]
+    joules = _joules_per_token(decode, len(parts))
+    return TurnStats(
+        tokens=int(_total(parts, "tokens") or 0),
+        tokens_per_s=_speed(parts),
+        acceptance=_share(parts, "acceptance", "accepted", "drafted"),
+        tokens_per_pass=_share(parts, "tokens_per_pass", "tokens", "passes"),
+        ttft_s=_number(parts[0], "ttft_s"),
+        joules_per_token=joules,
+        energy_basis=_basis(decode, joules),
+        parts=len(_parts(stats)),
+        whole=len(known) == len(_parts(stats)),
+    )
+
+
+def _parts(numbers: Numbers) -> list[Numbers]:
+    return [*_list(numbers.get(EARLIER, ())), numbers]
+
+
+def _speed(parts: Sequence[Numbers]) -> float | None:
+    """Tokens of decode a second; None where one of the parts has no time that holds."""
+    if len(parts) == 1:
+        return _number(parts[0], "decode_tokens_per_s")
+    tokens = seconds = 0.0
+    for part in parts:
+        lasted = _number(_table(part, "seconds"), "decode")
+        speed = _number(part, "decode_tokens_per_s")
+        if lasted is None or (speed is None and lasted > 0):
+            return None
+        tokens += (speed or 0.0) * lasted
+        seconds += lasted
+    return tokens / seconds if seconds > 0 else None
+
+
+def _joules_per_token(decode: Sequence[Numbers], parts: int) -> float | None:
+    """Over all parts; None where one was not measured, or not the same was counted."""
+    if parts == 1:
+        return _number(decode[-1], "joules_per_token") if decode else None
+    joules, tokens = _total(decode, "joules"), _total(decode, "tokens")
+    alike = all(each.get("counted") == decode[0].get("counted") for each in decode)
+    if len(decode) < parts or joules is None or not tokens or not alike:
+        return None
+    return joules / tokens
+
+
+def _basis(decode: Sequence[Numbers], joules: float | None) -> str:
+    """What the joules are of, or why there are none."""
+    newest: Numbers = decode[-1] if decode else {}
+    counted = newest.get("counted")
+    if joules is not None and isinstance(counted, list | tuple):
+        *first, last = [str(rail) for rail in counted] or ["nothing"]
+        return f"{', '.join(first)} and {last}" if first else last
+    reasons = [str(each["reason"]) for each in decode if isinstance(each.get("reason"), str)]
+    if reasons:
+        return reasons[-1]
+    measured = any(_number(each, "joules") is not None for each in decode)
+    return "not all of it was measured" if measured else ""
+
+
+def _share(parts: Sequence[Numbers], name: str, part: str, whole: str) -> float | None:
+    """A ratio, which is stored as ``name``, over all parts."""
+    if len(parts) == 1:
+        return _number(parts[0], name)
+    above, below = _total(parts, part), _total(parts, whole)
+    return above / below if above is not None and below else None
+
+
+def _total(parts: Sequence[Numbers], key: str) -> float | None:
+    values = [_number(part, key) for part in parts]
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _table(values: Numbers, key: str) -> Numbers:
+    inner = values.get(key)
+    return inner if isinstance(inner, dict) else {}
+
+
+def _list(value: object) -> list[Numbers]:
+    """What an imported file holds may be anything."""
+    values = value if isinstance(value, list | tuple) else ()
+    return [each for each in values if isinstance(each, dict)]
+
+
+def _number(values: Numbers, key: str) -> float | None:
+    value = values.get(key)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
