@@ -10,13 +10,11 @@ from typing import ClassVar
 from textual import on
 from textual.timer import Timer
 
-from macspec.store import title_of
-
 from . import message as files
 from .actions import BY_ID, Choice
-from .chat.chats import shortened
-from .chat.firstrun import proposal
-from .chat.updates import Changed, Told, Update
+from .chat.chatlist import shortened, title_of
+from .chat.picker import proposal
+from .chat.turns import Changed, ChatNotice, Update
 from .conversing import Conversing
 from .keys import hints
 from .leaving import Leaving
@@ -74,7 +72,7 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
         match update:
             case Changed(turn):
                 self.main.transcript.update_turn(turn)
-            case Told(line, severity):
+            case ChatNotice(line, severity):
                 self.told(line, severity)
 
     async def _open(self) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from macspec.errors import BadOptionError
-from macspec.store import title_of
 
 from .base import Base
-from .chat.chats import ChatList, file_name
+from .chat.chatlist import ChatList, file_name, title_of
 
 
 class Conversing(Base):

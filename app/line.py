@@ -19,8 +19,8 @@ from macspec.worker import PairChoice
 from . import message as files
 from .actions import ACTIONS, GROUPS, Choice
 from .chat.conversation import Conversation
-from .chat.firstrun import PRIVATE, WHAT, proposal
-from .chat.updates import Told, Update
+from .chat.picker import PRIVATE, WHAT, proposal
+from .chat.turns import ChatNotice, Update
 from .linechats import LineChats
 from .linemodels import LineModels
 from .linereader import Reader
@@ -88,7 +88,7 @@ class Lines(LineTurns, LineChats, LineModels):
 
     def _hear(self, update: Update) -> None:
         """What happens outside of replies."""
-        if isinstance(update, Told):
+        if isinstance(update, ChatNotice):
             self.say(update.line)
 
     def _greet(self) -> None:

@@ -14,8 +14,7 @@ from macspec.worker import PairChoice
 
 from .actions import Situation
 from .chat.conversation import Conversation
-from .chat.turns import Piece, Turn
-from .chat.updates import Dropped, Ended, Told, Update
+from .chat.turns import ChatNotice, Dropped, Ended, TextPiece, Turn, Update
 from .linereader import Reader
 
 ENDS = {
@@ -108,18 +107,18 @@ class LineBase:
         reasoning = False
         async for update in updates:
             match update:
-                case Piece(text, _, True):
+                case TextPiece(text, _, True):
                     if not reasoning:
                         reasoning = True
                         self._reason()
                     if self.config.app.reasoning:
                         self._put(text)
-                case Piece(text):
+                case TextPiece(text):
                     if reasoning:
                         reasoning = False
                         self._answer()
                     self._put(text)
-                case Told(line):
+                case ChatNotice(line):
                     self.say(line)
                 case Dropped(turns):
                     self.say(

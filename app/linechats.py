@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from macspec.config.index import SETTINGS
+from macspec.config.schema import SETTINGS
 from macspec.errors import BadOptionError
-from macspec.store import title_of
 
 from .actions import SAMPLING, THINK
-from .chat.chats import ChatList, ChatRow, file_name, when
+from .chat.chatlist import ChatList, ChatRow, file_name, title_of, when
 from .linebase import LineBase
 
 LISTED = 20

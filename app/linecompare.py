@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from macspec.plaintext import one_line
 
-from .chat.comparison import Comparison, Fork, Way
+from .chat.comparison import Comparison, ModeStats, TextDivergence
 
 
 def comparison_sentences(found: Comparison) -> Iterator[str]:
@@ -30,7 +30,7 @@ def comparison_sentences(found: Comparison) -> Iterator[str]:
     yield from (one_line(note) for note in found.notes)
 
 
-def _way(name: str, way: Way) -> str:
+def _way(name: str, way: ModeStats) -> str:
     said = [
         (way.tokens_per_s, "{:.1f} tokens per second"),
         (way.tokens_per_pass, "{:.2f} tokens per pass"),
@@ -42,7 +42,7 @@ def _way(name: str, way: Way) -> str:
     return f"{name}: {', '.join(parts) or 'no reply'}."
 
 
-def _fork(fork: Fork) -> Iterator[str]:
+def _fork(fork: TextDivergence) -> Iterator[str]:
     why = "where two tokens nearly tie" if fork.near_tie else "which should not be"
     gap = "" if fork.gap is None else f", their scores {fork.gap:.3g} apart"
     yield f"The texts part at token {fork.token}, {why}{gap}."

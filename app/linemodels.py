@@ -12,7 +12,7 @@ from macspec.models.progress import size
 from macspec.worker import Failed, Loaded, LoadProgress, PairChoice
 
 from .actions import METHODS, RULES
-from .chat.pairs import Pairs
+from .chat.picker import ModelPicker
 from .linebase import LineBase
 
 DEEPEST = 32
@@ -26,15 +26,15 @@ class LineModels(LineBase):
 
     fallback: PairChoice | None = None
     """The pair to load where the first one cannot be loaded; None: none."""
-    _pairs: Pairs | None = None
+    _pairs: ModelPicker | None = None
     _loading: asyncio.Task[None] | None = None
 
     @property
-    def pairs(self) -> Pairs:
+    def pairs(self) -> ModelPicker:
         """What there is to choose from."""
         if self._pairs is None:
             used = [model for model in self.conversation.store.last_models().values() if model]
-            self._pairs = Pairs(self.config, self.choice, used)
+            self._pairs = ModelPicker(self.config, self.choice, used)
         self._pairs.current = self.choice
         return self._pairs
 

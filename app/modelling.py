@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from macspec.config.index import SETTINGS
+from macspec.config.schema import SETTINGS
 from macspec.errors import BadOptionError
 from macspec.events import Notice
 from macspec.worker import Failed, Loaded, LoadProgress, PairChoice
@@ -15,8 +15,8 @@ from .actions import SAMPLING, THINK, Choice
 from .replying import Replying
 
 if TYPE_CHECKING:
-    from .chat.download import Download
-    from .chat.pairs import Pairs
+    from .chat.background import Download
+    from .chat.picker import ModelPicker
 
 BUILT_IN_NOTICE = "using the small pair that is built in"
 """Begins what the engine says of that pair; here the first card says it."""
@@ -25,7 +25,7 @@ BUILT_IN_NOTICE = "using the small pair that is built in"
 class Modelling(Replying):
     """Loading and switching pairs, the system prompt, sampling, and A/B."""
 
-    _pairs: Pairs | None = None
+    _pairs: ModelPicker | None = None
 
     async def load_first(self) -> None:
         """Load the pair to begin with, or what the settings say where that is gone."""
@@ -72,14 +72,14 @@ class Modelling(Replying):
         if choice is not None:
             await self.load(choice)
 
-    def pairs(self) -> Pairs:
+    def pairs(self) -> ModelPicker:
         """What there is to choose from; made when it is first asked for."""
         if self._pairs is None:
-            from .chat.pairs import Pairs
+            from .chat.picker import ModelPicker
 
             used = self.conversation.store.last_models().values()
             folders = {name for name in used if name is not None and os.path.isabs(name)}
-            self._pairs = Pairs(self.settings.config, self.choice, sorted(folders))
+            self._pairs = ModelPicker(self.settings.config, self.choice, sorted(folders))
             self._pairs.ended = self._downloaded
         return self._pairs
 

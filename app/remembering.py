@@ -8,7 +8,7 @@ from typing import Any
 
 from macspec.config import Effective
 from macspec.config.effective import ENVIRONMENT
-from macspec.config.index import SETTINGS
+from macspec.config.schema import SETTINGS
 from macspec.errors import BadOptionError
 
 
@@ -33,7 +33,7 @@ async def remember(settings: Effective, changes: Mapping[str, Any]) -> str | Non
 
 
 def _change(settings: Effective, changes: Mapping[str, Any]) -> None:
-    from macspec.config.edit import change_file
+    from macspec.config.file import change_file
 
     for key, value in changes.items():
         change_file(settings.path, SETTINGS[key], value)

@@ -9,8 +9,7 @@ from textual import on
 from macspec.errors import MacspecError
 
 from .base import Base
-from .chat.turns import Piece, Turn
-from .chat.updates import Began, Changed, Dropped, Ended, Told, Update
+from .chat.turns import Began, Changed, ChatNotice, Dropped, Ended, TextPiece, Turn, Update
 from .prompt.prompt import Prompt
 from .slash import Command, parse
 
@@ -85,12 +84,12 @@ class Replying(Base):
         try:
             async for update in updates:
                 match update:
-                    case Piece():
+                    case TextPiece():
                         transcript.feed(update)
                     case Began(prompt, reply):
                         began = True
                         await self._begin(prompt, reply)
-                    case Told(line, severity):
+                    case ChatNotice(line, severity):
                         self.told(line, severity)
                     case Dropped():
                         self._update_turns()

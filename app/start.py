@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from macspec.config import Config, Effective
 from macspec.config.file import checked
-from macspec.config.index import SETTINGS
-from macspec.config.schema import BUILT_IN, NONE
+from macspec.config.schema import BUILT_IN, NONE, SETTINGS
 from macspec.errors import BadOptionError
 from macspec.store import Chat, Store, store_path
 from macspec.terminal import say
@@ -171,7 +170,7 @@ def configured(options: argparse.Namespace, config: Config) -> Config:
             config.speculation,
             method=options.method,
             depth=options.depth,
-            accept=options.accept,
+            rule=options.rule,
             learn=options.learn,
             kernels=options.kernels,
         ),

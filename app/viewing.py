@@ -10,7 +10,7 @@ from macspec.errors import BadOptionError
 from . import themes
 from .actions import Choice
 from .base import Base
-from .chat.firstrun import proposal
+from .chat.picker import proposal
 
 
 class Viewing(Base):

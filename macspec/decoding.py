@@ -100,7 +100,7 @@ class Decoder:
         """
         self.rollback(min(_common(self.tokens, prompt), len(prompt) - 1))
         self.tokens = prompt
-        reply.counters.cached_tokens = self.target.length
+        reply.counter.cached_tokens = self.target.length
         self.sleep.jumped()  # a sleep before the reply is none of its own
         draft = self.portfolio.model(self.settings.method)
         models = [self.target]
@@ -131,9 +131,10 @@ class Decoder:
             if behind is None:
                 self.keep(flight, landing.path[: len(tokens)])
             slept = self.sleep.jumped()
-            reply.counters.slept |= slept
+            reply.counter.slept |= slept
             # The first pass takes in the prompt's tail too.
-            if reply.counters.passes > 0 and not slept:
+            first = reply.counter.passes == 0
+            if not first and not slept:
                 self.controller.clock(
                     flight.plan,
                     drafted=flight.depth,
@@ -144,11 +145,12 @@ class Decoder:
             self.learn(flight, landing, tokens)
             self.tokens += tokens
 
+            seconds = landed_at - (reply.started if first else before)
             done, settings = flight, self.settings
             if reply.reason is None:
                 plan = self.plan(reply)
                 flight = behind or self.launch(reply, plan)
-            yield from _told(reply, done, landing, tokens, pieces, landed_at, idle)
+            yield from _told(reply, done, landing, tokens, pieces, seconds, idle)
             if reply.reason is not None:
                 self.controller.ended(len(reply.ids))
                 return
@@ -322,30 +324,18 @@ def _told(
     landing: Landing,
     tokens: list[int],
     pieces: list[Piece],
-    landed_at: float,
+    seconds: float,
     idle: float,
 ) -> Iterator[Event]:
     """Count a round, up to where the reply may have ended inside it, and tell of it."""
-    counters, name = reply.counters, flight.plan.drafter
+    counter, plan = reply.counter, flight.plan
     accepted = landing.accepted
     drafted = flight.depth
     if len(tokens) <= accepted:
         accepted = drafted = len(tokens)
-    seconds = counters.count(landed_at, len(tokens), drafted, accepted, idle)
-    if counters.passes == 1:
-        yield Prefilled(
-            counters.prompt_tokens, counters.cached_tokens, seconds, counters.dropped_messages
-        )
-    origins = (name if i < accepted else None for i in range(len(tokens)))
-    emitted = tuple(map(Emitted, tokens, origins))
-    for piece in pieces or [Piece(reply.stream.part)]:
-        yield Text(piece.text, emitted, tuple(piece.spans), piece.part)
-        emitted = ()
-    plan = flight.plan
-    counters.expect(plan.expected, plan.cost)
-    yield Round(
+    done = Round(
         tokens=tuple(tokens),
-        drafter=name,
+        drafter=plan.drafter,
         depth=plan.depth,
         drafted=drafted,
         accepted=accepted,
@@ -354,7 +344,19 @@ def _told(
         expected=plan.expected,
         why=plan.why,
         branched=flight.tree,
+        cost=plan.cost,
     )
+    counter.see(done)
+    if counter.passes == 1:
+        yield Prefilled(
+            counter.prompt_tokens, counter.cached_tokens, seconds, counter.dropped_messages
+        )
+    origins = (plan.drafter if i < accepted else None for i in range(len(tokens)))
+    emitted = tuple(map(Emitted, tokens, origins))
+    for piece in pieces or [Piece(reply.stream.part)]:
+        yield Text(piece.text, emitted, tuple(piece.spans), piece.part)
+        emitted = ()
+    yield done
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:

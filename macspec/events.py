@@ -1,10 +1,9 @@
-"""What a reply emits, in the order it happens."""
+"""What a reply emits, in the order it happens, and its numbers at the end. Needs no MLX."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from .stats import ReplyStats
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +69,69 @@ class Round:
     idle_seconds: float
     """How long the device had nothing to do between that moment and the next dispatch."""
     expected: float = 1.0
-    """Tokens that the round was expected to bring."""
+    """Tokens that the round was expected to yield."""
     why: str = ""
     """Why it was done like this, in one sentence."""
     branched: bool = False
     """Whether one token of the chain had a sibling, which was verified too."""
+    cost: float = 1.0
+    """Plain steps that the round was expected to take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Where the time went. With one synchronisation a round, the device's share cannot be split
+    into draft and verify; the bench's profile adds synchronisations to measure that."""
+
+    wall: float
+    """From the call of ``reply`` to the last token."""
+    prefill: float
+    """Of that, up to the first token."""
+    decode: float
+    """The rest."""
+    device_idle: float
+    """Of decode: the device was idle because the host was between two rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyStats:
+    """The numbers of one reply; None where there is nothing to measure."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    """Prompt tokens found in the target's cache."""
+    tokens: int
+    """Tokens emitted, the end-of-turn token included."""
+    passes: int
+    """Verify passes; the prompt's last pass is the first."""
+    drafted: int
+    """Drafted tokens that were verified."""
+    accepted: int
+    acceptance: float | None
+    """accepted / drafted."""
+    acceptance_by_position: tuple[float, ...]
+    """For each position in the chain: accepted / drafted there."""
+    tokens_per_pass: float | None
+    ttft_s: float | None
+    """Time to first token."""
+    itl_ms_median: float | None
+    """Inter-token latency: a round's wall time shared by its tokens, decode only."""
+    itl_ms_p95: float | None
+    decode_tokens_per_s: float | None
+    """Tokens after the first pass's, over decode seconds."""
+    prefill_tokens_per_s: float | None
+    """Prompt tokens that were not cached, over TTFT."""
+    predicted_speedup: float | None
+    """Over plain decoding, as the controller expected: expected tokens / expected plain steps."""
+    measured_speedup: float | None
+    """Over plain decoding by the cost curve: decode speed times the seconds of a plain round."""
+    seconds: Seconds
+    dropped_messages: int = 0
+    """Oldest messages left out of the prompt to make it fit."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same, ready for JSON."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

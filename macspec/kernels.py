@@ -1,24 +1,18 @@
 """What a session computes its passes with: MLX's kernels, or macspec's own where they are faster.
 
-Here is what runs everywhere, and the seam at which ``macspec.metal`` comes in.
+Here is what runs everywhere; ``macspec.metal.dispatch`` puts macspec's own in its place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
-from .device import on_metal
-from .errors import BadOptionError, brief
 from .noise import Noise
 from .sampling import Sampling
 from .verification import Rule, Tree, TreeVerdict, Verdict, follow
-
-if TYPE_CHECKING:
-    from .models import Pair
 
 MODES = ("auto", "off", "strict")
 
@@ -81,33 +75,3 @@ class Kernels:
     def draw(self, rule: Rule, sampling: Sampling, noise: Noise | None) -> Draw | None:
         """How a draft model draws the tokens of a chain; None: always from ``Sampling.scores``."""
         return None
-
-
-def kernels_for(pair: Pair, mode: str = "auto") -> Kernels:
-    """The kernels for a pair on this machine.
-
-    On a Mac those of macspec prove themselves first, at the first start or after an update: it
-    takes some seconds, and the outcome is kept.
-
-    Args:
-        mode: auto: those that are right and faster; off: MLX's own; strict: of the products only
-            those that give several rows the bits that MLX gives each of them alone, whatever they
-            cost, and MLX's attention.
-
-    Raises:
-        BadOptionError: there is no such mode.
-    """
-    if mode not in MODES:
-        raise BadOptionError(f"kernels is {mode!r}; it must be one of {', '.join(MODES)}")
-    if mode == "off":
-        return Kernels("MLX's own: macspec's are switched off")
-    if not on_metal():
-        return Kernels("MLX's own: there is no Metal here")
-    from .metal.dispatch import dispatch
-
-    try:
-        chosen: Kernels = dispatch(pair, strict=mode == "strict")
-    except Exception as error:
-        # A chat is never refused for the sake of its speed.
-        return Kernels(f"MLX's own: macspec's cannot be tried on this pair ({brief(error)})")
-    return chosen

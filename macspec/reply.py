@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .stats import Counters
+from .stats import ReplyCounter
 from .text import Piece, TextStream, joined
 
 
@@ -20,7 +20,9 @@ class Reply:
     limit_reason: str
     """What it means to reach it: length or context."""
     seed: int
-    counters: Counters
+    counter: ReplyCounter
+    started: float
+    """When it was asked for, by the decoder's clock."""
     passes: int = 0
     """Passes launched, landed or not; makes the noise of each one its own."""
     forced: Sequence[int] | None = None

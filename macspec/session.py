@@ -17,15 +17,16 @@ from .decoding import Decoder
 from .drafters import Corpus, DraftModel, NGram, Suffix
 from .errors import BadOptionError
 from .events import Event, Finished, Notice, Round
-from .kernels import Kernels, kernels_for
+from .kernels import Kernels
 from .measuring import measure
+from .metal.dispatch import kernels_for
 from .models.memory import wired
 from .models.pair import Pair
 from .prompting import Prompt, Prompting
 from .reasoning import Reasoning
 from .reply import Reply
 from .sampling import Sampling
-from .stats import Counters, SessionStats
+from .stats import ReplyCounter, SessionStats
 from .text import TextStream
 
 BUFFER_CACHE = 512 * 2**20
@@ -197,7 +198,8 @@ class Session:
             limit=limit,
             limit_reason="length" if forced or limit == max_tokens else "context",
             seed=secrets.randbits(32) if seed is None else seed,
-            counters=Counters(start, len(prompt.tokens), dropped_messages=prompt.dropped_messages),
+            counter=ReplyCounter(len(prompt.tokens), dropped_messages=prompt.dropped_messages),
+            started=start,
             forced=forced,
             learn=learn,
         )
@@ -366,7 +368,7 @@ class Session:
         return self._decoder.why
 
     def _finish(self, reply: Reply) -> Finished:
-        reply.counters.plain_seconds = self.controller.curve.plain.newest
+        reply.counter.plain_seconds = self.controller.curve.plain.newest
         return Finished(
             reason=reply.reason or "interrupted",
             text=reply.stream.text,
@@ -375,7 +377,7 @@ class Session:
             rule=self.rule,
             method=self.method,
             depth=self.depth,
-            stats=reply.counters.stats(),
+            stats=reply.counter.stats(),
         )
 
 

@@ -1,154 +1,203 @@
-"""Counters of a reply and of a session, and the numbers that people see."""
+"""From events to numbers: one reducer for the engine, the app, the bench and the power meter."""
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from .events import Finished, Prefilled, ReplyStats, Round, Seconds
 
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """Where the time went. With one synchronisation a round the device's share is not split into
-    draft and verify; the bench's profile adds synchronisations to measure that."""
+RECENT = 24
+"""Rounds over which recent acceptance is taken."""
 
-    wall: float
-    """From the call of ``reply`` to the last token."""
-    prefill: float
-    """Of that, up to the first token."""
-    decode: float
-    """The rest."""
-    device_idle: float
-    """Of decode: the device had nothing to do because the host was between two rounds."""
+FINENESS = 1.02
+"""Ratio of the borders of a bin: a live latency is known to one percent."""
+
+SHORTEST = 1e-5
+"""Seconds; shorter latencies count as this."""
+
+_LOG = math.log(FINENESS)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyStats:
-    """The numbers of one reply; None where something was not measured because it did not happen."""
+class Latencies:
+    """Inter-token latencies in bins: a quantile takes the same time after any number of them."""
 
-    prompt_tokens: int
-    cached_tokens: int
-    """Prompt tokens found in the target's cache."""
-    tokens: int
-    """Tokens emitted, the end-of-turn token included."""
-    passes: int
-    """Verify passes; the prompt's last pass is the first."""
-    drafted: int
-    """Drafted tokens that were verified."""
-    accepted: int
-    acceptance: float | None
-    """accepted / drafted."""
-    acceptance_by_position: tuple[float, ...]
-    """For each position in the chain: accepted / drafted there."""
-    tokens_per_pass: float | None
-    ttft_s: float | None
-    """Time to first token."""
-    itl_ms_median: float | None
-    """Inter-token latency: a round's wall time shared by its tokens, decode only."""
-    itl_ms_p95: float | None
-    decode_tokens_per_s: float | None
-    """Tokens after the first pass's, over decode seconds."""
-    prefill_tokens_per_s: float | None
-    """Prompt tokens that were not cached, over TTFT."""
-    predicted_speedup: float | None
-    """Over plain, as the controller expected it: expected tokens / expected plain steps."""
-    measured_speedup: float | None
-    """Over plain as the cost curve knows it: decode speed times the seconds of a plain round."""
-    seconds: Seconds
-    dropped_messages: int = 0
-    """Oldest messages that were left out of the prompt for want of room."""
+    def __init__(self) -> None:
+        self._bins: dict[int, int] = {}
+        self.count = 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """The same, ready for JSON."""
-        return asdict(self)
+    def add(self, seconds: float, tokens: int) -> None:
+        """Add the latency of tokens which share one."""
+        place = int(math.log(max(seconds, SHORTEST) / SHORTEST) / _LOG)
+        self._bins[place] = self._bins.get(place, 0) + tokens
+        self.count += tokens
+
+    def quantile(self, share: float) -> float | None:
+        """Seconds that this share of the tokens did not exceed; None without tokens."""
+        left = share * self.count
+        for place in sorted(self._bins):
+            left -= self._bins[place]
+            if left <= 0:
+                return float(SHORTEST * FINENESS ** (place + 0.5))
+        return None
 
 
 @dataclass(slots=True)
-class Counters:
-    """Counts one reply; ``start`` and the times given to it are seconds of one clock."""
+class ReplyCounter:
+    """Adds up one reply, event by event, each in constant time."""
 
-    start: float
     prompt_tokens: int = 0
     cached_tokens: int = 0
     dropped_messages: int = 0
     tokens: int = 0
     passes: int = 0
     first_tokens: int = 0
-    first: float | None = None
-    last: float | None = None
+    """Tokens of the first pass, which also reads the end of the prompt."""
+    prefill: float | None = None
+    """Seconds up to the first tokens."""
+    decode: float = 0.0
+    """Seconds after them."""
     idle: float = 0.0
+    """Of decode, how long the device waited for the host."""
+    drafted: int = 0
+    accepted: int = 0
     drafted_at: list[int] = field(default_factory=list)
+    """Tokens verified at each position of the chain."""
     accepted_at: list[int] = field(default_factory=list)
-    token_seconds: list[float] = field(default_factory=list)
     expected: float = 0.0
     cost: float = 0.0
     plain_seconds: float | None = None
-    """What a plain round takes, if that is known."""
+    """What a plain round takes, if known."""
     slept: bool = False
-    """Whether the machine slept, or its clock was set, meanwhile: then no time holds."""
+    """Whether the machine slept, or its clock was set, meanwhile: all times are invalid then."""
+    newest: Round | None = None
+    recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """Drafted and accepted tokens of the newest rounds."""
+    latencies: Latencies = field(default_factory=Latencies)
+    token_seconds: list[tuple[float, int]] = field(default_factory=list)
+    """Of each round of the decode, the latency of its tokens, and their number."""
+    final: ReplyStats | None = None
+    """What the engine reported at the end."""
 
-    def expect(self, tokens: float, cost: float) -> None:
-        """Count what a round was expected to bring, and the plain steps that it should take."""
-        self.expected += tokens
-        self.cost += cost
+    def see(self, event: object) -> None:
+        """Take the next event of a reply; others are ignored."""
+        match event:
+            case Prefilled():
+                self.prompt_tokens = event.prompt_tokens
+                self.cached_tokens = event.cached_tokens
+                self.dropped_messages = event.dropped_messages
+                self.prefill = event.seconds
+            case Round():
+                self.newest = event
+                self.expected += event.expected
+                self.cost += event.cost
+                self.add(
+                    len(event.tokens),
+                    event.seconds,
+                    drafted=event.drafted,
+                    accepted=event.accepted,
+                    idle=event.idle_seconds,
+                )
+            case Finished():
+                self.final = event.stats
 
-    def count(self, now: float, tokens: int, drafted: int, accepted: int, idle: float) -> float:
-        """Count a pass that ended ``now`` and return its seconds."""
-        seconds = now - (self.start if self.last is None else self.last)
+    def add(
+        self, tokens: int, seconds: float, *, drafted: int = 0, accepted: int = 0, idle: float = 0.0
+    ) -> None:
+        """Count a pass, where there is no ``Round`` to see.
+
+        Args:
+            seconds: since the pass before; of the first pass, since the reply was asked for.
+        """
         self.passes += 1
         self.tokens += tokens
-        if self.first is None:
-            self.first = now
+        self.drafted += drafted
+        self.accepted += accepted
+        self.recent.append((drafted, accepted))
+        if self.passes == 1:
             self.first_tokens = tokens
+            self.prefill = seconds
         else:
+            self.decode += seconds
             self.idle += idle
-            self.token_seconds += [seconds / tokens] * tokens
-        self.last = now
+            latency, tokens = seconds / max(tokens, 1), max(tokens, 1)
+            self.latencies.add(latency, tokens)
+            self.token_seconds.append((latency, tokens))
         grow = drafted - len(self.drafted_at)
         self.drafted_at += [0] * grow
         self.accepted_at += [0] * grow
         for position in range(drafted):
             self.drafted_at[position] += 1
             self.accepted_at[position] += position < accepted
-        return seconds
 
-    def stats(self) -> ReplyStats:
-        """The numbers so far."""
-        drafted, accepted = sum(self.drafted_at), sum(self.accepted_at)
-        first = self.start if self.first is None else self.first
-        last = self.start if self.last is None else self.last
-        seconds = Seconds(last - self.start, first - self.start, last - first, self.idle)
-        itl = [] if self.slept else sorted(self.token_seconds)
-        speed = None
-        if not self.slept:
-            speed = _ratio(self.tokens - self.first_tokens, seconds.decode)
+    @property
+    def recent_acceptance(self) -> float | None:
+        """Accepted / drafted, over the newest rounds."""
+        return _ratio(sum(a for _, a in self.recent), sum(d for d, _ in self.recent))
+
+    def stats(self, *, live: bool = False) -> ReplyStats:
+        """The numbers so far; the engine's own once it has reported them.
+
+        Args:
+            live: in constant time, with latencies known to one percent.
+        """
+        if self.final is not None:
+            return self.final
+        median = p95 = None
+        if not self.slept and live:
+            median, p95 = self.latencies.quantile(0.5), self.latencies.quantile(0.95)
+        elif not self.slept and self.token_seconds:
+            itl = sorted(each for each, tokens in self.token_seconds for _ in range(tokens))
+            median, p95 = statistics.median(itl), _percentile(itl, 0.95)
+        prefill = self.prefill or 0.0
+        measured = None if self.slept else self.prefill
+        speed = None if self.slept else _ratio(self.tokens - self.first_tokens, self.decode)
         plain = self.plain_seconds
         return ReplyStats(
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             tokens=self.tokens,
             passes=self.passes,
-            drafted=drafted,
-            accepted=accepted,
-            acceptance=_ratio(accepted, drafted),
+            drafted=self.drafted,
+            accepted=self.accepted,
+            acceptance=_ratio(self.accepted, self.drafted),
             acceptance_by_position=tuple(
                 a / d for a, d in zip(self.accepted_at, self.drafted_at, strict=True)
             ),
             tokens_per_pass=_ratio(self.tokens, self.passes),
-            ttft_s=None if self.first is None or self.slept else seconds.prefill,
-            itl_ms_median=1e3 * statistics.median(itl) if itl else None,
-            itl_ms_p95=1e3 * _percentile(itl, 0.95) if itl else None,
+            ttft_s=measured,
+            itl_ms_median=None if median is None else 1e3 * median,
+            itl_ms_p95=None if p95 is None else 1e3 * p95,
             decode_tokens_per_s=speed,
-            prefill_tokens_per_s=_ratio(
-                self.prompt_tokens - self.cached_tokens,
-                0 if self.first is None or self.slept else seconds.prefill,
-            ),
+            prefill_tokens_per_s=_ratio(self.prompt_tokens - self.cached_tokens, measured or 0),
             predicted_speedup=_ratio(self.expected, self.cost),
             measured_speedup=None if speed is None or plain is None else speed * plain,
-            seconds=seconds,
+            seconds=Seconds(prefill + self.decode, prefill, self.decode, self.idle),
             dropped_messages=self.dropped_messages,
         )
+
+
+class Counters(ReplyCounter):
+    """The same with the times at which passes ended. To be replaced by ``ReplyCounter``."""
+
+    def __init__(self, start: float = 0.0, prompt_tokens: int = 0, **given: Any) -> None:
+        super().__init__(prompt_tokens, **given)
+        self.last = start
+
+    def count(self, now: float, tokens: int, drafted: int, accepted: int, idle: float) -> float:
+        """Count a pass that ended ``now`` and return its seconds."""
+        seconds, self.last = now - self.last, now
+        self.add(tokens, seconds, drafted=drafted, accepted=accepted, idle=idle)
+        return seconds
+
+    def expect(self, tokens: float, cost: float) -> None:
+        """Count what a round was expected to bring."""
+        self.expected += tokens
+        self.cost += cost
 
 
 @dataclass(slots=True)

@@ -22,7 +22,10 @@ holds for a drafted token that its own ``log_q`` excludes.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -32,8 +35,16 @@ from macspec.sampling import Sampling
 from macspec.verification import Block, Match, Tree, TreeVerdict, Verdict
 from macspec.verification import follow as portable_follow
 
-from . import rows
 from .kernel import Kernel, Launch
+
+PARTS = ("rows",)
+MOST_ROWS = 33
+MOST_WIDTH = 262_144
+TYPES = (mx.float32, mx.float16, mx.bfloat16)
+MOST_THREADS = 512
+"""Of a threadgroup; more would leave too few registers for the eight bounds of the search."""
+OFF = 2**32 - 1
+"""A top-k that keeps everything."""
 
 BROKEN = -1
 """``accepted`` of a pass that cannot be judged."""
@@ -44,7 +55,7 @@ DRAW = Kernel(
     "accept_draw",
     inputs=("logits", "depths", "place", "options", "limits"),
     outputs=("drawn",),
-    parts=rows.PARTS,
+    parts=PARTS,
 )
 WALK = Kernel(
     "accept_walk", inputs=("drawn", "drafted", "nodes"), outputs=("accepted", "token", "path")
@@ -53,17 +64,15 @@ MEASURE = Kernel(
     "accept_measure",
     inputs=("logits", "options", "limits"),
     outputs=("scales", "cuts"),
-    parts=rows.PARTS,
+    parts=PARTS,
 )
 BLOCK = Kernel(
     "accept_block",
     inputs=("logits", "scales", "cuts", "drafted", "log_q", "place", "options", "limits"),
     outputs=("accepted", "token"),
-    parts=rows.PARTS,
+    parts=PARTS,
 )
 KERNELS = (DRAW, WALK, MEASURE, BLOCK)
-
-supports = rows.supports
 
 
 def accept(
@@ -91,17 +100,17 @@ def accept(
     Returns:
         What the rule returns, not yet evaluated; ``accepted`` is ``BROKEN`` for a broken pass.
     """
-    logits = rows.adjusted(sampling, logits, recent)
+    logits = adjusted(sampling, logits, recent)
     size = logits.shape[-1] if size is None else size
     depth = drafted.shape[0]
     if noise is None or log_q is None or depth == 0:
         chain = tuple(range(-1, depth - 1))
         verdict = _walked(sampling, logits, drafted, chain, noise, size)
         return Verdict(verdict.accepted, verdict.token)
-    options, limits = rows.options(sampling), rows.limits(sampling.top_k, size)
+    options, limits = sampling_options(sampling), id_limits(sampling.top_k, size)
     scales, cuts = MEASURE((logits, options, limits), measure_launch(logits, sampling))
     accepted, token = BLOCK(
-        (logits, scales, cuts, drafted, log_q, rows.place(noise), options, limits),
+        (logits, scales, cuts, drafted, log_q, noise_place(noise), options, limits),
         block_launch(logits),
     )
     return Verdict(accepted.reshape(()), token.reshape(()))
@@ -126,7 +135,7 @@ def follow(
     Returns:
         What ``verification.follow`` returns, not yet evaluated.
     """
-    logits = rows.adjusted(sampling, logits, recent)
+    logits = adjusted(sampling, logits, recent)
     size = logits.shape[-1] if size is None else size
     return _walked(sampling, logits, tree.tokens, tree.parents, noise, size)
 
@@ -144,9 +153,9 @@ def _walked(
         (
             logits,
             depths,
-            rows.place(noise),
-            rows.options(sampling),
-            rows.limits(sampling.top_k, size),
+            noise_place(noise),
+            sampling_options(sampling),
+            id_limits(sampling.top_k, size),
         ),
         draw_launch(logits, sampling, noise),
     )
@@ -176,18 +185,18 @@ def draw_launch(
     Args:
         broken: what stands for a row that nothing can be drawn from, modulo 2^32.
     """
-    count, threads = logits.shape[0], rows.threads(logits.shape[-1])
-    template = (*rows.template(logits, sampling), ("GREEDY", noise is None), ("BROKEN", broken))
+    count, threads = logits.shape[0], threads_for(logits.shape[-1])
+    template = (*row_template(logits, sampling), ("GREEDY", noise is None), ("BROKEN", broken))
     return Launch((count * threads, 1, 1), (threads, 1, 1), template, ((count,),), (mx.uint32,))
 
 
 def measure_launch(logits: mx.array, sampling: Sampling) -> Launch:
     """One threadgroup a row."""
-    count, threads = logits.shape[0], rows.threads(logits.shape[-1])
+    count, threads = logits.shape[0], threads_for(logits.shape[-1])
     return Launch(
         (count * threads, 1, 1),
         (threads, 1, 1),
-        rows.template(logits, sampling),
+        row_template(logits, sampling),
         ((count, 2), (count, 2)),
         (mx.float32, mx.uint32),
     )
@@ -195,7 +204,7 @@ def measure_launch(logits: mx.array, sampling: Sampling) -> Launch:
 
 def block_launch(logits: mx.array) -> Launch:
     """One threadgroup."""
-    threads = rows.threads(logits.shape[-1])
+    threads = threads_for(logits.shape[-1])
     template = (("T", logits.dtype), ("THREADS", threads))
     return Launch((threads, 1, 1), (threads, 1, 1), template, ((1,), (1,)), (mx.int32, mx.uint32))
 
@@ -267,3 +276,60 @@ def _fitted(log_q: mx.array, width: int) -> mx.array:
     if missing <= 0:
         return log_q[:, :width]
     return mx.pad(log_q, [(0, 0), (0, missing)], constant_values=-mx.inf)
+
+
+def supports(logits: mx.array) -> str | None:
+    """Why the sampling kernels cannot read these logits [rows, V]; None if they can."""
+    count, width = logits.shape
+    if logits.dtype not in TYPES:
+        return f"logits of {logits.dtype}: the kernels read float32, float16 and bfloat16"
+    if count > MOST_ROWS:
+        return f"{count} rows: the kernels take at most {MOST_ROWS}"
+    if width > MOST_WIDTH:
+        return f"{width} columns of logits: the kernels take at most {MOST_WIDTH}"
+    return None
+
+
+def adjusted(sampling: Sampling, logits: mx.array, recent: mx.array | None) -> mx.array:
+    """Logits [rows, V] after bias and penalties, which the kernels do not apply."""
+    if not sampling.logit_bias and not sampling.penalised:
+        return logits
+    return replace(sampling, temperature=0).scores(logits, recent)
+
+
+def threads_for(width: int) -> int:
+    """Of one threadgroup for a row of that width."""
+    return min(MOST_THREADS, -(-width // 32) * 32)
+
+
+def row_template(logits: mx.array, sampling: Sampling) -> tuple[tuple[str, Any], ...]:
+    """The arguments that all of these kernels have."""
+    width = logits.shape[-1]
+    return (
+        ("T", logits.dtype),
+        ("THREADS", threads_for(width)),
+        ("TRUNCATED", sampling.top_p < 1 or 0 < sampling.top_k < width),
+    )
+
+
+def noise_place(noise: Noise | None, step: int = 0) -> mx.array:
+    """Where noise is drawn: two words of the seed, position, number of the pass; [4] uint32."""
+    words = (0, 0, 0, 0)
+    if noise is not None:
+        words = (noise.seed & 0xFFFFFFFF, noise.seed >> 32, noise.position + step, noise.draw)
+    return mx.array(words, mx.uint32)
+
+
+@lru_cache(maxsize=16)
+def sampling_options(sampling: Sampling) -> mx.array:
+    """1 / temperature, top-p, and how far below the best logit min-p cuts; [3] float32."""
+    inverse = 1.0 if sampling.greedy else 1 / sampling.temperature
+    floor = math.log(sampling.min_p) if sampling.min_p > 0 else -math.inf
+    # A share that float32 rounds to 0 would leave not even the most likely token.
+    return mx.array((inverse, max(sampling.top_p, 1e-30), floor), mx.float32)
+
+
+@lru_cache(maxsize=16)
+def id_limits(top_k: int, size: int) -> mx.array:
+    """Top-k, and the first id that cannot be drawn; [2] uint32."""
+    return mx.array((min(top_k or OFF, OFF), size), mx.uint32)

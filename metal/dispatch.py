@@ -1,4 +1,4 @@
-"""Which kernel a place of a pass takes: what was right and fastest here for its rows and shape."""
+"""Which kernel a place of a pass takes: what passed and was fastest here for its rows and shape."""
 
 from __future__ import annotations
 
@@ -11,95 +11,120 @@ from typing import Any
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 
-from macspec.kernels import Draw, Kernels
+from macspec.device import on_metal
+from macspec.errors import BadOptionError, brief
+from macspec.kernels import MODES, Draw, Kernels
 from macspec.models import Pair
 from macspec.noise import Noise
 from macspec.sampling import Sampling
 from macspec.verification import Rule, Tree, TreeVerdict, Verdict
 from macspec.verification.keyed import Keyed
 
-from . import accept, draft_sample, rows, verify_attention
-from .affine import Matrix
+from . import accept, draft_sample, verify_attention
 from .hooks import Hooks
-from .proof import Outcome, Proofs, prove
-from .survey import Survey, attention_of, matrix_of, product_of, survey, variants, why_not
-from .trials import multiply
+from .matmul import STRICT, multiply
+from .self_check import Outcome, Outcomes, self_check
 from .variants import (
     ACCEPT,
     ATTENTION,
     ATTENTION_ROWS,
     CHOICE_ROWS,
     SAMPLE,
-    STRICT,
     Attention,
     Choice,
-    Product,
+    Matmul,
     Variant,
     at_least,
+    attention_of,
     length_of,
-    product_rows,
+    matmul_of,
+    matmul_rows,
+    matrix_of,
+    variants_for,
 )
 
 
-def dispatch(pair: Pair, *, strict: bool = False, proofs: Proofs | None = None) -> Dispatch:
-    """Have the kernels prove themselves for a pair, as far as they have not yet.
+def kernels_for(pair: Pair, mode: str = "auto") -> Kernels:
+    """The kernels for a pair on this machine.
+
+    On a Mac those of macspec run their self-check at the first start and after an update: it takes
+    some seconds, and the outcome is kept.
 
     Args:
-        strict: only products that keep the order of MLX's one-row kernels.
-        proofs: what is known already; None: what earlier starts found on this machine.
+        mode: auto: those that pass and are faster; off: MLX's own; strict: of the matmuls only
+            those that give several rows the bits that MLX gives each of them alone, whatever they
+            cost, and MLX's attention.
+
+    Raises:
+        BadOptionError: there is no such mode.
     """
-    found, asked = needs(pair, strict=strict)
-    outcomes = prove(asked, found.products, proofs or Proofs())
-    return Dispatch(pair.target.module, outcomes, found.kept, strict=strict)
+    if mode not in MODES:
+        raise BadOptionError(f"kernels is {mode!r}; it must be one of {', '.join(MODES)}")
+    if mode == "off":
+        return Kernels("MLX's own: macspec's are switched off")
+    if not on_metal():
+        return Kernels("MLX's own: Metal is not available on this machine")
+    try:
+        return checked_kernels(pair, strict=mode == "strict")
+    except Exception as error:
+        # A chat is never refused for the sake of its speed.
+        return Kernels(f"MLX's own: macspec's cannot be used with this pair ({brief(error)})")
 
 
-def needs(pair: Pair, *, strict: bool = False) -> tuple[Survey, list[Variant]]:
-    """What the target's passes ask for, and every variant that they and the draft could use."""
-    found = survey(pair.target.module)
-    draft = None if pair.draft is None else survey(pair.draft.module)
-    return found, variants(found, draft, pair.vocabulary, strict=strict)
+def checked_kernels(
+    pair: Pair, *, strict: bool = False, outcomes: Outcomes | None = None
+) -> MetalKernels:
+    """Run the self-check of every kernel that a pair could use, as far as that is still to do.
+
+    Args:
+        strict: only matmuls that keep the order of MLX's one-row kernels.
+        outcomes: what is known already; None: what earlier starts found on this machine.
+    """
+    target, variants = variants_for(pair, strict=strict)
+    found = self_check(variants, target.matmuls, outcomes or Outcomes())
+    return MetalKernels(pair.target.module, found, target.unsupported, strict=strict)
 
 
-class Dispatch(Kernels):
+class MetalKernels(Kernels):
     """The kernels of one target's passes.
 
     Args:
         module: the target.
         outcomes: of every variant that its passes, and those of the draft model, could use.
-        kept: what keeps MLX's kernels in any case, each a line for the user.
-        strict: take order-preserving products, however slow.
+        unsupported: what keeps MLX's kernels in any case, each a line for the user.
+        strict: take order-preserving matmuls, however slow.
     """
 
     def __init__(
         self,
         module: Module,
         outcomes: Mapping[Variant, Outcome],
-        kept: Sequence[str] = (),
+        unsupported: Sequence[str] = (),
         *,
         strict: bool = False,
     ) -> None:
-        self.outcomes, self.kept, self.strict = dict(outcomes), tuple(kept), strict
+        self.outcomes, self.unsupported, self.strict = dict(outcomes), tuple(unsupported), strict
         self._hooks = Hooks(module)
-        self._matrices = {id(leaf): matrix_of(leaf) for leaf in self._hooks.leaves}
+        self._matrices = {id(layer): matrix_of(layer) for layer in self._hooks.layers}
         used = [
             variant
             for variant, outcome in outcomes.items()
-            if outcome.faster or (variant.kernel == STRICT and outcome.wrong is None)
+            if outcome.faster or (variant.kernel == STRICT and outcome.failure is None)
         ]
-        self._others = {v for v in used if not isinstance(v.shape, Product)}
-        self._products: dict[tuple[Product, int], str] = {}
-        for variant in sorted(used, key=lambda variant: outcomes[variant].ours or 0.0):
-            if isinstance(variant.shape, Product):
-                self._products.setdefault((variant.shape, variant.rows), variant.kernel)
+        self._others = {v for v in used if not isinstance(v.shape, Matmul)}
+        self._matmuls: dict[tuple[Matmul, int], str] = {}
+        for variant in sorted(used, key=lambda variant: outcomes[variant].seconds or 0.0):
+            if isinstance(variant.shape, Matmul):
+                self._matmuls.setdefault((variant.shape, variant.rows), variant.kernel)
         names = ", ".join(sorted({variant.kernel for variant in used}))
         super().__init__(
             f"macspec's {names}, for {len(used)} of {len(outcomes)} shapes"
             if used
-            else "MLX's own: none of macspec's is right and faster here",
-            (*self.kept, *_refused(outcomes)),
+            else "MLX's own: none of macspec's passed its self-check and is faster here",
+            (*self.unsupported, *_refused(outcomes)),
         )
         if used:
-            chosen = [f"{at}: {name}" for at, name in self._products.items()]
+            chosen = [f"{at}: {name}" for at, name in self._matmuls.items()]
             text = "\n".join(sorted([*chosen, *map(str, self._others)]))
             self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -114,14 +139,14 @@ class Dispatch(Kernels):
         with self._hooks.handled(_Pass(self, tree)):
             yield
 
-    def product(self, leaf: Any, x: mx.array) -> mx.array | None:
-        """``x`` [..., K] times the matrix of a leaf of the target; None: leave it to MLX."""
-        matrix: Matrix | None = self._matrices.get(id(leaf))
+    def matmul(self, layer: Any, x: mx.array) -> mx.array | None:
+        """``x`` [..., K] times the matrix of a layer of the target; None: leave it to MLX."""
+        matrix = self._matrices.get(id(layer))
         if matrix is None or x.dtype != matrix.dtype:
             return None
         count = x.size // x.shape[-1]
-        point = product_rows(count, strict=self.strict)
-        name = point and self._products.get((product_of(matrix, x.dtype), point))
+        point = matmul_rows(count, strict=self.strict)
+        name = point and self._matmuls.get((matmul_of(matrix, x.dtype), point))
         if not name:
             return None
         return multiply(name, x.reshape(count, -1), matrix).reshape(*x.shape[:-1], -1)
@@ -129,7 +154,7 @@ class Dispatch(Kernels):
     def attends(self, shape: Attention, count: int, length: int) -> bool:
         """Whether so many rows of attention over so long a context are macspec's."""
         point = at_least(count, ATTENTION_ROWS)
-        if point is None or why_not(shape, count) is not None:
+        if point is None or shape.unsupported(count) is not None:
             return False
         at = replace(shape, length=length_of(length))
         return Variant(ATTENTION, at, point) in self._others
@@ -186,7 +211,7 @@ class Dispatch(Kernels):
         block: bool,
     ) -> Sampling | None:
         """How a kernel is to choose, where the one for that is in use."""
-        if rows.supports(logits) is not None or sampling.logit_bias or sampling.penalised:
+        if accept.supports(logits) is not None or sampling.logit_bias or sampling.penalised:
             return None
         width = logits.shape[-1]
         if noise is None:
@@ -199,11 +224,11 @@ class Dispatch(Kernels):
 
 
 def _refused(outcomes: Mapping[Variant, Outcome]) -> Iterator[str]:
-    """What is not used and why: each that is wrong, and how many are only slower."""
+    """What is not used and why: each that failed, and how many are only slower."""
     slower = 0
     for variant, outcome in outcomes.items():
-        if outcome.wrong is not None:
-            yield f"{variant}: off, {outcome.wrong}"
+        if outcome.failure is not None:
+            yield f"{variant}: off, {outcome.failure}"
         elif not outcome.faster and variant.kernel != STRICT:
             slower += 1
     if slower:
@@ -214,11 +239,11 @@ def _refused(outcomes: Mapping[Variant, Outcome]) -> Iterator[str]:
 class _Pass:
     """What the places of the target do in one pass."""
 
-    kernels: Dispatch
+    kernels: MetalKernels
     tree: tuple[tuple[int, ...], mx.array] | None
 
-    def product(self, leaf: Module, x: mx.array) -> mx.array | None:
-        return self.kernels.product(leaf, x)
+    def matmul(self, layer: Module, x: mx.array) -> mx.array | None:
+        return self.kernels.matmul(layer, x)
 
     def attention(
         self, queries: mx.array, keys: Any, values: Any, scale: float, mask: Any, sinks: Any

@@ -20,19 +20,26 @@ import mlx.core as mx
 from macspec.noise import DRAFT, TARGET, Noise, bits, row_key, to_gumbel
 from macspec.sampling import Sampling
 
-from . import rows
-from .accept import DRAW, draw_launch
+from .accept import (
+    DRAW,
+    PARTS,
+    adjusted,
+    draw_launch,
+    id_limits,
+    noise_place,
+    row_template,
+    sampling_options,
+    threads_for,
+)
 from .kernel import Kernel, Launch
 
 SAMPLE = Kernel(
     "draft_sample",
     inputs=("logits", "place", "options", "limits"),
     outputs=("token", "log_q"),
-    parts=rows.PARTS,
+    parts=PARTS,
 )
 KERNELS = (SAMPLE, DRAW)
-
-supports = rows.supports
 
 
 def draft_sample(
@@ -60,10 +67,10 @@ def draft_sample(
         The token [1] uint32; and [1, W] float32, the normalised log-probabilities that it was drawn
         from, None unless it was drawn with ``keeps_q``. Not yet evaluated.
     """
-    logits = rows.adjusted(sampling, logits, recent)
-    options = rows.options(sampling)
-    limits = rows.limits(sampling.top_k, logits.shape[-1] if size is None else size)
-    place = rows.place(noise, step)
+    logits = adjusted(sampling, logits, recent)
+    options = sampling_options(sampling)
+    limits = id_limits(sampling.top_k, logits.shape[-1] if size is None else size)
+    place = noise_place(noise, step)
     if noise is None or not keeps_q:
         depths = mx.array([0], mx.uint32)
         launch = draw_launch(logits, sampling, noise, broken=0)
@@ -75,11 +82,11 @@ def draft_sample(
 
 def sample_launch(logits: mx.array, sampling: Sampling) -> Launch:
     """One threadgroup."""
-    threads = rows.threads(logits.shape[-1])
+    threads = threads_for(logits.shape[-1])
     return Launch(
         (threads, 1, 1),
         (threads, 1, 1),
-        rows.template(logits, sampling),
+        row_template(logits, sampling),
         ((1,), logits.shape),
         (mx.uint32, mx.float32),
     )

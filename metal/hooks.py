@@ -1,6 +1,6 @@
 """The places in a stock model where a kernel can take over, for the time of one pass.
 
-Quantized leaves are swapped for wrappers that share their arrays, and the name
+Quantized layers are swapped for wrappers that share their arrays, and the name
 ``scaled_dot_product_attention`` is bound to another function in the modules that the model's
 layers come from. Both ask the handler of their own thread, and without one do what MLX does: other
 models and other sessions notice nothing. After the last pass everything is as mlx-lm made it.
@@ -23,14 +23,14 @@ from mlx_lm.models import base
 
 NAME = "scaled_dot_product_attention"
 STOCK: Any = base.scaled_dot_product_attention
-LEAVES = (QuantizedLinear, QuantizedEmbedding)
+QUANTIZED = (QuantizedLinear, QuantizedEmbedding)
 
 
 class Handler(Protocol):
     """What a pass does at the places; None leaves a place to MLX."""
 
-    def product(self, leaf: Module, x: mx.array) -> mx.array | None:
-        """``x`` [..., K] times the leaf's matrix, without its bias."""
+    def matmul(self, layer: Module, x: mx.array) -> mx.array | None:
+        """``x`` [..., K] times the layer's matrix, without its bias."""
         ...
 
     def attention(
@@ -50,28 +50,28 @@ _held: dict[tuple[int, Any], tuple[int, Any]] = {}
 """By holder and key of a place: how many passes hold it, and what belongs there."""
 
 
-class Leaf:
-    """A quantized leaf in a pass."""
+class QuantizedLayer:
+    """A quantized layer during a pass."""
 
-    def __init__(self, leaf: Any) -> None:
-        self.leaf = leaf
+    def __init__(self, layer: Any) -> None:
+        self.layer = layer
 
     def __call__(self, x: mx.array) -> Any:
         handler = _thread.handler
-        if handler is None or not isinstance(self.leaf, QuantizedLinear):
-            return self.leaf(x)
-        y = handler.product(self.leaf, x)
+        if handler is None or not isinstance(self.layer, QuantizedLinear):
+            return self.layer(x)
+        y = handler.matmul(self.layer, x)
         if y is None:
-            return self.leaf(x)
-        return y + self.leaf["bias"] if "bias" in self.leaf else y
+            return self.layer(x)
+        return y + self.layer["bias"] if "bias" in self.layer else y
 
     def as_linear(self, x: mx.array) -> Any:
         handler = _thread.handler
-        y = None if handler is None else handler.product(self.leaf, x)
-        return self.leaf.as_linear(x) if y is None else y
+        y = None if handler is None else handler.matmul(self.layer, x)
+        return self.layer.as_linear(x) if y is None else y
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.leaf, name)
+        return getattr(self.layer, name)
 
 
 def _attention(stock: Any) -> Any:
@@ -105,13 +105,13 @@ class Hooks:
 
     def __init__(self, module: Module) -> None:
         with _lock:
-            leaves = list(_leaves(module))
+            layers = list(_quantized_layers(module))
             functions = list(_functions(module))
-        self.leaves: list[Module] = [leaf for _, _, leaf in leaves]
+        self.layers: list[Module] = [layer for _, _, layer in layers]
         self.attention = bool(functions)
         """Whether a layer's module has the name to bind."""
         self._places: list[tuple[Any, Any, Callable[[Any], Any]]] = [
-            *((holder, key, Leaf) for holder, key, _ in leaves),
+            *((holder, key, QuantizedLayer) for holder, key, _ in layers),
             *((names, NAME, _attention) for names in functions),
         ]
 
@@ -132,7 +132,7 @@ class Hooks:
             _thread.handler = handler
             yield
         finally:
-            # First of all: with this gone, what an interrupt leaves behind does nothing.
+            # First of all: with this gone, what an interrupt layers behind does nothing.
             _thread.handler = before
             with _lock:
                 for holder, key in held:
@@ -144,14 +144,14 @@ class Hooks:
                         _held[id(holder), key] = count - 1, stock
 
 
-def _leaves(node: Any) -> Iterator[tuple[Any, Any, Module]]:
-    """Every leaf that the kernels know below ``node``, with its holder and key."""
+def _quantized_layers(node: Any) -> Iterator[tuple[Any, Any, Module]]:
+    """Every layer that the kernels know below ``node``, with its holder and key."""
     for key, child in enumerate(node) if isinstance(node, list) else node.items():
-        stock = child.leaf if isinstance(child, Leaf) else child
-        if type(stock) in LEAVES:
+        stock = child.layer if isinstance(child, QuantizedLayer) else child
+        if type(stock) in QUANTIZED:
             yield node, key, stock
         elif isinstance(child, dict | list):
-            yield from _leaves(child)
+            yield from _quantized_layers(child)
 
 
 def _functions(module: Module) -> Iterator[dict[str, Any]]:

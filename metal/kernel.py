@@ -100,6 +100,11 @@ class Kernel:
         return outputs
 
 
+def dtype_name(dtype: mx.Dtype) -> str:
+    """As users know it: float16."""
+    return str(dtype).removeprefix("mlx.core.")
+
+
 def _read(name: str) -> tuple[str, str]:
     """Header and body of a file of this folder."""
     text = (Path(__file__).parent / f"{name}.metal").read_text(encoding="utf-8")

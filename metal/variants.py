@@ -1,25 +1,52 @@
-"""What a kernel can be asked for: the unit that is proved, measured and chosen."""
+"""What the verify passes of a pair ask of kernels: the variants that are checked and chosen.
+
+A pass of the model is built but never run; what it multiplies and attends to is recorded.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import mlx.core as mx
+from mlx.nn.layers.base import Module
+from mlx.nn.layers.linear import Linear
 
-QMV, QMM, STRICT = "verify_qmv", "verify_qmm", "verify_qmv strict"
-ATTENTION = "verify_attention"
+from macspec.cache import ModelCache
+from macspec.models import Pair
+
+from . import accept, matmul, verify_attention
+from .hooks import Hooks
+from .kernel import dtype_name
+from .matmul import QMM, QMV, STRICT, Matrix
+
+ATTENTION = verify_attention.KERNEL.name
 ACCEPT, SAMPLE = "accept", "draft_sample"
 
-PRODUCT_ROWS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
-"""A product of other rows is judged by the next of these; its text is the same."""
+PROBE_ROWS = 2
+"""Of the pass that is built to see what it asks for."""
+MATMUL_ROWS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
+"""A matmul of other rows is judged by the next of these; its text is the same."""
+QMM_FROM = 6
+"""Rows from which matrices of 8 rows can pay."""
 ATTENTION_ROWS = (2, 4, 8, 16)
 CHOICE_ROWS = {ACCEPT: 5, SAMPLE: 1}
 LENGTHS = (1024, 8192)
 """Contexts at which attention is measured; one between them is judged by the nearer by ratio."""
 
+CHOICES = (
+    ("greedy", False),
+    ("drawn", False),
+    ("drawn", True),
+    ("block", False),
+    ("block", True),
+)
+"""Rule, and whether top-k and top-p cut."""
+
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class Matmul:
     """Rows times one quantized matrix, as far as kernels tell matrices apart."""
 
     bits: int
@@ -31,7 +58,7 @@ class Product:
     def __str__(self) -> str:
         return (
             f"{self.bits}-bit, groups of {self.group_size}, {self.inputs} to {self.outputs}, "
-            f"{name_of(self.dtype)}"
+            f"{dtype_name(self.dtype)}"
         )
 
 
@@ -50,7 +77,13 @@ class Attention:
         widths = sorted({self.width, self.value_width})
         size = " and ".join(map(str, widths))
         at = f" at {self.length}" if self.length else ""
-        return f"{self.query_heads}:{self.heads} heads of {size}, {name_of(self.dtype)}{at}"
+        return f"{self.query_heads}:{self.heads} heads of {size}, {dtype_name(self.dtype)}{at}"
+
+    def unsupported(self, rows: int) -> str | None:
+        """Why the kernel does not take so many rows of it; None if it does."""
+        return verify_attention.supports(
+            rows, self.query_heads, self.heads, self.width, self.value_width, self.dtype
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +98,7 @@ class Choice:
 
     def __str__(self) -> str:
         cut = ", truncated" if self.truncated else ""
-        return f"{self.rule}{cut}, {self.width} ids, {name_of(self.dtype)}"
+        return f"{self.rule}{cut}, {self.width} ids, {dtype_name(self.dtype)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +106,135 @@ class Variant:
     """One kernel, for one shape and number of rows."""
 
     kernel: str
-    shape: Product | Attention | Choice
+    shape: Matmul | Attention | Choice
     rows: int
 
     def __str__(self) -> str:
         return f"{self.kernel}: {self.shape}, {self.rows} row{'s' * (self.rows > 1)}"
 
 
-def name_of(dtype: mx.Dtype) -> str:
-    """As users know it: float16."""
-    return str(dtype).removeprefix("mlx.core.")
+@dataclass
+class Workload:
+    """What the passes of one model ask for."""
+
+    matmuls: dict[Matmul, Matrix] = field(default_factory=dict)
+    """With a matrix of the model for each."""
+    attentions: set[Attention] = field(default_factory=set)
+    unsupported: list[str] = field(default_factory=list)
+    """What keeps MLX's kernels and why, each a line for the user."""
+    logits: mx.Dtype = mx.float32
+
+
+def variants_for(pair: Pair, *, strict: bool = False) -> tuple[Workload, list[Variant]]:
+    """What the target's passes ask for, and every variant that sessions of the pair could use.
+
+    Args:
+        strict: only matmuls that keep the order of MLX's one-row kernels.
+    """
+    target = workload(pair.target.module)
+    found = [
+        variant
+        for shape, matrix in target.matmuls.items()
+        for variant in _of_matmul(shape, matrix, strict)
+    ]
+    if not strict:
+        found += [
+            Variant(ATTENTION, replace(attention, length=length), count)
+            for attention in sorted(target.attentions, key=str)
+            for count in ATTENTION_ROWS
+            for length in LENGTHS
+        ]
+    found += _of_choices(ACCEPT, pair.vocabulary, target.logits)
+    if pair.draft is not None:
+        found += _of_choices(SAMPLE, pair.vocabulary, workload(pair.draft.module).logits)
+    return target, found
+
+
+def _of_matmul(shape: Matmul, matrix: Matrix, strict: bool) -> Iterator[Variant]:
+    if strict and matmul.supports(matrix, shape.dtype, strict=True) is not None:
+        return
+    for count in MATMUL_ROWS:
+        if count <= matmul.QMV_ROWS:
+            yield Variant(STRICT if strict else QMV.name, shape, count)
+        if count >= QMM_FROM and not strict:
+            yield Variant(QMM.name, shape, count)
+
+
+def _of_choices(kernel: str, width: int, dtype: mx.Dtype) -> list[Variant]:
+    if width > accept.MOST_WIDTH or dtype not in accept.TYPES:
+        return []
+    return [
+        Variant(kernel, Choice(rule, truncated, width, dtype), CHOICE_ROWS[kernel])
+        for rule, truncated in CHOICES
+    ]
+
+
+def workload(module: Any) -> Workload:
+    """Build a pass of a model, evaluate nothing, and record what it asks for."""
+    recorder = _Recorder()
+    layers = ModelCache(module).layers
+    with Hooks(module).handled(recorder):
+        logits = module(mx.zeros((1, PROBE_ROWS), mx.int32), cache=layers)
+    parts = list(module.modules())
+    if any(type(part).__name__ == "QuantizedSwitchLinear" for part in parts):
+        recorder.others.add("experts: their matrices are chosen row by row")
+    if any(type(part) is Linear for part in parts):
+        recorder.others.add("matrices that are not quantized")
+    if not recorder.attended:
+        recorder.others.add("attention: the model calls it where it cannot be taken over")
+    return Workload(recorder.matmuls, recorder.attentions, sorted(recorder.others), logits.dtype)
+
+
+class _Recorder:
+    """Leaves everything to MLX and remembers it."""
+
+    def __init__(self) -> None:
+        self.matmuls: dict[Matmul, Matrix] = {}
+        self.attentions: set[Attention] = set()
+        self.others: set[str] = set()
+        self.attended = False
+
+    def matmul(self, layer: Module, x: mx.array) -> None:
+        matrix = matrix_of(layer)
+        if matrix is None:
+            mode: Any = layer.mode
+            self.others.add(f"matrices in {mode}: only affine ones have kernels")
+        elif why := matmul.supports(matrix, x.dtype):
+            self.others.add(f"{matrix.bits}-bit matrices: {why}")
+        else:
+            self.matmuls.setdefault(matmul_of(matrix, x.dtype), matrix)
+
+    def attention(
+        self, queries: Any, keys: Any, values: Any, scale: float, mask: Any, sinks: Any
+    ) -> None:
+        self.attended = True
+        if sinks is not None:
+            self.others.add("attention: it has sinks")
+        elif queries.shape[0] == 1:
+            found = attention_of(queries, keys, values)
+            if why := found.unsupported(PROBE_ROWS):
+                self.others.add(f"attention: {why}")
+            else:
+                self.attentions.add(found)
+
+
+def matrix_of(layer: Any) -> Matrix | None:
+    """A quantized layer's matrix, as the kernels take it; None if it is of another kind."""
+    if layer.mode != "affine":
+        return None
+    return Matrix(layer["weight"], layer["scales"], layer["biases"], layer.group_size, layer.bits)
+
+
+def matmul_of(matrix: Matrix, dtype: mx.Dtype) -> Matmul:
+    """What kernels see of it."""
+    return Matmul(matrix.bits, matrix.group_size, matrix.inputs, matrix.outputs, dtype)
+
+
+def attention_of(queries: mx.array, keys: mx.array, values: mx.array) -> Attention:
+    """What the kernel sees of it, but for rows and length."""
+    return Attention(
+        queries.shape[1], keys.shape[1], queries.shape[-1], values.shape[-1], queries.dtype
+    )
 
 
 def at_least(rows: int, points: tuple[int, ...]) -> int | None:
@@ -90,15 +242,15 @@ def at_least(rows: int, points: tuple[int, ...]) -> int | None:
     return next((point for point in points if point >= rows), None)
 
 
-def product_rows(rows: int, *, strict: bool) -> int | None:
-    """The number of rows under which a product was proved."""
+def matmul_rows(rows: int, *, strict: bool) -> int | None:
+    """The number of rows under which a matmul was checked."""
     if strict:
         # Whole tiles of at most eight rows.
         return -(-rows // -(-rows // 8)) if rows > 1 else None
-    return at_least(rows, PRODUCT_ROWS) if rows > 1 else None
+    return at_least(rows, MATMUL_ROWS) if rows > 1 else None
 
 
 def length_of(length: int) -> int:
-    """The context under which attention was proved."""
+    """The context under which attention was checked."""
     short, long = LENGTHS
     return short if length * length < short * long else long

@@ -17,7 +17,7 @@ from macspec.worker import (
 )
 
 from ..panel.live import LiveStats
-from .tuning import Dials
+from .settings import Dials
 
 LoadUpdate = Notice | LoadProgress | Loaded | Failed
 

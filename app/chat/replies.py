@@ -1,205 +1,288 @@
-"""Replies: each is a stream of updates that ends with ``Ended``."""
+"""A reply: what the model is asked, and what comes back until its end."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from macspec.config.schema import Reply as ReplySettings
 from macspec.errors import BadOptionError
-from macspec.events import Finished, Prefilled, Prefilling
-from macspec.power import ReplyEnergy, awake
-from macspec.store import USER, GenerationMetadata, stored_model
-from macspec.worker import Failed, PairChoice, ReplyRequest
+from macspec.events import Finished, Notice, Prefilled, Round, Text
+from macspec.plaintext import one_line
+from macspec.power import ReplyWatch
+from macspec.stats import Counters
+from macspec.store import ASSISTANT, RAW, USER, GenerationMetadata, Message, OpenReply
+from macspec.store.naming import lasting
+from macspec.worker import Call, Failed, PairChoice, ReplyRequest
 from macspec.worker.messages import Answer
+from macspec.written import Written
 
-from .asking import Beginning, request
-from .compare import Comparing, last_prompt
-from .comparison import Comparison
-from .parts import instead
-from .state import State
-from .streaming import Streaming
-from .updates import Began, Changed, Dropped, Ended, Told, Update
-
-SIGNS_OF_LIFE = (Prefilling, Prefilled, Finished)
+from .tree import Tree, spoken
+from .turns import ChatNotice, TextPiece, Turn, after, known_spans
 
 
-class Replies(State):
-    """Asking, and being answered."""
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A reply that is about to be asked for."""
 
-    _trouble: str | None = None
+    prompt: Turn | None
+    """The message that is new with it."""
+    shown: Turn
+    reply: OpenReply
+    asked: Sequence[Message]
+    """The path before it."""
+    resumed: Message | None
+    """The reply as it was, where it goes on."""
+    written: Written
+    """What it had before."""
 
-    def ask(self, text: str) -> AsyncIterator[Update]:
-        """Say something, at the end of the path."""
-        self._idle()
-        self._asking.check(text)
-        return self._streamed(lambda making: self._asking.say(text, self._tree.leaf, USER, making))
+    @property
+    def before(self) -> GenerationMetadata | None:
+        """How it had been made, where it goes on."""
+        return None if self.resumed is None else self.resumed.metadata or GenerationMetadata()
 
-    def edit(self, turn_id: int, text: str) -> AsyncIterator[Update]:
-        """Say something else in a turn's place; the turn stays, as another version."""
-        self._idle()
-        message = self._asking.edited(turn_id, text)
-        return self._streamed(
-            lambda making: self._asking.say(text, message.parent, message.role, making)
-        )
 
-    def regenerate(self, turn_id: int | None = None) -> AsyncIterator[Update]:
-        """Another reply in the place of one, or to a message of the user's; None: the last."""
-        self._idle()
-        message = self._asking.answered(turn_id)
-        return self._streamed(lambda making: self._asking.reply(message, making))
+class Asking:
+    """Begins replies on a path. What cannot be asked raises ``BadOptionError``."""
 
-    def resume(self, turn_id: int) -> AsyncIterator[Update]:
-        """Go on with a reply that was stopped, cut off or too long."""
-        self._idle()
-        message = self._asking.resumed(turn_id)
-        return self._streamed(lambda making: self._asking.reply(message, making))
+    def __init__(self, tree: Tree) -> None:
+        self._tree, self._store = tree, tree.store
 
-    def stop(self) -> None:
-        """End the reply that streams; what came stays."""
-        if self._streaming is not None:
-            self._streaming.stop()
-        if self._comparing is not None:
-            self._comparing.stop()
+    def check(self, text: str) -> None:
+        """Whether something can be said at the end of the path."""
+        if not text.strip():
+            raise BadOptionError("the prompt is empty; say something")
+        if any(message.role == RAW for message in self._tree.thread):
+            raise BadOptionError(
+                "this text was written with --raw and has no turns: begin a new conversation"
+            )
 
-    def saved_interrupt(self) -> None:
-        """Keep everything at once, because the process is about to end."""
-        if self._streaming is not None:
-            self._streaming.cut_off()
+    def edited(self, id: int, text: str) -> Message:
+        """The message in whose place something else is to be said."""
+        if not text.strip():
+            raise BadOptionError("the prompt is empty; say something")
+        message = self._tree.message(id)
+        if message.role == ASSISTANT:
+            raise BadOptionError("only what you said can be changed; regenerate a reply instead")
+        return message
 
-    def compare(self, rule: str | None = None) -> AsyncIterator[Comparison]:
-        """Answer the last prompt again, plain and speculative in turns; nothing of it is kept.
+    def answered(self, id: int | None) -> Message:
+        """What is to be answered once more: a message of the user's, or a reply without a text,
+        which is begun anew.
 
         Args:
-            rule: greedy, keyed, block or match; None: one under which the texts are the same.
+            id: a message of the user's, or the reply to one; None: the last.
         """
-        self._idle()
         thread = self._tree.thread
-        end = last_prompt([message.role for message in thread]) + 1
-        comparing = Comparing(
-            self.engine,
-            self._dials,
-            self._live,
-            self._energies,
-            prompt=thread[end - 1].text,
-            request=request(thread[:end], self.system, self.config.reply, self.think),
-            tuning=self.tuning,
-            rule=rule,
+        if id is None and not thread:
+            raise BadOptionError("there is nothing to answer yet")
+        message = self._tree.message(thread[-1].id if id is None else id)
+        if message.role != ASSISTANT or not (message.text or message.reasoning):
+            return message
+        if message.parent is None:
+            raise BadOptionError("there is no message that this reply answers")
+        return self._tree.message(message.parent)
+
+    def resumed(self, id: int) -> Message:
+        """The reply that is to go on."""
+        message = self._tree.message(id)
+        if message.role != ASSISTANT:
+            raise BadOptionError("only a reply can be continued")
+        return message
+
+    def say(
+        self, text: str, parent: int | None, role: str, making: GenerationMetadata
+    ) -> Beginning:
+        """A new message and the reply to it."""
+        chat = self._tree.begun()
+        message = self._store.add(chat.id, parent, text, role)
+        if chat.unsent:
+            self._store.set_unsent(chat.id, "")
+        return self.reply(message, making, self._tree.put(message, parent))
+
+    def reply(
+        self, message: Message, making: GenerationMetadata, prompt: Turn | None = None
+    ) -> Beginning:
+        """A reply to a message; a reply itself goes on."""
+        if message.role == ASSISTANT:
+            return self._resume(message)
+        reply = self._store.reply(message.chat, message.id, making)
+        shown = self._tree.put(self._store.message(reply.id), message.id)
+        asked = self._tree.before(reply.id)
+        return Beginning(prompt, shown, reply, asked, None, Written())
+
+    def _resume(self, message: Message) -> Beginning:
+        old = message.metadata or GenerationMetadata()
+        written = Written(
+            known_spans(old.spans, message.text),
+            known_spans(old.reasoning_spans, message.reasoning),
         )
-        return self._compared(comparing)
+        reply = self._store.resume(message.id)
+        shown = self._tree.put(self._store.message(reply.id), message.parent)
+        asked = self._tree.before(reply.id)
+        resumed = message if message.text or message.reasoning else None
+        return Beginning(None, shown, reply, asked, resumed, written)
 
-    async def _compared(self, comparing: Comparing) -> AsyncIterator[Comparison]:
-        self._idle()
-        self._comparing, shown = comparing, self._live.shown
-        try:
-            with awake(self.config.power.keep_awake):
-                async for found in comparing.run():
-                    yield found
-        finally:
-            comparing.stop()
-            self._comparing = None
-            self._dials.settle(self.sampling)
-            self._live.resting()
-            self._live.show(shown)
 
-    async def _streamed(
-        self, begin: Callable[[GenerationMetadata], Beginning]
-    ) -> AsyncIterator[Update]:
-        """Begin a reply, ask the engine, and pass on what comes."""
-        self._idle()
-        making = self._making()
-        beginning = begin(making)
-        asked = request(
-            beginning.asked, self.system, self.config.reply, self.think, beginning.resumed
+def request(
+    asked: Sequence[Message],
+    system: str,
+    settings: ReplySettings,
+    think: str | None,
+    resumed: Message | None = None,
+) -> ReplyRequest:
+    """What the engine is asked.
+
+    Args:
+        asked: the path up to the message that is answered.
+        think: on, off or None.
+        resumed: the reply to it, where that goes on.
+    """
+    if asked and asked[-1].role == RAW:
+        said = "" if resumed is None else resumed.text
+        return ReplyRequest(asked[-1].text + said, max_tokens=settings.max_tokens, raw=True)
+    messages: list[Mapping[str, str]] = []
+    if system:
+        messages.append({"role": "system", "content": system})
+    for group in spoken(asked):
+        role = ASSISTANT if group[0].role == ASSISTANT else USER
+        text = "\n\n".join(message.text for message in group)
+        messages.append({"role": role, "content": text})
+    if resumed is not None:
+        text, reasoning = resumed.text, resumed.reasoning
+        messages.append({"role": ASSISTANT, "content": text, "reasoning": reasoning})
+    return ReplyRequest(
+        tuple(messages),
+        max_tokens=settings.max_tokens,
+        think=None if think is None else think == "on",
+        resume=resumed is not None,
+    )
+
+
+class Streaming:
+    """A reply while it comes.
+
+    Args:
+        reply: where it is kept.
+        call: what the engine answers.
+        written: what the reply had before.
+        making: what is known before it begins.
+        before: how the reply as it was had been made, where it goes on.
+        watch: measures what it takes; None: nothing does.
+        pair: which one answers, as far as that is known when it is asked.
+    """
+
+    def __init__(
+        self,
+        reply: OpenReply,
+        call: Call,
+        written: Written,
+        making: GenerationMetadata,
+        watch: ReplyWatch | None = None,
+        pair: Callable[[], PairChoice] = PairChoice,
+        before: GenerationMetadata | None = None,
+    ) -> None:
+        self.reply, self.call, self.watch = reply, call, watch
+        self._written, self._making, self._pair = written, making, pair
+        self._before = before
+        self.message: Message | None = None
+        """The reply, once it is over."""
+        self._counters, self._now = Counters(0.0), 0.0
+        self.stopped = False
+        """Whether the engine was asked to end it."""
+
+    def take(self, event: Answer) -> TextPiece | ChatNotice | None:
+        """Take the next event; what there is to show of it."""
+        if self.watch is not None:
+            self.watch.see(event)  # type: ignore[arg-type]
+        match event:
+            case Text():
+                return self._text(event)
+            case Prefilled(prompt, cached):
+                self._counters.prompt_tokens = prompt
+                self._counters.cached_tokens = cached
+                self._counters.dropped_messages = event.dropped_messages
+            case Round():
+                self._count(event)
+            case Notice(message):
+                return ChatNotice(one_line(message))
+            case Finished(reason):
+                self.message = self.reply.finish(reason, self._made(event))
+            case Failed("stopped"):
+                self.message = self.reply.finish("interrupted", self._made())
+            case Failed(_, message):
+                self.message = self.reply.cut_off(self._made())
+                return ChatNotice(message, "error")
+        return None
+
+    def stop(self) -> None:
+        """Ask the engine to end the reply."""
+        self.stopped = True
+        self.call.stop()
+
+    def cut_off(self) -> None:
+        """End it here, without the engine; what came is on the disk when this returns, what nobody
+        has looked at yet too."""
+        for event in self.call.arrived():
+            if self.message is None:
+                self.take(event)
+        if self.message is None:
+            self.message = self.reply.cut_off(self._made())
+
+    def close(self) -> Message:
+        """Nobody listens any more: what came is kept, and the engine need not go on."""
+        if self.message is None:
+            self.call.stop()
+            self.message = self.reply.finish("interrupted", self._made())
+        if self.watch is not None:
+            self.watch.end()
+        return self.message
+
+    def _text(self, event: Text) -> TextPiece | None:
+        answer, reasoning = self._written.take(event)
+        if not answer and not reasoning:
+            return None
+        self.reply.append(answer, reasoning)
+        return TextPiece(event.delta, event.spans, reasoning=bool(reasoning))
+
+    def _count(self, event: Round) -> None:
+        """Count a pass, for a reply whose end the engine does not tell."""
+        self._now += event.seconds
+        self._counters.count(
+            self._now, len(event.tokens), event.drafted, event.accepted, event.idle_seconds
         )
-        self._dials.settle(self.sampling)
-        self._live.asked()
-        watch = self._energies.watch()
-        call = self.engine.reply(asked)
-        streaming = Streaming(
-            beginning.reply,
-            call,
-            beginning.written,
-            making,
-            watch,
-            lambda: self._loading.choice or PairChoice(),
-            beginning.before,
+
+    def _made(self, finished: Finished | None = None) -> GenerationMetadata:
+        """How it was made, as far as that is known now."""
+        pair = self._pair()
+        making = replace(
+            self._making,
+            model=lasting(pair.target),
+            draft=lasting(pair.draft),
+            spans=self._written.spans,
+            reasoning_spans=self._written.reasoning_spans,
+            stats=self._stats(finished),
+            energy=None if self.watch is None else self.watch.result().as_dict(),
         )
-        self._streaming = streaming
-        try:
-            with awake(self.config.power.keep_awake):
-                yield Began(beginning.prompt, beginning.shown)
-                async for event in self._answers(streaming, asked):
-                    self._live.see(event)
-                    if isinstance(event, Prefilled) and self._tree.drop(
-                        event.dropped_messages, beginning.asked
-                    ):
-                        yield Dropped(self._tree.dropped)
-                    update = streaming.take(event)
-                    if update is not None:
-                        yield update
-        finally:
-            self._streaming = None
-            self._live.resting()
-            ended = self._tree.change(streaming.close())
-            self._energies.settle(watch, partial(self._settled, beginning.reply.id))
-        for told in self._troubles():
-            yield told
-        yield Ended(ended or beginning.shown)
-
-    async def _answers(self, streaming: Streaming, asked: ReplyRequest) -> AsyncIterator[Answer]:
-        """The events of a reply, until it is over or was ended from outside.
-
-        An engine that was lost before is noticed only now; then another one is asked.
-        """
-        alive = False
-        while streaming.message is None:
-            async for event in streaming.call:
-                if streaming.message is not None:
-                    return
-                if isinstance(event, SIGNS_OF_LIFE):
-                    alive = True
-                    self._loading.back()
-                if isinstance(event, Failed):
-                    self._loading.lost(event)
-                    if event.kind == "crashed" and not alive and not streaming.stopped:
-                        alive = True
-                        streaming.call = self.engine.reply(asked)
-                        break
-                yield event
-
-    def _settled(self, id: int, energy: ReplyEnergy) -> None:
-        """What a reply took is known for good."""
-        try:
-            making = self.store.message(id).metadata
-        except BadOptionError:
-            return  # It was deleted for good.
-        if making is None or (self._streaming is not None and self._streaming.reply.id == id):
-            return
-        now = instead(making.energy, energy.as_dict())
-        message = self.store.set_metadata(id, replace(making, energy=now))
-        turn = self._tree.change(message)
-        if turn is not None:
-            self.listener(Changed(turn))
-
-    def _making(self) -> GenerationMetadata:
-        choice, tuning = self._loading.answering, self.tuning
-        sampling = {name: value for name, value in tuning.sampling.items() if name != "seed"}
-        return GenerationMetadata(
-            model=stored_model(choice.target),
-            draft=stored_model(choice.draft),
-            sampling=sampling,
-            rule=tuning.rule,
-            method=tuning.method,
-            depth=tuning.depth,
-            seed=tuning.sampling.get("seed"),
+        if finished is not None:
+            making = replace(
+                making,
+                rule=finished.rule,
+                method=finished.method,
+                depth=finished.depth,
+                seed=finished.seed,
+            )
+        old = self._before
+        if old is None:
+            return making
+        energy = None if making.stats is None else making.energy
+        return replace(
+            making, stats=after(old.stats, making.stats), energy=after(old.energy, energy)
         )
 
-    def _troubles(self) -> list[Told]:
-        """What went wrong meanwhile, each once."""
-        refusal, trouble = self._dials.refusal(), self.store.trouble
-        told = [] if refusal is None else [Told(refusal, "warning")]
-        if trouble is not None and trouble != self._trouble:
-            told.append(Told(trouble, "warning"))
-        self._trouble = trouble
-        return told
+    def _stats(self, finished: Finished | None) -> dict[str, Any] | None:
+        """What the engine told at the end, or what was counted here."""
+        if finished is not None:
+            return finished.stats.as_dict()
+        return self._counters.stats().as_dict() if self._counters.passes else None

@@ -8,8 +8,7 @@ from dataclasses import replace
 from macspec.errors import BadOptionError
 from macspec.store import ASSISTANT, Chat, Message, Store
 
-from .making import turn_of
-from .turns import Turn
+from .turns import Turn, turn_of
 
 
 class Tree:

@@ -1,9 +1,13 @@
-"""A turn as a front end shows it."""
+"""The turns of a conversation as a front end shows them, and the updates of one that streams."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from macspec.store import ASSISTANT, Message
+from macspec.store.markdown import model_name
 
 Span = tuple[int, str | None]
 """So many characters, and the drafter whose guess they were; None: the target's own."""
@@ -58,10 +62,212 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """New text of the reply that streams."""
 
     text: str
     spans: Sequence[Span]
     """Who wrote ``text``; their characters add up to it."""
     reasoning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A reply has begun, or goes on; its text comes in pieces."""
+
+    prompt: Turn | None
+    """The new message that it answers; None: an earlier one."""
+    reply: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class ChatNotice:
+    """Something to know, in one neutral line."""
+
+    line: str
+    severity: str = "information"
+    """information, warning or error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Which turns of the path the model no longer sees, all of them: the oldest."""
+
+    turns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The reply is over; nothing follows."""
+
+    reply: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Numbers of a turn have become known after its end."""
+
+    turn: Turn
+
+
+Update = Began | TextPiece | ChatNotice | Dropped | Ended | Changed
+
+
+EARLIER = "earlier"
+"""The key under which the numbers of a part hold those of the parts before it, oldest first."""
+
+Numbers = Mapping[str, Any]
+
+
+def after(before: Numbers | None, new: Numbers | None) -> Numbers | None:
+    """The numbers of the newest part, with those of the parts before it.
+
+    Args:
+        before: as this returned it then; None: they are not known.
+        new: None where nothing was measured, or nothing came.
+    """
+    if new is None:
+        return before
+    old = dict(before or {})
+    return {**new, EARLIER: [*_list(old.pop(EARLIER, ())), old]}
+
+
+def instead(old: Numbers | None, new: Numbers) -> Numbers:
+    """Other numbers of the newest part, with those of the parts before it as they were."""
+    return {**new, EARLIER: old[EARLIER]} if old and EARLIER in old else new
+
+
+def stats_of(stats: Numbers | None, energy: Numbers | None) -> TurnStats | None:
+    """The numbers of a reply as they were stored, as far as they are numbers."""
+    if stats is None:
+        return None
+    parts, energies = _parts(stats), _parts(energy or {})
+    known = [part for part in parts if _number(part, "tokens") is not None]
+    if len(known) < len(parts):
+        parts, energies = known[-1:] or [{}], energies[-1:]
+    decode = [_table(each, "decode") for each in energies]
+    joules = _joules_per_token(decode, len(parts))
+    return TurnStats(
+        tokens=int(_total(parts, "tokens") or 0),
+        tokens_per_s=_speed(parts),
+        acceptance=_share(parts, "acceptance", "accepted", "drafted"),
+        tokens_per_pass=_share(parts, "tokens_per_pass", "tokens", "passes"),
+        ttft_s=_number(parts[0], "ttft_s"),
+        joules_per_token=joules,
+        energy_basis=_basis(decode, joules),
+        parts=len(_parts(stats)),
+        whole=len(known) == len(_parts(stats)),
+    )
+
+
+def _parts(numbers: Numbers) -> list[Numbers]:
+    return [*_list(numbers.get(EARLIER, ())), numbers]
+
+
+def _speed(parts: Sequence[Numbers]) -> float | None:
+    """Tokens of decode a second; None where one of the parts has no time that holds."""
+    if len(parts) == 1:
+        return _number(parts[0], "decode_tokens_per_s")
+    tokens = seconds = 0.0
+    for part in parts:
+        lasted = _number(_table(part, "seconds"), "decode")
+        speed = _number(part, "decode_tokens_per_s")
+        if lasted is None or (speed is None and lasted > 0):
+            return None
+        tokens += (speed or 0.0) * lasted
+        seconds += lasted
+    return tokens / seconds if seconds > 0 else None
+
+
+def _joules_per_token(decode: Sequence[Numbers], parts: int) -> float | None:
+    """Over all parts; None where one was not measured, or not the same was counted."""
+    if parts == 1:
+        return _number(decode[-1], "joules_per_token") if decode else None
+    joules, tokens = _total(decode, "joules"), _total(decode, "tokens")
+    alike = all(each.get("counted") == decode[0].get("counted") for each in decode)
+    if len(decode) < parts or joules is None or not tokens or not alike:
+        return None
+    return joules / tokens
+
+
+def _basis(decode: Sequence[Numbers], joules: float | None) -> str:
+    """What the joules are of, or why there are none."""
+    newest: Numbers = decode[-1] if decode else {}
+    counted = newest.get("counted")
+    if joules is not None and isinstance(counted, list | tuple):
+        *first, last = [str(rail) for rail in counted] or ["nothing"]
+        return f"{', '.join(first)} and {last}" if first else last
+    reasons = [str(each["reason"]) for each in decode if isinstance(each.get("reason"), str)]
+    if reasons:
+        return reasons[-1]
+    measured = any(_number(each, "joules") is not None for each in decode)
+    return "not all of it was measured" if measured else ""
+
+
+def _share(parts: Sequence[Numbers], name: str, part: str, whole: str) -> float | None:
+    """A ratio, which is stored as ``name``, over all parts."""
+    if len(parts) == 1:
+        return _number(parts[0], name)
+    above, below = _total(parts, part), _total(parts, whole)
+    return above / below if above is not None and below else None
+
+
+def _total(parts: Sequence[Numbers], key: str) -> float | None:
+    values = [_number(part, key) for part in parts]
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _table(values: Numbers, key: str) -> Numbers:
+    inner = values.get(key)
+    return inner if isinstance(inner, dict) else {}
+
+
+def _list(value: object) -> list[Numbers]:
+    """What an imported file holds may be anything."""
+    values = value if isinstance(value, list | tuple) else ()
+    return [each for each in values if isinstance(each, dict)]
+
+
+def _number(values: Numbers, key: str) -> float | None:
+    value = values.get(key)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def turn_of(
+    message: Message, *, sibling: int = 1, siblings: int = 1, dropped: bool = False
+) -> Turn:
+    """A message as it is shown.
+
+    Args:
+        sibling, siblings: which of how many versions it is.
+        dropped: the model no longer sees it.
+    """
+    making = message.metadata
+    replied = message.role == ASSISTANT
+    return Turn(
+        id=message.id,
+        role=message.role,
+        text=message.text,
+        reasoning=message.reasoning,
+        spans=known_spans(None if making is None else making.spans, message.text) or (),
+        reasoning_spans=known_spans(
+            None if making is None else making.reasoning_spans, message.reasoning
+        )
+        or (),
+        state=message.state,
+        reason=message.reason,
+        model=model_name(making.model) if replied and making is not None else None,
+        draft=model_name(making.draft) if making is not None and making.draft else None,
+        stats=None if making is None else stats_of(making.stats, making.energy),
+        sibling=sibling,
+        siblings=siblings,
+        dropped=dropped,
+    )
+
+
+def known_spans(spans: Sequence[Span] | None, text: str) -> Sequence[Span] | None:
+    """Who wrote a text, where that is known for all of it."""
+    if spans is None:
+        return None if text else ()
+    return spans if sum(length for length, _ in spans) == len(text) else None

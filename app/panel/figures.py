@@ -48,11 +48,11 @@ def whole(value: float | None, width: int) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of 1, in five columns."""
+    """A share of 1, in four columns."""
     known = number(share)
     if known is None:
-        return f"{DASH:>5}"
-    return f"{fixed(max(min(known, 9.99), 0) * 100, 3)} %"
+        return f"{DASH:>4}"
+    return f"{fixed(max(min(known, 9.99), 0) * 100, 3)}%"
 
 
 def milliseconds(value: float | None) -> str:

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from macspec.checked import last_check
-from macspec.events import Finished, Notice, Prefilled, Prefilling, Round, Text
+from macspec.events import Finished, Notice, Prefilled, Prefilling, ReplyStats, Round, Text
 from macspec.power.clocks import ClockWatch
-from macspec.stats import ReplyStats
 from macspec.worker import Failed, Loaded, LoadProgress, PairInfo, Status
 from macspec.worker.messages import Answer
 

@@ -1,36 +1,50 @@
-"""The live panel."""
+"""The live panel and its one-line form; their numbers stand still while they hardly change."""
 
 from __future__ import annotations
 
-from textual import events
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 from textual.content import Content
+from textual.events import MouseMove
 
-from macspec.plaintext import one_line
-
-from ..widgets.lined import Lined
-from .hysteresis import settled
-from .panelrows import named, panel
+from ..widgets.lines import Line, LinesView
+from .figures import number
 from .state import PanelState
-from .tooltips import EXPLAINED
+from .table import panel_lines, summary_line, tooltip
 
 
-def explained(block: str, state: PanelState) -> str:
-    """What a block shows, and all of what it may have cut."""
-    whole = {
-        "pair": " + ".join(name for name in (state.target, state.draft) if name),
-        "why": state.why,
-        "power": state.energy_reason,
-        "joules": state.energy_reason,
-        "kernels": state.kernels,
-        "trust head": state.self_test,
-    }.get(block, "")
-    sentence = EXPLAINED[block]
-    return f"{sentence}\n\n{one_line(whole)}" if whole else sentence
+class Readout(LinesView):
+    """Shows one snapshot after another.
+
+    Args:
+        draw: from a state, a width and a height to lines.
+    """
+
+    def __init__(self, draw: Callable[[PanelState, int, int], tuple[Line, ...]]) -> None:
+        super().__init__()
+        self._draw = draw
+        self._state = PanelState()
+
+    @property
+    def state(self) -> PanelState:
+        """What it shows; a number that has hardly changed keeps its former value."""
+        return self._state
+
+    def show(self, state: PanelState) -> None:
+        """Show a snapshot; at most four times a second."""
+        self._state = hysteresis(self._state, state)
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        self.show_lines(self._draw(self._state, *self.size))
 
 
-class Panel(Lined):
-    """What the engine does, from one snapshot after the other. It takes the height that it gets,
-    and shows less where that is little."""
+class Panel(Readout):
+    """Every row that its height has room for, with a tooltip on each."""
 
     DEFAULT_CSS = """
     Panel {
@@ -40,27 +54,87 @@ class Panel(Lined):
     }
     """
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self._state = PanelState()
+    def __init__(self) -> None:
+        super().__init__(panel_lines)
 
-    @property
-    def state(self) -> PanelState:
-        """What it shows; numbers that have hardly changed are still the former ones."""
-        return self._state
-
-    def show(self, state: PanelState) -> None:
-        """Show a snapshot; at most four times a second."""
-        self._state = settled(self._state, state)
-        self._draw()
-
-    def on_resize(self, event: events.Resize) -> None:
-        self._draw()
-
-    def on_mouse_move(self, event: events.MouseMove) -> None:
+    def on_mouse_move(self, event: MouseMove) -> None:
         at = event.get_content_offset(self)
-        name = None if at is None else named(at.y, self.size.height)
-        self.tooltip = None if name is None else Content(explained(name, self._state))
+        text = None if at is None else tooltip(self._state, at.y, self.size.height)
+        self.tooltip = None if text is None else Content(text)
 
-    def _draw(self) -> None:
-        self.show_lines(panel(self._state, self.size.width, self.size.height))
+
+class Summary(Readout):
+    """The panel in one line, for narrow terminals."""
+
+    DEFAULT_CSS = """
+    Summary {
+        width: 1fr;
+        height: 1;
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(lambda state, width, height: (summary_line(state, width),))
+
+
+# -- hysteresis ---------------------------------------------------------------------------------
+
+RAILS = ("gpu", "cpu", "dram", "ane", "system")
+
+NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
+
+SLACK: dict[str, tuple[float, float]] = {
+    "tokens_per_s": (0.07, 0.01),
+    "tokens_per_s_reply": (0.07, 0.005),
+    "plain_tokens_per_s": (0.07, 0.01),
+    "acceptance_now": (0.012, 0.0),
+    "acceptance": (0.006, 0.0),
+    "tokens_per_pass": (0.007, 0.0),
+    "itl_ms_median": (0.07, 0.01),
+    "itl_ms_p95": (0.07, 0.02),
+    "memory_used": (0.06 * 2**30, 0.0),
+    "joules_per_token": (0.007, 0.0),
+    "net_joules_per_token": (0.007, 0.0),
+}
+"""By field: how far a number may drift, absolutely and as a share, before it is redrawn."""
+
+
+def hysteresis(shown: PanelState, new: PanelState) -> PanelState:
+    """``new``, but with the numbers of ``shown`` where they have hardly changed."""
+    kept: dict[str, Any] = {}
+    again = new.passes < shown.passes or new.activity != shown.activity
+    for name, (least, share) in SLACK.items() if not again else ():
+        before, now = number(getattr(shown, name)), number(getattr(new, name))
+        if before is not None and now is not None and _near(before, now, least, share):
+            kept[name] = getattr(shown, name)
+    same = (new.drafter, new.round_depth) == (shown.drafter, shown.round_depth)
+    if same and not again and _alike(shown.why, new.why):
+        kept["why"] = shown.why
+    if new.watts:
+        kept["watts"] = {
+            name: _watts(shown.watts.get(name), new.watts.get(name, math.nan))
+            for name in sorted({*shown.watts, *new.watts}, key=_rail)
+        }
+    return replace(new, **kept)
+
+
+def _rail(name: str) -> tuple[int, str]:
+    return (RAILS.index(name) if name in RAILS else len(RAILS), name)
+
+
+def _watts(before: float | None, now: float) -> float:
+    """A rail without a reading has no watts, but keeps its place."""
+    old, new = number(before), number(now)
+    return old if old is not None and new is not None and _near(old, new, 0.07, 0.0) else now
+
+
+def _near(before: float, now: float, least: float, share: float) -> bool:
+    return math.isfinite(before) and abs(now - before) <= max(least, share * abs(before))
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two sentences differ only in numbers, and only slightly."""
+    if NUMBER.sub("", one) != NUMBER.sub("", other):
+        return False
+    pairs = zip(NUMBER.findall(one), NUMBER.findall(other), strict=True)
+    return all(abs(float(a) - float(b)) <= max(0.1, 0.1 * float(a)) for a, b in pairs)

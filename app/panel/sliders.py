@@ -1,59 +1,282 @@
-"""The slider: depth, method, rule and temperature, at any time."""
+"""The sliders of depth, method, rule and temperature: how they look, and the widget."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import Any, ClassVar, NamedTuple
 
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Offset, Size
 
+from macspec.choices import MAX_DEPTH, METHODS, RULES
+from macspec.plaintext import one_line
+
 from ..messages import Tune
-from ..widgets.lined import Lined
-from .sliderlines import (
-    DEEPEST,
-    DIALS,
-    LABEL,
-    WIDE,
-    Dials,
-    Place,
-    Value,
-    at_column,
-    changes,
-    dial_lines,
-    known,
-    places,
-    same,
-    settings,
-    stepped,
-)
+from ..widgets.lines import Line, LinesView, Role, cells, fit, fitting, ruled, wrapped
+from .charts import TRACK
+from .figures import fixed, number
 from .state import PanelState
 
+Value = int | float | str
+
+SLIDERS = ("depth", "method", "rule", "temperature")
+
+LABELS = {"depth": "depth", "method": "method", "rule": "rule", "temperature": "temp"}
+
+OPTIONS: dict[str, tuple[str, ...]] = {"method": tuple(METHODS), "rule": tuple(RULES)}
+
+HOTTEST, STEP = 2.0, 0.05
+
+LABEL = 7
+"""Columns of a slider's label."""
+
+AUTO = LABEL + len("auto ")
+"""Column at which the track of the depth begins; auto stands before it."""
+
+WIDE = 34
+"""Columns from which a slider has a track, or all of its options."""
+
+GAP = 3
+"""Columns between two sliders."""
+
+KEYS = (
+    "← → change   ↑ ↓ select   a auto   0–9 depth",
+    "← → change  ↑ ↓ select  a auto",
+    "← → ↑ ↓  a auto",
+)
+
+THUMB, WAITING = "●", "○"
+
+DIGITS_S = 1.5
+"""Seconds within which two digits typed are one number."""
+
+
 LOW = 16
-"""Rows of the screen below which only the selected dial is shown."""
+"""Rows of the screen below which only the selected slider is shown."""
 
 
-class Tuning(Lined, can_focus=True):
-    """Four dials. What is changed is asked for at once with ``Tune``, and shown as waiting until
-    ``done`` or ``refused`` says how it went, or a snapshot shows it as set.
+class Place(NamedTuple):
+    """Where a slider is."""
+
+    row: int
+    column: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class SliderState:
+    """What is set, what was asked for but is not confirmed yet, and why something was refused."""
+
+    known: Mapping[str, Value]
+    asked: Mapping[str, Value] = field(default_factory=dict)
+    selected: str = "depth"
+    focused: bool = False
+    in_use: int | None = None
+    """Depth of the latest round."""
+    reason: str = ""
+    """Why the latest change was refused."""
+    hint: str = ""
+
+    def value(self, slider: str) -> Value:
+        """What is shown."""
+        return self.asked.get(slider, self.known[slider])
+
+
+def known(state: PanelState) -> dict[str, Value]:
+    """What is set, by slider."""
+    return {
+        "depth": state.depth,
+        "method": state.method,
+        "rule": state.rule,
+        "temperature": state.temperature,
+    }
+
+
+def same(one: Value, other: Value) -> bool:
+    """Whether two settings are the same; temperatures are numbers with a fraction."""
+    if isinstance(one, str) or isinstance(other, str):
+        return one == other
+    return abs(one - other) < 1e-6
+
+
+def stepped(slider: str, value: Value, by: int) -> Value:
+    """The setting so many steps further; it stops at the ends of the slider."""
+    if slider == "temperature":
+        at = round(_number(value) / STEP) + by
+        return round(max(min(at, round(HOTTEST / STEP)), 0) * STEP, 2)
+    stops = _stops(slider)
+    at = stops.index(value) if value in stops else len(stops) - 1
+    return stops[max(min(at + by, len(stops) - 1), 0)]
+
+
+def changes(slider: str, value: Value) -> dict[str, Any]:
+    """A setting as ``EngineClient.tune`` takes it."""
+    return {"sampling": {slider: value}} if slider == "temperature" else {slider: value}
+
+
+def settings(changed: Mapping[str, Any]) -> dict[str, Value]:
+    """The inverse of ``changes``, for those that have a slider."""
+    flat = {**changed, **changed.get("sampling", {})}
+    return {slider: flat[slider] for slider in SLIDERS if slider in flat}
+
+
+def places(shown: SliderState, width: int, low: bool = False) -> dict[str, Place]:
+    """Where each slider is: one below another, in a wide strip two side by side, and on a low
+    screen only the selected one."""
+    if low:
+        return {shown.selected: Place(0, 0, width)}
+    if width < 2 * WIDE + GAP:
+        return {slider: Place(1 + row, 0, width) for row, slider in enumerate(SLIDERS)}
+    half = (width - GAP) // 2
+    return {
+        slider: Place(1 + number // 2, (half + GAP) * (number % 2), half)
+        for number, slider in enumerate(SLIDERS)
+    }
+
+
+def at_column(slider: str, x: int, width: int) -> Value | None:
+    """The setting at a column of a slider so wide; None: there is none."""
+    if x < LABEL or width < WIDE:
+        return None
+    if slider == "depth":
+        share = (x - AUTO) / (_depth_track(width) - 1)
+        return "auto" if x < AUTO - 1 else round(max(min(share, 1.0), 0.0) * MAX_DEPTH)
+    if slider == "temperature":
+        share = (x - LABEL) / (_track(width) - 1)
+        return stepped(slider, max(min(share, 1.0), 0.0) * HOTTEST, 0)
+    at = LABEL
+    for option in OPTIONS[slider]:
+        if at <= x < at + len(option):
+            return option
+        at += len(option) + 1
+    return None
+
+
+def slider_lines(shown: SliderState, width: int, low: bool = False) -> tuple[Line, ...]:
+    """A heading, the sliders and a line of keys or errors; low: one slider and that line."""
+    waits: Line = (("waiting for the engine", "warn"),) if shown.asked else ()
+    lines: list[Line] = [] if low else [ruled("Sliders", width, waits)]
+    for slider, (row, column, room) in places(shown, width, low).items():
+        drawn = fit(_slider(shown, slider, room), room)
+        if row < len(lines):
+            lines[row] = (*lines[row], (" " * (column - cells(lines[row])), "plain"), *drawn)
+        else:
+            lines.append(drawn)
+    if shown.reason:
+        reason = one_line(shown.reason)
+        lines += [((line, "bad"),) for line in wrapped(reason, width, 1 if low else 3) if line]
+    elif low and shown.asked:
+        lines.append(waits)
+    else:
+        keys = fitting(width, *KEYS) if shown.focused else shown.hint
+        lines.append(((keys, "label"),))
+    return tuple(fit(line, width) for line in lines)
+
+
+def _slider(shown: SliderState, slider: str, width: int) -> Line:
+    selected = shown.focused and shown.selected == slider
+    label: Line = (
+        (LABELS[slider].ljust(LABEL - 1), "value" if selected else "label"),
+        ("▸" if selected else " ", "mark"),
+    )
+    if width < WIDE:
+        return (*label, *_cycle(shown, slider))
+    if slider == "depth":
+        return (*label, *_depth(shown, _depth_track(width)))
+    if slider == "temperature":
+        return (*label, *_temperature(shown, _track(width)))
+    return (*label, *_options(shown, slider, OPTIONS[slider]))
+
+
+def _options(shown: SliderState, slider: str, options: Sequence[str]) -> Line:
+    parts: list[tuple[str, Role]] = []
+    for option in options:
+        role: Role = "plain"
+        if option == shown.known[slider]:
+            role = "chosen"
+        elif option == shown.asked.get(slider):
+            role = "asked"
+        parts += [(option, role), (" ", "plain")]
+    return tuple(parts[:-1])
+
+
+def _depth(shown: SliderState, track: int) -> Line:
+    value, waits = shown.value("depth"), "depth" in shown.asked
+    auto = _options(shown, "depth", ("auto",))
+    if not isinstance(value, str):
+        depth = round(_number(value))
+        thumb, figure = _thumb(depth / MAX_DEPTH, track, waits), f"{depth:>4}"
+        return (*auto, (" ", "plain"), *thumb, (" ", "plain"), (figure, "value"))
+    parts: Line = ((TRACK * track, "track"),)
+    if shown.in_use is not None and 0 <= shown.in_use <= MAX_DEPTH:
+        at = round(shown.in_use / MAX_DEPTH * (track - 1))
+        parts = ((TRACK * at, "track"), ("┃", "mark"), (TRACK * (track - at - 1), "track"))
+    used = " " * 4 if shown.in_use is None else f"{min(shown.in_use, 999):>4}"
+    return (*auto, (" ", "plain"), *parts, (" ", "plain"), (used, "label"))
+
+
+def _temperature(shown: SliderState, track: int) -> Line:
+    value, waits = _number(shown.value("temperature")), "temperature" in shown.asked
+    figure = fixed(value, 4, 2 if value else 0)
+    return (*_thumb(value / HOTTEST, track, waits), (f" {figure}", "value"))
+
+
+def _thumb(share: float, track: int, waits: bool) -> Line:
+    """A track with the thumb at a share of it."""
+    at = max(min(round(share * (track - 1)), track - 1), 0)
+    return (
+        ("━" * at, "bar"),
+        (WAITING if waits else THUMB, "warn" if waits else "bar"),
+        (TRACK * (track - at - 1), "track"),
+    )
+
+
+def _cycle(shown: SliderState, slider: str) -> Line:
+    value, waits = shown.value(slider), slider in shown.asked
+    text = f"{_number(value):.2f}" if slider == "temperature" else one_line(str(value))
+    role: Role = "asked" if waits else "value"
+    return (("‹ ", "label"), (f"{text:^6}", role), (" ›", "label"))
+
+
+def _stops(slider: str) -> tuple[Value, ...]:
+    return ("auto", *range(MAX_DEPTH + 1)) if slider == "depth" else OPTIONS[slider]
+
+
+def _track(width: int) -> int:
+    return width - LABEL - 5
+
+
+def _depth_track(width: int) -> int:
+    return min(width - AUTO - 5, MAX_DEPTH + 1)
+
+
+def _number(value: Value) -> float:
+    known = None if isinstance(value, str) else number(value)
+    return 0.0 if known is None else max(min(known, 1e6), -1e6)
+
+
+class Sliders(LinesView, can_focus=True):
+    """What is changed is asked for at once with ``Tune``, and shown as waiting until ``done`` or
+    ``refused`` says how it went, or a snapshot shows it as set.
 
     Args:
-        hint: what the last line says while something else has the focus.
+        hint: the last line while something else has the focus.
     """
 
     DEFAULT_CSS = """
-    Tuning {
+    Sliders {
         width: 1fr;
         height: auto;
-        &:focus > .lined--head { color: $accent; }
+        &:focus > .line--head { color: $accent; }
     }
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "select(-1)", "Other dial", show=False),
-        Binding("down,j", "select(1)", "Other dial", show=False),
+        Binding("up,k", "select(-1)", "Select", show=False),
+        Binding("down,j", "select(1)", "Select", show=False),
         Binding("left,h", "step(-1)", "Less", show=False),
         Binding("right,l", "step(1)", "More", show=False),
         Binding("a", "auto", "Automatic", show=False),
@@ -67,81 +290,85 @@ class Tuning(Lined, can_focus=True):
         self, *, hint: str = "", id: str | None = None, classes: str | None = None
     ) -> None:
         super().__init__(id=id, classes=classes)
-        self._dials = Dials(known(PanelState()), hint=hint)
+        self._shown = SliderState(known(PanelState()), hint=hint)
         self._dragged: str | None = None
+        self._typed = (0, -DIGITS_S)
+        """The last digit, and when."""
 
     @property
-    def dials(self) -> Dials:
+    def state(self) -> SliderState:
         """What it shows."""
-        return self._dials
+        return self._shown
 
     def show(self, state: PanelState) -> None:
-        """Show what the engine says is set, and the depth in use."""
+        """Show what is set, and the depth in use."""
         now = known(state)
-        asked = {dial: value for dial, value in self._dials.asked.items() if now[dial] != value}
+        asked = {name: value for name, value in self._shown.asked.items() if now[name] != value}
         in_use = state.round_depth if state.passes else None
-        self._draw(replace(self._dials, known=now, asked=asked, in_use=in_use))
+        self._draw(replace(self._shown, known=now, asked=asked, in_use=in_use))
 
     def done(self, changed: Mapping[str, Any]) -> None:
-        """What was asked for holds from the next round on."""
+        """What was asked for takes effect with the next round."""
         told = settings(changed)
         self._draw(
             replace(
-                self._dials,
-                known={**self._dials.known, **told},
+                self._shown,
+                known={**self._shown.known, **told},
                 asked=self._without(told),
                 reason="",
             )
         )
 
     def refused(self, changed: Mapping[str, Any], reason: str) -> None:
-        """What was asked for cannot be: show what holds, and why."""
-        self._draw(replace(self._dials, asked=self._without(settings(changed)), reason=reason))
+        """What was asked for was refused: show what is still set, and the reason."""
+        self._draw(replace(self._shown, asked=self._without(settings(changed)), reason=reason))
 
-    def select(self, dial: str) -> None:
-        """Go to a dial: depth, method, rule or temperature."""
-        self._draw(replace(self._dials, selected=dial, reason=""))
+    def select(self, slider: str) -> None:
+        """Go to a slider: depth, method, rule or temperature."""
+        self._draw(replace(self._shown, selected=slider, reason=""))
 
-    def ask(self, dial: str, value: Value) -> None:
-        """Ask for another setting of a dial."""
-        if same(value, self._dials.value(dial)):
+    def ask(self, slider: str, value: Value) -> None:
+        """Ask for another setting of a slider."""
+        if same(value, self._shown.value(slider)):
             return
-        asked = {**self._dials.asked, dial: value}
-        self._draw(replace(self._dials, asked=asked, selected=dial, reason=""))
-        self.post_message(Tune(changes(dial, value)))
+        asked = {**self._shown.asked, slider: value}
+        self._draw(replace(self._shown, asked=asked, selected=slider, reason=""))
+        self.post_message(Tune(changes(slider, value)))
 
     def action_select(self, by: int) -> None:
-        self.select(DIALS[(DIALS.index(self._dials.selected) + by) % len(DIALS)])
+        self.select(SLIDERS[(SLIDERS.index(self._shown.selected) + by) % len(SLIDERS)])
 
     def action_step(self, by: int) -> None:
-        dial = self._dials.selected
-        value = self._dials.value(dial)
-        if dial == "depth" and value == "auto" and by > 0:
-            value = self._dials.in_use or 0
-        self.ask(dial, stepped(dial, value, by))
+        slider = self._shown.selected
+        value = self._shown.value(slider)
+        if slider == "depth" and value == "auto" and by > 0:
+            value = self._shown.in_use or 0
+        self.ask(slider, stepped(slider, value, by))
 
     def action_auto(self) -> None:
-        self.ask("method" if self._dials.selected == "method" else "depth", "auto")
+        self.ask("method" if self._shown.selected == "method" else "depth", "auto")
 
     def action_depth(self, depth: int) -> None:
-        """A one and another digit within the same dial make a number up to the deepest."""
-        before = self._dials.value("depth")
-        ten = before == 1 and self._dials.selected == "depth" and 10 + depth <= DEEPEST
-        self.ask("depth", 10 + depth if ten else depth)
+        """Two digits in quick succession make one number, if it is a depth."""
+        now = monotonic()
+        digit, at = self._typed
+        both = 10 * digit + depth
+        self._typed = depth, now
+        self.ask("depth", both if digit and now - at < DIGITS_S and both <= MAX_DEPTH else depth)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         at = event.get_content_offset(self)
-        dial = None if at is None else self._dial_at(at)
-        if at is None or dial is None:
+        slider = None if at is None else self._slider_at(at)
+        if at is None or slider is None:
             return
-        self._draw(replace(self._dials, selected=dial))
-        _, column, width = self._places()[dial]
+        self._draw(replace(self._shown, selected=slider))
+        _, column, width = self._places()[slider]
         if width < WIDE:
             self.action_step(-1 if at.x - column < LABEL + 4 else 1)
             return
-        self._dragged = dial
+        self._dragged = slider
         self.capture_mouse()
-        self._set_at(dial, at.x)
+        self._set_at(slider, at.x)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._dragged is not None:
@@ -153,43 +380,43 @@ class Tuning(Lined, can_focus=True):
             self.release_mouse()
 
     def on_focus(self) -> None:
-        self._draw(replace(self._dials, focused=True))
+        self._draw(replace(self._shown, focused=True))
 
     def on_blur(self) -> None:
-        self._draw(replace(self._dials, focused=False, reason=""))
+        self._draw(replace(self._shown, focused=False, reason=""))
 
     def on_resize(self, event: events.Resize) -> None:
-        self._draw(self._dials)
+        self._draw(self._shown)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(dial_lines(self._dials, width, viewport.height < LOW))
+        return len(slider_lines(self._shown, width, viewport.height < LOW))
 
     @property
     def _low(self) -> bool:
         return self.screen.size.height < LOW
 
     def _places(self) -> dict[str, Place]:
-        return places(self._dials, self.size.width, self._low)
+        return places(self._shown, self.size.width, self._low)
 
-    def _dial_at(self, at: Offset) -> str | None:
-        for dial, (row, column, width) in self._places().items():
+    def _slider_at(self, at: Offset) -> str | None:
+        for slider, (row, column, width) in self._places().items():
             if at.y == row and column <= at.x < column + width:
-                return dial
+                return slider
         return None
 
     def _without(self, told: Mapping[str, Value]) -> dict[str, Value]:
-        asked = self._dials.asked
+        asked = self._shown.asked
         return {d: v for d, v in asked.items() if d not in told or not same(v, told[d])}
 
-    def _set_at(self, dial: str, x: int) -> None:
-        _, column, width = self._places()[dial]
-        value = at_column(dial, x - column, width)
+    def _set_at(self, slider: str, x: int) -> None:
+        _, column, width = self._places()[slider]
+        value = at_column(slider, x - column, width)
         if value is not None:
-            self.ask(dial, value)
+            self.ask(slider, value)
 
-    def _draw(self, dials: Dials) -> None:
-        self._dials = dials
-        lines = dial_lines(dials, self.size.width, self._low)
+    def _draw(self, shown: SliderState) -> None:
+        self._shown = shown
+        lines = slider_lines(shown, self.size.width, self._low)
         if len(lines) != len(self.lines):
             self.refresh(layout=True)
         self.show_lines(lines)

@@ -14,7 +14,7 @@ from textual.events import DescendantFocus
 from textual.widgets import Input, Label, TextArea
 
 from macspec.config import Config
-from macspec.config.index import SETTINGS, Setting
+from macspec.config.schema import SETTINGS, Setting
 from macspec.plaintext import neutral
 
 from .box import Box

@@ -16,14 +16,14 @@ from macspec.errors import MacspecError
 
 from ..chat.comparison import Comparison
 from ..widgets.comparisonlines import comparison_lines
-from ..widgets.lined import Lined
+from ..widgets.lines import LinesView
 from .box import Box
 
 PER_SECOND = 4
 """How often what is shown follows what is known."""
 
 
-class Found(Lined):
+class Found(LinesView):
     """A comparison, as far as it has come."""
 
     DEFAULT_CSS = "Found { height: auto; width: 1fr; }"

@@ -18,7 +18,7 @@ from textual.widgets.option_list import Option
 from macspec.errors import MacspecError
 from macspec.plaintext import one_line
 
-from ..chat.chats import LISTED, ChatList, ChatRow, Excerpt, file_name, shortened, trimmed, when
+from ..chat.chatlist import LISTED, ChatList, ChatRow, Excerpt, file_name, shortened, trimmed, when
 from .box import MUTED, Ask, Box, Rows, Search
 
 PAUSE = 0.12

@@ -13,11 +13,11 @@ from textual.events import Resize
 from textual.widgets import Static
 
 from ..actions import ACTIONS, GROUPS
-from ..chat.firstrun import Proposal
+from ..chat.picker import Proposal
 from ..keys import Keys, names
 from ..panel.panel import Panel
 from ..panel.state import PanelState
-from ..panel.tooltips import PANEL
+from ..panel.table import HELP
 from ..widgets.welcome import card
 from .box import Box
 
@@ -95,7 +95,7 @@ def page(keys: Keys, width: int) -> Iterator[Content]:
             for action in actions
         ]
         yield from _section(group, rows, width)
-    yield from _section("The panel", PANEL, width)
+    yield from _section("The panel", HELP, width)
 
 
 def _section(title: str, rows: Sequence[tuple[str, str]], width: int) -> Iterator[Content]:

@@ -15,9 +15,8 @@ from textual.widgets import Static
 
 from ..actions import BY_ID
 from ..keys import Keys, everywhere
-from ..panel.panel import Panel
-from ..panel.sliders import Tuning
-from ..panel.summary import Summary
+from ..panel.panel import Panel, Summary
+from ..panel.sliders import Sliders
 from ..prompt.prompt import Prompt
 from ..transcript.transcript import Transcript
 from ..widgets.keyline import KeyLine
@@ -92,8 +91,8 @@ class Main(Screen[None]):
                     yield Welcome()
                 with Vertical(id="side"):
                     yield Panel()
-                    yield Tuning(hint=f"{self._keys.shown('tuning')} to tune")
-            yield Tuning(id="strip")
+                    yield Sliders(hint=f"{self._keys.shown('tuning')} to tune")
+            yield Sliders(id="strip")
             yield Summary()
             yield Prompt(send_key=self._send_key)
             yield KeyLine()
@@ -122,10 +121,10 @@ class Main(Screen[None]):
             self.prompt.focus()
 
     @property
-    def tuning(self) -> Tuning:
-        """The dials that can be seen, or could be."""
+    def tuning(self) -> Sliders:
+        """The sliders that can be seen, or could be."""
         wide = self.has_class("-wide") and not self.has_class("-no-panel")
-        return self.query_one("#side Tuning" if wide else "#strip", Tuning)
+        return self.query_one("#side Sliders" if wide else "#strip", Sliders)
 
     @property
     def beside(self) -> bool:

@@ -17,9 +17,8 @@ from macspec.errors import MacspecError
 from macspec.models.machine import GIB, working_set
 from macspec.worker import PairChoice
 
-from ..chat.download import DONE, Download
-from ..chat.offers import BUILT_IN, Offer
-from ..chat.pairs import Pairs
+from ..chat.background import DONE, Download
+from ..chat.picker import BUILT_IN, ModelOffer, ModelPicker
 from .box import MUTED, Box, Confirm, Rows, Search
 
 INTERVAL = 0.2
@@ -49,11 +48,11 @@ class Switcher(Box[PairChoice | None]):
         Binding("c", "cancel", "Cancel the download"),
     ]
 
-    def __init__(self, pairs: Pairs) -> None:
+    def __init__(self, pairs: ModelPicker) -> None:
         super().__init__()
         self._pairs = pairs
-        self._offers: Sequence[Offer] = ()
-        self._target: Offer | None = None
+        self._offers: Sequence[ModelOffer] = ()
+        self._target: ModelOffer | None = None
         """The chosen one; None while there is none."""
         self._awaited: tuple[Download, PairChoice] | None = None
         """What is loaded when its download is done."""
@@ -111,7 +110,7 @@ class Switcher(Box[PairChoice | None]):
         self.query_one("#box").border_subtitle = Content(room)
         self._explain()
 
-    def _line(self, offer: Offer) -> Content:
+    def _line(self, offer: ModelOffer) -> Content:
         mark = "▸ " if offer.current else "  "
         style = "bold" if offer.usable else MUTED
         return Content.assemble(mark, (offer.name, style), "\n  ", (offer.facts, MUTED))
@@ -170,7 +169,7 @@ class Switcher(Box[PairChoice | None]):
             draft = offer if self._target is not None else None
             self.run_worker(self._take(target, draft), group="take", exclusive=True)
 
-    async def _take(self, target: Offer, draft: Offer | None) -> None:
+    async def _take(self, target: ModelOffer, draft: ModelOffer | None) -> None:
         """Leave with a pair, once all of it is here."""
         choice = self._pairs.choice(target, draft)
         names = self._pairs.absent(target, draft)
@@ -193,7 +192,7 @@ class Switcher(Box[PairChoice | None]):
         self.query_one(Rows).focus()
         self._hint()
 
-    def _step(self, target: Offer | None) -> None:
+    def _step(self, target: ModelOffer | None) -> None:
         """Go on to the drafts for a target; None: back to the targets."""
         self._target, self._notice = target, None
         self.entitle(self.heading if target is None else f"Models: a draft for {target.name}")
@@ -244,10 +243,10 @@ class Switcher(Box[PairChoice | None]):
         else:
             self.dismiss(None)
 
-    def _chosen(self) -> Offer | None:
+    def _chosen(self) -> ModelOffer | None:
         at = self.query_one(Rows).highlighted
         return None if at is None or at >= len(self._offers) else self._offers[at]
 
 
-def _model(offer: Offer | None) -> str | None:
+def _model(offer: ModelOffer | None) -> str | None:
     return None if offer is None else offer.model

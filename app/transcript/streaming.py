@@ -8,7 +8,7 @@ from time import perf_counter
 from textual.timer import Timer
 from textual.widget import Widget
 
-from ..chat.turns import Piece
+from ..chat.turns import TextPiece
 
 PAUSE_S = 0.1
 """Between two flushes, at least."""
@@ -25,13 +25,13 @@ class Buffer:
         show: what is done with it; takes as long as showing it takes.
     """
 
-    def __init__(self, widget: Widget, show: Callable[[Sequence[Piece]], None]) -> None:
+    def __init__(self, widget: Widget, show: Callable[[Sequence[TextPiece]], None]) -> None:
         self._widget, self._show = widget, show
-        self._waiting: list[Piece] = []
+        self._waiting: list[TextPiece] = []
         self._timer: Timer | None = None
         self._next = 0.0
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: TextPiece) -> None:
         """One more; it is shown within a moment, at once if nothing was for a while."""
         self._waiting.append(piece)
         if self._timer is None:

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 
-from ..chat.turns import Piece, Turn
+from ..chat.turns import TextPiece, Turn
 from .canvas import GUTTER, Canvas
 from .code import lexer
 from .markup import parser
@@ -107,7 +107,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self.following = True
         self.changed()
 
-    def feed(self, piece: Piece) -> None:
+    def feed(self, piece: TextPiece) -> None:
         """More of the reply that streams; it is shown within a moment."""
         self._buffer.add(piece)
 
@@ -149,7 +149,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
                 rows.compose()
             dropped = rows.turn.dropped
 
-    def _write(self, pieces: Sequence[Piece]) -> None:
+    def _write(self, pieces: Sequence[TextPiece]) -> None:
         if (live := self._live) is None:
             return
         thought = not live.answer.text

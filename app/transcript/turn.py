@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from macspec.plaintext import one_line
 
-from ..chat.turns import Piece, Turn
+from ..chat.turns import TextPiece, Turn
 from . import header
 from .blocks import Block
 from .rows import Row
@@ -161,7 +161,7 @@ class TurnRows(Entry):
         self._body, self._thinking = [], []
         self._compose(look)
 
-    def take(self, pieces: Sequence[Piece]) -> None:
+    def take(self, pieces: Sequence[TextPiece]) -> None:
         """More of the reply that streams."""
         self.thought.take([(piece.text, piece.spans) for piece in pieces if piece.reasoning])
         self.answer.take([(piece.text, piece.spans) for piece in pieces if not piece.reasoning])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from macspec.plaintext import neutral, one_line
 
-from ..chat.comparison import Comparison, Fork
-from ..panel.bars import bar
-from ..panel.digits import big
+from ..chat.comparison import Comparison, TextDivergence
+from ..panel.charts import bar, big
 from ..panel.figures import DASH, fixed, number, percent, ratio, seconds, whole
-from ..panel.speedrows import speed_role
-from ..panel.trustrows import SAME_DISTRIBUTION, SAME_TEXT
+from ..panel.rows import SAME_DISTRIBUTION, SAME_TEXT, speed_role
 from .lines import BLANK, Line, Role, cells, cut, fit, sides, wrapped
 
 NAME = 12
@@ -153,7 +151,7 @@ def _said(text: str, width: int) -> list[Line]:
     return [(("  ", "plain"), (line, "label")) for line in wrapped(text, width - 2, 4) if line]
 
 
-def _fork(fork: Fork, width: int) -> list[Line]:
+def _fork(fork: TextDivergence, width: int) -> list[Line]:
     gap = "" if fork.gap is None else f", {fork.gap:.2g} apart in score"
     room = max(width - NAME, 8)
     before = wrapped(_visible(fork.before[-300:]), room, 99)

@@ -1,10 +1,16 @@
-"""Lines of a fixed width, as parts of text that each have a role; a widget gives roles colours."""
+"""Lines of text whose parts have roles, and a widget that shows them in the colours of those."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal, get_args
 
 from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
 
 Role = Literal[
     "plain",
@@ -21,6 +27,8 @@ Role = Literal[
     "chosen",
     "asked",
 ]
+
+ROLES: tuple[Role, ...] = get_args(Role)
 
 Line = tuple[tuple[str, Role], ...]
 """Parts from left to right, each with its role."""
@@ -96,3 +104,58 @@ def ruled(title: str, width: int, right: Line = BLANK) -> Line:
     end: Line = ((" ", "plain"), *right) if right else ()
     rule = max(width - cell_len(title) - 1 - cells(end), 0)
     return fit(((f"{title} ", "head"), ("─" * rule, "track"), *end), width)
+
+
+class LinesView(Widget):
+    """Repaints only the lines that changed, and never lays out anew. Their text must be neutral."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"line--{role}" for role in ROLES}
+
+    DEFAULT_CSS = """
+    LinesView {
+        & > .line--plain { color: $foreground; }
+        & > .line--label { color: $text-muted; }
+        & > .line--value { color: $foreground; text-style: bold; }
+        & > .line--head { color: $text-primary; text-style: bold; }
+        & > .line--good { color: $text-success; text-style: bold; }
+        & > .line--warn { color: $text-warning; text-style: bold; }
+        & > .line--bad { color: $text-error; text-style: bold; }
+        & > .line--bar { color: $primary; }
+        & > .line--gain { color: $success; }
+        & > .line--track { color: $foreground 25%; }
+        &:ansi > .line--track { text-style: dim; }
+        & > .line--mark { color: $text-accent; }
+        & > .line--chosen { color: $foreground; text-style: bold reverse; }
+        & > .line--asked { color: $text-warning; text-style: bold underline; }
+    }
+    """
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._lines: tuple[Line, ...] = ()
+        self._roles: dict[Role, Style] = {}
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """What it shows."""
+        return self._lines
+
+    def show_lines(self, lines: Sequence[Line]) -> None:
+        """Show these; what has not changed is not painted again."""
+        old, self._lines = self._lines, tuple(lines)
+        width = self.size.width
+        for y in range(max(len(old), len(self._lines))):
+            before = old[y] if y < len(old) else None
+            if before != (self._lines[y] if y < len(self._lines) else None):
+                self.refresh(Region(0, y, width, 1))
+
+    def render_line(self, y: int) -> Strip:
+        line = self._lines[y] if y < len(self._lines) else BLANK
+        if not self._roles:
+            self._roles = {role: self.get_component_rich_style(f"line--{role}") for role in ROLES}
+        width = self.size.width
+        return Strip([Segment(text, self._roles[role]) for text, role in fit(line, width)], width)
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._roles = {}

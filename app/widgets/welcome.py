@@ -7,7 +7,7 @@ from textual.widgets import Static
 
 from macspec.plaintext import one_line
 
-from ..chat.firstrun import PRIVATE, WHAT, Proposal
+from ..chat.picker import PRIVATE, WHAT, Proposal
 from ..keys import Keys
 
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..plaintext import one_line
-from .record import cells_of
-from .report import Cell
-from .statistics import Ratio
-from .tables import DASH, Table, interval, number
+from .cells import Cell, Ratio
+from .document import cells_of
+from .report import DASH, Table, interval, number
 
 Record = Mapping[str, Any]
 

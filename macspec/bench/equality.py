@@ -10,7 +10,7 @@ from ..forks import Fork, explain, first_difference
 from ..models import Pair
 from ..nearties import scores
 from ..sampling import Sampling
-from .arm import Question
+from .questions import Question
 from .sample import Sample
 
 Explain = Callable[[Sample, tuple[int, ...], int], Fork]

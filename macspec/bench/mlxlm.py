@@ -25,10 +25,9 @@ from ..models import Pair
 from ..models.template import Template
 from ..sampling import Sampling
 from ..stats import Counters
-from .arm import Question
-from .forced import ForcedTarget, prompt_ids
-from .own import WARM_UP
-from .sample import Tally, Written
+from .macspecarm import WARM_UP
+from .questions import Question, prompt_ids
+from .sample import ReplyRecorder, Written
 
 OWN_DEPTH = 2
 """Its ``num_draft_tokens`` where nobody gives one."""
@@ -43,7 +42,7 @@ TRIED_TOKENS = 48
 """Longest reply of such a trial."""
 
 
-class MlxLm:
+class MlxLmArm:
     """``mlx_lm.stream_generate``, with or without the draft model.
 
     Args:
@@ -101,8 +100,8 @@ class MlxLm:
         mx.random.seed(sampling.seed or 0)
         start = self._clock()
         prompt = prompt_ids(question.task, self._template)
-        tally = Tally(Counters(start, prompt_tokens=len(prompt)))
-        passes = _Passes(tally, depth, question.max_tokens)
+        recorder = ReplyRecorder(Counters(start, prompt_tokens=len(prompt)))
+        passes = _Passes(recorder, depth, question.max_tokens)
         text, reason = "", "length"
         for response in self._responses(question, prompt, depth, sampling, ends):
             passes.see(self._clock(), int(response.token), bool(response.from_draft))
@@ -110,7 +109,7 @@ class MlxLm:
             if response.finish_reason == "stop":
                 reason = "end"
         passes.end()
-        return Written.of(tally, passes.ids, text, reason, idle=False)
+        return Written.of(recorder, passes.ids, text, reason, idle=False)
 
     def describe(self) -> Mapping[str, Any]:
         best = {f"{temperature:g}": depth for temperature, depth in self._best.items()}
@@ -176,9 +175,9 @@ class _Passes:
     A pass ends with the target's own token. All of its tokens are known when the first one comes.
     """
 
-    def __init__(self, tally: Tally, depth: int, limit: int) -> None:
+    def __init__(self, recorder: ReplyRecorder, depth: int, limit: int) -> None:
         self.ids: list[int] = []
-        self._tally, self._depth, self._limit = tally, depth, limit
+        self._recorder, self._depth, self._limit = recorder, depth, limit
         self._accepted = self._tokens = 0
         self._landed = 0.0
 
@@ -201,7 +200,7 @@ class _Passes:
         if self._tokens == self._accepted:
             drafted = self._accepted
         drafter = "draft" if drafted else None
-        self._tally.count(self._landed, self._tokens, drafter, drafted, self._accepted, 0.0)
+        self._recorder.count(self._landed, self._tokens, drafter, drafted, self._accepted, 0.0)
         self._accepted = self._tokens = 0
 
 
@@ -228,3 +227,51 @@ def _short(question: Question) -> Question:
 def _spread(questions: Sequence[Question], count: int) -> Sequence[Question]:
     """So many of them, from all over the list."""
     return questions[:: max(len(questions) // count, 1)][:count]
+
+
+SURE = 1e9
+"""Added to the score of the recorded token: no other one is drawn."""
+
+
+class ForcedTarget:
+    """A target that chooses a recorded answer, for mlx-lm's own loops.
+
+    It is called like the model, and its logits have the answer's token so far above all others
+    that it is drawn at any temperature. What it costs beside the pass is one addition over the
+    logits.
+
+    Args:
+        module: the target, an mlx-lm model.
+        prompt: tokens of the prompt.
+        answer: the ids to be drawn after it; past their end the model is as it is.
+    """
+
+    def __init__(self, module: Any, prompt: int, answer: Sequence[int]) -> None:
+        self._module = module
+        # The row of the prompt's last token is the first to be judged.
+        self._first = prompt - 1
+        self._answer = mx.array([*answer], mx.uint32)
+        self._read = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    def __call__(self, tokens: mx.array, cache: Any = None, **options: Any) -> mx.array:
+        """Logits [1, rows, V] of tokens [1, rows], which follow what the cache holds."""
+        before = self._before(cache)
+        self._read = before + tokens.shape[1]
+        logits: mx.array = self._module(tokens, cache=cache, **options)
+        start = before - self._first
+        skipped = max(-start, 0)
+        chosen = self._answer[max(start, 0) : max(start + tokens.shape[1], 0)]
+        if chosen.shape[0] == 0:
+            return logits
+        sure = mx.arange(logits.shape[-1]) == chosen[:, None]
+        end = skipped + chosen.shape[0]
+        rows = logits[:, skipped:end] + mx.where(sure, SURE, 0).astype(logits.dtype)
+        return mx.concatenate([logits[:, :skipped], rows, logits[:, end:]], axis=1)
+
+    def _before(self, cache: Any) -> int:
+        """Tokens that the cache holds; of one that does not tell, all that were read so far."""
+        told = (getattr(layer, "offset", None) for layer in cache)
+        return next((offset for offset in told if isinstance(offset, int)), self._read)

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from ..control.curve import EDGES
 from ..errors import BadOptionError, brief
 from ..plaintext import one_line
-from .record import cells_of, costs_of
-from .report import Cell
-from .sweep import Point, points_of
+from .cells import Cell
+from .document import cells_of, costs_of
+from .sweeps import Point, points_of
 
 Record = Mapping[str, Any]
 

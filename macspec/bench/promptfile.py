@@ -11,7 +11,7 @@ from typing import Any
 
 from ..conversation import ROLES
 from ..errors import BadOptionError
-from .task import Task
+from .tasks import Task
 
 MAX_TOKENS = 256
 """Longest reply, where the file names none."""

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadOptionError, MacspecError
-from . import record, specfile, spectable, words
-from .report import ALL, FORCED
-from .tables import Table, by_workload, summary
+from . import document as reports
+from . import report, specfile, spectable
+from .cells import ALL, FORCED
+from .report import Table, by_workload, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,7 +53,7 @@ def rendered(path: Path) -> str:
     Raises:
         BadOptionError: as for ``renewed``.
     """
-    read, parts = (specfile.read, _spec_bench) if _is_spec_bench(path) else (record.load, _bench)
+    read, parts = (specfile.read, _spec_bench) if _is_spec_bench(path) else (reports.load, _bench)
     document = read(path)
     if not document["complete"]:
         raise BadOptionError(f"{path} was not measured to its end: run its command again")
@@ -74,12 +75,12 @@ def _spec_bench(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _bench(document: Mapping[str, Any]) -> Iterator[str]:
-    cells, baseline = record.cells_of(document), document["baseline"]
+    cells, baseline = reports.cells_of(document), document["baseline"]
     found: list[Table] = []
     for group in (ALL, ALL + FORCED):
         found += summary(cells, baseline, group)
     found += by_workload(cells, baseline)
-    yield _listed(words.head(document))
+    yield _listed(report.head(document))
     yield from (table.markdown() for table in found)
 
 

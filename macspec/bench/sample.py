@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..control.plan import BRANCHED
-from ..events import Round
+from ..events import ReplyStats, Round
 from ..power import Energy
-from ..stats import Counters, ReplyStats
+from ..stats import Counters
 
 Kind = tuple[str | None, int]
 """Of a round: who drafted, with ``BRANCHED`` behind it where one token had a sibling, and how many
@@ -32,7 +32,7 @@ def rows_of(kind: Kind) -> int:
 
 
 @dataclass(slots=True)
-class Tally:
+class ReplyRecorder:
     """Counts a reply pass by pass, the same way for every arm.
 
     Args:
@@ -81,7 +81,7 @@ class Written:
     @classmethod
     def of(
         cls,
-        tally: Tally,
+        recorder: ReplyRecorder,
         ids: list[int],
         text: str,
         reason: str,
@@ -89,12 +89,12 @@ class Written:
         idle: bool,
         counts_passes: bool = True,
     ) -> Written:
-        """What a tally has counted.
+        """What a recorder has counted.
 
         Args:
             idle: whether it was told how long the device waited.
         """
-        counters = tally.counters
+        counters = recorder.counters
         return cls(
             ids=tuple(ids),
             text=text,
@@ -102,7 +102,7 @@ class Written:
             stats=counters.stats(),
             drafted_at=tuple(counters.drafted_at),
             accepted_at=tuple(counters.accepted_at),
-            rounds=dict(tally.rounds),
+            rounds=dict(recorder.rounds),
             idle_seconds=counters.idle if idle else None,
             counts_passes=counts_passes,
         )

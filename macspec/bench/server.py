@@ -1,18 +1,147 @@
-"""A server beside macspec that speaks OpenAI's protocol: llama-server, LM Studio, ollama."""
+"""A server on this machine that speaks OpenAI's protocol: llama-server, LM Studio, ollama."""
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import socket
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..conversation import Message
-from ..errors import ServerError, brief
-from .chunks import Ended, Piece, ended, error, refusal, text_of
-from .loopback import Address
+from ..errors import BadOptionError, ServerError, brief
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens on this machine."""
+
+    host: str
+    """A loopback address, as numbers."""
+    port: int
+    path: str
+    """What all its paths begin with."""
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """An address as people write it: ``localhost:8080``, ``http://127.0.0.1:1234/v1``.
+
+        Raises:
+            BadOptionError: it is none, or not of this machine.
+        """
+        try:
+            parts = urlsplit(text if "://" in text else f"http://{text}")
+            port = parts.port
+        except ValueError as error:
+            raise BadOptionError(f"{text!r} is no address: {error}") from None
+        if parts.scheme != "http" or parts.hostname is None or parts.username is not None:
+            raise BadOptionError(f"{text!r} is no address like http://127.0.0.1:8080/v1")
+        if port is None:
+            raise BadOptionError(f"{text!r} names no port; give one like http://127.0.0.1:8080/v1")
+        path = parts.path.rstrip("/") or "/v1"
+        return cls(_loopback(parts.hostname, port), port, path)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}{self.path}"
+
+
+def _loopback(host: str, port: int) -> str:
+    """The loopback address of a host."""
+    try:
+        found = [host]
+        if host == "localhost":
+            found = [
+                str(it[4][0]) for it in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            ]
+        addresses = [ipaddress.ip_address(it) for it in found]
+    except (OSError, ValueError):
+        addresses = []
+    if not addresses or not all(it.is_loopback for it in addresses):
+        raise BadOptionError(
+            f"{host} is not an address of this machine: only servers at localhost, 127.0.0.1 or "
+            "[::1] are measured"
+        )
+    # Servers listen on version 4 more often than on 6.
+    return str(min(addresses, key=lambda it: it.version))
+
+
+REASONS = {"stop": "end", "length": "length"}
+"""The protocol's words for how a reply ended, in ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some text, and when it came."""
+
+    text: str
+    at: float
+    """Seconds of the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The reply is over; None for what the server does not tell."""
+
+    reason: str
+    """end, length, or the server's own word."""
+    tokens: int | None
+    """Tokens of the reply, as the server counts them."""
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    drafted: int | None
+    accepted: int | None
+
+
+def text_of(choice: Mapping[str, Any]) -> str:
+    """The text of a chunk, reasoning included."""
+    delta = choice.get("delta")
+    fields = delta if isinstance(delta, dict) else choice
+    names = ("reasoning_content", "reasoning", "content", "text")
+    return "".join(fields[name] for name in names if isinstance(fields.get(name), str))
+
+
+def ended(reason: str, told: Mapping[str, Mapping[str, Any]]) -> Ended:
+    """How a reply ended, from the objects of its chunks by their names."""
+    usage, timings, stats = (told.get(name, {}) for name in ("usage", "timings", "stats"))
+    details = usage.get("prompt_tokens_details")
+    details = details if isinstance(details, dict) else {}
+    return Ended(
+        reason=REASONS.get(reason, reason),
+        tokens=_count(usage.get("completion_tokens"), timings.get("predicted_n")),
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        cached_tokens=_count(details.get("cached_tokens"), timings.get("cache_n")),
+        drafted=_count(timings.get("draft_n"), stats.get("total_draft_tokens_count")),
+        accepted=_count(timings.get("draft_n_accepted"), stats.get("accepted_draft_tokens_count")),
+    )
+
+
+def _count(*values: Any) -> int | None:
+    """The first that is a count."""
+    counts = (it for it in values if isinstance(it, int) and not isinstance(it, bool) and it >= 0)
+    return next(counts, None)
+
+
+def refusal(said: bytes) -> str:
+    """What an answer says about why it is none."""
+    try:
+        answer = json.loads(said)
+    except (ValueError, RecursionError):
+        return brief(ValueError(said.decode(errors="replace"))) if said.strip() else ""
+    return error(answer) if isinstance(answer, dict) else ""
+
+
+def error(answer: Mapping[str, Any]) -> str:
+    inner = answer.get("error", answer)
+    if isinstance(inner, dict):
+        inner = inner.get("message", inner)
+    return brief(ValueError(inner if isinstance(inner, str) else json.dumps(inner)))
+
 
 CONNECTING = 5.0
 """Seconds in which a server of this machine must take a connection."""

@@ -19,14 +19,13 @@ from ..models import Pair
 from ..power import ClockWatch
 from ..sampling import Sampling
 from ..session import Session
-from .arm import Arm, Question, ready
-from .mlxlm import MlxLm
-from .own import Own
+from .macspecarm import DecodeConfig, MacspecArm
+from .mlxlm import MlxLmArm
 from .promptfile import MT_BENCH
-from .protocol import SEEDS, Step
+from .questions import Arm, Question, ready
+from .run import SEEDS, Step
 from .specrows import OURS, PLAIN, RIVAL, TRIAL, Row, best_depths
-from .task import Task
-from .way import Way
+from .tasks import Task
 
 TASKS = (MT_BENCH, "translation", "summarization", "qa", "math_reasoning", "rag")
 
@@ -179,7 +178,7 @@ class SpecBench:
                 yield _Lap(TRIAL, temperature, index, arms)
 
     def _comparisons(self) -> Iterator[_Lap]:
-        """Known once all trials are done."""
+        """KnownCosts once all trials are done."""
         found = best_depths(self.rows, self.tasks)
         for repeat in range(self.plan.repeats * self.plan.draws):
             for temperature in self.plan.temperatures:
@@ -226,13 +225,15 @@ class SpecBench:
 
     def _made(self, name: str) -> Arm:
         if name == OURS:
-            return _Remembering(self.pair, Way(kernels=self._kernels), self.learned, self._clock)
+            return _Remembering(
+                self.pair, DecodeConfig(kernels=self._kernels), self.learned, self._clock
+            )
         depth = 0 if name == PLAIN else int(name.removeprefix(f"{RIVAL}@"))
-        return MlxLm(name, self.pair, depth=depth, clock=self._clock)
+        return MlxLmArm(name, self.pair, depth=depth, clock=self._clock)
 
     def _with_second_turns(self, questions: Sequence[Question]) -> list[Question]:
         """Each question, and its second turn after the target's own greedy reply to the first."""
-        writer = Own("", self.pair, Way("off", kernels=self._kernels))
+        writer = MacspecArm("", self.pair, DecodeConfig("off", kernels=self._kernels))
         whole: list[Question] = []
         for question in questions:
             whole.append(question)
@@ -252,21 +253,21 @@ class SpecBench:
         return whole
 
 
-class _Remembering(Own):
+class _Remembering(MacspecArm):
     """Macspec as in a chat: idle between replies, and with what it learned in earlier ones."""
 
     def __init__(
-        self, pair: Pair, way: Way, learned: dict[str, Any], clock: Callable[[], float]
+        self, pair: Pair, config: DecodeConfig, learned: dict[str, Any], clock: Callable[[], float]
     ) -> None:
         self._learned = learned
         self._open: dict[float, Session] = {}
-        super().__init__(OURS, pair, way, clock=clock)
+        super().__init__(OURS, pair, config, clock=clock)
 
     def session(self, sampling: Sampling, ends: bool) -> Session:
         temperature = sampling.temperature
         if temperature not in self._open:
             kept = _Kept(self._learned, f"{temperature:g}")
-            self._open[temperature] = self.way.session(self.pair, self._clock, kept)
+            self._open[temperature] = self.config.session(self.pair, self._clock, kept)
         return self._open[temperature]
 
     def idle(self, sampling: Sampling) -> None:

@@ -14,8 +14,8 @@ from ..errors import BadOptionError, brief
 from ..kernels import Kernels
 from ..models import Pair
 from ..power import conditions
-from . import setup
-from .arm import Question
+from . import document as reports
+from .questions import Question
 from .specbench import Plan, SpecBench
 from .specrows import COLUMNS, Row, SpecCell, best_depths, cells
 
@@ -75,7 +75,7 @@ class SpecFile:
         self.runs.append(
             {
                 "began": datetime.now(UTC).isoformat(timespec="seconds"),
-                "load_before": setup.load(),
+                "load_before": reports.load_average(),
                 "conditions": asdict(conditions()),
             }
         )
@@ -126,8 +126,8 @@ def fixed(
 ) -> dict[str, Any]:
     """What must be the same in all runs."""
     return {
-        "machine": setup.machine(),
-        "models": setup.models(pair, kernels, None),
+        "machine": reports.machine(),
+        "models": reports.models(pair, kernels, None),
         "plan": plan.as_dict(),
         "questions": [
             {

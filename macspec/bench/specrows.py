@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
+from .cells import Ratio, ratio
 from .sample import Written
-from .statistics import Ratio, ratio
 
 PLAIN = "mlx-lm"
 RIVAL = "mlx-lm-draft"

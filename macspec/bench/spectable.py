@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from .cells import Ratio
 from .promptfile import MT_BENCH
+from .report import Table, interval, model_words, number
 from .specfile import cells_of
 from .specrows import LEAST, SpecCell
-from .statistics import Ratio
-from .tables import Table, interval, number
-from .words import model_words
 
 COLUMNS = (
     "task", "mlx-lm tok/s", "mlx-lm speculative tok/s", "tok/pass", "macspec tok/s", "tok/pass",

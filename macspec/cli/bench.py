@@ -6,13 +6,21 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..assets import prompts
-from ..bench.curves import DRAFT_STEP, PublishedCurve, published
-from ..bench.simulate import GAP, SHAKE, Result, as_record, best_for_all, simulate
-from ..bench.traces import Trace, save, shipped
+from ..bench.simulate import (
+    DRAFT_STEP,
+    GAP,
+    SHAKE,
+    PublishedCurve,
+    Result,
+    as_record,
+    best_for_all,
+    published,
+    simulate,
+)
+from ..bench.traces import Trace, shipped
 from ..bench.traces import load as load_traces
 from ..errors import BadOptionError
-from ..terminal import INTERRUPTED, Output, interruptible, say
+from ..terminal import INTERRUPTED, Output, interruptible
 
 COLUMNS = "{:<12}{:<11}{:>6}{:>7}{:>7}{:>8}  {:<10}{:>8}{:>8}"
 
@@ -38,20 +46,16 @@ def bench(options: argparse.Namespace) -> int:
         from .specbench import specbench
 
         return specbench(options)
-    if options.experiment == "app":
-        from .benchapp import benchapp
-
-        return benchapp(options)
     try:
         with interruptible():
-            return {"simulate": _simulate, "record": _record}[options.experiment](options)
+            return _simulate(options)
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
 def _measure(options: argparse.Namespace) -> int:
     if options.compare is not None:
-        from ..bench.record import load
+        from ..bench.document import load
         from .benchreport import compared
 
         one, other = (load(Path(name).expanduser()) for name in options.compare)
@@ -79,35 +83,6 @@ def _simulate(options: argparse.Namespace) -> int:
         worst += results
     if not options.json:
         output.text("".join(f"{line}\n" for line in _legend(traces, worst)))
-    return 0
-
-
-def _record(options: argparse.Namespace) -> int:
-    from ..bench.recording import forced_trace, recorded
-    from ..device import prepare
-    from ..models import load_pair
-
-    texts = [_text(path) for path in options.forced or ()]
-    prepare()
-    pair = load_pair(
-        options.target,
-        options.draft,
-        context=options.context,
-        kv_bits=options.kv_bits,
-        trust_remote_code=options.trust_remote_code,
-    )
-    chats = prompts()[: options.prompts]
-    traces = []
-    recordings: Iterator[Trace] = (
-        iter([forced_trace(pair, *texts)])
-        if texts
-        else recorded(pair, chats, max_tokens=options.max_tokens)
-    )
-    for trace in recordings:
-        tokens = sum(reply.tokens for reply in trace.replies)
-        say(f"{trace.name}: {tokens} tokens; {trace.about}")
-        traces.append(trace)
-    save(Path(options.out), traces)
     return 0
 
 
@@ -153,10 +128,3 @@ def _legend(traces: list[Trace], results: list[Result]) -> Iterator[str]:
             f"({first.curve.name}, {first.trace.name}), again {again.regret(again.warm):.1%} "
             f"({again.curve.name}, {again.trace.name})"
         )
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadOptionError(f"cannot read {path}: {error}") from None

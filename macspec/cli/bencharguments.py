@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from .benchapparguments import add_app
 from .specbencharguments import add_specbench
-from .tracearguments import add_record, add_simulate
+from .tracearguments import add_simulate
 
 BENCH_DESCRIPTION = """\
 Measure this pair: plain decoding, macspec and mlx-lm write the same replies in
@@ -51,9 +50,7 @@ def add_bench(commands: Any, whole: Whole, add_models: Callable[[Any], None]) ->
         title="experiments", metavar="EXPERIMENT", prog="macspec bench"
     )
     add_simulate(experiments)
-    add_record(experiments, whole, add_models)
     add_specbench(experiments, whole, temperatures, add_models)
-    add_app(experiments, whole, listed, add_models)
 
 
 def listed(text: str) -> list[str]:

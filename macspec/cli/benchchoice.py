@@ -8,19 +8,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..bench.aa import AGAIN, protocol_of
-from ..bench.arm import Arm
-from ..bench.armname import SERVER, ArmName
-from ..bench.experiment import usual_arms
-from ..bench.loopback import Address
+from ..bench.arms import SERVER, ArmName
 from ..bench.promptfile import from_file
-from ..bench.protocol import Protocol
-from ..bench.replay import replayed
-from ..bench.server import Server
+from ..bench.questions import Arm
+from ..bench.run import Protocol, usual_arms
+from ..bench.server import Address, Server
 from ..bench.serverarm import ServerArm
-from ..bench.sweep import Sweep
-from ..bench.task import Task
-from ..bench.workloads import QUICK, shipped
+from ..bench.sweeps import AGAIN, Sweep, protocol_of
+from ..bench.tasks import QUICK, Task, replayed, shipped
 from ..config import data_folder
 from ..errors import BadOptionError
 from ..models import Pair

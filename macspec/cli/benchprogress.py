@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 
-from ..bench.protocol import Step
+from ..bench.run import Step
 from ..plaintext import one_line
 from ..terminal import say
 

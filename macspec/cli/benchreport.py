@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..bench import compare, record
-from ..bench.page import page
-from ..bench.report import ALL, FORCED
-from ..bench.tables import by_workload, limits, positions, summary, swept
-from ..bench.words import head, notes
+from ..bench import compare, document
+from ..bench.cells import ALL, FORCED
+from ..bench.report import by_workload, head, limits, notes, page, positions, summary, swept
 from ..errors import BadOptionError, brief
 
 
@@ -41,7 +39,7 @@ class Files:
         Raises:
             BadOptionError: it cannot be written.
         """
-        record.save(self._path, found)
+        document.save(self._path, found)
         yield f"report: {self._path}"
         beside = self._path.with_suffix(".md")
         try:
@@ -55,7 +53,7 @@ class Files:
 
 def told(found: Mapping[str, Any]) -> str:
     """A report for a terminal."""
-    cells = record.cells_of(found)
+    cells = document.cells_of(found)
     parts = ["".join(f"{line}\n" for line in head(found))]
     for group in (ALL, ALL + FORCED):
         parts += [table.text() for table in summary(cells, found["baseline"], group)]

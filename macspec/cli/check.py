@@ -14,7 +14,8 @@ from ..cache import ModelCache
 from ..checked import remember_check
 from ..device import on_metal, prepare
 from ..forks import Fork
-from ..kernels import Kernels, kernels_for
+from ..kernels import Kernels
+from ..metal.dispatch import kernels_for
 from ..models import Model, Pair, load_pair, memory
 from ..models.memory import estimate_memory
 from ..plaintext import one_line

@@ -1,4 +1,4 @@
-"""``macspec config``: the settings that hold, where they are from, and changing them."""
+"""``macspec config``: the settings in effect, where each comes from, and changing them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,64 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from ..config import Effective, config_file, load
-from ..config.edit import change_file, create_file, toml
-from ..config.file import refusal, unknown
-from ..config.index import Setting, setting_of
+from ..config.effective import ENVIRONMENT
+from ..config.file import change_file, create_file, refusal, toml, unknown
+from ..config.schema import Setting, setting_of
 from ..errors import BadOptionError
 from ..terminal import Output, say
 
 EDITORS = ("VISUAL", "EDITOR")
+
+DESCRIPTION = """\
+Show the settings in effect and where each comes from: the default, the file,
+or a MACSPEC_SECTION_NAME environment variable. The command line takes
+precedence over the environment, and the environment over the file.
+"""
+
+EXAMPLE = """\
+example:
+  macspec config set sampling.temperature 0.4
+"""
+
+
+def add_config(commands: Any) -> None:
+    """Add the command to the command line."""
+    it = commands.add_parser(
+        "config",
+        usage="macspec config [ACTION] [options]",
+        help="show and change the settings",
+        description=DESCRIPTION,
+        epilog=EXAMPLE,
+    )
+    it.set_defaults(command="config", action="show", key=None, json=False)
+    actions = it.add_subparsers(title="actions", metavar="ACTION", prog="macspec config")
+
+    def action(name: str, arguments: str, about: str, example: str) -> Any:
+        it = actions.add_parser(
+            name,
+            usage=f"macspec config {name}{arguments}",
+            help=about,
+            description=f"{about[:1].upper()}{about[1:]}.",
+            epilog=f"example:\n  macspec config {name}{example}",
+        )
+        it.set_defaults(action=name)
+        return it
+
+    about = "show the settings in effect and where they come from"
+    it = action("show", " [KEY] [options]", about, " models.target")
+    it.add_argument("key", metavar="KEY", nargs="?", help="only this one, with an explanation")
+    it.add_argument("--json", action="store_true", help="print one JSON object a line")
+    key = {"metavar": "KEY", "help": "section and name, as macspec config shows them"}
+    it = action("set", " KEY VALUE", "change a setting in the file", " speculation.rule keyed")
+    it.add_argument("key", **key)
+    it.add_argument("value", metavar="VALUE", help="its new value")
+    it = action("unset", " KEY", "remove a setting from the file", " models.draft")
+    it.add_argument("key", **key)
+    action("edit", "", "open the file in $VISUAL or $EDITOR", "")
+    action("path", "", "show where the file is", "")
 
 
 def config(options: argparse.Namespace) -> int:
@@ -27,18 +76,20 @@ def config(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> None:
     settings, output = load(), Output()
-    if options.key is not None and options.key not in settings.origins:
-        _known(options.key)
+    wanted = None if options.key is None else _known(options.key)
     if options.json:
         for key, origin in settings.origins.items():
-            if options.key in (None, key):
+            if wanted is None or wanted.key == key:
                 record = {"key": key, "value": settings.value(key), "origin": origin.name}
                 output.json(record)
-        return
-    if options.key is not None:
-        output.text(_explained(settings, options.key))
-        return
-    output.text(f"# {settings.path}{'' if settings.path.exists() else ' (not there yet)'}\n")
+    elif wanted is not None:
+        output.text(_explained(settings, wanted))
+    else:
+        _list(settings, output)
+
+
+def _list(settings: Effective, output: Output) -> None:
+    output.text(f"# {settings.path}{'' if settings.path.exists() else ' (does not exist yet)'}\n")
     section = ""
     for key in sorted(settings.origins, key=lambda key: key == "pairs"):
         head, _, name = key.partition(".")
@@ -49,10 +100,10 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _line(settings: Effective, key: str) -> str:
-    """A setting as TOML, and where its value is from."""
+    """A setting as TOML, and where its value comes from."""
     value, name = settings.value(key), key.rpartition(".")[2]
     if key == "pairs":
-        return f"\n# pairs: {len(value)} in the catalogue of your own"
+        return f"\n# pairs: {len(value)} of your own in the catalogue"
     shown = f"# {name} is not set" if value is None else f"{name} = {toml(value)}"
     origin = settings.origins[key].name
     if value is None and origin == "default":
@@ -60,13 +111,12 @@ def _line(settings: Effective, key: str) -> str:
     return f"{shown:<40}  # {origin}"
 
 
-def _explained(settings: Effective, key: str) -> str:
-    setting = _known(key)
-    lines = [f"# {setting.about}", f"# It must be {setting.kind.says}."]
-    if "." in key and not key.startswith("keys."):
-        lines.append(f"# In the environment: {setting.variable}")
-    if key in settings.origins:
-        lines.append(_line(settings, key).strip())
+def _explained(settings: Effective, setting: Setting) -> str:
+    lines = [f"# {line}" for line in setting.explained()]
+    if "." in setting.key and not setting.key.startswith("keys."):
+        lines.append(f"# Environment variable: {setting.variable}")
+    if setting.key in settings.origins:
+        lines.append(_line(settings, setting.key).strip())
     return "\n".join(lines) + "\n"
 
 
@@ -77,22 +127,21 @@ def _set(options: argparse.Namespace) -> None:
     except ValueError:
         raise refusal(setting, options.value) from None
     if setting.key in ("models.target", "models.draft") and Path(value).is_dir():
-        value = str(Path(value).resolve())  # settings hold in every folder
+        value = str(Path(value).resolve())  # settings apply in every folder
     change_file(config_file(), setting, value)
-    _say_what_holds(setting)
+    _warn_if_overridden(setting)
 
 
 def _unset(options: argparse.Namespace) -> None:
     setting = _known(options.key)
     change_file(config_file(), setting, None)
-    _say_what_holds(setting)
+    _warn_if_overridden(setting)
 
 
-def _say_what_holds(setting: Setting) -> None:
-    """A change that has no effect, since the environment goes before it, is not left unsaid."""
+def _warn_if_overridden(setting: Setting) -> None:
     origin = load().origins.get(setting.key)
-    if origin is not None and origin.name == setting.variable:
-        say(f"{setting.variable} in the environment goes before the file")
+    if origin is not None and origin.rank == ENVIRONMENT:
+        say(f"{origin.name} in the environment takes precedence over the file")
 
 
 def _edit(options: argparse.Namespace) -> None:
@@ -106,7 +155,7 @@ def _edit(options: argparse.Namespace) -> None:
             f"cannot start the editor {editor!r}: {error}; set EDITOR, or open {path} yourself"
         ) from None
     if status:
-        say(f"the editor ended with status {status}")
+        say(f"the editor exited with status {status}")
     load()
 
 

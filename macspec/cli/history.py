@@ -1,30 +1,133 @@
-"""``macspec history``: the conversations that are kept on this machine."""
+"""``macspec history``: list, search, show, export, import, rename and delete conversations."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..errors import BadOptionError, MacspecError
-from ..plaintext import one_line
-from ..store import Chat, Message, Store, store_path, title_of
-from ..store.transfer import format_of, from_json, write_new
+from ..plaintext import one_line, utf8
 from ..terminal import Output, say
-from .prompt import decoded
+from .options import LARGEST, decoded, whole
+
+if TYPE_CHECKING:
+    from ..store import Chat, Message, Store
 
 NOTHING_FOUND = 1
 """Exit status of a search without a hit."""
 
 TITLE_WIDTH = 100
-"""Characters of a title in a list."""
+"""Most characters of a title in a list."""
+
+DESCRIPTION = """\
+The conversations saved on this machine. macspec run --chat ID continues one.
+"""
+
+SEARCH = """\
+Find conversations by the words in their title or in one message, best match
+first. Each word may be the beginning of one; words in double quotes stay
+together. If nothing has the words, any text that contains the query matches.
+Exit status 0: something was found; 1: nothing.
+"""
+
+EXPORT = """\
+Write conversations to standard output or a new file. Markdown is for reading:
+the versions in view, with control sequences made visible. JSON holds
+everything and can be imported.
+"""
+
+IMPORT = """\
+Add the conversations of a JSON file written by macspec history export: all of
+them, or none if one is damaged. Those already here are not added again.
+"""
+
+DELETE = """\
+Delete conversations. macspec history undo restores them; after thirty days
+they are removed from the disk.
+"""
+
+UNDO = """\
+Restore what the last macspec history delete removed; run it again for the one
+before.
+"""
+
+
+def add_history(commands: Any) -> None:
+    """Add the command to the command line."""
+    history = commands.add_parser(
+        "history",
+        usage="macspec history [ACTION] [options]",
+        help="list, search, show, export and delete conversations",
+        description=DESCRIPTION,
+        epilog='example:\n  macspec history search "sky blue"\n',
+    )
+    history.set_defaults(command="history", action="list", limit=None, deleted=False, json=False)
+    actions = history.add_subparsers(title="actions", metavar="ACTION", prog="macspec history")
+
+    def action(name: str, arguments: str, about: str, example: str, more: str = "") -> Any:
+        it = actions.add_parser(
+            name,
+            usage=f"macspec history {name}{arguments}",
+            help=about,
+            description=more or f"{about.capitalize()}.",
+            epilog=f"example:\n  macspec history {example}\n",
+        )
+        it.set_defaults(action=name)
+        return it
+
+    id_of: dict[str, Any] = {"metavar": "ID", "type": whole(1, LARGEST)}
+    json: dict[str, Any] = {"action": "store_true", "help": "print one JSON object a line"}
+    limit: dict[str, Any] = {"metavar": "N", "type": whole(1)}
+
+    it = action("list", " [options]", "list conversations, newest first", "list --limit 20")
+    it.add_argument("--limit", **limit, help="at most this many (default: all)")
+    it.add_argument("--deleted", action="store_true", help="list those that undo can restore")
+    it.add_argument("--json", **json)
+
+    it = action("search", " WORD ... [options]", "find conversations", "search sky blue", SEARCH)
+    it.add_argument("words", metavar="WORD", nargs="+", help="what to look for")
+    it.add_argument("--limit", **limit, default=20, help="at most this many (default: 20)")
+    it.add_argument("--json", **json)
+
+    it = action("show", " [ID]", "show a conversation as Markdown", "show 12")
+    it.add_argument("id", **id_of, nargs="?", help="which one (default: the last)")
+
+    about = "export conversations"
+    it = action("export", " [ID ...] [options]", about, "export 12 --out sky.md", EXPORT)
+    it.add_argument("ids", **id_of, nargs="*", help="which ones (default: all)")
+    it.add_argument("--out", metavar="FILE", help="a new file (default: standard output)")
+    it.add_argument(
+        "--format",
+        choices=("markdown", "json"),
+        help="default: json if FILE ends in .json, otherwise markdown",
+    )
+
+    it = action("import", " FILE", "import exported conversations", "import chats.json", IMPORT)
+    it.add_argument("file", metavar="FILE", help="a file, or - for standard input")
+
+    it = action("rename", " ID TITLE", "rename a conversation", 'rename 12 "The sky"')
+    it.add_argument("id", **id_of, help="which one")
+    it.add_argument("title", metavar="TITLE", help="its new title")
+
+    it = action("delete", " ID ... [options]", "delete conversations", "delete 12 13", DELETE)
+    it.add_argument("ids", **id_of, nargs="+", help="which ones")
+    it.add_argument(
+        "--for-good", action="store_true", help="remove them from the disk now; no undo"
+    )
+
+    action("undo", "", "restore what was deleted last", "undo", UNDO)
 
 
 def history(options: argparse.Namespace) -> int:
     """Do what ``options.action`` says and return the exit status."""
+    from ..store import Store, store_path
+
     store = Store(store_path())
     try:
         if options.action in READING:
@@ -70,6 +173,8 @@ def _search(store: Store, options: argparse.Namespace) -> int:
 
 
 def _show(store: Store, options: argparse.Namespace) -> int:
+    from ..store.markdown import markdown
+
     if options.id is None:
         chats = store.chats(1)
         if not chats:
@@ -77,31 +182,40 @@ def _show(store: Store, options: argparse.Namespace) -> int:
         chat = chats[0]
     else:
         chat = store.chat(options.id)
-    Output().text(store.export([chat.id], "markdown"))
+    Output().text(markdown(chat, store.thread(chat.id)))
     return 0
 
 
 def _export(store: Store, options: argparse.Namespace) -> int:
+    from ..store.markdown import markdown
+    from ..store.transfer import to_json
+
     chats = [store.chat(id) for id in options.ids] or store.chats()
-    form = options.format or format_of(options.out)
-    text = store.export([chat.id for chat in chats], form)
+    suffix = Path(options.out).suffix.lower() if options.out is not None else ""
+    if (options.format or ("json" if suffix == ".json" else "markdown")) == "json":
+        text = to_json((chat, store.messages(chat.id)) for chat in chats)
+    else:
+        text = "\n---\n\n".join(markdown(chat, store.thread(chat.id)) for chat in chats)
     if options.out is None:
         Output().text(text)
     else:
-        write_new(options.out, text)
+        _write_new(options.out, utf8(text))
         say(f"wrote {_count(chats)} to {options.out}")
     return 0
 
 
 def _import(store: Store, options: argparse.Namespace) -> str:
-    added = store.import_chats(_read_json(options.file))
+    added = store.take_in(_read_json(options.file))
     new = [chat for chat in added if chat is not None]
     here = len(added) - len(new)
-    return f"added {_count(new)}" + (f"; {here} were here already" if here else "")
+    return f"added {_count(new)}" + (f"; {here} already here" if here else "")
 
 
 def _rename(store: Store, options: argparse.Namespace) -> str:
-    return f"renamed {_named([store.rename(options.id, decoded(options.title))])}"
+    title = decoded(options.title)
+    if not one_line(title):
+        raise BadOptionError("the title is empty")
+    return f"renamed {_named([store.rename(options.id, title)])}"
 
 
 def _delete(store: Store, options: argparse.Namespace) -> str:
@@ -112,6 +226,8 @@ def _delete(store: Store, options: argparse.Namespace) -> str:
 
 def _undo(store: Store, options: argparse.Namespace) -> str:
     chats = store.undo()
+    if not chats:
+        raise BadOptionError("there is nothing to restore")
     return f"restored {_count(chats)}: {_named(chats)}"
 
 
@@ -120,7 +236,7 @@ CHANGING = {"import": _import, "rename": _rename, "delete": _delete, "undo": _un
 
 
 def _refuse_trouble(store: Store) -> None:
-    """A change that cannot be saved is none."""
+    """Fail if the store cannot save changes."""
     if store.trouble is not None:
         raise MacspecError(store.trouble)
 
@@ -131,7 +247,7 @@ def _line(chat: Chat, width: int) -> str:
 
 
 def _title(chat: Chat) -> str:
-    title = title_of(chat)
+    title = one_line(chat.title) or "(no title)"
     return title if len(title) <= TITLE_WIDTH else title[: TITLE_WIDTH - 1] + "…"
 
 
@@ -140,10 +256,23 @@ def _named(chats: Sequence[Chat]) -> str:
 
 
 def _count(chats: Sequence[object]) -> str:
-    return "one conversation" if len(chats) == 1 else f"{len(chats)} conversations"
+    return "1 conversation" if len(chats) == 1 else f"{len(chats)} conversations"
+
+
+def _write_new(name: str, data: bytes) -> None:
+    try:
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise BadOptionError(f"{name} exists already; choose another name") from None
+    except (OSError, ValueError) as error:
+        raise BadOptionError(f"cannot write {name}: {_why(error)}") from None
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
 
 
 def _read_json(name: str) -> list[tuple[Chat, list[Message]]]:
+    from ..store.transfer import from_json
+
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except (OSError, ValueError) as error:
@@ -153,7 +282,7 @@ def _read_json(name: str) -> list[tuple[Chat, list[Message]]]:
     except UnicodeDecodeError:
         raise BadOptionError(f"{name} is not UTF-8") from None
     except BadOptionError as error:
-        raise BadOptionError(f"cannot import {name}: {error}") from None
+        raise BadOptionError(f"{name} cannot be imported: {error}") from None
 
 
 def _why(error: Exception) -> str:

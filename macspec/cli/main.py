@@ -1,7 +1,7 @@
-"""The command line: which command runs, and how errors and interrupts end it.
+"""The command line: its commands, which one runs, and how errors and interrupts end it.
 
-Nothing here imports MLX: help and version answer at once. A command's module is imported when
-it runs.
+Nothing here imports MLX or Textual: help and version answer at once. What a command needs is
+imported when it runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,67 @@ from typing import Any
 
 from ..errors import BadOptionError, MacspecError
 from ..terminal import complain, leave_on_interrupt, status_of
-from .arguments import build_parser
+from .bencharguments import add_bench
+from .config import add_config
+from .history import add_history
+from .modelarguments import add_models_commands
+from .options import (
+    LAST,
+    Parser,
+    Version,
+    add_chat_choice,
+    add_models,
+    add_sampling,
+    add_setting,
+    add_speculation,
+    decoded,
+    fill,
+    some_text,
+    whole,
+)
+
+DESCRIPTION = """\
+Fast local LLM chat for Apple Silicon: a small model drafts, your model
+verifies, and the output is exactly your model's.
+"""
+
+EXAMPLE = """\
+example:
+  macspec --new
+  macspec run "Hello, how are you?" --stats
+"""
+
+CHAT_DESCRIPTION = """\
+Chat in the terminal with a live view of speculative decoding; this is what
+macspec does without a command. It continues the last conversation. With
+--plain, or without a terminal, you chat line by line: each line is a message
+or a command, a backslash at its end continues it on the next line, and the
+end of input leaves. With piped input the exit status is 2 if anything failed.
+"""
+
+CHAT_EXAMPLE = """\
+example:
+  macspec chat --target ./my-model --draft ./my-small-model
+  macspec --chat 12
+"""
+
+RUN_EXAMPLE = """\
+example:
+  macspec run "Book a table for two at seven." --stats
+  git diff | macspec run "Describe this change in one line." --temperature 0
+"""
+
+CHECK_DESCRIPTION = """\
+Show the machine and the pair, then run a self-check of this pair: greedy and
+keyed replies must have the same tokens with speculation as without. Exit
+status 0: they do, or differ only where two tokens nearly tie; 1: they do not;
+2: an error.
+"""
+
+CHECK_EXAMPLE = """\
+example:
+  macspec check --target ./my-model --draft ./my-small-model
+"""
 
 BROKEN_PIPE = 141
 """Exit status where the reader of the output went away, as a shell reports SIGPIPE."""
@@ -25,6 +85,145 @@ OF_MACSPEC = ("-h", "--help", "--version")
 """Options that need no command; with others before a command, chat is meant."""
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def build_parser() -> Parser:
+    """The parser of every command."""
+    parser = Parser(
+        prog="macspec",
+        usage="macspec [--version] [--help] [COMMAND] ...",
+        description=DESCRIPTION,
+        epilog=EXAMPLE,
+    )
+    parser.add_argument("--version", action=Version, nargs=0, help="show the version and exit")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="macspec")
+    _add_chat(commands)
+    _add_run(commands)
+    _add_check(commands)
+    add_bench(commands, whole, add_models)
+    add_config(commands)
+    add_models_commands(commands, whole)
+    add_history(commands)
+    return parser
+
+
+def _add_chat(commands: Any) -> None:
+    it = commands.add_parser(
+        "chat",
+        usage="macspec [chat] [options]",
+        help="chat in the terminal; the default without a command",
+        description=CHAT_DESCRIPTION,
+        epilog=CHAT_EXAMPLE,
+    )
+    group = it.add_argument_group("conversation")
+    which = add_chat_choice(group, "open")
+    which.add_argument("--new", action="store_true", help="start a new conversation")
+    add_setting(group, "history.save")
+    add_setting(group, "reply.system", "; only for new conversations")
+    add_setting(group, "reply.think")
+    add_setting(group, "reply.max_tokens")
+    group = it.add_argument_group("screen")
+    group.add_argument(
+        "--plain", action="store_true", help="chat line by line; suits screen readers"
+    )
+    group.add_argument(
+        "--keys", action="store_true", help="list every action with its keys and command, and exit"
+    )
+    add_models(it)
+    add_speculation(it)
+    add_sampling(it)
+    it.set_defaults(command="chat")
+
+
+def _add_run(commands: Any) -> None:
+    it = commands.add_parser(
+        "run",
+        usage="macspec run [PROMPT] [options]",
+        help="answer one prompt",
+        description="Answer one prompt. Only the reply's text goes to standard output.",
+        epilog=RUN_EXAMPLE,
+    )
+    it.add_argument(
+        "prompt",
+        metavar="PROMPT",
+        nargs="?",
+        help="the prompt; text piped to standard input is the prompt too, or follows this one "
+        "after an empty line",
+    )
+    add_models(it)
+    add_speculation(it)
+    add_sampling(it)
+    group = it.add_argument_group("prompt and reply")
+    add_setting(group, "reply.system")
+    group.add_argument(
+        "--raw", action="store_true", help="continue the prompt as it is, without a chat template"
+    )
+    add_setting(group, "reply.think")
+    add_setting(group, "reply.max_tokens")
+    group.add_argument(
+        "--stop",
+        metavar="TEXT",
+        type=some_text,
+        action="append",
+        default=[],
+        help="end the reply before this text; may be given several times",
+    )
+    group = it.add_argument_group("conversation")
+    which = add_chat_choice(group, "continue")
+    which.add_argument(
+        "-c",
+        "--continue",
+        dest="chat",
+        action="store_const",
+        const=LAST,
+        help="continue the last conversation with its system prompt, sampling and models",
+    )
+    add_setting(group, "history.save")
+    group = it.add_argument_group("output")
+    group.add_argument(
+        "--stats", action="store_true", help="print a table of statistics on standard error"
+    )
+    group.add_argument(
+        "--json", action="store_true", help="print one JSON event a line; the last has statistics"
+    )
+    it.set_defaults(command="run")
+
+
+def _add_check(commands: Any) -> None:
+    it = commands.add_parser(
+        "check",
+        usage="macspec check [options]",
+        help="show this machine and pair, and check that speculation is lossless here",
+        description=CHECK_DESCRIPTION,
+        epilog=CHECK_EXAMPLE,
+    )
+    add_models(it)
+    group = it.add_argument_group("self-check")
+    group.add_argument(
+        "--prompts", metavar="N", type=whole(1), default=4, help="number of prompts (default: 4)"
+    )
+    group.add_argument(
+        "--max-tokens",
+        metavar="N",
+        type=whole(1),
+        default=48,
+        help="most tokens in a reply (default: 48)",
+    )
+    group = it.add_argument_group("instead of the self-check")
+    group.add_argument(
+        "--kernels",
+        action="store_true",
+        help="list macspec's Metal kernels for this pair: whether each passed its self-check "
+        "here, and its speed relative to MLX's",
+    )
+    group.add_argument(
+        "--report",
+        action="store_true",
+        help="print a report to attach to a bug report: versions, chip, settings and the ends "
+        "of the logs, but none of your text",
+    )
+    it.set_defaults(command="check")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,11 +289,9 @@ def _run(argv: Sequence[str] | None) -> int:
         from .saving import Conversation
 
         if options.raw and options.chat is not None:
-            raise BadOptionError("--raw uses no chat template: leave --continue and --chat out")
+            raise BadOptionError("--raw uses no chat template: omit --continue and --chat")
         options.conversation = Conversation(options)
     if hasattr(options, "trust_remote_code") and not getattr(options, "report", False):
-        from ..config.options import fill
-
         options.effective = fill(options)
         options.settings = options.effective.config
     return COMMANDS[options.command](options)
@@ -106,18 +303,16 @@ def chat(options: argparse.Namespace) -> int:
     if options.keys:
         list_keys(options)
         return 0
-    from .prompt import decoded
-
     options.system = decoded(options.system or "")
     status: int = chat(options)
     return status
 
 
 def run(options: argparse.Namespace) -> int:
-    from .prompt import decoded, read_prompt
+    from .prompt import read_prompt
 
     if options.raw and (options.system or options.think):
-        raise BadOptionError("--raw uses no chat template: leave --system and --think out")
+        raise BadOptionError("--raw uses no chat template: omit --system and --think")
     options.prompt = read_prompt(options.prompt)
     options.system = decoded(options.system or "")
     options.stop = [decoded(text) for text in options.stop]

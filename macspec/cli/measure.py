@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from ..bench import aa, record, setup, sweep
-from ..bench.armname import Workshop
-from ..bench.experiment import Experiment
-from ..bench.scrub import scrubbed
-from ..bench.starting import Started
+from ..bench import document, sweeps
+from ..bench.arms import ArmFactory
+from ..bench.redact import redacted
+from ..bench.run import Experiment
+from ..bench.serverarm import Started
 from ..device import prepare
-from ..kernels import kernels_for
+from ..metal.dispatch import kernels_for
 from ..models import Pair, load_pair
 from ..power import Meter, awake, choose, remembered_idle
 from ..terminal import Output, interruptible, say, status_of
@@ -33,7 +33,7 @@ def measure(options: argparse.Namespace) -> int:
     began = time.perf_counter()
     benchchoice.refuse(options)
     files = Files(benchchoice.place(options.out), plot=options.plot)
-    load = setup.load()
+    load = document.load_average()
     prepare()
     pair = load_pair(
         options.target,
@@ -70,7 +70,7 @@ class _Run:
     def __init__(self, options: argparse.Namespace, pair: Pair, began: float) -> None:
         self._options, self._pair = options, pair
         self._kernels = kernels_for(pair, options.kernels)
-        self._sweep = None if options.sweep is None else sweep.sweep_of(options.sweep, pair)
+        self._sweep = None if options.sweep is None else sweeps.sweep_of(options.sweep, pair)
         self._tasks = benchchoice.tasks(options, pair, self._sweep)
         self._experiment: Experiment | None = None
         self._profile: dict[str, Any] | None = None
@@ -96,7 +96,7 @@ class _Run:
                     say(f"starting {options.server_command}")
                     command = shlex.split(options.server_command)
                     held.enter_context(Started(command, server))
-                workshop = Workshop(
+                workshop = ArmFactory(
                     self._pair,
                     options.kv_bits,
                     self._kernels,
@@ -133,21 +133,21 @@ class _Run:
         more: dict[str, Any] = {}
         if self._sweep is not None:
             lengths = {it.id: len(it.ids) for it in outcome.questions}
-            more["sweep"] = sweep.entry(self._sweep, outcome.cells, outcome.samples, lengths)
+            more["sweep"] = sweeps.entry(self._sweep, outcome.cells, outcome.samples, lengths)
         if self._options.aa is not None:
-            repeats = outcome.protocol.repeats // aa.RUNS
-            found = aa.held(outcome.samples, self._options.aa, repeats)
+            repeats = outcome.protocol.repeats // sweeps.RUNS
+            found = sweeps.held(outcome.samples, self._options.aa, repeats)
             more["aa"] = [it.as_dict() for it in found]
         if self._profile is not None:
             more["profile"] = self._profile
-        return record.document(
+        return document.document(
             outcome,
             ["macspec", *sys.argv[1:]],
             kernels=self._kernels,
             kv_bits=self._options.kv_bits,
             load=load,
             energy=self._no_joules,
-            mask=scrubbed if self._options.with_text else None,
+            mask=redacted if self._options.with_text else None,
             **more,
         )
 

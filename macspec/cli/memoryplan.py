@@ -11,10 +11,10 @@ from ..errors import BadOptionError, ModelNotFoundError
 from ..models import memory
 from ..models.catalog import CONTEXT, Entry
 from ..models.files import locate
-from ..models.inventory import at_hand
+from ..models.hubcache import cached_folder
 from ..models.machine import pressure, unified_memory, wired_advice
-from ..models.matches import Candidate, candidate, why_not
 from ..models.memory import MemoryEstimate, gigabytes
+from ..models.scan import Candidate, candidate, why_not
 from ..plaintext import one_line
 from ..terminal import Output
 from ..worker.registry import Registry, Running
@@ -59,7 +59,7 @@ def show_plan(
 
 
 def _here(name: str) -> bool:
-    return name == BUILT_IN or os.path.isdir(os.path.expanduser(name)) or bool(at_hand(name))
+    return name == BUILT_IN or os.path.isdir(os.path.expanduser(name)) or bool(cached_folder(name))
 
 
 def _opened(name: str, role: int) -> Candidate:

@@ -7,11 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from ..models.catalog import CONTEXT, Entry, best
-from ..models.findings import Fit, Found, Machine, Opened
 from ..models.machine import pressure, unified_memory
 from ..models.memory import gigabytes
 from ..models.progress import size
-from ..models.survey import survey
+from ..models.scan import FoundModel, MachineMemory, OpenedModel, PairFit, scan
 from ..plaintext import one_line
 from ..terminal import Output
 
@@ -24,19 +23,19 @@ def list_models(known: Sequence[Entry], as_json: bool) -> None:
         as_json: one JSON object a line, with the sizes in bytes.
     """
     output, limit = Output(), 0
-    found: dict[str, Found] = {}
-    opened: dict[str, Opened] = {}
-    fits: list[Fit] = []
-    for event in survey():
+    found: dict[str, FoundModel] = {}
+    opened: dict[str, OpenedModel] = {}
+    fits: list[PairFit] = []
+    for event in scan():
         match event:
-            case Found():
+            case FoundModel():
                 found[event.name] = event
-            case Machine():
+            case MachineMemory():
                 limit = event.limit
                 _show_machine(output, event, as_json)
-            case Opened():
+            case OpenedModel():
                 opened[event.name] = event
-            case Fit():
+            case PairFit():
                 fits.append(event)
     _show_models(output, found.values(), opened, as_json)
     if not as_json:
@@ -51,7 +50,7 @@ def list_models(known: Sequence[Entry], as_json: bool) -> None:
     _show_catalogue(output, known, names, limit, best(unified_memory(), limit), as_json)
 
 
-def _show_machine(output: Output, machine: Machine, as_json: bool) -> None:
+def _show_machine(output: Output, machine: MachineMemory, as_json: bool) -> None:
     now = pressure()
     if as_json:
         record = {**asdict(machine), "pressure": now.level, "free": now.free}
@@ -64,7 +63,7 @@ def _show_machine(output: Output, machine: Machine, as_json: bool) -> None:
 
 
 def _show_models(
-    output: Output, found: Iterable[Found], opened: Mapping[str, Opened], as_json: bool
+    output: Output, found: Iterable[FoundModel], opened: Mapping[str, OpenedModel], as_json: bool
 ) -> None:
     rows = _Rows()
     for model in found:

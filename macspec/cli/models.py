@@ -93,9 +93,9 @@ def _ids(name: str) -> tuple[str, ...]:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    from ..models.inventory import held, remove
+    from ..models.hubcache import cached_models, remove
 
-    sizes = {model.name: model.size for model in held()}
+    sizes = {model.name: model.size for model in cached_models()}
     names = list(dict.fromkeys(id for name in options.names for id in _doomed(name, set(sizes))))
     absent = [name for name in names if name not in sizes]
     if absent:

@@ -1,206 +1,205 @@
-"""Options that commands share: models, speculation, sampling, the reply, the conversation."""
+"""The parser, and the options that commands share; those of settings are made from their schema."""
 
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
-from ..choices import METHODS
-from .historyarguments import LARGEST
-from .parser import depth, some_text, whole
+from ..config import Effective, load
+from ..config.kinds import Kind
+from ..config.kinds import whole as whole_kind
+from ..config.schema import BUILT_IN, NONE, SETTINGS, Setting, section
+from ..errors import BadOptionError
+from ..terminal import complain
+
+LARGEST = 2**63 - 1
+"""Of a conversation's id."""
+
+LAST = "last"
+"""The value of ``options.chat`` for ``--continue``."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that reports each mistake in one line, with exit status 2."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", Formatter)
+        super().__init__(allow_abbrev=False, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        complain(f"{message.removeprefix('argument ')} (see {self.prog} --help)")
+        self.exit(2)
+
+
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Examples as they are written, options in a column that fits 80 characters."""
+
+    def __init__(self, prog: str, **settings: Any) -> None:
+        super().__init__(prog, **{**settings, "max_help_position": 30})
+
+
+class Version(argparse.Action):
+    """Prints the version, which is looked up only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import version
+
+        print(f"macspec {version('macspec')}")
+        parser.exit()
+
+
+def of_kind(kind: Kind) -> Callable[[str], Any]:
+    """An argument type: a value that a setting of this kind may have."""
+
+    def parse(text: str) -> Any:
+        try:
+            return kind.from_text(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be {kind.says}, not {text!r}") from None
+
+    return parse
+
+
+def whole(lowest: int, highest: int | None = None) -> Callable[[str], int]:
+    """An argument type: a whole number in a range."""
+    return of_kind(whole_kind(lowest, highest))
+
+
+def some_text(text: str) -> str:
+    """An argument type: any text but the empty one."""
+    if not text:
+        raise argparse.ArgumentTypeError("the text is empty")
+    return text
+
+
+def decoded(argument: str) -> str:
+    """A text of the command line, as UTF-8 also where the locale is another.
+
+    Raises:
+        BadOptionError: it is not UTF-8.
+    """
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        try:
+            return os.fsencode(argument).decode()
+        except UnicodeError:
+            raise BadOptionError("the text on the command line is not UTF-8") from None
+    return argument
+
+
+def add_setting(group: Any, key: str, note: str = "") -> None:
+    """The option of a setting. Its default is None: ``fill`` gives it the setting's value.
+
+    Args:
+        group: a parser, or a group of one.
+        note: added to the help.
+    """
+    setting = SETTINGS[key]
+    flag = setting.name.replace("_", "-")
+    if setting.off:
+        group.add_argument(
+            f"--no-{flag}", dest=setting.name, action="store_false", default=None, help=setting.off
+        )
+        return
+    free = setting.kind.parse is str and not setting.kind.choices
+    group.add_argument(
+        f"--{flag}",
+        metavar=setting.kind.metavar,
+        type=None if free else of_kind(setting.kind),
+        help=option_help(setting) + note,
+    )
+
+
+def option_help(setting: Setting) -> str:
+    """The help of a setting's option: what it does, the choices, and the default."""
+    choices = [
+        f"{name} ({about}{'; default' if name == setting.default else ''})"
+        for name, about in setting.kind.choices.items()
+        if about
+    ]
+    if choices:
+        return f"{setting.help}: {', '.join(choices)}"
+    default = setting.unset
+    if setting.default not in (None, ""):
+        default = str(setting.default).removesuffix(".0")
+    return f"{setting.help} (default: {default})"
+
+
+def _add_section(parser: argparse.ArgumentParser, name: str) -> argparse._ArgumentGroup:
+    group = parser.add_argument_group(name)
+    for setting in section(name).values():
+        add_setting(group, setting.key)
+    return group
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("models")
-    group.add_argument(
-        "--target",
-        metavar="MODEL",
-        help="whose text you want: a folder, a Hugging Face id (id@revision pins one), or "
-        "built-in; default: the built-in pair",
-    )
-    group.add_argument(
-        "--draft",
-        metavar="MODEL",
-        help="a smaller model with the same vocabulary, as a folder or an id, or none; "
-        "default: none, or the built-in pair's",
-    )
-    group.add_argument(
-        "--context",
-        metavar="N",
-        type=whole(1),
-        help="positions to plan for; default: what the target allows",
-    )
-    group.add_argument(
-        "--kv-bits",
-        metavar="{2,4,8}",
-        type=int,
-        choices=(2, 4, 8),
-        help="quantize the target's cache; default: the model's own precision",
-    )
-    group.add_argument(
+    """Options that choose the pair."""
+    _add_section(parser, "models").add_argument(
         "--trust-remote-code",
         action="store_true",
-        help="let a model's folder bring Python code that runs on this machine",
+        help="run Python code that comes with a model",
     )
 
 
 def add_speculation(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("speculation")
-    group.add_argument(
-        "--method",
-        choices=METHODS,
-        help="who drafts: the draft model, text that repeats (ngram; suffix: in past "
-        "replies too), or nobody; auto: whatever should be fastest, before every round",
-    )
-    group.add_argument(
-        "--depth",
-        metavar="N",
-        type=depth,
-        help="tokens to draft in a round, 0 to 32, or auto",
-    )
-    group.add_argument(
-        "--kernels",
-        choices=("auto", "off", "strict"),
-        help="on a Mac: macspec's own Metal kernels where they are right and faster (auto), "
-        "none of them (off), or of those for matrices only what gives several rows the bits of "
-        "one, whatever it costs (strict)",
-    )
-    group.add_argument(
-        "--no-learn",
-        dest="learn",
-        action="store_false",
-        default=None,
-        help="neither use nor keep what earlier replies taught: what rounds cost, how often "
-        "drafts stood, and the replies themselves; none of it leaves this machine",
-    )
-    group.add_argument(
-        "--accept",
-        choices=("block", "keyed", "match"),
-        help="the acceptance rule: block is the fastest, keyed repeats its text for a --seed, "
-        "match is the classic; all are exact (default: block)",
-    )
+    """Options of ``[speculation]``."""
+    group = _add_section(parser, "speculation")
+    rule = of_kind(SETTINGS["speculation.rule"].kind)
+    group.add_argument("--accept", dest="rule", type=rule, help=argparse.SUPPRESS)  # old spelling
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("sampling")
-
-    def number(flag: str, default: float, text: str) -> None:
-        group.add_argument(flag, metavar="X", type=float, help=f"{text} (default: {default:g})")
-
-    number("--temperature", 0.7, "0 takes the best token")
-    number("--top-p", 1.0, "keep the likeliest tokens up to this share")
-    group.add_argument(
-        "--top-k",
-        metavar="N",
-        type=whole(0),
-        help="keep the N likeliest tokens; 0 keeps all (default: 0)",
-    )
-    number("--min-p", 0.0, "drop tokens below this share of the likeliest")
-    number("--repetition-penalty", 1.0, "above 1: recent tokens become less likely")
-    number("--presence-penalty", 0.0, "taken off the score of each recent token")
-    number("--frequency-penalty", 0.0, "taken off it for every recent use")
-    group.add_argument(
-        "--seed",
-        metavar="N",
-        type=whole(0, 2**64 - 1),
-        help="start of the random numbers; default: a new one for every reply",
-    )
+    """Options of ``[sampling]``."""
+    _add_section(parser, "sampling")
 
 
-def add_reply(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("prompt and reply")
-    group.add_argument("--system", metavar="TEXT", help="a system turn before the prompt")
-    group.add_argument(
-        "--raw", action="store_true", help="continue the prompt as it is, without a chat template"
-    )
-    _add_bounds(group)
-    group.add_argument(
-        "--stop",
-        metavar="TEXT",
-        type=some_text,
-        action="append",
-        default=[],
-        help="end the reply before this text; may be given several times",
-    )
-
-
-def add_conversation(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("conversation")
-    which = group.add_mutually_exclusive_group()
-    which.add_argument(
-        "-c",
-        "--continue",
-        dest="chat",
-        action="store_const",
-        const="last",
-        help="go on with the last conversation, its system turn, sampling and models",
-    )
-    which.add_argument(
-        "--chat",
-        metavar="ID",
-        type=whole(1, LARGEST),
-        help="go on with this one; macspec history lists them",
-    )
-    group.add_argument(
-        "--no-save",
-        dest="save",
-        action="store_false",
-        default=None,
-        help="do not keep prompt and reply in the history on this machine",
-    )
-
-
-def add_screen(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("conversation")
+def add_chat_choice(group: Any, about: str) -> Any:
+    """The option --chat, alone in a group of which one may be given."""
     which = group.add_mutually_exclusive_group()
     which.add_argument(
         "--chat",
         metavar="ID",
         type=whole(1, LARGEST),
-        help="open this one; macspec history lists them",
+        help=f"{about} this conversation; macspec history lists them",
     )
-    which.add_argument("--new", action="store_true", help="begin a new one")
-    group.add_argument(
-        "--no-save",
-        dest="save",
-        action="store_false",
-        default=None,
-        help="keep nothing of this session in the history on this machine",
-    )
-    group.add_argument(
-        "--system", metavar="TEXT", help="the system prompt of conversations that are new"
-    )
-    _add_bounds(group)
-    group = parser.add_argument_group("screen")
-    group.add_argument(
-        "--plain",
-        action="store_true",
-        help="no screen: a conversation line by line, also for screen readers",
-    )
-    group.add_argument(
-        "--keys", action="store_true", help="list every action with its keys and command, and leave"
-    )
+    return which
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--stats", action="store_true", help="a table of what it took, on standard error"
-    )
-    group.add_argument(
-        "--json", action="store_true", help="one JSON event a line; the last has the statistics"
-    )
+def filled_by() -> dict[str, str]:
+    """Options, and the keys of the settings that fill them in."""
+    sections = ("models", "speculation", "sampling", "reply", "history")
+    return {it.name: it.key for name in sections for it in section(name).values()}
 
 
-def _add_bounds(group: argparse._ArgumentGroup) -> None:
-    """Whether a reply reasons, and where it ends."""
-    group.add_argument(
-        "--think",
-        choices=("on", "off"),
-        help="reasoning before the answer, where the model's template has a switch for it",
-    )
-    group.add_argument(
-        "--max-tokens",
-        metavar="N",
-        type=whole(1),
-        help="longest reply; default: until the model ends it or the context is full",
-    )
+TEMPLATED = ("system", "think")
+"""Options that need the chat template, which a raw prompt does not go through."""
+
+
+def fill(options: argparse.Namespace, settings: Effective | None = None) -> Effective:
+    """Give every option that was not given its value from the settings.
+
+    A target on the command line excludes the settings' draft, which belongs to another target.
+
+    Args:
+        options: changed in place; values other than None stay.
+        settings: None: the user's own.
+
+    Returns:
+        The settings.
+
+    Raises:
+        BadOptionError: as ``load``.
+    """
+    settings = settings or load()
+    left_out: Iterable[str] = TEMPLATED if getattr(options, "raw", False) else ()
+    if options.target is not None:
+        left_out = (*left_out, "draft")
+    for name, key in filled_by().items():
+        if name not in left_out and getattr(options, name, name) is None:
+            setattr(options, name, settings.value(key))
+    options.target = None if options.target == BUILT_IN else options.target
+    options.draft = None if options.draft == NONE else options.draft
+    return settings

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import select
 import sys
 
 from ..errors import BadOptionError
 from ..terminal import say
+from .options import decoded
 
 PATIENCE = 2.0
 """Seconds of silence on standard input before the user is told what is being waited for."""
@@ -28,22 +28,6 @@ def read_prompt(argument: str | None) -> str:
             "the prompt is empty; give one as an argument or through standard input"
         )
     return prompt
-
-
-def decoded(argument: str) -> str:
-    """A text of the command line, as UTF-8 also where the locale is another.
-
-    Raises:
-        BadOptionError: it is not UTF-8.
-    """
-    try:
-        argument.encode()
-    except UnicodeEncodeError:
-        try:
-            return os.fsencode(argument).decode()
-        except UnicodeError:
-            raise BadOptionError("the text on the command line is not UTF-8") from None
-    return argument
 
 
 def _piped(waiting: bool) -> str:

@@ -8,11 +8,10 @@ from dataclasses import asdict, replace
 from typing import cast
 
 from ..errors import MacspecError
-from ..events import Event, Finished, Notice, Text
+from ..events import Event, Finished, Notice, ReplyStats, Text
 from ..models.progress import Progress
 from ..power import ReplyEnergy, awake
 from ..sampling import Sampling
-from ..stats import ReplyStats
 from ..terminal import Output, interruptible, say, show, status_of
 from ..worker.call import Call
 from ..worker.inprocess import InProcessEngine
@@ -43,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         engine.tune(
             method=options.method,
             depth=options.depth,
-            rule=options.accept,
+            rule=options.rule,
             sampling=asdict(sampling),
         )
     )

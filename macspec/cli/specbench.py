@@ -12,7 +12,7 @@ from ..bench.promptfile import from_file
 from ..bench.specbench import Plan, SpecBench, chosen
 from ..bench.specfile import SpecFile, cells_of, fixed, read
 from ..device import prepare
-from ..kernels import kernels_for
+from ..metal.dispatch import kernels_for
 from ..models import load_pair
 from ..power import awake
 from ..terminal import Output, interruptible, say, status_of

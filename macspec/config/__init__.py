@@ -1,4 +1,4 @@
-"""Settings and places: what the user has chosen, and where macspec keeps things."""
+"""Settings, and the folders in which macspec keeps its files."""
 
 from __future__ import annotations
 

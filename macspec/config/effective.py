@@ -1,4 +1,4 @@
-"""What holds: the defaults, then the file, then the environment, and where each value is from."""
+"""The settings in effect: defaults, then the file, then the environment, each with its origin."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ from typing import Any
 
 from ..errors import BadOptionError
 from .file import read_file, refusal
-from .index import SECTIONS, SETTINGS, build
 from .paths import config_file
-from .schema import Config
+from .schema import OLD_KEYS, SECTIONS, SETTINGS, Config, build, variable_of
 
 DEFAULT, FILE, ENVIRONMENT = range(3)
+
+PREFIXES = tuple(f"MACSPEC_{section.upper()}_" for section in SECTIONS)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value is from."""
+    """Where a value comes from."""
 
     rank: int
-    """The higher comes first: ``DEFAULT``, ``FILE`` or ``ENVIRONMENT``."""
+    """``DEFAULT``, ``FILE`` or ``ENVIRONMENT``; the higher one takes precedence."""
     name: str
     """In words: default, line 3, MACSPEC_SAMPLING_SEED."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """The settings that hold, and why."""
+    """The settings in effect, and why."""
 
     config: Config
     origins: Mapping[str, Origin]
     """By key, for every setting and every remapped key."""
     path: Path
-    """The file they are from, which need not exist."""
+    """The settings file, which need not exist."""
 
     def value(self, key: str) -> Any:
         """The value of a key of ``origins``."""
@@ -49,8 +50,8 @@ class Effective:
 def load(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Effective:
     """Read the settings.
 
-    A draft model belongs to its target: where a target comes from a place that goes before the
-    draft's, the draft is left out.
+    A draft model belongs to its target: if the target comes from a place that takes precedence over
+    the draft's, the draft is dropped.
 
     Args:
         path: the file; None: the user's own.
@@ -73,28 +74,25 @@ def load(path: Path | None = None, environment: Mapping[str, str] | None = None)
     target, draft = "models.target", "models.draft"
     if DEFAULT < origins[draft].rank < origins[target].rank:
         del values[draft]
-        origins[draft] = Origin(DEFAULT, f"left out: {origins[target].name} sets the target alone")
+        origins[draft] = Origin(DEFAULT, f"dropped: {origins[target].name} sets only the target")
     return Effective(build(values), origins, path)
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, tuple[str, Any]]:
-    """Key and value of each variable that is set and not empty."""
-    names = {setting.variable: setting for setting in SETTINGS.values() if "." in setting.key}
+    """Key and value of each variable that is set and not empty; of old names first."""
+    names = {variable_of(old): SETTINGS[new] for old, new in OLD_KEYS.items()}
+    names |= {setting.variable: setting for setting in SETTINGS.values() if "." in setting.key}
+    for variable in environment:
+        if variable not in names and variable.startswith(PREFIXES):
+            near = [name for name in names if name.startswith(variable)]
+            near = near or get_close_matches(variable, names, n=1)
+            meant = f"did you mean {near[0]}?" if near else "macspec config lists the settings"
+            raise BadOptionError(f"unknown setting {variable} in the environment; {meant}")
     found = {}
-    for variable, text in environment.items():
-        if variable in names and text:
-            setting = names[variable]
+    for variable, setting in names.items():
+        if text := environment.get(variable):
             try:
                 found[variable] = setting.key, setting.kind.from_text(text)
             except ValueError:
                 raise refusal(setting, text, f"{variable}: ") from None
-        elif variable not in names and _like_a_setting(variable):
-            begun = [name for name in names if name.startswith(variable)]
-            near = begun or get_close_matches(variable, names, n=1)
-            meant = f"did you mean {near[0]}?" if near else "macspec config shows the settings"
-            raise BadOptionError(f"the environment's {variable} is no setting; {meant}")
     return found
-
-
-def _like_a_setting(variable: str) -> bool:
-    return variable.startswith(tuple(f"MACSPEC_{section.upper()}_" for section in SECTIONS))

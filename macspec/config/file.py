@@ -1,32 +1,42 @@
-"""Reading the settings file, with the line of every mistake."""
+"""The settings file: read with the line of every mistake, and changed without losing a comment."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ..errors import BadOptionError
-from .index import SECTIONS, SETTINGS, Setting, setting_of
+from ..io import write_atomic
+from .schema import OLD_KEYS, SECTIONS, SETTINGS, Setting, setting_of
+
+HEADER = """\
+# Settings of macspec. The command line and MACSPEC_SECTION_NAME in the environment take precedence
+# over them; `macspec config` shows what is in effect and why. Lines that start with # are ignored.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value that the file sets."""
+    """A value in the file."""
 
     value: Any
     line: int | None
-    """Counted from 1; None where it could not be told."""
+    """Counted from 1; None: unknown."""
 
 
 def read_file(path: Path) -> dict[str, Entry]:
-    """What a settings file sets, by key; nothing where there is no file.
+    """The values in a settings file, by key; none if there is no file.
 
     Raises:
-        BadOptionError: it cannot be read, is no TOML, or has an unknown key or a value that is
+        BadOptionError: it cannot be read, is not TOML, or has an unknown key or a value that is
             not allowed; with the line.
     """
     return entries_of(text_of(path), path)
@@ -36,7 +46,7 @@ def checked(setting: Setting, value: Any, where: str = "") -> Any:
     """The setting's value from a TOML value.
 
     Args:
-        where: stands before the message.
+        where: put before the message.
 
     Raises:
         BadOptionError: it is not allowed.
@@ -53,7 +63,7 @@ def refusal(setting: Setting, value: Any, where: str = "") -> BadOptionError:
 
 
 def unknown(key: str, where: str = "") -> BadOptionError:
-    """The error for a key that is none, with the one that may be meant."""
+    """The error for an unknown key, with the one that may be meant."""
     return BadOptionError(f"{where}there is no setting {key}; {_meant(key)}")
 
 
@@ -62,11 +72,11 @@ def _meant(key: str) -> str:
     same = [each for each in SETTINGS if each.rpartition(".")[2] == last]
     begun = [each for each in SETTINGS if each.startswith(key)]
     near = same or begun or get_close_matches(key, [*SETTINGS, *SECTIONS, "keys"], n=1)
-    return f"did you mean {near[0]}?" if near else "macspec config shows them all"
+    return f"did you mean {near[0]}?" if near else "macspec config lists them all"
 
 
 def text_of(path: Path) -> str:
-    """The file's text, empty where there is none; BadOptionError where it cannot be read."""
+    """The file's text, empty if there is none; BadOptionError if it cannot be read."""
     try:
         return path.read_bytes().decode()
     except FileNotFoundError:
@@ -79,7 +89,7 @@ def text_of(path: Path) -> str:
 
 
 def entries_of(text: str, path: Path) -> dict[str, Entry]:
-    """What a text sets, as ``read_file``; ``path`` is for the errors."""
+    """The values in a text, as ``read_file``; ``path`` is for the errors."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -98,7 +108,9 @@ def entries_of(text: str, path: Path) -> dict[str, Entry]:
             setting = setting_of(key)
             if setting is None:
                 raise unknown(key, _at(path, line))
-            entries[key] = Entry(checked(setting, value, _at(path, line)), line)
+            entry = Entry(checked(setting, value, _at(path, line)), line)
+            if key == setting.key or setting.key not in entries:
+                entries[setting.key] = entry  # an old name only where the new one is not used
     return entries
 
 
@@ -107,7 +119,7 @@ def _at(path: Path, line: int | None) -> str:
 
 
 def _located(message: str, text: str) -> str:
-    """tomllib says the place in brackets at the end."""
+    """A message of tomllib, with the line in front in place of the end."""
     found = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", message)
     if found is None:
         return f": {message}"
@@ -116,9 +128,9 @@ def _located(message: str, text: str) -> str:
 
 
 def _line(text: str, section: str, name: str) -> int | None:
-    """Where an entry stands: ``name`` under its section's heading, or both with a dot.
+    """The line of an entry: ``name`` under its section's heading, or both with a dot.
 
-    tomllib does not tell. A look-alike inside a text of several lines may be taken for it.
+    tomllib does not tell. A look-alike inside a multi-line text may be mistaken for it.
     """
 
     def key(*parts: str) -> str:
@@ -137,3 +149,110 @@ def _line(text: str, section: str, name: str) -> int | None:
         elif under.match(line) if current else dotted.match(line) or inline.match(line):
             return number
     return None
+
+
+def change_file(path: Path, setting: Setting, value: Any) -> None:
+    """Set one entry to a TOML value, or remove it where the value is None.
+
+    Raises:
+        BadOptionError: the value is not allowed, or the file is broken or cannot be written; it
+            is then unchanged.
+    """
+    path = path.resolve()  # a link stays a link
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(path.parent):
+            text = text_of(path)
+            wanted = {key: entry.value for key, entry in entries_of(text, path).items()}
+            if value is None and wanted.pop(setting.key, None) is None:
+                return
+            if value is not None:
+                wanted[setting.key] = checked(setting, value)
+            changed = _changed(text or HEADER, setting, value)
+            if not _says(changed, wanted, path):
+                raise BadOptionError(
+                    f"the layout of {path} cannot be changed automatically; change it with "
+                    "macspec config edit"
+                )
+            write_atomic(path, changed, keep_mode=True, durable=True)
+    except OSError as error:
+        raise BadOptionError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def template() -> str:
+    """A new file: every setting commented out, with what it does and its default."""
+    lines = [HEADER]
+    section = ""
+    for setting in SETTINGS.values():
+        head, _, name = setting.key.partition(".")
+        if not name:
+            continue
+        if head != section:
+            section = head
+            lines.append(f"\n[{head}]\n# {SECTIONS[head].__doc__}\n")
+        shown = setting.example if setting.default is None else setting.default
+        lines.append("\n" + "".join(f"# {line}\n" for line in setting.explained()))
+        lines.append(f"# {name} = {toml(shown)}\n")
+    lines.append("\n[keys]\n# Keys of the app by action, where they are not the defaults.\n")
+    return "".join(lines)
+
+
+def toml(value: Any) -> str:
+    """A value as TOML."""
+    import tomlkit
+
+    return str(tomlkit.item(value).as_string())
+
+
+def create_file(path: Path) -> None:
+    """Write the template if there is no file yet.
+
+    Raises:
+        BadOptionError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(path.parent):
+            if not path.exists():
+                write_atomic(path.resolve(), template(), keep_mode=True, durable=True)
+    except OSError as error:
+        raise BadOptionError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _changed(text: str, setting: Setting, value: Any) -> str:
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    section, _, name = setting.key.partition(".")
+    earlier = [old.partition(".")[2] for old, new in OLD_KEYS.items() if new == setting.key]
+    if value is None:
+        holder: Any = document[section] if name else document
+        for each in [it for it in (name or section, *earlier) if it in holder]:
+            del holder[each]
+        return tomlkit.dumps(document)
+    if section not in document:
+        document.add(section, tomlkit.table())
+    table: Any = document[section]
+    name = next((each for each in (name, *earlier) if each in table), name)
+    inline = isinstance(table, tomlkit.items.InlineTable)
+    if name not in table and not inline and f"# {setting.about}\n" not in text:
+        table.add(tomlkit.comment(setting.about))
+    table[name] = value
+    return tomlkit.dumps(document)
+
+
+def _says(text: str, wanted: dict[str, Any], path: Path) -> bool:
+    with suppress(BadOptionError):
+        return {key: entry.value for key, entry in entries_of(text, path).items()} == wanted
+    return False
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a lock, so that nobody else changes the folder's settings meanwhile."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

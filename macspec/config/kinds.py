@@ -1,10 +1,10 @@
-"""The kinds of value that a setting can have, and how each is read from a text."""
+"""The kinds of value that a setting can have: what each allows, and how a text is read as one."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -16,8 +16,12 @@ class Kind:
     """What is allowed, to follow "it must be"."""
     check: Callable[[Any], Any]
     """A TOML value -> the setting's value; ValueError where it is not allowed."""
-    parse: Callable[[str], Any]
+    parse: Callable[[str], Any] = str
     """A text of the command line or the environment -> a TOML value, or ValueError."""
+    metavar: str = ""
+    """How the help of an option shows the value."""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """Where only some words are allowed: each with a short description, which may be empty."""
 
     def from_text(self, text: str) -> Any:
         """The value that a text stands for.
@@ -37,7 +41,7 @@ def text(says: str = "a text", *, empty: bool = False) -> Kind:
         value.encode()  # a surrogate from the environment is not UTF-8: a ValueError
         return value
 
-    return Kind(says, check, str)
+    return Kind(says, check, metavar="TEXT")
 
 
 def model() -> Kind:
@@ -47,7 +51,7 @@ def model() -> Kind:
     def check(value: Any) -> str:
         return os.path.expanduser(str(plain.check(value)))
 
-    return Kind("a folder or a Hugging Face id", check, str)
+    return Kind("a folder or a Hugging Face id", check, metavar="MODEL")
 
 
 def flag() -> Kind:
@@ -67,15 +71,31 @@ def flag() -> Kind:
     return Kind("true or false", check, parse)
 
 
-def one_of(*choices: str) -> Kind:
-    """One of some words."""
+def one_of(*names: str, described: Mapping[str, str] | None = None) -> Kind:
+    """One of some words; ``described``: with what each stands for."""
+    choices = described or dict.fromkeys(names, "")
+    return Kind(
+        f"one of {', '.join(choices)}",
+        _member(str, choices),
+        metavar=f"{{{','.join(choices)}}}",
+        choices=choices,
+    )
 
-    def check(value: Any) -> str:
-        if value not in choices:
+
+def one_number_of(*numbers: int) -> Kind:
+    """One of some whole numbers."""
+    names = [str(number) for number in numbers]
+    check = _member(int, numbers)
+    return Kind(f"one of {', '.join(names)}", check, int, metavar=f"{{{','.join(names)}}}")
+
+
+def _member(type_: type, choices: Any) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if type(value) is not type_ or value not in choices:
             raise ValueError(value)
-        return str(value)
+        return value
 
-    return Kind(f"one of {', '.join(choices)}", check, str)
+    return check
 
 
 def whole(lowest: int, highest: int | None = None, *words: str) -> Kind:
@@ -92,7 +112,7 @@ def whole(lowest: int, highest: int | None = None, *words: str) -> Kind:
             raise ValueError(value)
         return value
 
-    return Kind(says, check, lambda text: text if text in words else int(text))
+    return Kind(says, check, lambda text: text if text in words else int(text), metavar="N")
 
 
 def number(lowest: float, highest: float, *, above: bool = False, zero: bool = False) -> Kind:
@@ -109,23 +129,12 @@ def number(lowest: float, highest: float, *, above: bool = False, zero: bool = F
             raise ValueError(value)
         return float(value)
 
-    return Kind(f"0 or {says}" if zero else says, check, float)
+    return Kind(f"0 or {says}" if zero else says, check, float, metavar="X")
 
 
 def _written(value: float) -> str:
     """Without an exponent."""
     return f"{value:.12f}".rstrip("0").removesuffix(".")
-
-
-def choice_of_numbers(*choices: int) -> Kind:
-    """One of some whole numbers."""
-
-    def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value not in choices:
-            raise ValueError(value)
-        return value
-
-    return Kind(f"one of {', '.join(map(str, choices))}", check, int)
 
 
 def tables() -> Kind:

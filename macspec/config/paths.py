@@ -1,4 +1,4 @@
-"""Where macspec keeps things. ``MACSPEC_HOME`` puts all of them under one folder."""
+"""The folders in which macspec keeps its files; ``MACSPEC_HOME`` puts them all in one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import platformdirs
 
 
 def config_folder() -> Path:
-    """What the user has chosen."""
+    """The user's settings."""
     return _under_home("config") or platformdirs.user_config_path("macspec", appauthor=False)
 
 
@@ -19,17 +19,17 @@ def config_file() -> Path:
 
 
 def data_folder() -> Path:
-    """What the user would miss."""
+    """Data that cannot be made again: conversations, past replies."""
     return _under_home("data") or platformdirs.user_data_path("macspec", appauthor=False)
 
 
 def cache_folder() -> Path:
-    """What can be made again."""
+    """Data that can be made again."""
     return _under_home("cache") or platformdirs.user_cache_path("macspec", appauthor=False)
 
 
 def state_folder() -> Path:
-    """What concerns this machine's running programs alone: logs, and who is running."""
+    """Logs, and the registry of running engines."""
     return _under_home("state") or platformdirs.user_state_path("macspec", appauthor=False)
 
 

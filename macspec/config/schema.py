@@ -1,16 +1,18 @@
-"""All settings: one tree of dataclasses, a sentence for each field.
+"""All settings: for each its kind, default, label and help, from which everything is made that
+shows or reads them: the file, the environment, the command line's options, and the app's forms.
 
-Limits that other modules hold too are repeated here, since those modules import MLX and the app
-must not; a test compares them.
+Limits that the engine's modules hold too are repeated here, since those import MLX and the app must
+not; a test compares them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ..choices import MAX_DEPTH, METHODS
+from ..choices import MAX_DEPTH, METHODS, RULES
 from . import kinds
 from .kinds import Kind
 
@@ -20,11 +22,70 @@ BUILT_IN = "built-in"
 NONE = "none"
 """As a draft: no draft model."""
 
+KERNELS = {
+    "auto": "if they pass their self-check and are faster",
+    "off": "never",
+    "strict": "for matrices only those that give several rows the same bits as one row",
+}
+"""When macspec's own Metal kernels are used."""
 
-def setting(default: Any, kind: Kind, about: str, example: Any = None) -> Any:
-    """A field of a section; ``example`` stands in the file's template where there is no default."""
-    extra = {"kind": kind, "about": about, "example": example}
-    return field(default=default, metadata=extra)
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as the user meets it."""
+
+    key: str
+    """Section and name with a dot between."""
+    kind: Kind
+    default: Any
+    label: str
+    """Two words or so, for forms."""
+    help: str
+    """What it does, in a clause: lower case, no full stop."""
+    unset: str = ""
+    """What happens without a value."""
+    off: str = ""
+    """Help of the option --no-NAME, where that is how the command line sets it."""
+    example: Any = None
+    """Shown in the file's template where there is no default."""
+
+    @property
+    def name(self) -> str:
+        """The key without its section."""
+        return self.key.rpartition(".")[2]
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return variable_of(self.key)
+
+    @property
+    def about(self) -> str:
+        """What it does, as a sentence."""
+        if self.help.startswith("macspec"):
+            return f"{self.help}."
+        return f"{self.help[:1].upper()}{self.help[1:]}."
+
+    def explained(self) -> Iterator[str]:
+        """What it does and which values it takes, in lines."""
+        yield self.about
+        described = {name: about for name, about in self.kind.choices.items() if about}
+        if described:
+            yield from (f"  {name}: {about}" for name, about in described.items())
+        else:
+            yield f"It must be {self.kind.says}."
+        if self.unset:
+            yield f"{'Unset' if self.default is None else 'Empty'}: {self.unset}."
+
+
+def variable_of(key: str) -> str:
+    """The environment variable that sets a key."""
+    return "MACSPEC_" + key.upper().replace(".", "_")
+
+
+def setting(default: Any, kind: Kind, label: str, help: str, **more: Any) -> Any:
+    """A field of a section: what ``Setting`` says of it."""
+    return field(default=default, metadata={"kind": kind, "label": label, "help": help, **more})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +95,34 @@ class Models:
     target: str | None = setting(
         None,
         kinds.model(),
-        "Whose text you want: a folder, a Hugging Face id, or built-in.",
+        "Target",
+        "the model whose text you want: a folder, a Hugging Face id (id@revision pins a version), "
+        "or built-in",
+        unset="the built-in pair",
         example="mlx-community/Qwen3-8B-4bit",
     )
     draft: str | None = setting(
         None,
         kinds.model(),
-        "The target's draft model: a folder, a Hugging Face id, or none.",
+        "Draft model",
+        "a smaller model with the target's vocabulary: a folder, a Hugging Face id, or none",
+        unset="none, or the built-in pair's",
         example="mlx-community/Qwen3-0.6B-4bit",
     )
     context: int | None = setting(
         None,
         kinds.whole(1),
-        "Positions to plan for; unset: what the target allows and memory holds.",
+        "Context",
+        "positions to plan for",
+        unset="as many as the target allows and memory holds",
         example=8192,
     )
     kv_bits: int | None = setting(
         None,
-        kinds.choice_of_numbers(2, 4, 8),
-        "Bits of the target's quantized cache; unset: the model's own precision.",
+        kinds.one_number_of(2, 4, 8),
+        "Cache bits",
+        "quantize the target's KV cache to this many bits",
+        unset="the model's own precision",
         example=8,
     )
 
@@ -62,25 +132,29 @@ class Speculation:
     """How tokens are drafted and accepted."""
 
     method: str = setting(
-        "auto", kinds.one_of(*METHODS), "Who drafts; auto chooses before every round."
+        "auto", kinds.one_of(described=METHODS), "Method", "how tokens are drafted"
     )
     depth: int | str = setting(
-        "auto", kinds.whole(0, MAX_DEPTH, "auto"), "Tokens drafted in a round."
+        "auto",
+        kinds.whole(0, MAX_DEPTH, "auto"),
+        "Depth",
+        f"tokens drafted in a round: 0 (plain) to {MAX_DEPTH}, or auto",
     )
-    accept: str = setting(
-        "block",
-        kinds.one_of("block", "keyed", "match"),
-        "The acceptance rule; keyed repeats its text for a seed.",
+    rule: str = setting(
+        "block", kinds.one_of(described=RULES), "Rule", "acceptance rule; all are exact"
     )
     learn: bool = setting(
         True,
         kinds.flag(),
-        "Use and keep what earlier replies taught; none of it leaves this machine.",
+        "Learning",
+        "use and save learned costs, acceptance rates and past replies, on this machine only",
+        off="do not use or save learned costs, acceptance rates or past replies",
     )
     kernels: str = setting(
         "auto",
-        kinds.one_of("auto", "off", "strict"),
-        "macspec's own Metal kernels: auto where they prove themselves, off, or strict.",
+        kinds.one_of(described=KERNELS),
+        "Kernels",
+        "use macspec's own Metal kernels on a Mac",
     )
 
 
@@ -89,28 +163,50 @@ class Sampling:
     """How the next token is drawn."""
 
     temperature: float = setting(
-        0.7, kinds.number(1e-6, 100, zero=True), "0 takes the likeliest token, more is bolder."
+        0.7,
+        kinds.number(1e-6, 100, zero=True),
+        "Temperature",
+        "0 always takes the likeliest token; higher is more varied",
     )
     top_p: float = setting(
-        1.0, kinds.number(0, 1, above=True), "Keep the likeliest tokens up to this share."
+        1.0,
+        kinds.number(0, 1, above=True),
+        "Top-p",
+        "keep the likeliest tokens up to this total probability",
     )
-    top_k: int = setting(0, kinds.whole(0), "Keep this many of the likeliest tokens; 0 keeps all.")
+    top_k: int = setting(
+        0, kinds.whole(0), "Top-k", "keep this many of the likeliest tokens; 0 keeps all"
+    )
     min_p: float = setting(
-        0.0, kinds.number(0, 1), "Drop tokens below this share of the likeliest."
+        0.0,
+        kinds.number(0, 1),
+        "Min-p",
+        "drop tokens below this fraction of the likeliest one's probability",
     )
     repetition_penalty: float = setting(
-        1.0, kinds.number(0.01, 100), "Above 1, recent tokens become less likely."
+        1.0,
+        kinds.number(0.01, 100),
+        "Repetition penalty",
+        "above 1, recent tokens become less likely",
     )
     presence_penalty: float = setting(
-        0.0, kinds.number(-1e9, 1e9), "Taken off the score of each recent token."
+        0.0,
+        kinds.number(-1e9, 1e9),
+        "Presence penalty",
+        "subtracted from the score of every recent token",
     )
     frequency_penalty: float = setting(
-        0.0, kinds.number(-1e9, 1e9), "Taken off that score for every recent use."
+        0.0,
+        kinds.number(-1e9, 1e9),
+        "Frequency penalty",
+        "subtracted from a token's score for each recent use",
     )
     seed: int | None = setting(
         None,
         kinds.whole(0, 2**64 - 1),
-        "Start of the random numbers; unset: a new one for every reply.",
+        "Seed",
+        "seed of the random numbers",
+        unset="a new one for every reply",
         example=1,
     )
 
@@ -120,18 +216,26 @@ class Reply:
     """What a reply starts from and where it ends."""
 
     system: str = setting(
-        "", kinds.text(empty=True), "A system turn before the conversation; empty for none."
+        "",
+        kinds.text(empty=True),
+        "System prompt",
+        "system message before the conversation",
+        unset="none",
     )
     think: str | None = setting(
         None,
         kinds.one_of("on", "off"),
-        "Reasoning before the answer; unset: as the model does by itself.",
+        "Reasoning",
+        "whether the model reasons before it answers, if it has a switch for that",
+        unset="the model decides",
         example="off",
     )
     max_tokens: int | None = setting(
         None,
         kinds.whole(1),
-        "The longest reply in tokens; unset: until the model ends it.",
+        "Longest reply",
+        "longest reply in tokens",
+        unset="no limit but the context",
         example=1024,
     )
 
@@ -140,20 +244,27 @@ class Reply:
 class History:
     """Conversations on disk."""
 
-    save: bool = setting(True, kinds.flag(), "Keep conversations on this machine.")
+    save: bool = setting(
+        True,
+        kinds.flag(),
+        "Save history",
+        "save conversations on this machine",
+        off="save nothing in this machine's history",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Watts, joules and sleep."""
+    """Power, energy and sleep."""
 
     source: str = setting(
         "auto",
         kinds.one_of("auto", "apple", "macmon", "nvml", "rapl", "off"),
-        "Where watts are read; auto takes what measures the chip that computes.",
+        "Power source",
+        "where power is measured; auto chooses what measures the chip in use",
     )
     keep_awake: bool = setting(
-        True, kinds.flag(), "Hold off idle sleep during a reply or a benchmark."
+        True, kinds.flag(), "Keep awake", "prevent idle sleep during a reply or a benchmark"
     )
 
 
@@ -161,16 +272,17 @@ class Power:
 class App:
     """The terminal app."""
 
-    theme: str = setting("macspec-dark", kinds.text(), "Colours; the app lists them.")
+    theme: str = setting("macspec-dark", kinds.text(), "Theme", "colours; the app lists the themes")
     send: str = setting(
         "enter",
         kinds.one_of("enter", "ctrl+j"),
-        "The key that sends the prompt; the other one makes a new line.",
+        "Send key",
+        "the key that sends the prompt; the other one starts a new line",
     )
-    panel: bool = setting(True, kinds.flag(), "Show the live panel.")
-    tint: bool = setting(False, kinds.flag(), "Show in the text which tokens were drafted.")
+    panel: bool = setting(True, kinds.flag(), "Panel", "show the live panel")
+    tint: bool = setting(False, kinds.flag(), "Tint", "mark drafted tokens in the text")
     reasoning: bool = setting(
-        False, kinds.flag(), "Leave reasoning open when the answer starts, instead of folding it."
+        False, kinds.flag(), "Open reasoning", "leave reasoning unfolded when the answer starts"
     )
 
 
@@ -186,7 +298,64 @@ class Config:
     power: Power = field(default_factory=Power)
     app: App = field(default_factory=App)
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys of the app by action, where they are not the usual ones."""
+    """Keys of the app by action, where they are not the defaults."""
     pairs: tuple[Mapping[str, Any], ...] = setting(
-        (), kinds.tables(), "Pairs to add to the catalogue, each as a table [[pairs]]."
+        (), kinds.tables(), "Pairs", "pairs to add to the catalogue, each a table [[pairs]]"
     )
+
+
+SECTIONS: dict[str, Any] = {
+    "models": Models,
+    "speculation": Speculation,
+    "sampling": Sampling,
+    "reply": Reply,
+    "history": History,
+    "power": Power,
+    "app": App,
+}
+
+
+def _settings() -> Iterator[Setting]:
+    for section, kind in SECTIONS.items():
+        for place in fields(kind):
+            yield Setting(f"{section}.{place.name}", default=place.default, **place.metadata)
+    pairs = next(place for place in fields(Config) if place.name == "pairs")
+    yield Setting("pairs", default=pairs.default, **pairs.metadata)
+
+
+SETTINGS: dict[str, Setting] = {each.key: each for each in _settings()}
+"""Every setting by its key, in the order of the tree; but for the table ``keys``, which is open."""
+
+OLD_KEYS = {"speculation.accept": "speculation.rule"}
+"""Earlier names of settings, which files and variables may still use."""
+
+ACTION = re.compile(r"keys\.[a-z][a-z0-9_-]*")
+
+
+def section(name: str) -> dict[str, Setting]:
+    """The settings of a section, by name."""
+    return {each.name: each for each in SETTINGS.values() if each.key.startswith(f"{name}.")}
+
+
+def setting_of(key: str) -> Setting | None:
+    """The setting with that key, or an earlier name of it; None: there is none."""
+    if ACTION.fullmatch(key):
+        says = 'a key such as "ctrl+t", or several with commas between'
+        kind = kinds.text(says)
+        return Setting(key, kind, None, "Key", "key of an action of the app", example="ctrl+t")
+    return SETTINGS.get(OLD_KEYS.get(key, key))
+
+
+def build(values: Mapping[str, Any]) -> Config:
+    """The tree from checked values by key; what is missing has its default."""
+    whole: dict[str, Any] = {}
+    for key, value in values.items():
+        head, _, name = key.partition(".")
+        if name:
+            whole.setdefault(head, {})[name] = value
+        else:
+            whole[head] = value
+    for head, kind in SECTIONS.items():
+        if head in whole:
+            whole[head] = kind(**whole[head])
+    return Config(**whole)

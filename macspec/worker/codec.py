@@ -13,8 +13,18 @@ from hashlib import sha256
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ..events import Emitted, Finished, Notice, Prefilled, Prefilling, Round, Text
-from ..stats import ReplyStats, Seconds, SessionStats
+from ..events import (
+    Emitted,
+    Finished,
+    Notice,
+    Prefilled,
+    Prefilling,
+    ReplyStats,
+    Round,
+    Seconds,
+    Text,
+)
+from ..stats import SessionStats
 from . import messages
 
 TOP = (

@@ -16,7 +16,7 @@ import mlx.core as mx
 from ..drafters import DraftModel
 from ..errors import BadOptionError, MacspecError, OutOfMemoryError
 from ..events import Event, Finished, Notice
-from ..kernels import kernels_for
+from ..metal.dispatch import kernels_for
 from ..models.machine import Pressure, pressure
 from ..models.memory import device_limit, gigabytes
 from ..models.pair import Pair, open_pair

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from ..events import Notice
 from ..models.download import pull
-from ..models.inventory import at_hand
+from ..models.hubcache import cached_folder
 from ..models.progress import Progress, Retrying
 from .messages import Answer, LoadProgress
 
@@ -23,7 +23,9 @@ def fetch(names: Sequence[str], report: Callable[[Answer], None]) -> None:
     Raises:
         ModelNotFoundError, ModelBrokenError: as ``pull``.
     """
-    missing = [name for name in names if _on_hub(name) and at_hand(name.partition("@")[0]) is None]
+    missing = [
+        name for name in names if _on_hub(name) and cached_folder(name.partition("@")[0]) is None
+    ]
     if not missing:
         return
     for event in pull(missing):

@@ -14,15 +14,15 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from macspec.app.app import MacspecApp
-from macspec.app.chat import firstrun, pairs
+from macspec.app.chat import picker
+from macspec.app.chat.background import ModelScan
 from macspec.app.chat.conversation import Conversation
-from macspec.app.chat.surveying import Survey
 from macspec.app.keys import Keys
 from macspec.app.panel.state import PanelState
 from macspec.app.screens.compare import CompareScreen
 from macspec.config import load
-from macspec.models.findings import Fit, Found, Opened
 from macspec.models.machine import GIB
+from macspec.models.scan import FoundModel, OpenedModel, PairFit
 from macspec.store import Store
 from macspec.worker import PairChoice
 
@@ -200,23 +200,23 @@ def text(app: MacspecApp) -> str:
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
-async def surveyed(self: Survey, folders: Sequence[str]) -> AsyncIterator[None]:
+async def surveyed(self: ModelScan, folders: Sequence[str]) -> AsyncIterator[None]:
     """What lies on the machine of the pictures."""
     other = "mlx-community/gemma-3-1b-it-4bit"
     sizes = {TARGET: 4.6, DRAFT: 0.35, other: 0.8}
     self.limit = round(21.3 * GIB)
     self.found = {
-        name: Found(name, f"/models/{name}", round(size * 1e9), None, "1")
+        name: FoundModel(name, f"/models/{name}", round(size * 1e9), None, "1")
         for name, size in sizes.items()
     }
     self.opened = {
-        name: Opened(name, round(size * 1.7e9), 32768, round(size * 1.2e9), 8192, True)
+        name: OpenedModel(name, round(size * 1.7e9), 32768, round(size * 1.2e9), 8192, True)
         for name, size in sizes.items()
     }
     vocabulary = "its vocabulary is another one: 262,144 tokens, not 151,936"
     self.fits = {
-        (TARGET, DRAFT): Fit(TARGET, DRAFT, None, round(6.1 * GIB), 8192, True),
-        (TARGET, other): Fit(TARGET, other, vocabulary, None, 8192, None),
+        (TARGET, DRAFT): PairFit(TARGET, DRAFT, None, round(6.1 * GIB), 8192, True),
+        (TARGET, other): PairFit(TARGET, other, vocabulary, None, 8192, None),
     }
     self.listed = self.whole = True
     yield
@@ -228,10 +228,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(constants, "COLOR_SYSTEM", "truecolor")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(firstrun, "unified_memory", lambda: 32 * GIB)
-    monkeypatch.setattr(firstrun, "working_set", lambda: round(21.3 * GIB))
-    monkeypatch.setattr(pairs, "unified_memory", lambda: 32 * GIB)
-    monkeypatch.setattr(Survey, "run", surveyed)
+    monkeypatch.setattr(picker, "working_set", lambda: round(21.3 * GIB))
+    monkeypatch.setattr(picker, "unified_memory", lambda: 32 * GIB)
+    monkeypatch.setattr(ModelScan, "run", surveyed)
 
 
 @pytest.mark.parametrize("name", list(SCENES))

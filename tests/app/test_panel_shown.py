@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 from scripted import Script, said
 
-from macspec.app.panel.panel import Panel
-from macspec.app.panel.sliders import Tuning
-from macspec.app.panel.summary import Summary
+from macspec.app.panel.panel import Panel, Summary
+from macspec.app.panel.sliders import Sliders
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve " * 6
 
 
 def shown(it: Any) -> set[str]:
-    kinds = (Panel, Summary, Tuning)
+    kinds = (Panel, Summary, Sliders)
     return {
         type(widget).__name__
         for kind in kinds
@@ -26,11 +25,11 @@ def shown(it: Any) -> set[str]:
 
 async def test_beside_the_conversation_it_comes_and_goes(running: Any) -> None:
     async with running(TEXT) as it:
-        assert shown(it) == {"Panel", "Tuning"}
+        assert shown(it) == {"Panel", "Sliders"}
         await it.pilot.press("ctrl+b")
         await it.until(lambda: shown(it) == set())
         await it.pilot.press("ctrl+b")
-        await it.until(lambda: shown(it) == {"Panel", "Tuning"})
+        await it.until(lambda: shown(it) == {"Panel", "Sliders"})
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20), (40, 12)])
@@ -56,16 +55,16 @@ async def test_the_dials_come_when_they_are_asked_for(running: Any, size: tuple[
         await it.until(lambda: it.app.main.tuning.has_focus)
         await it.pilot.press("4")
         await it.until(lambda: it.engine.tuning.depth == 4)
-        await it.until(lambda: not it.app.main.tuning.dials.asked)
-        assert it.app.main.tuning.dials.known["depth"] == 4
+        await it.until(lambda: not it.app.main.tuning.state.asked)
+        assert it.app.main.tuning.state.known["depth"] == 4
 
 
 async def test_what_the_engine_refuses_is_told_at_the_dial(running: Any) -> None:
     async with running(TEXT) as it:
         it.app.main.tuning.ask("temperature", 200.0)
-        await it.until(lambda: "temperature must be" in it.app.main.tuning.dials.reason)
-        assert not it.app.main.tuning.dials.asked
-        assert it.app.main.tuning.dials.known["temperature"] == pytest.approx(0.7)
+        await it.until(lambda: "temperature must be" in it.app.main.tuning.state.reason)
+        assert not it.app.main.tuning.state.asked
+        assert it.app.main.tuning.state.known["temperature"] == pytest.approx(0.7)
 
 
 async def test_it_moves_while_a_reply_comes_and_marks_what_was_changed(running: Any) -> None:

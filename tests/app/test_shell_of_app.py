@@ -11,9 +11,9 @@ import pytest
 from scripted import ScriptedEngine
 
 from macspec.app.actions import ACTIONS
-from macspec.app.chat.firstrun import WHAT
-from macspec.app.panel.sliders import Tuning
-from macspec.app.panel.tooltips import PANEL
+from macspec.app.chat.picker import WHAT
+from macspec.app.panel.sliders import Sliders
+from macspec.app.panel.table import HELP
 from macspec.app.screens.help import page
 from macspec.config import load
 
@@ -39,7 +39,7 @@ def test_the_help_has_every_action_and_every_number(width: int) -> None:
     for action in ACTIONS:
         assert f"/{action.slash}" in text, action.id
         assert action.about.split()[0] in text
-    for name, _ in PANEL:
+    for name, _ in HELP:
         assert name in text
     assert "F5" in text
     assert max(map(len, lines)) <= width
@@ -142,7 +142,7 @@ async def test_the_panel_is_a_line_where_there_is_little_room(
 
 
 async def test_plain_keys_of_actions_reach_the_app(running: Callable[..., Any]) -> None:
-    """No widget that can have the focus takes one of them, but for the dials."""
+    """No widget that can have the focus takes one of them, but for the sliders."""
     async with running("Yes.") as it:
         await it.ask("Hello")
         plain = {key for _, key in it.app.keys if len(key) == 1 or key in ("left", "right")}
@@ -155,7 +155,7 @@ async def test_plain_keys_of_actions_reach_the_app(running: Callable[..., Any]) 
                 for key in each._bindings.key_to_bindings
             }
             assert not taken & plain, widget
-        assert isinstance(main.tuning, Tuning)
+        assert isinstance(main.tuning, Sliders)
 
 
 async def test_ctrl_c_twice_leaves(running: Callable[..., Any], tmp_path: Path) -> None:

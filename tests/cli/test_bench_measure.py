@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from macspec.assets import pocket
-from macspec.bench import aa
+from macspec.bench import sweeps as aa
 from macspec.bench.costs import Costs
-from macspec.bench.own import Own
+from macspec.bench.macspecarm import MacspecArm
 from macspec.cli import benchchoice
-from macspec.cli.arguments import build_parser
+from macspec.cli.main import build_parser
 from macspec.session import Session
 from macspec.store import GenerationMetadata, Store, store_path
 
@@ -34,7 +34,7 @@ COSTS = Costs({(rows, 0): 1 + 0.1 * rows for rows in (2, 3, 4, 5, 8, 16, 32)}, {
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Costs are known, and nothing is found at home."""
-    monkeypatch.setattr("macspec.bench.experiment.measure_costs", lambda *_, **__: iter([COSTS]))
+    monkeypatch.setattr("macspec.bench.run.measure_costs", lambda *_, **__: iter([COSTS]))
     monkeypatch.setattr(Session, "measure", lambda self: iter(()))
     monkeypatch.setenv("MACSPEC_HOME", str(tmp_path / "home"))
 
@@ -63,15 +63,15 @@ def test_a_measurement(macspec: Callable[..., Any], tmp_path: Path) -> None:
 def test_ctrl_c_keeps_what_was_measured(
     macspec: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    write, asked = Own.write, []
+    write, asked = MacspecArm.write, []
 
-    def interrupted(self: Own, *given: Any) -> Any:
+    def interrupted(self: MacspecArm, *given: Any) -> Any:
         asked.append(self.name)
         if len(asked) == 6:  # two warm up
             raise KeyboardInterrupt
         return write(self, *given)
 
-    monkeypatch.setattr(Own, "write", interrupted)
+    monkeypatch.setattr(MacspecArm, "write", interrupted)
     more = ["--arms", "plain,draft@2", "--repeats", "5", "--out", str(tmp_path / "a.json")]
     outcome = macspec("bench", *SMALL, *GREEDY, *more)
     assert outcome.status == 130
@@ -86,7 +86,7 @@ def test_ctrl_c_before_the_first_reply_writes_nothing(
     def interrupted(*_: Any, **__: Any) -> Iterator[Costs]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("macspec.bench.experiment.measure_costs", interrupted)
+    monkeypatch.setattr("macspec.bench.run.measure_costs", interrupted)
     outcome = macspec("bench", *SMALL, "--out", str(tmp_path / "a.json"))
     assert outcome.status == 130
     assert "nothing was measured yet" in outcome.err
@@ -99,15 +99,15 @@ def test_a_failure_in_the_middle_keeps_what_was_measured(
 ) -> None:
     from macspec.errors import ServerError
 
-    write, asked = Own.write, []
+    write, asked = MacspecArm.write, []
 
-    def broken(self: Own, *given: Any) -> Any:
+    def broken(self: MacspecArm, *given: Any) -> Any:
         asked.append(self.name)
         if len(asked) == 4:
             raise ServerError("the server is gone")
         return write(self, *given)
 
-    monkeypatch.setattr(Own, "write", broken)
+    monkeypatch.setattr(MacspecArm, "write", broken)
     more = ["--arms", "plain,draft@2", "--repeats", "5", "--out", str(tmp_path / "a.json")]
     outcome = macspec("bench", *SMALL, *GREEDY, *more)
     assert outcome.status == 2

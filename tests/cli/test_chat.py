@@ -13,9 +13,9 @@ import pytest
 
 from macspec.app.start import configured, no_screen, recall
 from macspec.cli import report
-from macspec.cli.arguments import build_parser
+from macspec.cli.main import build_parser
+from macspec.cli.options import fill
 from macspec.config import load, state_folder
-from macspec.config.options import fill
 from macspec.errors import BadOptionError
 from macspec.store import GenerationMetadata, Store, store_path
 

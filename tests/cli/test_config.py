@@ -12,7 +12,7 @@ import pytest
 from outcome import Outcome
 from scripted_run import Script
 
-from macspec.config.index import SETTINGS
+from macspec.config.schema import SETTINGS
 
 Macspec = Callable[..., Outcome]
 
@@ -79,10 +79,13 @@ def test_what_cannot_be_set(macspec: Macspec, file: Path, arguments: list[str], 
     assert not file.exists()
 
 
-def test_set_and_unset(macspec: Macspec, file: Path) -> None:
-    assert macspec("config", "set", "speculation.accept", "keyed").status == 0
-    assert tomllib.loads(file.read_text()) == {"speculation": {"accept": "keyed"}}
-    assert macspec("config", "unset", "speculation.accept").status == 0
+@pytest.mark.parametrize("key", ["speculation.rule", "speculation.accept"])
+def test_set_and_unset(macspec: Macspec, file: Path, key: str) -> None:
+    assert macspec("config", "set", key, "keyed").status == 0
+    assert tomllib.loads(file.read_text()) == {"speculation": {"rule": "keyed"}}
+    shown = macspec("config", "show", key)
+    assert tomllib.loads(shown.out.decode()) == {"rule": "keyed"}
+    assert macspec("config", "unset", key).status == 0
     assert tomllib.loads(file.read_text()) == {"speculation": {}}
 
 
@@ -101,7 +104,7 @@ def test_set_says_when_it_has_no_effect(macspec: Macspec, monkeypatch: pytest.Mo
     monkeypatch.setenv("MACSPEC_SAMPLING_SEED", "1")
     outcome = macspec("config", "set", "sampling.seed", "2")
     assert outcome.status == 0
-    assert "MACSPEC_SAMPLING_SEED in the environment goes before the file" in outcome.err
+    assert "MACSPEC_SAMPLING_SEED in the environment takes precedence over the file" in outcome.err
 
 
 def test_the_path(macspec: Macspec, file: Path) -> None:

@@ -24,9 +24,7 @@ SHOWN = [
     ["config", "--help"],
     ["bench", "--help"],
     ["bench", "simulate", "--help"],
-    ["bench", "record", "--help"],
     ["bench", "specbench", "--help"],
-    ["bench", "app", "--help"],
 ]
 """What README shows."""
 

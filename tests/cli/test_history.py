@@ -61,7 +61,7 @@ def test_nothing_yet(macspec: Callable[..., Any]) -> None:
     assert outcome.err == "macspec: no conversations yet\n"
     assert macspec("history", "list", "--json").err == ""
     assert "no conversation to show" in macspec("history", "show").error
-    assert "no deleted conversation" in macspec("history", "undo").error
+    assert "nothing to restore" in macspec("history", "undo").error
     assert macspec("history", "export").out == b""
 
 
@@ -106,7 +106,7 @@ def test_exports(macspec: Callable[..., Any], home: Path) -> None:
 def test_an_export_overwrites_nothing(macspec: Callable[..., Any], home: Path) -> None:
     mine = home / "mine.md"
     mine.write_text("mine")
-    assert "already exists" in macspec("history", "export", "--out", str(mine)).error
+    assert "exists already" in macspec("history", "export", "--out", str(mine)).error
     assert mine.read_text() == "mine"
     assert "cannot write" in macspec("history", "export", "--out", str(home / "no" / "x")).error
 
@@ -119,7 +119,7 @@ def test_an_import_elsewhere(
     file = home / "all.json"
     file.write_bytes(data)
     outcome = macspec("history", "import", str(file))
-    assert outcome.err == "macspec: added 0 conversations; 3 were here already\n"
+    assert outcome.err == "macspec: added 0 conversations; 3 already here\n"
     monkeypatch.setenv("MACSPEC_HOME", str(home / "elsewhere"))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     assert macspec("history", "import", "-").err == "macspec: added 3 conversations\n"
@@ -136,9 +136,9 @@ def test_an_import_elsewhere(
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"{}", "not a file of macspec history export"),
+        (b"{}", "cannot be imported: it is not what macspec history export"),
         (b"\xff", "is not UTF-8"),
-        (b"{", "not valid JSON"),
+        (b"{", "is not JSON"),
         (None, "cannot read"),
     ],
 )
@@ -226,7 +226,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         reply = store.reply(chat.id, store.add(chat.id, None, f"p {text} after").id)
         reply.append(text, text)
         reply.finish("end", GenerationMetadata(model=text, draft=text))
-        store.rename(chat.id, f"A {text}")
+        store.rename(chat.id, text)
     store.delete(*(chat.id for chat in store.chats() if chat.id % 2 == 0))
     store.close()
     return path

@@ -9,12 +9,12 @@ import numpy as np
 from harness.mlx_kernels import QUANTIZED, TYPES, mlx_text, run_mlx
 from numpy.typing import NDArray
 
-from macspec.metal.affine import Matrix
+from macspec.metal.matmul import Matrix
 
 ROUNDING = {mx.float32: 2.0**-24, mx.float16: 2.0**-11, mx.bfloat16: 2.0**-8}
 
 
-class Product(NamedTuple):
+class Matmul(NamedTuple):
     """A product ``x [rows, inputs] @ matrix.T [inputs, outputs]``."""
 
     rows: int
@@ -29,7 +29,7 @@ class Product(NamedTuple):
         return f"{shape}-g{self.group_size}-b{self.bits}-{TYPES[self.dtype]}"
 
 
-def make(case: Product, seed: int = 0) -> tuple[mx.array, Matrix]:
+def make(case: Matmul, seed: int = 0) -> tuple[mx.array, Matrix]:
     """Normal inputs and a quantized normal matrix."""
     random = np.random.default_rng(seed)
     x = mx.array(random.normal(size=(case.rows, case.inputs)).astype(np.float32))

@@ -23,7 +23,7 @@ from passes import (
     wide,
 )
 
-from macspec.metal import accept, rows
+from macspec.metal import accept
 from macspec.metal.accept import BROKEN
 from macspec.noise import ACCEPT, TARGET, Noise, bits, row_key, to_gumbel, to_uniform
 from macspec.sampling import Sampling
@@ -214,7 +214,10 @@ def test_equal_logits() -> None:
 
 def measured(sampling: Sampling, logits: mx.array) -> list[set[int]]:
     """The ids that ``accept_measure`` keeps of each row [V]."""
-    options, limits = rows.options(sampling), rows.limits(sampling.top_k, logits.shape[1])
+    options, limits = (
+        accept.sampling_options(sampling),
+        accept.id_limits(sampling.top_k, logits.shape[1]),
+    )
     launch = accept.measure_launch(logits, sampling)
     scales, cuts = (np.array(x) for x in accept.MEASURE((logits, options, limits), launch))
     source = """
@@ -269,7 +272,7 @@ def test_noise_has_the_bits_of_the_portable_noise(stream: int) -> None:
         (320, 6, 1), (32, 1, 1), (("STREAM", stream),),
         ((6, 320),) * 3, (mx.uint32, mx.float32, mx.float32),
     )  # fmt: skip
-    raw, uniform, gumbel = run(probe, (rows.place(noise),), launch, same_bits=True)
+    raw, uniform, gumbel = run(probe, (accept.noise_place(noise),), launch, same_bits=True)
     draw = 0 if stream == TARGET else noise.draw
     keys = mx.array([row_key(noise.seed, stream, noise.position + i, draw) for i in range(6)])
     expected = bits(keys.astype(mx.uint32), mx.arange(320, dtype=mx.uint32))

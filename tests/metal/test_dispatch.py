@@ -1,4 +1,4 @@
-"""Dispatch: kernels are reached from stock models, by choice, in this pass alone."""
+"""MetalKernels: kernels are reached from stock models, by choice, in this pass alone."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from mlx_lm.models.switch_layers import SwitchLinear
 from macspec import Sampling, Session
 from macspec.cache import ModelCache
 from macspec.errors import BadOptionError, ModelBrokenError
-from macspec.kernels import Kernels, kernels_for
-from macspec.metal.dispatch import Dispatch, needs
-from macspec.metal.hooks import Hooks, Leaf
-from macspec.metal.proof import Outcome
-from macspec.metal.survey import survey
-from macspec.metal.variants import Attention, Choice, Product, Variant
+from macspec.kernels import Kernels
+from macspec.metal.dispatch import MetalKernels, kernels_for
+from macspec.metal.hooks import Hooks, QuantizedLayer
+from macspec.metal.self_check import Outcome
+from macspec.metal.variants import Attention, Choice, Matmul, Variant, variants_for, workload
 from macspec.models import Pair
 from macspec.models.cached import CachedModel, TreePass
 from macspec.verification import Tree
 
-FASTER = Outcome(None, ours=1.0, theirs=2.0)
-SLOWER = Outcome(None, ours=2.0, theirs=1.0)
+FASTER = Outcome(None, seconds=1.0, mlx_seconds=2.0)
+SLOWER = Outcome(None, seconds=2.0, mlx_seconds=1.0)
 WRONG = Outcome("off by 1.0e-01 of the largest value")
 PROMPT = "Tell me a story about a dog and a cat"
 
@@ -39,13 +38,13 @@ def pair() -> Pair:
     return quantized.pair()
 
 
-def all_faster(pair: Pair) -> Dispatch:
-    found, asked = needs(pair)
-    return Dispatch(pair.target.module, dict.fromkeys(asked, FASTER), found.kept)
+def all_faster(pair: Pair) -> MetalKernels:
+    found, asked = variants_for(pair)
+    return MetalKernels(pair.target.module, dict.fromkeys(asked, FASTER), found.unsupported)
 
 
 @pytest.fixture(scope="module")
-def kernels(pair: Pair) -> Dispatch:
+def kernels(pair: Pair) -> MetalKernels:
     return all_faster(pair)
 
 
@@ -53,10 +52,10 @@ class Watching:
     """Leaves everything to MLX and counts."""
 
     def __init__(self) -> None:
-        self.products = self.attentions = 0
+        self.matmuls = self.attentions = 0
 
-    def product(self, leaf: Any, x: mx.array) -> None:
-        self.products += 1
+    def matmul(self, layer: Any, x: mx.array) -> None:
+        self.matmuls += 1
 
     def attention(self, *_: Any) -> None:
         self.attentions += 1
@@ -64,16 +63,16 @@ class Watching:
 
 def places(module: Any) -> list[Any]:
     """Everything that a pass changes."""
-    return [*leaves(module), bound()]
+    return [*layers(module), bound()]
 
 
-def leaves(node: Any) -> list[Any]:
+def layers(node: Any) -> list[Any]:
     children = enumerate(node) if isinstance(node, list) else node.items()
     found = []
     for _, child in children:
         found.append(id(child))
         if isinstance(child, dict | list):
-            found.extend(leaves(child))
+            found.extend(layers(child))
     return found
 
 
@@ -96,7 +95,7 @@ def test_every_leaf_and_every_attention_is_reached() -> None:
     watching = Watching()
     with Hooks(module).handled(watching):
         logits(module)
-    assert watching.products == 2 * 7 + 1, "the tied head is one of them"
+    assert watching.matmuls == 2 * 7 + 1, "the tied head is one of them"
     assert watching.attentions == 2
 
 
@@ -106,19 +105,19 @@ def test_an_untied_head_and_biases_are_reached() -> None:
     watching = Watching()
     with Hooks(module).handled(watching):
         assert mx.array_equal(logits(module), expected)
-    assert watching.products == 2 * 7 + 1
+    assert watching.matmuls == 2 * 7 + 1
 
 
-def test_a_product_by_a_handler_gets_the_leafs_bias() -> None:
+def test_a_product_by_a_handler_gets_the_layers_bias() -> None:
     module = quantized.model(tied=False)
     for layer in module.model.layers:
         layer.self_attn.q_proj.bias = mx.arange(128, dtype=mx.float32)
     expected = logits(module)
 
     class Stock(Watching):
-        def product(self, leaf: Any, x: mx.array) -> Any:
+        def matmul(self, layer: Any, x: mx.array) -> Any:
             return mx.quantized_matmul(
-                x, leaf.weight, leaf.scales, leaf.biases, group_size=32, bits=4
+                x, layer.weight, layer.scales, layer.biases, group_size=32, bits=4
             )
 
     with Hooks(module).handled(Stock()):
@@ -130,9 +129,9 @@ def test_a_pass_leaves_the_model_as_it_was() -> None:
     before = places(module)
     with Hooks(module).handled(Watching()):
         assert places(module) != before
-        assert isinstance(module.model.layers[0].self_attn.q_proj, Leaf)
+        assert isinstance(module.model.layers[0].self_attn.q_proj, QuantizedLayer)
         assert bound() is not base.scaled_dot_product_attention
-        assert module.model.layers[0].self_attn.q_proj.bits == 4, "the leaf's own attributes"
+        assert module.model.layers[0].self_attn.q_proj.bits == 4, "the layer's own attributes"
     assert places(module) == before
     assert bound() is base.scaled_dot_product_attention
 
@@ -166,7 +165,7 @@ def test_other_models_of_the_same_kind_are_let_through() -> None:
         threading.Thread(target=drafting).start()
         assert done.wait(20)
     assert mx.array_equal(found[0], expected)
-    assert (watching.products, watching.attentions) == (0, 0)
+    assert (watching.matmuls, watching.attentions) == (0, 0)
 
 
 def test_two_threads_with_one_model_see_their_own_handlers() -> None:
@@ -189,12 +188,12 @@ def test_two_threads_with_one_model_see_their_own_handlers() -> None:
         logits(module)
     assert places(module) != before, "the second pass still holds the places"
     logits(module)
-    assert first.products == 15
-    assert second.products == 0
+    assert first.matmuls == 15
+    assert second.matmuls == 0
     leave.set()
     thread.join(20)
     assert left.is_set()
-    assert (first.products, second.products) == (15, 15)
+    assert (first.matmuls, second.matmuls) == (15, 15)
     assert places(module) == before
 
 
@@ -209,8 +208,8 @@ def test_many_threads_at_once_leave_nothing() -> None:
                 watching = Watching()
                 with Hooks(module).handled(watching):
                     out = logits(module)
-                if watching.products != 15 or not mx.array_equal(out, expected).item():
-                    wrong.append(f"{watching.products} products")
+                if watching.matmuls != 15 or not mx.array_equal(out, expected).item():
+                    wrong.append(f"{watching.matmuls} products")
 
     threads = [threading.Thread(target=passes) for _ in range(4)]
     for thread in threads:
@@ -224,17 +223,17 @@ def test_many_threads_at_once_leave_nothing() -> None:
 # ---- what a pair asks for -----------------------------------------------------------------------
 
 
-def test_a_survey_finds_what_passes_multiply_and_attend() -> None:
-    found = survey(quantized.model(vocabulary=96, dtype=mx.float16))
-    assert set(found.products) == {
-        Product(4, 32, 64, 128, mx.float16),
-        Product(4, 32, 64, 64, mx.float16),
-        Product(4, 32, 128, 64, mx.float16),
-        Product(4, 32, 64, 96, mx.float16),
+def test_a_workload_finds_what_passes_multiply_and_attend() -> None:
+    found = workload(quantized.model(vocabulary=96, dtype=mx.float16))
+    assert set(found.matmuls) == {
+        Matmul(4, 32, 64, 128, mx.float16),
+        Matmul(4, 32, 64, 64, mx.float16),
+        Matmul(4, 32, 128, 64, mx.float16),
+        Matmul(4, 32, 64, 96, mx.float16),
     }
     assert found.attentions == {Attention(2, 1, 64, 64, mx.float16)}
     assert found.logits == mx.float16
-    assert found.kept == []
+    assert found.unsupported == []
 
 
 class Direct(nn.Module):
@@ -256,8 +255,8 @@ class Direct(nn.Module):
         return self.embed.as_linear(chosen.reshape(x.shape))
 
 
-def test_a_survey_says_what_keeps_mlxs_kernels() -> None:
-    kept = " | ".join(survey(Direct()).kept)
+def test_a_workload_says_what_keeps_mlxs_kernels() -> None:
+    kept = " | ".join(workload(Direct()).unsupported)
     for words in ("attention: the model calls it", "experts:", "not quantized"):
         assert words in kept
 
@@ -274,15 +273,15 @@ def test_matrices_in_other_modes_are_named() -> None:
         def __call__(self, tokens: mx.array, cache: Any = None) -> mx.array:
             return module(mx.broadcast_to(tokens[..., None], (*tokens.shape, 64)) * 1.0)
 
-    found = survey(Model())
-    assert not found.products
-    assert any("mxfp4" in line for line in found.kept)
+    found = workload(Model())
+    assert not found.matmuls
+    assert any("mxfp4" in line for line in found.unsupported)
 
 
 # ---- which kernel -------------------------------------------------------------------------------
 
 
-def launched(kernels: Dispatch, module: Any, rows: int) -> collections.Counter[str]:
+def launched(kernels: MetalKernels, module: Any, rows: int) -> collections.Counter[str]:
     with installed(inspected=False) as names, kernels.passing(rows):
         logits(module, rows)
     return collections.Counter(names)
@@ -290,31 +289,33 @@ def launched(kernels: Dispatch, module: Any, rows: int) -> collections.Counter[s
 
 def test_only_what_is_right_and_faster_is_launched(pair: Pair) -> None:
     module = pair.target.module
-    _found, asked = needs(pair)
-    one = Product(4, 32, 64, 128, mx.float32)
+    _found, asked = variants_for(pair)
+    one = Matmul(4, 32, 64, 128, mx.float32)
     outcomes = dict.fromkeys(asked, SLOWER)
     chosen = Variant("verify_qmv", one, 4)
-    kernels = Dispatch(module, {**outcomes, chosen: FASTER})
+    kernels = MetalKernels(module, {**outcomes, chosen: FASTER})
     assert launched(kernels, module, 4) == {"verify_qmv": 2 * 3}, "q, gate and up of two layers"
     assert not launched(kernels, module, 5)
     assert not launched(kernels, module, 1)
-    assert not launched(Dispatch(module, {**outcomes, chosen: WRONG}), module, 4)
-    assert not launched(Dispatch(module, {}), module, 4)
+    assert not launched(MetalKernels(module, {**outcomes, chosen: WRONG}), module, 4)
+    assert not launched(MetalKernels(module, {}), module, 4)
 
 
 def test_of_two_kernels_the_faster_is_taken(pair: Pair) -> None:
     module = pair.target.module
-    one = Product(4, 32, 64, 128, mx.float32)
+    one = Matmul(4, 32, 64, 128, mx.float32)
     qmv, qmm = Variant("verify_qmv", one, 8), Variant("verify_qmm", one, 8)
     for fast, slow, name in ((qmv, qmm, "verify_qmv"), (qmm, qmv, "verify_qmm")):
-        kernels = Dispatch(module, {slow: Outcome(None, 0.9, 1.0), fast: Outcome(None, 0.5, 1.0)})
+        kernels = MetalKernels(
+            module, {slow: Outcome(None, 0.9, 1.0), fast: Outcome(None, 0.5, 1.0)}
+        )
         assert set(launched(kernels, module, 8)) == {name}
 
 
 def test_rows_between_two_measured_numbers_count_as_the_next(pair: Pair) -> None:
     module = pair.target.module
-    one = Product(4, 32, 64, 128, mx.float32)
-    kernels = Dispatch(module, {Variant("verify_qmm", one, 12): FASTER})
+    one = Matmul(4, 32, 64, 128, mx.float32)
+    kernels = MetalKernels(module, {Variant("verify_qmm", one, 12): FASTER})
     assert {rows: bool(launched(kernels, module, rows)) for rows in (8, 9, 12, 13)} == {
         8: False,
         9: True,
@@ -326,7 +327,7 @@ def test_rows_between_two_measured_numbers_count_as_the_next(pair: Pair) -> None
 def test_attention_depends_on_rows_and_context(pair: Pair) -> None:
     shape = Attention(2, 1, 64, 64, mx.float32)
     at = replace(shape, length=1024)
-    kernels = Dispatch(pair.target.module, {Variant("verify_attention", at, 4): FASTER})
+    kernels = MetalKernels(pair.target.module, {Variant("verify_attention", at, 4): FASTER})
     assert kernels.attends(shape, 3, 500)
     assert not kernels.attends(shape, 2, 500)
     assert not kernels.attends(shape, 5, 500)
@@ -336,7 +337,7 @@ def test_attention_depends_on_rows_and_context(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("what", ["mask", "sinks", "batch", "keys of another type", "no mask"])
-def test_attention_of_another_kind_stays_with_mlx(kernels: Dispatch, what: str) -> None:
+def test_attention_of_another_kind_stays_with_mlx(kernels: MetalKernels, what: str) -> None:
     queries = mx.zeros((2 if what == "batch" else 1, 2, 4, 64))
     keys = mx.zeros((queries.shape[0], 1, 9, 64))
     if what == "keys of another type":
@@ -350,33 +351,33 @@ def test_attention_of_another_kind_stays_with_mlx(kernels: Dispatch, what: str) 
 
 def test_strict_takes_only_products_in_mlxs_order(pair: Pair) -> None:
     built_in = quantized.pair(bits=3)
-    _, asked = needs(built_in, strict=True)
+    _, asked = variants_for(built_in, strict=True)
     assert {variant.kernel for variant in asked} == {
         "verify_qmv strict",
         "accept",
         "draft_sample",
     }
     module = built_in.target.module
-    kernels = Dispatch(module, dict.fromkeys(asked, SLOWER), strict=True)
+    kernels = MetalKernels(module, dict.fromkeys(asked, SLOWER), strict=True)
     for rows in (2, 8, 9, 17):
         assert launched(kernels, module, rows) == {"verify_qmv": 15}, rows
-    wrong = Dispatch(module, dict.fromkeys(asked, WRONG), strict=True)
+    wrong = MetalKernels(module, dict.fromkeys(asked, WRONG), strict=True)
     assert not launched(wrong, module, 4)
 
 
-def test_the_key_is_that_of_the_choice(pair: Pair, kernels: Dispatch) -> None:
-    _, asked = needs(pair)
+def test_the_key_is_that_of_the_choice(pair: Pair, kernels: MetalKernels) -> None:
+    _, asked = variants_for(pair)
     module = pair.target.module
     assert kernels.key == all_faster(pair).key
-    assert Dispatch(module, dict.fromkeys(asked, SLOWER)).key == Kernels.key
+    assert MetalKernels(module, dict.fromkeys(asked, SLOWER)).key == Kernels.key
     one_less = {**dict.fromkeys(asked, FASTER), asked[0]: SLOWER}
-    assert len({kernels.key, Dispatch(module, one_less).key, Kernels.key}) == 3
+    assert len({kernels.key, MetalKernels(module, one_less).key, Kernels.key}) == 3
 
 
 def test_notices_name_what_is_wrong_and_count_what_is_slow(pair: Pair) -> None:
-    _, asked = needs(pair)
+    _, asked = variants_for(pair)
     outcomes = {**dict.fromkeys(asked, FASTER), asked[0]: WRONG, asked[1]: SLOWER}
-    kernels = Dispatch(pair.target.module, outcomes, ["experts: kept"])
+    kernels = MetalKernels(pair.target.module, outcomes, ["experts: kept"])
     assert kernels.notices[0] == "experts: kept"
     assert kernels.notices[1].startswith(str(asked[0]))
     assert "off by" in kernels.notices[1]
@@ -403,7 +404,7 @@ REPLIES = [
 
 @pytest.mark.parametrize(("rule", "sampling"), REPLIES)
 def test_a_reply_by_kernels_is_the_reply_without(
-    pair: Pair, kernels: Dispatch, rule: str, sampling: Sampling
+    pair: Pair, kernels: MetalKernels, rule: str, sampling: Sampling
 ) -> None:
     expected, drafted = reply(pair, "off", rule, sampling)
     with installed(inspected=False) as names:
@@ -417,7 +418,7 @@ def test_a_reply_by_kernels_is_the_reply_without(
     assert ("accept_walk" in names) or rule == "block"
 
 
-def test_a_reply_in_instrumented_kernels_has_no_fault(pair: Pair, kernels: Dispatch) -> None:
+def test_a_reply_in_instrumented_kernels_has_no_fault(pair: Pair, kernels: MetalKernels) -> None:
     sampling = Sampling(temperature=0.8, seed=5)
     expected = reply(pair, "off", "keyed", sampling, tokens=5)
     with installed() as names:
@@ -429,14 +430,14 @@ def test_a_reply_in_instrumented_kernels_has_no_fault(pair: Pair, kernels: Dispa
 @pytest.mark.parametrize("depth", [1, 7, 12, 20])
 @pytest.mark.parametrize(("rule", "sampling"), REPLIES)
 def test_replies_at_other_depths(
-    pair: Pair, kernels: Dispatch, rule: str, sampling: Sampling, depth: int
+    pair: Pair, kernels: MetalKernels, rule: str, sampling: Sampling, depth: int
 ) -> None:
     expected = reply(pair, "off", rule, sampling, depth=depth, tokens=40)
     with installed(inspected=False):
         assert reply(pair, kernels, rule, sampling, depth=depth, tokens=40) == expected
 
 
-def test_two_sessions_of_one_pair_in_turn(pair: Pair, kernels: Dispatch) -> None:
+def test_two_sessions_of_one_pair_in_turn(pair: Pair, kernels: MetalKernels) -> None:
     sampling = Sampling(temperature=0.8, seed=5)
     expected, _ = reply(pair, "off", "keyed", sampling)
     before = places(pair.target.module)
@@ -462,7 +463,9 @@ def test_two_sessions_of_one_pair_in_turn(pair: Pair, kernels: Dispatch) -> None
 
 
 @pytest.mark.parametrize("parents", [(-1, 0, 0, 2), (-1, -1, 0, 1, 1, 4)])
-def test_a_trees_pass_by_kernels(pair: Pair, kernels: Dispatch, parents: tuple[int, ...]) -> None:
+def test_a_trees_pass_by_kernels(
+    pair: Pair, kernels: MetalKernels, parents: tuple[int, ...]
+) -> None:
     tree = Tree(mx.arange(7, 7 + len(parents), dtype=mx.uint32), parents)
     unread = mx.array([3, 4], mx.uint32)
     outcomes = []
@@ -477,7 +480,7 @@ def test_a_trees_pass_by_kernels(pair: Pair, kernels: Dispatch, parents: tuple[i
     assert mx.allclose(*outcomes, rtol=1e-4, atol=1e-4).item()
 
 
-def test_a_quantized_cache_keeps_mlxs_attention(pair: Pair, kernels: Dispatch) -> None:
+def test_a_quantized_cache_keeps_mlxs_attention(pair: Pair, kernels: MetalKernels) -> None:
     session = Session(pair, method="draft", depth=4, kv_bits=8, kernels=kernels)
     with installed(inspected=False) as names:
         *_, _ = session.reply(PROMPT, Sampling(temperature=0), max_tokens=6, raw=True)
@@ -506,33 +509,31 @@ def test_a_broken_pass_ends_the_reply_with_one_clear_line(pair: Pair) -> None:
 def test_without_metal_everything_is_mlxs(pair: Pair, mode: str) -> None:
     chosen = kernels_for(pair, mode)
     assert type(chosen) is Kernels
-    assert "no Metal" in chosen.state
+    assert "Metal is not available" in chosen.state
     assert Session(pair, kernels=mode).kernels.key == "mlx"
 
 
-def test_with_metal_a_pair_gets_what_proved_itself(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("macspec.kernels.on_metal", lambda: True)
+def test_with_metal_a_pair_gets_what_passed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("macspec.metal.dispatch.on_metal", lambda: True)
     monkeypatch.setattr(
-        "macspec.metal.dispatch.prove", lambda asked, *_: dict.fromkeys(asked, FASTER)
+        "macspec.metal.dispatch.self_check", lambda asked, *_: dict.fromkeys(asked, FASTER)
     )
     chosen = kernels_for(pair)
-    assert isinstance(chosen, Dispatch)
+    assert isinstance(chosen, MetalKernels)
     assert not chosen.strict
     strict = kernels_for(pair, "strict")
-    assert isinstance(strict, Dispatch)
+    assert isinstance(strict, MetalKernels)
     assert strict.strict
 
 
-def test_a_pair_that_cannot_be_tried_is_no_reason_not_to_chat(
+def test_a_pair_that_cannot_be_checked_is_no_reason_not_to_chat(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(*_: Any) -> None:
+    def fails(*_: Any, **__: Any) -> None:
         raise RuntimeError("[metal] no such thing")
 
-    monkeypatch.setattr("macspec.kernels.on_metal", lambda: True)
-    monkeypatch.setattr("macspec.metal.dispatch.survey", fails)
+    monkeypatch.setattr("macspec.metal.dispatch.on_metal", lambda: True)
+    monkeypatch.setattr("macspec.metal.dispatch.variants_for", fails)
     chosen = kernels_for(pair)
     assert type(chosen) is Kernels
     assert "no such thing" in chosen.state
@@ -547,7 +548,7 @@ def test_off_is_off_and_nonsense_is_refused(pair: Pair) -> None:
 def test_choices_are_told_apart_by_rule_and_truncation(pair: Pair) -> None:
     shapes = {Choice("drawn", True, pair.vocabulary, mx.float32): FASTER}
     outcomes = {Variant("accept", shape, 5): outcome for shape, outcome in shapes.items()}
-    kernels = Dispatch(pair.target.module, outcomes)
+    kernels = MetalKernels(pair.target.module, outcomes)
     for sampling, used in (
         (Sampling(temperature=0.8, seed=5, top_p=0.9), True),
         (Sampling(temperature=0.8, seed=5), False),

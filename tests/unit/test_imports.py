@@ -24,7 +24,7 @@ RULES = [
     (["macspec.choices", "macspec.io", "macspec.events", "macspec.stats"], ["mlx", "numpy"]),
     (["macspec.store"], ["mlx", "textual", "numpy", "macspec.models", "macspec.session"]),
     (["macspec.worker"], ["mlx", "mlx_lm", "numpy", "macspec.session"]),
-    (["macspec.power", "macspec.config.options"], ["mlx", "textual", "tomlkit", "macspec.session"]),
+    (["macspec.power", "macspec.cli.options"], ["mlx", "textual", "tomlkit", "macspec.session"]),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from macspec.app.chat.comparison import Comparison, Fork, Way
+from macspec.app.chat.comparison import Comparison, ModeStats, TextDivergence
 
 RUNNING = Comparison(
     prompt="Explain to a child who likes physics how a rainbow forms.",
@@ -13,8 +13,8 @@ RUNNING = Comparison(
     planned=6,
     doing="speculative",
     progress=0.4,
-    plain=Way(2, 182, 22.7, 0.214, 1.0, None, 0.66),
-    speculative=Way(1, 182, 41.3, 0.231, 3.12, 0.74, 0.41),
+    plain=ModeStats(2, 182, 22.7, 0.214, 1.0, None, 0.66),
+    speculative=ModeStats(1, 182, 41.3, 0.231, 3.12, 0.74, 0.41),
 )
 
 SAME = replace(
@@ -30,7 +30,7 @@ SAME = replace(
 NEAR_TIE = replace(
     SAME,
     equal=False,
-    fork=Fork(
+    fork=TextDivergence(
         token=56,
         before="Light from the sun looks white, but it is of many colours.\n\nWhen it meets a ",
         plain="raindrop it slows down and bends, and each colour bends by another amount, so that",

@@ -1,4 +1,4 @@
-"""An app with nothing but the panel, its dials and its one-line form."""
+"""An app with nothing but the panel, its sliders and its one-line form."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from textual.app import App, ComposeResult
 from textual.containers import Vertical
 
 from macspec.app.messages import Tune
-from macspec.app.panel.panel import Panel
-from macspec.app.panel.sliders import Tuning
+from macspec.app.panel.panel import Panel, Summary
+from macspec.app.panel.sliders import Sliders
 from macspec.app.panel.state import PanelState
-from macspec.app.panel.summary import Summary
 from macspec.app.themes import OWN
 
 
 class PanelHost(App[None]):
-    """Shows one state, and keeps what the dials ask for.
+    """Shows one state, and keeps what the sliders ask for.
 
     Args:
-        narrow: the dials over the one-line form, as where there is no room for the panel.
+        narrow: the sliders over the one-line form, as where there is no room for the panel.
     """
 
     CSS: ClassVar[str] = """
@@ -41,12 +40,12 @@ class PanelHost(App[None]):
 
     def compose(self) -> ComposeResult:
         if self.narrow:
-            yield Tuning()
+            yield Sliders()
             yield Summary()
         else:
             with Vertical():
                 yield Panel()
-                yield Tuning(hint="ctrl+g to tune")
+                yield Sliders(hint="ctrl+g to tune")
 
     def on_ready(self) -> None:
         self.show(self.state)
@@ -55,7 +54,7 @@ class PanelHost(App[None]):
         """Show another state."""
         self.state = state
         for widget in self.query("*").results():
-            if isinstance(widget, (Panel, Tuning, Summary)):
+            if isinstance(widget, (Panel, Sliders, Summary)):
                 widget.show(state)
 
     @on(Tune)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from screentext import Host, seen, until
 
-from macspec.app.chat.comparison import Comparison, Fork, Way
+from macspec.app.chat.comparison import Comparison, ModeStats, TextDivergence
 from macspec.app.screens.compare import CompareScreen
 from macspec.app.themes import OWN
 from macspec.app.widgets.comparisonlines import comparison_lines
@@ -23,7 +23,7 @@ from macspec.plaintext import neutral
 
 NUMBERS = st.none() | st.floats() | st.integers()
 WORDS = st.text(max_size=80) | st.sampled_from(["\x1b]0;title\x07", "界" * 50, "a\tb\nc"])
-WAYS = st.builds(Way, st.integers(0, 9), *[NUMBERS] * 6)
+WAYS = st.builds(ModeStats, st.integers(0, 9), *[NUMBERS] * 6)
 COMPARISONS = st.builds(
     Comparison,
     prompt=WORDS,
@@ -36,7 +36,9 @@ COMPARISONS = st.builds(
     speculative=WAYS,
     equal=st.none() | st.booleans(),
     fork=st.none()
-    | st.builds(Fork, st.integers(0), WORDS, WORDS, WORDS, st.none() | st.floats(), st.booleans()),
+    | st.builds(
+        TextDivergence, st.integers(0), WORDS, WORDS, WORDS, st.none() | st.floats(), st.booleans()
+    ),
     energy_reason=WORDS,
     notes=st.lists(WORDS, max_size=3).map(tuple),
     finished=st.booleans(),
@@ -76,7 +78,7 @@ def test_only_a_rule_that_promises_the_text_is_held_to_it() -> None:
 
 def test_a_fork_is_shown_at_its_token_with_both_ways_on() -> None:
     shown = text(NEAR_TIE)
-    assert "Fork at token 57" in shown
+    assert "TextDivergence at token 57" in shown
     assert "near-tie at token 57" in shown
     assert "raindrop" in shown
     assert "drop of rain" in shown

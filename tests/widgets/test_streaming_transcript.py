@@ -8,13 +8,13 @@ from screentext import seen, until
 from textual.pilot import Pilot
 from transcripthost import TranscriptHost, reply, talk, user
 
-from macspec.app.chat.turns import Piece, Span, Turn
+from macspec.app.chat.turns import Span, TextPiece, Turn
 
 OPEN = Turn(50, "assistant", "", state="open", model="big")
 
 
-def piece(text: str, who: str | None = None, *, reasoning: bool = False) -> Piece:
-    return Piece(text, [(len(text), who)], reasoning)
+def piece(text: str, who: str | None = None, *, reasoning: bool = False) -> TextPiece:
+    return TextPiece(text, [(len(text), who)], reasoning)
 
 
 async def begun(app: TranscriptHost, pilot: Pilot[None], turns: int = 4) -> None:

@@ -13,7 +13,7 @@ from fakehub import Hub, serving
 from huggingface_hub import constants
 from screentext import Host, seen, until
 
-from macspec.app.chat.pairs import Pairs
+from macspec.app.chat.picker import ModelPicker
 from macspec.app.screens.box import Rows
 from macspec.app.screens.switcher import Switcher
 from macspec.config import Config
@@ -49,8 +49,8 @@ def offline(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
-def pairs(*folders: Path, current: PairChoice | None = None, **settings) -> Pairs:
-    return Pairs(Config(**settings), current or PairChoice(), [str(it) for it in folders])
+def pairs(*folders: Path, current: PairChoice | None = None, **settings) -> ModelPicker:
+    return ModelPicker(Config(**settings), current or PairChoice(), [str(it) for it in folders])
 
 
 def names(app: Host) -> list[str]:

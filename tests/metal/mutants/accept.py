@@ -10,7 +10,7 @@ import numpy as np
 from harness import Case, Mutant, Outputs, installed
 from passes import NEAR, Pass, distribution, gumbel, one_pass, outcome, wide
 
-from macspec.metal import accept, draft_sample, rows
+from macspec.metal import accept, draft_sample
 from macspec.noise import DRAFT, TARGET, Noise
 from macspec.sampling import Sampling
 
@@ -134,8 +134,8 @@ def _draws() -> Iterator[Case]:
 def _draw(
     sampling: Sampling, logits: mx.array, depths: mx.array, noise: Noise | None, drawn: list[int]
 ) -> Case:
-    options, limits = rows.options(sampling), rows.limits(sampling.top_k, WIDTH)
-    arrays = (logits, depths, rows.place(noise), options, limits)
+    options, limits = accept.sampling_options(sampling), accept.id_limits(sampling.top_k, WIDTH)
+    arrays = (logits, depths, accept.noise_place(noise), options, limits)
     launch = accept.draw_launch(logits, sampling, noise)
     return Case(accept.DRAW, arrays, launch, _equal(drawn), same_bits=True)
 
@@ -171,7 +171,7 @@ def _measures() -> Iterator[Case]:
             np.array_equal(scales[:, 0], tops) and np.allclose(-scales[:, 1], expected, atol=NEAR)
         )
 
-    arrays = (logits, rows.options(sampling), rows.limits(0, WIDTH))
+    arrays = (logits, accept.sampling_options(sampling), accept.id_limits(0, WIDTH))
     launch = accept.measure_launch(logits, sampling)
     yield Case(accept.MEASURE, arrays, launch, right, same_bits=True)
 
@@ -203,11 +203,14 @@ def _blocks() -> Iterator[Case]:
 
 
 def _block(case: Pass, accepted: int, token: int) -> Case:
-    options, limits = rows.options(case.sampling), rows.limits(case.sampling.top_k, case.size)
+    options, limits = (
+        accept.sampling_options(case.sampling),
+        accept.id_limits(case.sampling.top_k, case.size),
+    )
     launch = accept.measure_launch(case.logits, case.sampling)
     with installed(inspected=False):
         scales, cuts = accept.MEASURE((case.logits, options, limits), launch)
-    place = rows.place(case.noise)
+    place = accept.noise_place(case.noise)
     assert case.log_q is not None
     arrays = (case.logits, scales, cuts, case.drafted, case.log_q, place, options, limits)
     launch = accept.block_launch(case.logits)
@@ -227,6 +230,11 @@ def _samples() -> Iterator[Case]:
             return outputs[0].item() == token and close and not found[-3:].any()
 
         line = logits[row : row + 1]
-        arrays = (line, rows.place(noise, 1), rows.options(CUT), rows.limits(CUT.top_k, WIDTH - 3))
+        arrays = (
+            line,
+            accept.noise_place(noise, 1),
+            accept.sampling_options(CUT),
+            accept.id_limits(CUT.top_k, WIDTH - 3),
+        )
         launch = draft_sample.sample_launch(line, CUT)
         yield Case(draft_sample.SAMPLE, arrays, launch, right, same_bits=True)

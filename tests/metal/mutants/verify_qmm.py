@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import mlx.core as mx
 from harness import Case, Mutant, Outputs
-from matrices import Product, make, right
+from matrices import Matmul, make, right
 
-from macspec.metal import verify_qmm as qmm
+from macspec.metal import matmul
 
 WRITTEN = "threadgroup_barrier(mem_flags::mem_threadgroup);\n  if (simdgroup < kept)"
 READ = "threadgroup_barrier(mem_flags::mem_threadgroup);\n}"
@@ -51,13 +51,13 @@ MUTANTS = (
 def cases() -> Iterator[Case]:
     """With edges everywhere, and with the inputs split among threadgroups."""
     for product in (
-        Product(9, 37, 480, 32, 4, mx.float32),
-        Product(4, 5, 4096, 64, 4, mx.bfloat16),
+        Matmul(9, 37, 480, 32, 4, mx.float32),
+        Matmul(4, 5, 4096, 64, 4, mx.bfloat16),
     ):
         yield case(product)
 
 
-def case(product: Product) -> Case:
+def case(product: Matmul) -> Case:
     """One product."""
     x, matrix = make(product)
 
@@ -66,4 +66,4 @@ def case(product: Product) -> Case:
         whole = y if y.ndim == 2 else y.sum(axis=0).astype(x.dtype)
         return right(whole, x, matrix) and outputs.report.traffic["w"].most == 1
 
-    return Case(qmm.KERNEL, qmm.operands(x, matrix), qmm.launch(x, matrix), good)
+    return Case(matmul.QMM, matmul.qmm_operands(x, matrix), matmul.qmm_launch(x, matrix), good)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import mlx.core as mx
 from harness import Case, Mutant, Outputs
-from matrices import Product, make, mlx_rows, right, same_bits
+from matrices import Matmul, make, mlx_rows, right, same_bits
 
-from macspec.metal import verify_qmv as qmv
+from macspec.metal import matmul
 
 MUTANTS = (
     Mutant("lanes not added up", "simd_sum(result[c][m])", "result[c][m]"),
@@ -66,20 +66,20 @@ MUTANTS = (
 def cases() -> Iterator[Case]:
     """Both forms, with edges."""
     for strict, product in (
-        (True, Product(2, 10, 512, 64, 4, mx.float32)),
-        (True, Product(9, 5, 160, 32, 3, mx.float16)),
-        (False, Product(2, qmv.WIDE + 3, 64, 64, 3, mx.bfloat16)),
+        (True, Matmul(2, 10, 512, 64, 4, mx.float32)),
+        (True, Matmul(9, 5, 160, 32, 3, mx.float16)),
+        (False, Matmul(2, matmul.WIDE + 3, 64, 64, 3, mx.bfloat16)),
     ):
         yield case(product, strict)
 
 
-def case(product: Product, strict: bool) -> Case:
+def case(product: Matmul, strict: bool) -> Case:
     """One product by one form."""
     x, matrix = make(product)
     expected = [mlx_rows(x, matrix, fused=fused) for fused in (True, False)] if strict else []
 
     def good(outputs: Outputs) -> bool:
-        once = -(-product.rows // qmv.MOST_ROWS)
+        once = -(-product.rows // matmul.QMV_ROWS)
         ours = (outputs[0], outputs.unfused[0])
         return (
             right(outputs[0], x, matrix)
@@ -87,5 +87,5 @@ def case(product: Product, strict: bool) -> Case:
             and all(same_bits(y, bits) for y, bits in zip(ours, expected, strict=False))
         )
 
-    operands = qmv.operands(x, matrix, strict=strict)
-    return Case(qmv.KERNEL, operands, qmv.launch(x, matrix, strict=strict), good)
+    operands = matmul.qmv_operands(x, matrix, strict=strict)
+    return Case(matmul.QMV, operands, matmul.qmv_launch(x, matrix, strict=strict), good)

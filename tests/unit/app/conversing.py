@@ -9,8 +9,8 @@ from typing import Any
 
 from scripted import ScriptedEngine
 
-from macspec.app.chat.conversation import Began, Conversation, Ended, Told, Update
-from macspec.app.chat.turns import Piece, Turn
+from macspec.app.chat.conversation import Conversation
+from macspec.app.chat.turns import Began, ChatNotice, Ended, TextPiece, Turn, Update
 from macspec.config import Config
 from macspec.store import Store
 from macspec.worker import Loaded, PairChoice
@@ -39,12 +39,12 @@ async def read(updates: AsyncIterator[Any]) -> list[Any]:
 
 def text(updates: Sequence[Update], *, reasoning: bool = False) -> str:
     """What the pieces add up to."""
-    pieces = [each for each in updates if isinstance(each, Piece)]
+    pieces = [each for each in updates if isinstance(each, TextPiece)]
     return "".join(piece.text for piece in pieces if piece.reasoning == reasoning)
 
 
 def told(updates: Sequence[Update]) -> list[str]:
-    return [each.line for each in updates if isinstance(each, Told)]
+    return [each.line for each in updates if isinstance(each, ChatNotice)]
 
 
 def ended(updates: Sequence[Update]) -> Turn:

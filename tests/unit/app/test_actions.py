@@ -18,7 +18,7 @@ from macspec.app.actions import (
 )
 from macspec.app.keys import SENT_BY_TERMINAL_APP, TAKEN, Keys
 from macspec.choices import METHODS as ENGINE_METHODS
-from macspec.config.index import SETTINGS
+from macspec.config.schema import SETTINGS
 
 
 class Nothing:
@@ -68,8 +68,8 @@ def test_groups_stand_together() -> None:
 
 def test_what_can_be_chosen_is_what_the_settings_allow() -> None:
     assert tuple(METHODS) == tuple(ENGINE_METHODS)
-    SETTINGS["speculation.accept"].kind.check(next(iter(RULES)))
-    assert all(SETTINGS["speculation.accept"].kind.check(rule) for rule in RULES)
+    SETTINGS["speculation.rule"].kind.check(next(iter(RULES)))
+    assert all(SETTINGS["speculation.rule"].kind.check(rule) for rule in RULES)
     for depth in DEPTHS:
         SETTINGS["speculation.depth"].kind.from_text(depth)
     assert {f"sampling.{name}" for name in SAMPLING} == {

@@ -10,8 +10,8 @@ import pytest
 from conversing import conversation_with, ended, eventually, load, read, reading, text, told
 from scripted import PAIR, STATUS, Script, ScriptedEngine, Step, plain, said
 
-from macspec.app.chat.conversation import Began, Conversation, Dropped
-from macspec.app.chat.turns import Piece
+from macspec.app.chat.conversation import Conversation
+from macspec.app.chat.turns import Began, Dropped, TextPiece
 from macspec.config import schema
 from macspec.errors import BadOptionError
 from macspec.store import COMPLETE, CUT_OFF, OPEN, RAW, STOPPED, USER, Store
@@ -41,7 +41,7 @@ async def test_a_question_and_its_answer() -> None:
     assert began.prompt is not None
     assert (began.prompt.text, began.reply.text, began.reply.state) == ("What?\nPlease.", "", OPEN)
     assert text(updates) == reply.text == LONG
-    pieces = [update for update in updates if isinstance(update, Piece)]
+    pieces = [update for update in updates if isinstance(update, TextPiece)]
     assert all(sum(size for size, _ in piece.spans) == len(piece.text) for piece in pieces)
     assert reply.spans[0] == (len("The quick"), "draft")
     assert sum(size for size, _ in reply.spans) == len(LONG)

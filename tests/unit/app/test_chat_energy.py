@@ -9,7 +9,8 @@ import pytest
 from conversing import conversation_with, ended, eventually, load, read, reading
 from scripted import Script, ScriptedEngine, plain, said
 
-from macspec.app.chat.conversation import Changed, Conversation
+from macspec.app.chat.conversation import Conversation
+from macspec.app.chat.turns import Changed
 from macspec.config import Config
 from macspec.power import Meter, Rail, Reading
 from macspec.store import Store

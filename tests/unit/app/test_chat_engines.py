@@ -12,7 +12,7 @@ import pytest
 from conversing import ended, load, read, text, told
 
 from macspec.app.chat.conversation import Conversation
-from macspec.app.chat.turns import Piece
+from macspec.app.chat.turns import TextPiece
 from macspec.config import Config, schema
 from macspec.store import COMPLETE, CUT_OFF, STOPPED, Store
 from macspec.worker import PairChoice, ProcessEngine
@@ -73,7 +73,7 @@ async def test_a_reply_that_was_stopped_goes_on_as_it_would_have(
     updates = conversation.regenerate()
     said = ""
     async for update in updates:
-        said += update.text if isinstance(update, Piece) else ""
+        said += update.text if isinstance(update, TextPiece) else ""
         if said.endswith(tuple("aeiounst")) and " " in said:
             conversation.stop()
     cut = conversation.turns[-1]
@@ -130,7 +130,7 @@ async def test_the_real_child_is_killed_and_comes_back(tmp_path: Path) -> None:
     pid, killed = engine.pid, ""
     assert pid is not None
     async for update in conversation.ask("Tell me a long story about a train."):
-        if isinstance(update, Piece):
+        if isinstance(update, TextPiece):
             if not killed:
                 os.kill(pid, signal.SIGKILL)
             killed += update.text

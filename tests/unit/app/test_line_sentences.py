@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hostile import TEXTS, harms
 
-from macspec.app.chat.comparison import Comparison, Fork, Way
+from macspec.app.chat.comparison import Comparison, ModeStats, TextDivergence
 from macspec.app.linecompare import comparison_sentences
 from macspec.app.linenumbers import sentences
 from macspec.app.panel.state import PanelState
@@ -89,8 +89,8 @@ def test_names_are_neutral():
 
 FOUND = Comparison(
     rule="greedy",
-    plain=Way(3, 40, 20.0, 0.5, 1.0, None, 0.4),
-    speculative=Way(3, 40, 31.0, 0.5, 2.5, 0.8, 0.3),
+    plain=ModeStats(3, 40, 20.0, 0.5, 1.0, None, 0.4),
+    speculative=ModeStats(3, 40, 31.0, 0.5, 2.5, 0.8, 0.3),
     equal=True,
     finished=True,
 )
@@ -114,7 +114,7 @@ def test_the_block_rule_never_promises_the_text():
 
 
 def test_a_fork_is_named():
-    fork = Fork(17, "so", "a\x1b[31m", "b", 0.0012, near_tie=True)
+    fork = TextDivergence(17, "so", "a\x1b[31m", "b", 0.0012, near_tie=True)
     said = list(comparison_sentences(replace(FOUND, equal=False, fork=fork)))
     assert (
         "The texts part at token 17, where two tokens nearly tie, their scores 0.0012 apart."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from macspec.app.chat.namedpair import named_pair
+from macspec.app.chat.picker import named_pair
 from macspec.errors import BadOptionError
 from macspec.models.catalog import Entry
 

@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import pytest
 
-from macspec.app.chat.offers import BUILT_IN, FETCH, HERE, NONE, TYPED, UNFINISHED, typed_offer
-from macspec.app.chat.pairs import Pairs
+from macspec.app.chat.picker import (
+    BUILT_IN,
+    FETCH,
+    HERE,
+    NONE,
+    TYPED,
+    UNFINISHED,
+    ModelPicker,
+    typed_offer,
+)
 from macspec.config import Config
-from macspec.models.findings import Fit, Found, Opened
 from macspec.models.machine import GIB
+from macspec.models.scan import FoundModel, OpenedModel, PairFit
 from macspec.worker import PairChoice
 
 OWN = {"name": "little", "target": "o/T", "draft": "o/D", "download": 2.0, "memory_8k": 3.0}
 
 
-def found(name: str, *, missing: str | None = None) -> Found:
-    return Found(name, f"/cache/{name}", 10**9, missing, "1")
+def found(name: str, *, missing: str | None = None) -> FoundModel:
+    return FoundModel(name, f"/cache/{name}", 10**9, missing, "1")
 
 
 @pytest.fixture
-def pairs() -> Pairs:
+def pairs() -> ModelPicker:
     """Of a machine with 16 GB for models, where nothing was looked at yet."""
-    it = Pairs(Config(pairs=(OWN,)), PairChoice())
+    it = ModelPicker(Config(pairs=(OWN,)), PairChoice())
     it.survey.limit = 16 * GIB
     return it
 
 
-def look(pairs: Pairs, *models: Found, whole: bool = True) -> None:
+def look(pairs: ModelPicker, *models: FoundModel, whole: bool = True) -> None:
     pairs.survey.found = {it.name: it for it in models}
     pairs.survey.opened = {
-        it.name: Opened(it.name, 10**9, 8192, GIB, 8192, True)
+        it.name: OpenedModel(it.name, 10**9, 8192, GIB, 8192, True)
         for it in models
         if it.missing is None
     }
@@ -70,10 +78,12 @@ def test_a_download_that_is_not_finished_can_be_chosen_and_a_broken_folder_canno
 def test_drafts_in_order_of_what_is_known(pairs):
     look(pairs, *map(found, ("o/T", "x/good", "x/alien", "x/big", "x/same", "o/D")))
     pairs.survey.fits = {
-        ("o/T", "x/good"): Fit("o/T", "x/good", None, 2 * GIB, 8192, True),
-        ("o/T", "x/alien"): Fit("o/T", "x/alien", "its vocabulary is another", None, 8192, None),
-        ("o/T", "o/D"): Fit("o/T", "o/D", None, 3 * GIB, 8192, True),
-        ("x/big", "o/T"): Fit("x/big", "o/T", None, GIB, 8192, True),
+        ("o/T", "x/good"): PairFit("o/T", "x/good", None, 2 * GIB, 8192, True),
+        ("o/T", "x/alien"): PairFit(
+            "o/T", "x/alien", "its vocabulary is another", None, 8192, None
+        ),
+        ("o/T", "o/D"): PairFit("o/T", "o/D", None, 3 * GIB, 8192, True),
+        ("x/big", "o/T"): PairFit("x/big", "o/T", None, GIB, 8192, True),
     }
     target = by_name(pairs.targets())["o/T"]
     drafts = pairs.drafts(target)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from macspec.app.panel.charts import marks, scale, sparkline
 from macspec.app.panel.figures import (
     DASH,
     fixed,
@@ -19,14 +20,11 @@ from macspec.app.panel.figures import (
     seconds,
     whole,
 )
-from macspec.app.panel.hysteresis import SLACK, settled
-from macspec.app.panel.panelrows import BLOCKS, ROWS, named, panel, plan
-from macspec.app.panel.sliderlines import DIALS, Dials, dial_lines, known, places
-from macspec.app.panel.sparkline import marks, scale, sparkline
+from macspec.app.panel.panel import SLACK, hysteresis
+from macspec.app.panel.rows import promise
+from macspec.app.panel.sliders import SLIDERS, SliderState, known, places, slider_lines
 from macspec.app.panel.state import Mark, PanelState
-from macspec.app.panel.summary import summary
-from macspec.app.panel.tooltips import EXPLAINED, TABLE
-from macspec.app.panel.trustrows import promise
+from macspec.app.panel.table import GAP, HELP, LINES, ROWS, panel_lines, plan, summary_line, tooltip
 from macspec.app.widgets.lines import Line, cells
 from macspec.plaintext import neutral
 
@@ -86,15 +84,15 @@ def written(lines: tuple[Line, ...]) -> str:
 @settings(deadline=None)
 @given(STATES, st.integers(0, 60), st.integers(0, 50))
 def test_any_state_fits_any_room(state: PanelState, width: int, height: int) -> None:
-    lines = panel(state, width, height)
+    lines = panel_lines(state, width, height)
     assert len(lines) == height
-    assert all(cells(line) == width for line in (*lines, summary(state, width)))
+    assert all(cells(line) == width for line in (*lines, summary_line(state, width)))
 
 
 @settings(deadline=None)
 @given(STATES)
 def test_no_control_reaches_the_terminal(state: PanelState) -> None:
-    text = written((*panel(state, 40, 45), summary(state, 120)))
+    text = written((*panel_lines(state, 40, 45), summary_line(state, 120)))
     assert neutral(text) == text
     assert all(line == line.replace("\n", "") for line in text.splitlines())
 
@@ -102,7 +100,7 @@ def test_no_control_reaches_the_terminal(state: PanelState) -> None:
 @settings(deadline=None)
 @given(STATES, STATES)
 def test_settling_never_fails_and_changes_words_never(one: PanelState, two: PanelState) -> None:
-    shown = settled(one, two)
+    shown = hysteresis(one, two)
     assert (shown.activity, shown.drafter, shown.marks) == (two.activity, two.drafter, two.marks)
 
 
@@ -117,7 +115,7 @@ def test_a_number_has_its_width(value: float, width: int, decimals: int) -> None
 @given(MAYBE)
 def test_figures_have_their_width(value: float | None) -> None:
     widths = [len(form(value)) for form in (percent, milliseconds, seconds, gigabytes)]
-    assert widths == [5, 7, 7, 5]
+    assert widths == [4, 7, 7, 5]
 
 
 @pytest.mark.parametrize(
@@ -150,19 +148,28 @@ def test_a_ratio_of_nothing_is_none() -> None:
 @settings(deadline=None)
 @given(st.integers(0, 60))
 def test_a_height_is_filled_from_what_matters_most(height: int) -> None:
-    names = [name for name, rows in plan(height) for _ in range(rows)]
-    assert len(names) == min(height, len(ROWS))
-    ranks = dict.fromkeys(range(9), 0)
-    for _, rank in ROWS:
-        ranks[rank] += 1
-    if height >= ranks[0]:
-        assert {name for name, rank in ROWS if rank == 0} <= set(names)
+    shown = [index for index, lines in plan(height) for _ in range(lines)]
+    assert len(shown) == min(height, len(LINES))
+    first = [index for index, rank in LINES if rank == 0]
+    if height >= len(first):
+        assert set(first) <= set(shown)
 
 
-def test_every_block_is_explained_and_every_explanation_has_its_block() -> None:
-    assert set(EXPLAINED) == set(BLOCKS)
-    assert all(sentence.endswith(".") for _, _, sentence in TABLE)
-    assert {named(y, len(ROWS)) for y in range(len(ROWS))} == {*BLOCKS, None}
+def test_every_line_but_a_gap_has_a_tooltip_and_every_label_is_in_the_help() -> None:
+    height = len(LINES)
+    for y, (index, _) in enumerate(LINES):
+        found = tooltip(PanelState(), y, height)
+        assert (found is None) == (ROWS[index] is GAP)
+        assert found is None or found.endswith(".")
+    assert tooltip(PanelState(), height, height) is None
+    assert [label for label, _ in HELP] == [row.label for row in ROWS if row.label]
+
+
+def test_a_tooltip_has_what_its_line_may_have_cut() -> None:
+    state = PanelState(kernels="macspec's own\nfor 4-bit products")
+    found = tooltip(state, len(LINES) - 1, len(LINES))
+    assert found is not None
+    assert found.splitlines()[1:] == ["", "macspec's own for 4-bit products"]
 
 
 @settings(deadline=None)
@@ -176,7 +183,7 @@ def test_numbers_do_not_move_what_stands_beside_them(
 
     def words(one: PanelState) -> list[list[tuple[int, str]]]:
         found = []
-        for line in panel(one, width, 30):
+        for line in panel_lines(one, width, 30):
             at, places = 0, []
             for text, role in line:
                 if role in ("label", "head"):
@@ -189,18 +196,18 @@ def test_numbers_do_not_move_what_stands_beside_them(
 
 
 def test_a_dash_has_a_reason() -> None:
-    text = written(panel(PanelState(energy_reason="watts need a Mac"), 34, 45))
-    assert f"{DASH} no model is loaded" in text
+    text = written(panel_lines(PanelState(energy_reason="watts need a Mac"), 34, 45))
+    assert f"{DASH} no model loaded" in text
     assert f"{DASH} watts need a Mac" in text
     assert "nothing drafted" in text
-    assert "switched off" in written(panel(PanelState(method="off"), 34, 45))
+    assert "switched off" in written(panel_lines(PanelState(method="off"), 34, 45))
 
 
 def test_why_speculation_is_off_is_told() -> None:
     why = "plain: draft at depth 2 should bring 1.21 tokens for the time of 1.71 plain steps"
     parked = PanelState(passes=4, drafter=None, why=why)
-    text = " ".join(written(panel(parked, 34, 30)).split())
-    assert "plain now" in text
+    text = " ".join(written(panel_lines(parked, 34, 30)).split())
+    assert "plain decoding" in text
     assert why.removeprefix("plain: ") in text
 
 
@@ -218,37 +225,37 @@ def test_the_badge_promises_what_the_rule_keeps(
     rule: str, temperature: float, same: tuple[str, str]
 ) -> None:
     assert promise(rule, temperature) == same
-    text = written(panel(PanelState(rule=rule, temperature=temperature), 34, 30))
+    text = written(panel_lines(PanelState(rule=rule, temperature=temperature), 34, 30))
     assert f"✓ {same[0]}" in text
 
 
 def test_a_self_test_that_failed_is_no_promise() -> None:
     tested = PanelState(self_test="passed on 2026-10-12 09:41")
-    assert "self-test passed on 2026-10-12 09:41" in written(panel(tested, 60, 45))
-    assert "passed 2026-10-12" in written(panel(tested, 32, 45))
+    assert "self-test passed on 2026-10-12 09:41" in written(panel_lines(tested, 60, 45))
+    assert "passed 2026-10-12" in written(panel_lines(tested, 32, 45))
     failed = replace(tested, self_test="FAILED on 2026-10-12 09:41")
-    assert "✗ self-test failed" in written(panel(failed, 32, 45))
-    assert "✓" not in written(panel(failed, 32, 45))
-    assert "✓" not in written((summary(replace(failed, passes=3, tokens=9), 120),))
+    assert "✗ self-test failed" in written(panel_lines(failed, 32, 45))
+    assert "✓" not in written(panel_lines(failed, 32, 45))
+    assert "✓" not in written((summary_line(replace(failed, passes=3, tokens=9), 120),))
 
 
 def test_numbers_that_hardly_change_stand_still() -> None:
     shown = PanelState(activity="writing", passes=3, tokens_per_s=41.30, watts={"gpu": 11.20})
     near = replace(shown, passes=4, tokens_per_s=41.35, watts={"gpu": 11.23})
     far = replace(shown, passes=4, tokens_per_s=44.0, watts={"gpu": 12.0})
-    assert settled(shown, near) == replace(shown, passes=4)
-    assert settled(shown, far) == far
-    again = settled(replace(shown, passes=9), near)
+    assert hysteresis(shown, near) == replace(shown, passes=4)
+    assert hysteresis(shown, far) == far
+    again = hysteresis(replace(shown, passes=9), near)
     assert again.tokens_per_s == near.tokens_per_s, "a new reply begins from its own numbers"
     assert set(SLACK) <= {field.name for field in fields(PanelState)}
 
 
 def test_a_rail_that_stands_still_keeps_its_place() -> None:
     shown = PanelState(watts={"gpu": 11.2, "cpu": 3.1, "dram": 0.8})
-    stalled = settled(shown, PanelState(watts={"dram": 0.9, "gpu": 12.0}))
+    stalled = hysteresis(shown, PanelState(watts={"dram": 0.9, "gpu": 12.0}))
     assert list(stalled.watts) == ["gpu", "cpu", "dram"]
-    assert f"CPU {DASH:>4} W" in written(panel(stalled, 34, 30))
-    assert settled(shown, PanelState(energy_reason="gone")).watts == {}
+    assert f"CPU {DASH:>4} W" in written(panel_lines(stalled, 34, 30))
+    assert hysteresis(shown, PanelState(energy_reason="gone")).watts == {}
 
 
 def test_the_sentence_stands_still_until_its_numbers_matter() -> None:
@@ -256,9 +263,9 @@ def test_the_sentence_stands_still_until_its_numbers_matter() -> None:
         return f"draft at depth 4: about {tokens:.2f} tokens for the time of 1.71 plain steps"
 
     shown = PanelState(activity="writing", drafter="draft", round_depth=4, why=why(3.12))
-    assert settled(shown, replace(shown, why=why(3.2))).why == why(3.12)
-    assert settled(shown, replace(shown, why=why(4.2))).why == why(4.2)
-    assert settled(shown, replace(shown, round_depth=5, why=why(3.2))).why == why(3.2)
+    assert hysteresis(shown, replace(shown, why=why(3.2))).why == why(3.12)
+    assert hysteresis(shown, replace(shown, why=why(4.2))).why == why(4.2)
+    assert hysteresis(shown, replace(shown, round_depth=5, why=why(3.2))).why == why(3.2)
 
 
 @pytest.mark.parametrize(
@@ -303,14 +310,14 @@ VALUES = st.integers() | NUMBERS | st.sampled_from(["auto", "draft", "keyed"])
 @settings(deadline=None)
 @given(
     STATES,
-    st.dictionaries(st.sampled_from(DIALS), VALUES, max_size=4),
-    st.sampled_from(DIALS),
+    st.dictionaries(st.sampled_from(SLIDERS), VALUES, max_size=4),
+    st.sampled_from(SLIDERS),
     st.none() | st.integers(),
     WORDS,
     st.integers(0, 120),
     st.booleans(),
 )
-def test_any_dials_fit_any_width(
+def test_any_sliders_fit_any_width(
     state: PanelState,
     asked: dict[str, int | float | str],
     selected: str,
@@ -319,7 +326,7 @@ def test_any_dials_fit_any_width(
     width: int,
     low: bool,
 ) -> None:
-    dials = Dials(known(state), asked, selected, True, in_use, reason)
-    lines = dial_lines(dials, width, low)
+    shown = SliderState(known(state), asked, selected, True, in_use, reason)
+    lines = slider_lines(shown, width, low)
     assert all(cells(line) == width for line in lines)
-    assert max(place.row for place in places(dials, width, low).values()) < len(lines)
+    assert max(place.row for place in places(shown, width, low).values()) < len(lines)

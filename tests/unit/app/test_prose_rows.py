@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdowntexts import MARKDOWN, cut, generated
 from rich.style import Style
 
-from macspec.app.chat.turns import Piece, Turn
+from macspec.app.chat.turns import TextPiece, Turn
 from macspec.app.transcript.rows import NEW_LINE, NOTHING, SPACE, Row
 from macspec.app.transcript.styles import PARTS, Styles
 from macspec.app.transcript.turn import Look, TurnRows
@@ -170,7 +170,7 @@ def test_any_cut_of_the_stream_gives_the_same_rows(case: tuple[str, list[str]], 
     streamed = TurnRows(Turn(1, "assistant", "", state="open"))
     streamed.arrange(look)
     for piece, span in zip(pieces, spans, strict=True):
-        streamed.take([Piece(piece, [span])])
+        streamed.take([TextPiece(piece, [span])])
         streamed.compose()
         for part in streamed.parts[-3:]:
             part.drawn()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from macspec.app.actions import ACTIONS, GROUPS, Situation
-from macspec.app.chat.firstrun import Proposal, proposal
+from macspec.app.chat.picker import Proposal, proposal
 from macspec.app.keys import Keys, hints, table
 from macspec.app.panel.state import PanelState
 from macspec.app.widgets.keyline import fitted

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from macspec.bench.loopback import Address
+from macspec.bench.server import Address
 
 
 class Script:

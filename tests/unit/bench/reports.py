@@ -7,12 +7,11 @@ from typing import Any
 
 from scripted_arms import Clock, ScriptedArm, questions
 
+from macspec.bench.cells import cells
 from macspec.bench.costs import Costs
+from macspec.bench.document import document
 from macspec.bench.equality import Compared
-from macspec.bench.experiment import Outcome
-from macspec.bench.protocol import Measurement, Protocol
-from macspec.bench.record import document
-from macspec.bench.report import cells
+from macspec.bench.run import Measurement, Outcome, Protocol
 from macspec.kernels import Kernels
 from macspec.models import Pair
 from macspec.power import Conditions

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from macspec.bench.arm import Question
-from macspec.bench.sample import Tally, Written
-from macspec.bench.task import Task
+from macspec.bench.questions import Question
+from macspec.bench.sample import ReplyRecorder, Written
+from macspec.bench.tasks import Task
 from macspec.sampling import Sampling
 from macspec.stats import Counters
 
@@ -58,12 +58,12 @@ class ScriptedArm:
         seconds = difficulty(question) * self.chance.lognormvariate(0, self.shake) / self.speed
         if self.chance.random() < self.hiccups:
             seconds *= 1 + self.chance.expovariate(1.0)
-        tally = Tally(Counters(self.clock.now, prompt_tokens=len(question.ids)))
+        recorder = ReplyRecorder(Counters(self.clock.now, prompt_tokens=len(question.ids)))
         for _ in range(question.max_tokens):
             self.clock.now += seconds
-            tally.count(self.clock.now, 1, None, 0, 0, 0.0)
+            recorder.count(self.clock.now, 1, None, 0, 0, 0.0)
         ids = list(range(question.max_tokens)) if self.ids is None else list(self.ids)
-        return Written.of(tally, ids, "words", "length", idle=True)
+        return Written.of(recorder, ids, "words", "length", idle=True)
 
     def describe(self) -> Mapping[str, Any]:
         return {"program": "scripted"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from macspec.bench.arm import Question
-from macspec.bench.sample import Tally, Written
+from macspec.bench.questions import Question
+from macspec.bench.sample import ReplyRecorder, Written
 from macspec.sampling import Sampling
 from macspec.stats import Counters
 
@@ -39,17 +39,17 @@ class Scripted:
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
         self.asked.append((question.id, sampling.temperature, sampling.seed or 0))
-        tally = Tally(Counters(self._clock.now, prompt_tokens=len(question.ids)))
+        recorder = ReplyRecorder(Counters(self._clock.now, prompt_tokens=len(question.ids)))
         left = question.max_tokens
         ids: list[int] = []
         while left:
             tokens = min(self.tokens, left)
             self._clock.now += self.seconds
             accepted = tokens - 1
-            tally.count(self._clock.now, tokens, "draft", self.drafted, accepted, 0.0)
+            recorder.count(self._clock.now, tokens, "draft", self.drafted, accepted, 0.0)
             ids += [1] * tokens
             left -= tokens
-        return Written.of(tally, ids, "x", "length", idle=False)
+        return Written.of(recorder, ids, "x", "length", idle=False)
 
     def describe(self) -> Mapping[str, Any]:
         return {}

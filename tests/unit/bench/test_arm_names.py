@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from macspec.bench.armname import ArmName, Workshop
-from macspec.bench.crowd import Crowd
-from macspec.bench.mlxlm import MlxLm
-from macspec.bench.own import Own
+from macspec.bench.arms import ArmFactory, ArmName
+from macspec.bench.macspecarm import ConcurrentArm, MacspecArm
+from macspec.bench.mlxlm import MlxLmArm
 from macspec.errors import BadOptionError
 from macspec.models import Pair
 
@@ -64,8 +63,13 @@ def test_numbers_out_of_range(text: str, words: str) -> None:
 
 
 def test_the_arms_behind_the_names(pocket: Pair) -> None:
-    workshop = Workshop(pocket)
-    kinds = {"plain": Own, "draft@2:match": Own, "mlx-lm": MlxLm, "auto/2": Crowd}
+    workshop = ArmFactory(pocket)
+    kinds = {
+        "plain": MacspecArm,
+        "draft@2:match": MacspecArm,
+        "mlx-lm": MlxLmArm,
+        "auto/2": ConcurrentArm,
+    }
     for text, kind in kinds.items():
         arm = workshop.make(ArmName.parse(text))
         assert isinstance(arm, kind)
@@ -75,4 +79,4 @@ def test_the_arms_behind_the_names(pocket: Pair) -> None:
 
 def test_a_server_must_be_somewhere(pocket: Pair) -> None:
     with pytest.raises(BadOptionError, match="--server ADDRESS"):
-        Workshop(pocket).make(ArmName.parse("server"))
+        ArmFactory(pocket).make(ArmName.parse("server"))

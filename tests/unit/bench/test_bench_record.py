@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from reports import COSTS, outcome, report
 
-from macspec.bench import record
-from macspec.bench.aa import Held
-from macspec.bench.page import page
-from macspec.bench.scrub import scrubbed
-from macspec.bench.statistics import Ratio
-from macspec.bench.words import head, notes
+from macspec.bench import document as record
+from macspec.bench.cells import Ratio
+from macspec.bench.redact import redacted
+from macspec.bench.report import head, notes, page
+from macspec.bench.sweeps import Held
 from macspec.errors import BadOptionError
 from macspec.kernels import Kernels
 from macspec.models import Pair
@@ -54,7 +53,7 @@ def test_no_text_unless_it_is_asked_for(pocket: Pair) -> None:
     assert "secret" not in silent
     assert '"words"' not in silent
     assert '"ids"' not in silent
-    telling = report(pocket, SPEEDS, mask=scrubbed)
+    telling = report(pocket, SPEEDS, mask=redacted)
     assert telling["questions"][0]["prompt"] == [{"role": "user", "content": "secret words"}]
     assert telling["samples"][0]["reply"] == "words"
 

@@ -11,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback_server import DONE, Script, end, event, said, serving, usage
 
-from macspec.bench.arm import Question
-from macspec.bench.chunks import Ended, Piece
-from macspec.bench.loopback import Address
-from macspec.bench.server import Server
+from macspec.bench.questions import Question
+from macspec.bench.server import Address, Ended, Piece, Server
 from macspec.bench.serverarm import ServerArm, shares
-from macspec.bench.task import Task
+from macspec.bench.tasks import Task
 from macspec.errors import BadOptionError, ServerError
 from macspec.sampling import Sampling
 

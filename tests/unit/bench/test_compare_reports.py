@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from reports import report
 
+from macspec.bench.cells import Ratio
 from macspec.bench.compare import agree, differences, disagreements, tables
-from macspec.bench.statistics import Ratio
 from macspec.cli.benchreport import compared
 from macspec.models import Pair
 

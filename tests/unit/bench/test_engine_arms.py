@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 
-from macspec.bench.arm import Arm, Question, ready, with_replies
-from macspec.bench.armname import ArmName, Workshop
+from macspec.bench.arms import ArmFactory, ArmName
 from macspec.bench.costs import Costs, measure_costs
-from macspec.bench.crowd import Crowd
-from macspec.bench.mlxlm import MlxLm, _Passes
-from macspec.bench.own import Own
-from macspec.bench.profile import profile
-from macspec.bench.sample import Tally, rows_of
-from macspec.bench.task import Task
-from macspec.bench.way import Way
+from macspec.bench.macspecarm import ConcurrentArm, DecodeConfig, MacspecArm, profile
+from macspec.bench.mlxlm import MlxLmArm, _Passes
+from macspec.bench.questions import Arm, Question, ready, with_replies
+from macspec.bench.sample import ReplyRecorder, rows_of
+from macspec.bench.tasks import Task
 from macspec.control.curve import ROWS
 from macspec.errors import BadOptionError
 from macspec.models import Pair
@@ -46,7 +43,7 @@ def question(pocket: Pair) -> Question:
 
 
 def made(pocket: Pair, name: str) -> Any:
-    return Workshop(pocket).make(ArmName.parse(name))
+    return ArmFactory(pocket).make(ArmName.parse(name))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +112,7 @@ def test_a_recorded_answer_is_decoded_along(pocket: Pair, name: str) -> None:
 
 
 def test_mlx_lm_is_prepared_at_its_best_depth(pocket: Pair, question: Question) -> None:
-    arm = MlxLm("mlx-lm-draft", pocket, depth=None, depths=(1, 2), tried=1)
+    arm = MlxLmArm("mlx-lm-draft", pocket, depth=None, depths=(1, 2), tried=1)
     arm.prepare([question], GREEDY, True)
     about = arm.describe()
     assert about["num_draft_tokens"]["0"] in (1, 2)
@@ -125,38 +122,38 @@ def test_mlx_lm_is_prepared_at_its_best_depth(pocket: Pair, question: Question) 
 def test_mlx_lms_draft_needs_a_draft_model(pocket: Pair) -> None:
     alone = replace(pocket, draft=None)
     with pytest.raises(BadOptionError, match="mlx-lm-draft@2 needs a draft model"):
-        Workshop(alone).make(ArmName.parse("mlx-lm-draft@2"))
+        ArmFactory(alone).make(ArmName.parse("mlx-lm-draft@2"))
 
 
-def passes_of(drafted: Sequence[bool], depth: int, limit: int) -> Tally:
+def passes_of(drafted: Sequence[bool], depth: int, limit: int) -> ReplyRecorder:
     """A stream of tokens a second apart, of which it is known whether each was drafted."""
-    tally = Tally(Counters(0.0))
-    passes = _Passes(tally, depth, limit)
+    recorder = ReplyRecorder(Counters(0.0))
+    passes = _Passes(recorder, depth, limit)
     for number, it in enumerate(drafted, 1):
         passes.see(float(number), number, it)
     passes.end()
-    return tally
+    return recorder
 
 
 def test_mlx_lms_passes_are_found_in_its_stream() -> None:
-    tally = passes_of([False, True, True, False, True, False], depth=2, limit=20)
-    assert tally.counters.passes == 3
-    assert tally.counters.drafted_at == [3, 3]
-    assert tally.counters.accepted_at == [2, 1]
+    recorder = passes_of([False, True, True, False, True, False], depth=2, limit=20)
+    assert recorder.counters.passes == 3
+    assert recorder.counters.drafted_at == [3, 3]
+    assert recorder.counters.accepted_at == [2, 1]
     # All tokens of a pass are there when its first one is.
-    assert tally.counters.last == 5.0
+    assert recorder.counters.last == 5.0
 
 
 def test_a_pass_that_the_end_cuts_counts_what_was_emitted() -> None:
-    tally = passes_of([False, True, True], depth=4, limit=20)
-    assert tally.counters.passes == 2
-    assert tally.counters.drafted_at == [2, 2, 1, 1]
-    assert tally.counters.accepted_at == [1, 1, 0, 0]
+    recorder = passes_of([False, True, True], depth=4, limit=20)
+    assert recorder.counters.passes == 2
+    assert recorder.counters.drafted_at == [2, 2, 1, 1]
+    assert recorder.counters.accepted_at == [1, 1, 0, 0]
 
 
 def test_mlx_lm_drafts_no_further_than_the_limit() -> None:
-    tally = passes_of([False] * 3, depth=4, limit=5)
-    assert tally.counters.drafted_at == [3, 3, 3, 2]
+    recorder = passes_of([False] * 3, depth=4, limit=5)
+    assert recorder.counters.drafted_at == [3, 3, 3, 2]
 
 
 def test_what_does_not_fit_is_left_out(pocket: Pair) -> None:
@@ -195,7 +192,7 @@ def test_costs_are_measured_and_predict(pocket: Pair, question: Question) -> Non
     assert all(cost > 0 for cost in costs.passes.values())
     assert costs.steps["draft"] > 0
     assert Costs.from_dict(costs.as_dict()) == costs
-    arm = Own("auto", pocket, Way(), costs=costs)
+    arm = MacspecArm("auto", pocket, DecodeConfig(), costs=costs)
     curve = arm.session(GREEDY, True).controller.curve
     for rows in (2, 5, 8):
         assert curve.verify(rows, len(question.ids)) == costs.passes[rows, 0]
@@ -203,7 +200,7 @@ def test_costs_are_measured_and_predict(pocket: Pair, question: Question) -> Non
 
 def test_several_sessions_write_at_once(pocket: Pair, question: Question) -> None:
     others = [replace(question, id=f"chat-{number}") for number in range(2, 4)]
-    arm = Crowd("auto/2", pocket, 2, Way())
+    arm = ConcurrentArm("auto/2", pocket, 2, DecodeConfig())
     arm.prepare([question, *others], GREEDY, True)
     written = arm.write(question, GREEDY, True)
     assert written.stats.tokens >= question.max_tokens
@@ -217,7 +214,7 @@ def test_trees_beside_chains_alone(pocket: Pair, trees: bool) -> None:
     (question,), _ = ready([LONG], pocket)
     cheap = Costs({(rows, 0): 1.0 for rows in ROWS}, {"draft": 0.1}, {"draft": 0.01})
     name = ArmName.parse("draft:keyed" + ("" if trees else "+chains"))
-    arm = Workshop(pocket, costs=cheap).make(name)
+    arm = ArmFactory(pocket, costs=cheap).make(name)
     arm.prepare([question], WARM, False)
     written = arm.write(question, WARM, False)
     branched = [kind for kind in written.rounds if kind[0] == "draft+"]
@@ -235,23 +232,23 @@ def test_fewer_bits(pocket: Pair, question: Question, name: str) -> None:
 
 
 def test_a_profile_splits_its_rounds(pocket: Pair, question: Question) -> None:
-    split = profile(pocket, Way("draft", 4), [question, question], WARM)
+    split = profile(pocket, DecodeConfig("draft", 4), [question, question], WARM)
     assert split.rounds > 0
     assert min(split.draft, split.verify, split.host) > 0
     assert split.draft + split.verify + split.host == pytest.approx(split.whole)
-    assert profile(pocket, Way("off"), [question], GREEDY).draft < split.verify
+    assert profile(pocket, DecodeConfig("off"), [question], GREEDY).draft < split.verify
 
 
 def test_a_profiled_reply_is_the_same_text(pocket: Pair, question: Question) -> None:
-    from macspec.bench.profile import SplitSession
+    from macspec.bench.macspecarm import SplitSession
 
     texts = []
     for kind in (None, SplitSession):
-        way = Way("draft", 4, "keyed")
+        config = DecodeConfig("draft", 4, "keyed")
         session = (
-            way.session(pocket, lambda: 0.0)
+            config.session(pocket, lambda: 0.0)
             if kind is None
-            else way.session(pocket, lambda: 0.0, kind=kind)
+            else config.session(pocket, lambda: 0.0, kind=kind)
         )
         list(session.reply(question.asked, WARM, max_tokens=12))
         assert session.finished is not None

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from scripted_arms import Clock, ScriptedArm, questions
 
-from macspec.bench.arm import Question, ready
 from macspec.bench.equality import Compared, Equality, Judge, compare
+from macspec.bench.questions import Question, ready
 from macspec.bench.sample import Sample
-from macspec.bench.task import Task
+from macspec.bench.tasks import Task
 from macspec.forks import Fork
 from macspec.models import Pair
 from macspec.sampling import Sampling

@@ -11,8 +11,9 @@ from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.sample_utils import make_sampler
 from tinymodels import VOCABULARY, tiny
 
-from macspec.bench.forced import ForcedTarget, answer_ids
-from macspec.bench.task import Task
+from macspec.bench.mlxlm import ForcedTarget
+from macspec.bench.questions import answer_ids
+from macspec.bench.tasks import Task
 from macspec.errors import BadOptionError
 from macspec.models import Pair
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 from scripted_arms import Clock, ScriptedArm, questions
 
-from macspec.bench import aa
-from macspec.bench.protocol import Measurement, Protocol, Step
-from macspec.bench.report import cells
+from macspec.bench import sweeps as aa
+from macspec.bench.cells import cells
+from macspec.bench.run import Measurement, Protocol, Step
 from macspec.bench.sample import Sample
 from macspec.errors import BadOptionError
 from macspec.power import Conditions

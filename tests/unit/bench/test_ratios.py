@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.bench import statistics
-from macspec.bench.statistics import Pairs, ratio, student
+from macspec.bench import cells as statistics
+from macspec.bench.cells import Pairs, ratio, student
 
 positive = st.floats(0.01, 100)
 some_pairs = st.dictionaries(

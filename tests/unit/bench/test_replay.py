@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from macspec.bench.replay import SLACK, replayed
+from macspec.bench.tasks import SLACK, replayed
 from macspec.conversation import Message
 from macspec.errors import BadOptionError
 from macspec.store import Store

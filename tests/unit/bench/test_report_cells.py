@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 from scripted_arms import Clock, ScriptedArm, questions
 
-from macspec.bench.costs import Costs
+from macspec.bench.cells import ALL, FORCED, Cell, cells
+from macspec.bench.costs import Costs, limits_of
 from macspec.bench.equality import Compared, Equality
-from macspec.bench.limits import limits_of
-from macspec.bench.report import ALL, FORCED, Cell, cells
-from macspec.bench.sample import Sample, Tally, Written
-from macspec.bench.tables import Table, by_workload, equal, limits, positions, summary
+from macspec.bench.report import Table, by_workload, equal, limits, positions, summary
+from macspec.bench.sample import ReplyRecorder, Sample, Written
 from macspec.power import Energy
 from macspec.sampling import Sampling
 from macspec.stats import Counters
@@ -24,14 +23,14 @@ COSTS = Costs(
 
 def written(seconds: float, rounds: list[tuple[int, int]], idle: float = 0.0) -> Written:
     """A reply whose first pass brings a token, and then (drafted, accepted) in each round."""
-    tally = Tally(Counters(0.0, prompt_tokens=5))
+    recorder = ReplyRecorder(Counters(0.0, prompt_tokens=5))
     now = 0.25
-    tally.count(now, 1, None, 0, 0, 0.0)
+    recorder.count(now, 1, None, 0, 0, 0.0)
     for drafted, accepted in rounds:
         now += seconds
-        tally.count(now, accepted + 1, "draft", drafted, accepted, idle)
+        recorder.count(now, accepted + 1, "draft", drafted, accepted, idle)
     ids = list(range(1 + sum(accepted + 1 for _, accepted in rounds)))
-    return Written.of(tally, ids, "text", "length", idle=True)
+    return Written.of(recorder, ids, "text", "length", idle=True)
 
 
 def sample(arm: str, what: Written, question: str = "chat-1", **more: object) -> Sample:
@@ -80,10 +79,10 @@ def test_speeds_and_counts() -> None:
 
 def test_of_whole_replies_the_one_whose_tokens_all_come_sooner_is_the_faster() -> None:
     def reply(*passes: tuple[float, int]) -> Written:
-        tally = Tally(Counters(0.0, prompt_tokens=5))
+        recorder = ReplyRecorder(Counters(0.0, prompt_tokens=5))
         for now, tokens in passes:
-            tally.count(now, tokens, "draft", tokens - 1, tokens - 1, 0.0)
-        return Written.of(tally, list(range(8)), "text", "end", idle=True)
+            recorder.count(now, tokens, "draft", tokens - 1, tokens - 1, 0.0)
+        return Written.of(recorder, list(range(8)), "text", "end", idle=True)
 
     deep = sample("draft", reply((1.1, 5), (1.4, 3)))
     shallow = sample("plain", reply((1.1, 3), (1.5, 5)))

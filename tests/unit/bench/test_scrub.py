@@ -10,7 +10,7 @@ from hostile import TEXTS
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from macspec.bench.scrub import scrubbed
+from macspec.bench.redact import redacted
 
 LETTERS = string.ascii_letters
 DIGITS = string.digits
@@ -60,7 +60,7 @@ AFTER = st.sampled_from(
 @example("", "a@b.c", "")
 @example('"', "/home/x/y", '"')
 def test_what_is_private_is_gone(before: str, private: str, after: str) -> None:
-    text = scrubbed(f"{before}{private}{after}")
+    text = redacted(f"{before}{private}{after}")
     assert private not in text
     for part in re.split(r"[^\w]+", private):
         if len(part) > 5:
@@ -70,7 +70,7 @@ def test_what_is_private_is_gone(before: str, private: str, after: str) -> None:
 @given(BEFORE, SECRETS, AFTER)
 def test_what_is_called_a_secret_is_gone(before: str, secret: tuple[str, str], after: str) -> None:
     written, value = secret
-    text = scrubbed(f"{before}{written}{after}")
+    text = redacted(f"{before}{written}{after}")
     assert value not in text.replace("[key]", "")
 
 
@@ -78,7 +78,7 @@ def test_what_is_called_a_secret_is_gone(before: str, secret: tuple[str, str], a
 @example("a@b 5/6 /x/y [number]5 ٣")
 @example("@A@A")
 def test_no_digit_and_no_mail_is_left_of_any_text(text: str) -> None:
-    clean = scrubbed(text)
+    clean = redacted(text)
     assert not re.search(r"\d", clean)
     assert not re.search(r"[A-Za-z]@[A-Za-z]", clean)
 
@@ -96,7 +96,7 @@ def test_no_digit_and_no_mail_is_left_of_any_text(text: str) -> None:
     ],
 )
 def test_plain_text_stays_as_it_is(text: str) -> None:
-    assert scrubbed(text) == text
+    assert redacted(text) == text
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_plain_text_stays_as_it_is(text: str) -> None:
     ],
 )
 def test_each_kind_has_its_mask(text: str, clean: str) -> None:
-    assert scrubbed(text) == clean
+    assert redacted(text) == clean
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_hostile_texts_are_scrubbed_as_well(name: str) -> None:
-    assert not re.search(r"\d", scrubbed(TEXTS[name]))
+    assert not re.search(r"\d", redacted(TEXTS[name]))
 
 
 UNITS = "x a. a- /a a/ (( a@ @ 1a a1- ~a www. pin= \\ =a + '"
@@ -128,4 +128,4 @@ UNITS = "x a. a- /a a/ (( a@ @ 1a a1- ~a www. pin= \\ =a + '"
 @pytest.mark.parametrize("unit", UNITS.split(" "))
 def test_no_long_text_takes_long(unit: str) -> None:
     # Quadratic work on this would outlast any patience.
-    scrubbed(unit * 100_000)
+    redacted(unit * 100_000)

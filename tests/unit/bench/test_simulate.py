@@ -7,17 +7,19 @@ from functools import cache
 
 import pytest
 
-from macspec.bench.curves import DRAFT_STEP, PublishedCurve, published
 from macspec.bench.simulate import (
+    DRAFT_STEP,
     GAP,
     Machine,
     Played,
     Player,
+    PublishedCurve,
     Result,
     Setting,
     best_for_all,
     fixed,
     fresh,
+    published,
     simulate,
     sweep,
 )

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from specarms import Clock, Scripted
 
-from macspec.bench.arm import Arm, Question
 from macspec.bench.promptfile import from_file
+from macspec.bench.questions import Arm, Question
 from macspec.bench.specbench import ANSWER, TASKS, Plan, SpecBench, chosen
 from macspec.bench.specfile import SpecFile, cells_of, read
 from macspec.bench.specrows import OURS, PLAIN, RIVAL, TRIAL, Row, cells
-from macspec.bench.task import Task
+from macspec.bench.tasks import Task
 from macspec.control import CostCurve, Survival
 from macspec.errors import BadOptionError
 from macspec.models import Pair

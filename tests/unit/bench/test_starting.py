@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from loopback_server import serving
 
-from macspec.bench.loopback import Address
-from macspec.bench.server import Server
-from macspec.bench.starting import Started
+from macspec.bench.server import Address, Server
+from macspec.bench.serverarm import Started
 from macspec.errors import ServerError
 
 SERVER = """

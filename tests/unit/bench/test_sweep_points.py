@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from reports import outcome, report
 
-from macspec.bench.armname import ArmName
+from macspec.bench.arms import ArmName
+from macspec.bench.report import swept
 from macspec.bench.sample import Rounds
-from macspec.bench.sweep import AT_ONCE, DEPTHS, SWEEPS, Setting, Sweep, entry, points_of, sweep_of
-from macspec.bench.tables import swept
+from macspec.bench.sweeps import AT_ONCE, DEPTHS, SWEEPS, Setting, Sweep, entry, points_of, sweep_of
 from macspec.cli.bencharguments import SWEEPS as OFFERED
 from macspec.errors import BadOptionError
 from macspec.models import Pair

@@ -8,11 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.assets import prompts
-from macspec.bench.recording import forced, guesses, record
 from macspec.bench.traces import (
-    NOTHING,
-    Guess,
     Recorded,
     Trace,
     hopeless,
@@ -22,42 +18,7 @@ from macspec.bench.traces import (
     switching,
 )
 from macspec.choices import MAX_DEPTH
-from macspec.drafters import NGram
 from macspec.errors import BadOptionError
-from macspec.models import Pair
-from macspec.sampling import Sampling
-from macspec.session import Session
-
-
-@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
-def test_the_draft_model_gets_right_what_the_trace_says(pocket: Pair, temperature: float) -> None:
-    chat = prompts()[5]
-    (trace,) = record(pocket, [chat], Sampling(temperature=temperature), max_tokens=24)
-    runs = trace.runs()
-    session = Session(pocket, method="draft", depth=3, rule="keyed")
-    sampling = Sampling(temperature=temperature, seed=1)
-    at = 0
-    for event in session.reply(list(chat), sampling, max_tokens=24):
-        if type(event).__name__ == "Round":
-            if at + len(event.tokens) < trace.tokens:
-                assert event.accepted == min(runs[at], event.drafted)
-            at += len(event.tokens)
-    assert at == trace.tokens
-
-
-def test_a_lookup_gets_right_what_the_trace_says() -> None:
-    said = guesses([1, 2, 3, 9], [1, 2, 3, 9, 7], [NGram()])["ngram"]
-    assert said[0] == NOTHING
-    # After 9 1 2: the last two tokens were seen, and 3 9 followed; then the text goes on with 7.
-    assert said[2] == Guess(MAX_DEPTH, 1, 2)
-    assert len(said) == 5
-
-
-def test_a_forced_text_has_lookups_only(pocket: Pair) -> None:
-    text = "the quick brown fox jumps over the lazy dog. " * 3
-    reply = forced(pocket, text, text)
-    assert reply.draft is None
-    assert max(guess.run for guess in reply.lookups["ngram"]) > 8
 
 
 @given(st.lists(st.booleans(), max_size=40))

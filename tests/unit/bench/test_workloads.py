@@ -10,10 +10,18 @@ from typing import Any
 import pytest
 
 from macspec.assets import folder
-from macspec.bench.forced import answer_ids, prompt_ids
-from macspec.bench.longcontext import LENGTHS, entry, long_name, long_task
-from macspec.bench.task import Task
-from macspec.bench.workloads import QUICK, about, names, shipped
+from macspec.bench.questions import answer_ids, prompt_ids
+from macspec.bench.tasks import (
+    LENGTHS,
+    QUICK,
+    Task,
+    about,
+    entry,
+    long_name,
+    long_task,
+    names,
+    shipped,
+)
 from macspec.conversation import Message, checked_messages
 from macspec.errors import BadOptionError
 from macspec.models import Pair

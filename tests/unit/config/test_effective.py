@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec import Sampling
+from macspec.cli.options import fill, filled_by
 from macspec.config import Config, load
-from macspec.config.index import SECTIONS, SETTINGS
-from macspec.config.options import FILLED, TEMPLATED, fill
+from macspec.config.schema import SECTIONS, SETTINGS
 from macspec.errors import BadOptionError
 
 
@@ -79,6 +79,29 @@ def test_a_variable_that_cannot_be_used(path: Path, variable: str, text: str, sa
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "environment", "rule"),
+    [
+        ("accept = 'keyed'", {}, "keyed"),
+        ("accept = 'keyed'\nrule = 'match'", {}, "match"),
+        ("rule = 'match'\naccept = 'keyed'", {}, "match"),
+        ("rule = 'block'", {"MACSPEC_SPECULATION_ACCEPT": "keyed"}, "keyed"),
+        (
+            "",
+            {"MACSPEC_SPECULATION_RULE": "match", "MACSPEC_SPECULATION_ACCEPT": "keyed"},
+            "match",
+        ),
+    ],
+)
+def test_old_names_are_read_where_the_new_one_is_not_used(
+    path: Path, text: str, environment: dict[str, str], rule: str
+) -> None:
+    path.write_text(f"[speculation]\n{text}\n")
+    settings = load(path, environment)
+    assert settings.value("speculation.rule") == rule
+    assert "speculation.accept" not in settings.origins
+
+
 def test_variables_of_other_purposes_are_left_alone(path: Path) -> None:
     others = {"MACSPEC_HOME": "x", "MACSPEC_DEBUG": "1", "MACSPEC_PAIRS": "2", "SAMPLING_SEED": "3"}
     assert load(path, others).config == Config()
@@ -102,7 +125,7 @@ def test_a_folder_of_the_home(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def options(**given: Any) -> argparse.Namespace:
-    names = dict.fromkeys([*FILLED, *TEMPLATED, "target", "draft"])
+    names = dict.fromkeys(filled_by())
     return argparse.Namespace(**{**names, "raw": False, **given})
 
 
@@ -145,10 +168,6 @@ def test_a_draft_goes_with_its_target(
     filled = options(**given)
     fill(filled, load(path, {}))
     assert (filled.target, filled.draft) == expected
-
-
-def test_every_option_has_its_setting() -> None:
-    assert {*FILLED.values(), *TEMPLATED.values()} <= set(SETTINGS)
 
 
 def test_every_field_has_a_sentence_and_a_name_of_its_own() -> None:
@@ -196,7 +215,7 @@ def test_the_defaults_are_the_engines() -> None:
 def test_the_names_of_rules_and_methods_are_the_engines() -> None:
     from macspec.choices import METHODS, RULES
 
-    speculation = {"method": METHODS, "accept": tuple(RULES)}
+    speculation = {"method": METHODS, "rule": RULES}
     for (name, words), word in itertools.product(speculation.items(), ("auto", "block", "x")):
         check = SETTINGS[f"speculation.{name}"].kind.check
         if word in words:

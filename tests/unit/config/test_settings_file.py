@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from macspec.config.edit import HEADER, change_file, create_file, template
-from macspec.config.file import read_file
-from macspec.config.index import SETTINGS, Setting, setting_of
+from macspec.config.file import HEADER, change_file, create_file, read_file, template
+from macspec.config.schema import SETTINGS, Setting, setting_of
 from macspec.errors import BadOptionError
 
 
@@ -64,7 +63,7 @@ def test_values_and_their_lines(path: Path) -> None:
          "did you mean sampling.temperature?"),
         ("[sampling]\n[sampilng]\nseed = 1", "line 2: there is no setting sampilng; "
          "did you mean sampling?"),
-        ("[zzz]", "line 1: there is no setting zzz; macspec config shows them all"),
+        ("[zzz]", "line 1: there is no setting zzz; macspec config lists them all"),
         ("\nsampling = 3", "line 2: sampling is a section: write [sampling] above its keys"),
         ("keys = 3", "line 1: keys is a section: write [keys] above its keys"),
         ("[sampling]\ntemperature = 'hot'", "line 2: sampling.temperature is 'hot'; it must be 0 "
@@ -136,6 +135,15 @@ def test_a_change_keeps_comments_and_layout(path: Path) -> None:
     assert values(path) == {"sampling.seed": 2, "sampling.temperature": 0.25}
     for line in ("# mine", "# of mine", "# why", "# last"):
         assert line in path.read_text()
+
+
+def test_an_old_name_is_changed_in_its_place_and_taken_out(path: Path) -> None:
+    path.write_text("[speculation]\naccept = 'keyed' # why\n")
+    change_file(path, SETTINGS["speculation.rule"], "match")
+    assert path.read_text() == '[speculation]\naccept = "match" # why\n'
+    assert values(path) == {"speculation.rule": "match"}
+    change_file(path, SETTINGS["speculation.rule"], None)
+    assert values(path) == {}
 
 
 def test_taking_out_what_is_not_there_changes_nothing(path: Path) -> None:

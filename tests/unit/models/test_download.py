@@ -15,7 +15,7 @@ from macspec.errors import MacspecError, ModelBrokenError, ModelNotFoundError
 from macspec.models import download
 from macspec.models.download import pull
 from macspec.models.files import locate
-from macspec.models.inventory import at_hand, held, remove
+from macspec.models.hubcache import cached_folder, cached_models, remove
 from macspec.models.progress import Cancelled, Listed, Progress, Pulled, Retrying
 
 NAME = "owner/draft"
@@ -61,7 +61,7 @@ def test_a_model_comes_whole(hub, tmp_path, small):
 def test_what_was_pulled_is_found_without_the_network(hub, monkeypatch):
     folder = list(pull([NAME]))[-1].folder
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    assert locate(NAME) == locate(f"{NAME}@{COMMIT}") == at_hand(NAME) == folder
+    assert locate(NAME) == locate(f"{NAME}@{COMMIT}") == cached_folder(NAME) == folder
 
 
 def test_nothing_is_fetched_twice(hub):
@@ -109,7 +109,7 @@ def test_a_server_that_stays_away_ends_it_and_the_next_time_goes_on(hub, tmp_pat
     (part,) = partials(tmp_path)
     kept = part.stat().st_size
     assert 0 < kept <= 300_000
-    assert "not finished" in (held()[0].missing or "")
+    assert "is incomplete" in (cached_models()[0].missing or "")
     listed, *_, pulled = pull([NAME])
     assert listed.present >= kept
     assert isinstance(pulled, Pulled)
@@ -222,15 +222,15 @@ def test_offline(hub, monkeypatch):
 
 def test_removing_frees_it_all(hub, tmp_path):
     list(pull([NAME]))
-    assert [(model.name, model.missing) for model in held()] == [(NAME, None)]
-    assert held()[0].size == hub.size(NAME)
+    assert [(model.name, model.missing) for model in cached_models()] == [(NAME, None)]
+    assert cached_models()[0].size == hub.size(NAME)
     assert remove([NAME]) == hub.size(NAME)
-    assert held() == ()
-    assert at_hand(NAME) is None
+    assert cached_models() == ()
+    assert cached_folder(NAME) is None
     with pytest.raises(ModelNotFoundError, match="is not in the hub's cache"):
         remove([NAME])
 
 
 def test_a_cache_that_is_not_there_is_empty(tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "none"))
-    assert held() == ()
+    assert cached_models() == ()

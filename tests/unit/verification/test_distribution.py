@@ -26,7 +26,7 @@ from macspec.events import Round
 from macspec.reply import Reply
 from macspec.sampling import Sampling
 from macspec.settings import Settings
-from macspec.stats import Counters
+from macspec.stats import ReplyCounter
 from macspec.text import Piece
 
 SIZE = 3
@@ -100,8 +100,8 @@ class Tables:
 
 def write(decoder: Decoder, seed: int, length: int, between: Between | None = None) -> list[int]:
     """One reply; ``between`` is called after each round."""
-    counters = Counters(0.0, prompt_tokens=len(PROMPT))
-    reply = Reply(cast(Any, Unheard()), frozenset(), length, "length", seed, counters)
+    counter = ReplyCounter(len(PROMPT))
+    reply = Reply(cast(Any, Unheard()), frozenset(), length, "length", seed, counter, 0.0)
     list(decoder.prefill(reply, list(PROMPT)))
     for event in decoder.decode(reply):
         if between is not None and isinstance(event, Round):

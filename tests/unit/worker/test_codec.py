@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.events import Emitted, Finished, Notice, Prefilled, Prefilling, Round, Text
-from macspec.stats import ReplyStats, SessionStats
+from macspec.events import Emitted, Finished, Notice, Prefilled, Prefilling, ReplyStats, Round, Text
+from macspec.stats import SessionStats
 from macspec.worker import messages
 from macspec.worker.codec import TOP, decode, encode
 

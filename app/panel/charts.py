@@ -1,0 +1,221 @@
+"""Bars, columns, the sparkline and large digits: numbers that can be read without colour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
+
+from rich.cells import cell_len
+from textual.renderables.digits import DIGITS, DIGITS3X3_BOLD
+
+from macspec.plaintext import one_line
+
+from ..widgets.lines import BLANK, Line, Role
+from .figures import DASH, number
+from .state import Mark
+
+EIGHTHS = " ▁▂▃▄▅▆▇█"
+
+FULL, HALF, TRACK, NOTCH = "━", "╸", "─", "┃"
+
+
+def bar(share: float | None, width: int, role: Role = "bar", notch: float | None = None) -> Line:
+    """A share of 1 in ``width`` columns, in half columns.
+
+    Args:
+        notch: a share that is marked on it.
+    """
+    halves = round(_clamped(share) * 2 * width)
+    if halves == 0 and _clamped(share) > 0:
+        halves = 1
+    heavy = FULL * (halves // 2) + HALF * (halves % 2)
+    text = heavy + TRACK * (width - len(heavy))
+    if number(notch) is None or width == 0:
+        return _runs(text, len(heavy), role)
+    at = min(int(_clamped(notch) * width), width - 1)
+    left, right = (
+        _runs(text[:at], len(heavy), role),
+        _runs(text[at + 1 :], len(heavy) - at - 1, role),
+    )
+    return (*left, (NOTCH, "mark"), *right)
+
+
+def columns(shares: Sequence[float], width: int, rows: int) -> list[Line]:
+    """A column for each share of 1, from the top row to the bottom one.
+
+    Two columns wide with a gap where there is room, else one; what has no room is left out.
+    """
+    if rows < 1:
+        return []
+    step = next((step for step in (3, 2, 1) if len(shares) * step - (step > 1) <= width), 1)
+    body = "x" * max(step - 1, 1)
+    heights = [round(_clamped(share) * 8 * rows) for share in shares[: max(width, 0)]]
+    # A position that is hardly ever accepted is still one that was drafted.
+    heights = [max(height, 1) for height in heights]
+    gap = " " if step > 1 else ""
+    return [
+        ((gap.join(eighth(height, row) * len(body) for height in heights), "bar"),)
+        for row in reversed(range(rows))
+    ]
+
+
+def axis(count: int, width: int) -> str:
+    """Positions from 1 on, under ``columns``."""
+    step = next((step for step in (3, 2, 1) if count * step - (step > 1) <= width), 1)
+    text = ""
+    for position in range(1, count + 1):
+        at = (position - 1) * step
+        shown = position == 1 or position % (1 if step == 3 else 4) == 0
+        if shown and len(text) <= at and at + len(str(position)) <= width:
+            text = text.ljust(at) + str(position)
+    return text
+
+
+def eighth(height: int, row: int) -> str:
+    """The block that a column of ``height`` eighths has in a row, 0 the lowest."""
+    return EIGHTHS[max(min(height - 8 * row, 8), 0)]
+
+
+def _clamped(share: float | None) -> float:
+    known = number(share)
+    return 0.0 if known is None else max(min(known, 1.0), 0.0)
+
+
+def _runs(text: str, heavy: int, role: Role) -> Line:
+    heavy = max(heavy, 0)
+    parts: tuple[tuple[str, Role], ...] = ((text[:heavy], role), (text[heavy:], "track"))
+    return tuple(part for part in parts if part[0])
+
+
+# -- sparkline ----------------------------------------------------------------------------------
+
+SIGN = "▴"
+
+STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
+"""Where a scale may end, times a power of ten: it must not change with every value."""
+
+
+def sparkline(
+    values: Sequence[float], width: int, rows: int, plain: float | None = None
+) -> list[Line]:
+    """The newest ``width`` values, from the top row to the bottom one; the newest is on the right.
+
+    The scale begins at 0. What rises above ``plain`` has another colour: its upper rows, or in a
+    single row the whole column.
+    """
+    if width < 1 or rows < 1:
+        return [BLANK] * max(rows, 0)
+    shown = [_finite(value) for value in values[-width:]]
+    level = 0.0 if plain is None else _finite(plain)
+    end, below = scale(max(shown, default=0.0), level, rows)
+    heights = [max(round(value / end * 8 * rows), 1 if value > 0 else 0) for value in shown]
+    pad: tuple[str, Role] = (" " * (width - len(heights)), "plain")
+    if rows == 1 and level > 0:
+        faster = [value > level for value in shown]
+        runs = groupby(zip(heights, faster, strict=True), itemgetter(1))
+        return [(pad, *(_run(found, gains) for gains, found in runs))]
+    lines: list[Line] = []
+    for row in reversed(range(rows)):
+        text = "".join(eighth(height, row) for height in heights)
+        lines.append((pad, (text, "gain" if level > 0 and row >= below else "bar")))
+    return lines
+
+
+def marks(found: Sequence[Mark], count: int, width: int) -> Line:
+    """A sign under each value at which something changed, and what, where there is room.
+
+    What a sign has no room for on its right stands before it, together with that of the next ones;
+    the newest goes before older ones.
+
+    Args:
+        count: how many values the history has.
+    """
+    first = count - width
+    seen = {mark.at - first: one_line(mark.what) for mark in found if 0 <= mark.at - first < width}
+    signs = sorted(seen)
+    text = ""
+    waiting: list[int] = []
+    for at, following in pairwise([*signs, width + 1]):
+        what = seen[at]
+        if at + 2 + cell_len(what) > following - 1:
+            waiting.append(at)
+            continue
+        text = _before(text, waiting, seen)
+        waiting = []
+        text = f"{_padded(text, at)}{SIGN} {what}"
+    return ((_before(text, waiting, seen), "mark"),)
+
+
+def _before(text: str, signs: Sequence[int], seen: Mapping[int, str]) -> str:
+    """``text`` and so many signs, with as many of their names in front as there is room for."""
+    if not signs:
+        return text
+    *others, newest = signs
+    own = cell_len(seen[newest])
+    if others and newest - others[-1] - 3 >= own:
+        text = _padded(_before(text, others, seen), newest - 1 - own)
+        return f"{text}{seen[newest]} {SIGN}"
+    room = signs[0] - 1 - (cell_len(text) + 1 if text else 0)
+    names: list[str] = []
+    for at in reversed(signs):
+        joined = ", ".join([seen[at], *names])
+        if cell_len(joined) > room:
+            break
+        names.insert(0, seen[at])
+    label = ", ".join(names)
+    text = f"{_padded(text, signs[0] - 1 - cell_len(label))}{label}" if label else text
+    for at in signs:
+        text = f"{_padded(text, at)}{SIGN}"
+    return text
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))
+
+
+def scale(highest: float, level: float = 0.0, rows: int = 1) -> tuple[float, int]:
+    """The end of a scale that holds ``highest``, and how many rows lie below ``level``.
+
+    Where it can be, ``level`` is the edge between two rows.
+    """
+    if level > 0:
+        for below in range(rows - 1, 0, -1):
+            if level * rows / below >= highest:
+                return level * rows / below, below
+    if highest <= 0:
+        return 1.0, rows
+    power = 10.0 ** math.floor(math.log10(highest))
+    end = next((step * power for step in STEPS if step * power >= highest), highest)
+    return end, max(min(round(level / end * rows), rows), 1)
+
+
+def _run(found: Iterable[tuple[int, bool]], gains: bool) -> tuple[str, Role]:
+    return "".join(eighth(height, 0) for height, _ in found), "gain" if gains else "bar"
+
+
+def _finite(value: float) -> float:
+    known = number(value)
+    return 0.0 if known is None else max(min(known, 1e12), 0.0)
+
+
+# -- large digits -------------------------------------------------------------------------------
+
+HIGH = 3
+POINT = (" ", " ", "▪")
+
+
+def big(text: str) -> tuple[str, str, str] | None:
+    """Three lines for a number; None where there is a character that has no large form."""
+    lines = ["", "", ""]
+    for character in text.replace(DASH, "-"):
+        if character == ".":
+            glyph: tuple[str, ...] = POINT
+        elif character in DIGITS:
+            at = DIGITS.index(character) * HIGH
+            glyph = tuple(line.ljust(3) for line in DIGITS3X3_BOLD[at : at + HIGH])
+        else:
+            return None
+        lines = [line + part for line, part in zip(lines, glyph, strict=True)]
+    return lines[0], lines[1], lines[2]

@@ -1,0 +1,424 @@
+"""What each row of the live panel shows, and its short form for the summary line.
+
+Each function turns a state, a width and a number of lines into that many lines.
+"""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+
+from macspec.plaintext import one_line
+
+from ..widgets.lines import (
+    BLANK,
+    Line,
+    Role,
+    cells,
+    cut,
+    figure,
+    fit,
+    fitting,
+    ruled,
+    sides,
+    wrapped,
+)
+from .charts import HIGH, axis, bar, big, columns, marks, sparkline
+from .figures import DASH, fixed, gigabytes, milliseconds, number, percent, ratio, seconds, whole
+from .state import PanelState
+
+NARROW = 31
+"""Columns below which labels are shortened."""
+
+BIG, BESIDE = 32, 20
+"""Columns that large digits need, and the column where the numbers beside them begin."""
+
+ALMOST = 0.9
+"""Share of the context or memory from which the bar is a warning."""
+
+RAIL = 11
+"""Columns of a power rail and its watts."""
+
+SIGNS: dict[str, tuple[str, Role]] = {
+    "no model": ("○", "label"),
+    "loading": ("◌", "mark"),
+    "ready": ("●", "good"),
+    "reading": ("◐", "mark"),
+    "writing": ("●", "bar"),
+    "waiting": ("◌", "warn"),
+}
+
+SAME_TEXT, SAME_DISTRIBUTION = "same text", "same distribution"
+
+
+# -- activity and models ------------------------------------------------------------------------
+
+
+def activity(state: PanelState, width: int, rows: int) -> list[Line]:
+    sign, role = SIGNS.get(state.activity, ("●", "label"))
+    left: Line = ((f"{sign} ", role), (one_line(state.activity), "value"))
+    if progressing(state):
+        room = max(width - cells(left) - 6, 0)
+        share = bar(state.progress, room)
+        return [(*left, (" ", "plain"), *share, (" ", "plain"), (percent(state.progress), "value"))]
+    right: Line = ((whole(state.tokens, 7), "value"), (" tokens", "label"))
+    return [sides(left, right if state.passes else (), width)]
+
+
+def progressing(state: PanelState) -> bool:
+    """Whether there is a share of loading or prefill to show."""
+    return number(state.progress) is not None and state.activity in ("loading", "reading")
+
+
+def pair(state: PanelState, width: int, rows: int) -> list[Line]:
+    target, draft = f"{DASH} no model loaded", DASH
+    if state.target is not None:
+        target = _name(state.target)
+        draft = f"{DASH} {one_line(state.draft_off or 'none for this target')}"
+    if state.draft is not None:
+        draft = _name(state.draft)
+    lines: tuple[Line, ...] = (
+        (("target ", "label"), (target, "label" if state.target is None else "value")),
+        (("draft  ", "label"), (draft, "label" if state.draft is None else "plain")),
+    )
+    return [fit(line, width) for line in lines[:rows]]
+
+
+def _name(name: str) -> str:
+    return one_line(name).rsplit("/", 1)[-1]
+
+
+# -- speed --------------------------------------------------------------------------------------
+
+
+def speed_role(times: float | None) -> Role:
+    """Good above plain decoding, a warning below it, neutral within three percent."""
+    if times is None:
+        return "label"
+    return "good" if times >= 1.03 else "warn" if times < 0.97 else "value"
+
+
+def against_plain(state: PanelState) -> float | None:
+    """The reply's speed over plain decoding's; the current speed's before the reply has one."""
+    mine = state.tokens_per_s_reply or state.tokens_per_s
+    return ratio(mine, state.plain_tokens_per_s)
+
+
+def current_speed(state: PanelState) -> float | None:
+    """Tokens per second now; the whole reply's once it is over."""
+    return state.tokens_per_s if state.tokens_per_s is not None else state.tokens_per_s_reply
+
+
+def speed_head(state: PanelState, width: int, rows: int) -> list[Line]:
+    times, plain = against_plain(state), state.plain_tokens_per_s
+    right: Line = ()
+    if number(plain) is not None:
+        right = ((" plain ", "label"), (fixed(plain, 5, 1), "plain"))
+    if times is not None:
+        right = ((f"{fixed(times, 4, 2)}×", speed_role(times)), *right)
+    return [ruled("Speed", width, right)]
+
+
+def speed(state: PanelState, width: int, rows: int) -> list[Line]:
+    """One line; with three, the number is three lines high."""
+    now, ttft = current_speed(state), seconds(state.ttft_s)
+    digits = big(fixed(now, 4, 1)) if rows >= HIGH and width >= BIG else None
+    if digits is None:
+        left: Line = ((fixed(now, 5, 1), "value"), (" tok/s", "label"))
+        right: Line = (("TTFT ", "label"), (ttft, "value"))
+        return [sides(left, right, width)] + [BLANK] * (rows - 1)
+    room = width - BESIDE
+    reply = f"{fixed(state.tokens_per_s_reply, 5, 1)}   "
+    lines: tuple[Line, ...] = (
+        ((f"{digits[0]:<{BESIDE}}", "value"),),
+        ((f"{digits[1]:<{BESIDE}}", "value"), *figure("reply", reply, room)),
+        (
+            (f"{digits[2]:<13}", "value"),
+            (f"{'tok/s':<{BESIDE - 13}}", "label"),
+            *figure("TTFT", ttft, room),
+        ),
+    )
+    return [*lines, *[BLANK] * (rows - HIGH)]
+
+
+def history(state: PanelState, width: int, rows: int) -> list[Line]:
+    lines = sparkline(state.speeds, width, rows, state.plain_tokens_per_s)
+    if not state.speeds:
+        lines[-1] = (("▁" * width, "track"),)
+    return lines
+
+
+def changes(state: PanelState, width: int, rows: int) -> list[Line]:
+    return [marks(state.marks, len(state.speeds), width)]
+
+
+def latency(state: PanelState, width: int, rows: int) -> list[Line]:
+    median, p95 = milliseconds(state.itl_ms_median), milliseconds(state.itl_ms_p95)
+    return [_two(("ITL", median, "value"), ("p95", p95, "value"), width)]
+
+
+# -- speculation --------------------------------------------------------------------------------
+
+
+def speculation_head(state: PanelState, width: int, rows: int) -> list[Line]:
+    if not state.passes:
+        return [ruled("Speculation", width)]
+    if state.drafter is None:
+        return [ruled("Speculation", width, (("plain decoding", "warn"),))]
+    between = " depth " if width >= NARROW else " "
+    right: Line = (
+        (one_line(state.drafter), "value"),
+        (between, "label"),
+        (fixed(state.round_depth, 2), "value"),
+    )
+    return [ruled("Speculation", width, right)]
+
+
+def acceptance(state: PanelState, width: int, rows: int) -> list[Line]:
+    lines = [
+        _share("acceptance", state.acceptance, state, width),
+        _share("       now", state.acceptance_now, state, width),
+    ]
+    return lines[:rows]
+
+
+def _share(label: str, share: float | None, state: PanelState, width: int) -> Line:
+    left: Line = ((label, "label"), (" ", "plain"), (percent(share), "value"), (" ", "plain"))
+    room = max(width - cells(left), 0)
+    if number(share) is None:
+        drafts = state.method != "off" and state.depth != 0
+        reasons = ("nothing drafted", "none yet") if drafts else ("switched off", "off")
+        return (*left, (fitting(room, *reasons), "label"))
+    return (*left, *bar(share, room))
+
+
+def positions(state: PanelState, width: int, rows: int) -> list[Line]:
+    """Columns, and from three lines on their axis under them."""
+    shares, name = state.acceptance_by_position, "by position"
+    under: list[Line] = [((axis(len(shares), width), "label"),)] if rows > 2 else []
+    found = columns(shares, width, rows - len(under))
+    if not shares:
+        found[0] = ((f"{DASH} {name}", "label"),)
+    elif found and cells(found[0]) + len(name) + 2 <= width:
+        found[0] = sides(found[0], ((name, "label"),), width)
+    return [*found, *under]
+
+
+def passes(state: PanelState, width: int, rows: int) -> list[Line]:
+    rate, count = fixed(state.tokens_per_pass, 5, 2), whole(state.passes or None, 7)
+    return [_two(("tok/pass", rate, "value"), ("passes", count, "plain"), width)]
+
+
+def chosen(state: PanelState, width: int, rows: int) -> list[Line]:
+    method, depth = one_line(state.method), str(state.depth)
+    return [_two(("method", method, "plain"), ("depth", depth, "plain"), width)]
+
+
+def why(state: PanelState, width: int, rows: int) -> list[Line]:
+    """The engine's sentence, without what the heading already says."""
+    text = one_line(state.why)
+    role: Role = "label"
+    if not state.passes:
+        quiet = state.activity in ("reading", "writing", "waiting")
+        text = text or ("" if quiet else "Numbers appear with the first reply.")
+    elif state.drafter is None:
+        text, role = text.removeprefix("plain: "), "plain"
+    else:
+        text = text.removeprefix(f"{state.drafter} at depth {state.round_depth}: ")
+    return [((line, role),) for line in wrapped(text, width, rows)]
+
+
+# -- context and memory -------------------------------------------------------------------------
+
+
+def capacity_head(state: PanelState, width: int, rows: int) -> list[Line]:
+    return [ruled("Capacity", width)]
+
+
+def context(state: PanelState, width: int, rows: int) -> list[Line]:
+    if number(state.context_limit) is None:
+        return [(("context ", "label"), (f"{DASH} no model loaded", "label"))]
+    share = ratio(state.context_used, state.context_limit)
+    text = f"{whole(state.context_used, 7)} /{whole(state.context_limit, 8)}"
+    return [_filled("context", share, text, width)]
+
+
+def memory(state: PanelState, width: int, rows: int) -> list[Line]:
+    """What is in use, and in a second line what the pair needs with a full context."""
+    limit, planned = state.memory_limit, ratio(state.memory_plan, state.memory_limit)
+    role: Role = "bad" if planned is not None and planned > 1 else "value"
+    plan = figure("┃ at full context", f"{gigabytes(state.memory_plan)} GB", width, role)
+    if number(limit) is None and number(state.memory_used) is None:
+        return [(("memory  ", "label"), (f"{DASH} no model loaded", "label")), plan][:rows]
+    text = f"{gigabytes(state.memory_used)} /{gigabytes(limit)} GB"
+    used = _filled("memory ", ratio(state.memory_used, limit), text, width, planned)
+    return [used, plan][:rows]
+
+
+def _filled(
+    label: str, share: float | None, text: str, width: int, notch: float | None = None
+) -> Line:
+    role: Role = "warn" if share is not None and share >= ALMOST else "bar"
+    end: Line = ((text, "value"),)
+    room = width - len(label) - 2 - cells(end)
+    middle = bar(share, room, role, notch) if room >= 3 else ((" " * max(room, 0), "plain"),)
+    return fit(((f"{label} ", "label"), *middle, (" ", "plain"), *end), width)
+
+
+# -- energy -------------------------------------------------------------------------------------
+
+
+def energy_head(state: PanelState, width: int, rows: int) -> list[Line]:
+    source = one_line(state.energy_source)
+    return [ruled("Energy", width, ((source, "label"),) if source else ())]
+
+
+def power(state: PanelState, width: int, rows: int) -> list[Line]:
+    if not state.watts:
+        reason = one_line(state.energy_reason) or "no reading yet"
+        return [((line, "label"),) for line in wrapped(f"{DASH} {reason}", width, rows)]
+    beside = max(width // RAIL, 1)
+    rails = [fit(_rail(*rail), max(width // beside, 1)) for rail in state.watts.items()]
+    found = [rails[at : at + beside] for at in range(0, rows * beside, beside)]
+    return [tuple(part for rail in line for part in rail) for line in found]
+
+
+def _rail(name: str, watts: float) -> Line:
+    known = "all" if name == "system" else one_line(name)
+    label = cut(known.upper() if len(known) <= 4 and name != "system" else known, 5)
+    return ((f"{label} ", "label"), (fixed(watts, 4, 1), "value"), (" W", "label"))
+
+
+def joules(state: PanelState, width: int, rows: int) -> list[Line]:
+    """The reply's energy per token, and in a second line plain decoding's."""
+    return [_joules(state, width), _plain_joules(state)][:rows]
+
+
+def _joules(state: PanelState, width: int) -> Line:
+    gross = state.joules_per_token
+    left: Line = (("J/token ", "label"), (fixed(gross, 5, 2), "value"))
+    if number(gross) is None:
+        return (*left, (f" {_unmeasured(state)}", "label"))
+    net = fixed(state.net_joules_per_token, 5, 2)
+    if width < NARROW - 1:
+        return (*left, ("  net ", "label"), (net, "value"))
+    return (*left, (" gross ", "label"), (net, "value"), (" net", "label"))
+
+
+def _plain_joules(state: PanelState) -> Line:
+    plain = state.plain_joules_per_token
+    left: Line = (("  plain ", "label"), (fixed(plain, 5, 2), "value"))
+    if number(plain) is None:
+        reason = _unmeasured(state) if state.energy_reason else "measured by A/B"
+        return (*left, (f" {reason}", "label"))
+    share = ratio(state.joules_per_token, plain)
+    role: Role = "good" if share is not None and share <= 0.97 else "value"
+    return (*left, (" gross ", "label"), (f"{fixed(share, 5, 2)}×", role))
+
+
+def _unmeasured(state: PanelState) -> str:
+    if not state.energy_reason:
+        return "not measured"
+    return one_line(state.energy_reason) if state.watts else "no power readings"
+
+
+# -- exactness ----------------------------------------------------------------------------------
+
+
+def promise(rule: str, temperature: float) -> tuple[str, str]:
+    """What a reply shares with plain decoding, and what guarantees it.
+
+    Greedy decoding, and with a fixed seed the keyed rule, give the same text; the other rules
+    give the same distribution.
+    """
+    if temperature == 0:
+        return SAME_TEXT, "greedy"
+    return (SAME_TEXT if rule == "keyed" else SAME_DISTRIBUTION), rule
+
+
+def failed(state: PanelState) -> bool:
+    """Whether the last self-test found a different text."""
+    return state.self_test.upper().startswith("FAILED")
+
+
+def exactness_head(state: PanelState, width: int, rows: int) -> list[Line]:
+    tested = one_line(state.self_test)
+    if not tested:
+        return [ruled("Exactness", width, ((f"{DASH} run macspec check", "label"),))]
+    day = tested.replace(" on ", " ").rsplit(" ", 1)[0]
+    shown = fitting(width - len("Exactness") - 3, f"self-test {tested}", tested, day)
+    return [ruled("Exactness", width, ((shown, "bad" if failed(state) else "plain"),))]
+
+
+def badge(state: PanelState, width: int, rows: int) -> list[Line]:
+    same, whose = promise(state.rule, number(state.temperature) or 0.0)
+    right: Line = ((one_line(whose), "value"),)
+    if whose != "greedy" and width >= NARROW - 1:
+        right = (*right, (" rule", "label"))
+    left: Line = (("✓ ", "good"), (same, "good"))
+    if failed(state):
+        left = (("✗ ", "bad"), ("self-test failed", "bad"))
+    return [sides(left, right, width)]
+
+
+def kernels(state: PanelState, width: int, rows: int) -> list[Line]:
+    text = one_line(state.kernels) or f"{DASH} no model loaded"
+    first, *more = wrapped(f"kernels {text}", width, rows)
+    lines: list[Line] = [(("kernels", "label"), (first.removeprefix("kernels"), "plain"))]
+    return lines + [((line, "plain"),) for line in more]
+
+
+def _two(left: tuple[str, str, Role], right: tuple[str, str, Role], width: int) -> Line:
+    """Two labelled figures side by side; only the left one where there is little room."""
+    each = (width - 3) // 2
+    if any(cell_len(label) + 1 + cell_len(value) > each for label, value, _ in (left, right)):
+        return figure(left[0], left[1], width, left[2])
+    first, second = (figure(label, value, each, role) for label, value, role in (left, right))
+    return fit((*first, (" " * (width - 2 * each), "plain"), *second), width)
+
+
+# -- short forms --------------------------------------------------------------------------------
+
+
+def short_speed(state: PanelState, width: int) -> Line:
+    unit = " tok/s" if width > 40 else " t/s"
+    return ((fixed(current_speed(state), 5, 1), "value"), (unit, "label"))
+
+
+def short_times(state: PanelState, width: int) -> Line:
+    times = against_plain(state)
+    return ((f"{fixed(times, 4, 2)}×", speed_role(times)),)
+
+
+def short_acceptance(state: PanelState, width: int) -> Line:
+    return ((percent(state.acceptance), "value"), (" acc", "label"))
+
+
+def short_drafter(state: PanelState, width: int) -> Line:
+    drafting = "plain"
+    if state.drafter is not None:
+        drafting = f"{cut(one_line(state.drafter), 6)} {fixed(state.round_depth, 2).strip()}"
+    return ((f"{drafting:<9}", "plain"),)
+
+
+def short_passes(state: PanelState, width: int) -> Line:
+    return ((fixed(state.tokens_per_pass, 4, 2), "value"), ("/pass", "label"))
+
+
+def short_badge(state: PanelState, width: int) -> Line:
+    if failed(state):
+        return (("✗ ", "bad"), (f"{'self-test':<12}", "bad"))
+    same, _ = promise(state.rule, number(state.temperature) or 0.0)
+    return (("✓ ", "good"), (f"{same.removeprefix('same '):<12}", "label"))
+
+
+def short_context(state: PanelState, width: int) -> Line:
+    share = ratio(state.context_used, state.context_limit)
+    return (("ctx ", "label"), (percent(share), "value"))
+
+
+def short_joules(state: PanelState, width: int) -> Line:
+    return ((fixed(state.joules_per_token, 4, 2), "value"), (" J/tok", "label"))
+
+
+def short_ttft(state: PanelState, width: int) -> Line:
+    return (("TTFT", "label"), (seconds(state.ttft_s), "value"))

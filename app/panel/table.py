@@ -1,0 +1,225 @@
+"""The live panel as one table: its rows from top to bottom, and all that is made from them.
+
+Everything here is a pure function of a ``PanelState`` and of the room there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+
+from macspec.plaintext import one_line
+
+from ..widgets.lines import BLANK, Line, cells, fit
+from . import rows as draw
+from .charts import bar
+from .figures import percent
+from .state import PanelState
+
+SHORT_WIDTH = 40
+"""Columns up to which the summary line saves blanks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One reading of the panel, on one line or several."""
+
+    label: str
+    """As the help names it."""
+    draw: Callable[[PanelState, int, int], list[Line]]
+    """From a state, a width and a number of lines to that many lines."""
+    ranks: tuple[int, ...]
+    """How soon each of its lines gives way where there is no room: 8 first."""
+    help: str = ""
+    """What it means; empty: the help of the row below holds for both."""
+    full: Callable[[PanelState], str] | None = None
+    """The text that the tooltip shows whole where a line may cut it."""
+    short: tuple[int, Callable[[PanelState, int], Line]] | None = None
+    """Its place in the summary line, and its form there."""
+
+
+def _gap(state: PanelState, width: int, rows: int) -> list[Line]:
+    return [BLANK]
+
+
+GAP = Row("", _gap, (8,))
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        "activity", draw.activity, (0,),
+        "What the engine is doing: loading, ready, reading the prompt, writing, or keeping you "
+        "waiting; then the number of tokens in this reply.",
+    ),
+    Row(
+        "target, draft", draw.pair, (5, 5),
+        "The model whose output you get, and the small one that drafts for it.",
+        full=lambda state: " + ".join(name for name in (state.target, state.draft) if name),
+    ),
+    GAP,
+    Row(
+        "× plain", draw.speed_head, (0,),
+        "This reply's speed relative to plain decoding: what the same model would reach without "
+        "speculation, estimated from the measured cost of its passes.",
+        short=(2, draw.short_times),
+    ),
+    Row(
+        "tok/s, reply, TTFT", draw.speed, (0, 3, 3),
+        "Tokens per second over the last second and over the whole reply; time to first token.",
+        short=(1, draw.short_speed),
+    ),
+    Row(
+        "history", draw.history, (0, 2, 7),
+        "Decoding speed, one column per half second, newest on the right. The colour changes "
+        "above the speed of plain decoding.",
+    ),
+    Row("▴", draw.changes, (1,), "Where you changed a setting, and which one."),
+    Row(
+        "ITL, p95", draw.latency, (1,),
+        "Inter-token latency: the median time between tokens, and the time that 95% of them stay "
+        "below.",
+        short=(9, draw.short_ttft),
+    ),
+    GAP,
+    Row(
+        "Speculation", draw.speculation_head, (0,),
+        "The drafter of the latest round and how many tokens it drafted; plain decoding means "
+        "that nothing was drafted.",
+        short=(4, draw.short_drafter),
+    ),
+    Row(
+        "acceptance, now", draw.acceptance, (0, 2),
+        "The share of drafted tokens that the target accepted, over this reply and over its last "
+        "rounds.",
+        short=(3, draw.short_acceptance),
+    ),
+    Row(
+        "by position", draw.positions, (1, 3, 6, 7),
+        "Acceptance of the first drafted token of a round, the second, and so on.",
+    ),
+    Row(
+        "tok/pass", draw.passes, (0,),
+        "Tokens per pass of the target, including its own; plain decoding gives 1.00.",
+        short=(5, draw.short_passes),
+    ),
+    Row(
+        "method, depth", draw.chosen, (7,),
+        "Your settings; auto leaves the choice to the engine.",
+    ),
+    Row(
+        "why", draw.why, (1, 2, 3),
+        "Why the latest round drafted the way it did, or did not draft at all.",
+        full=lambda state: state.why,
+    ),
+    GAP,
+    Row("", draw.capacity_head, (4,)),
+    Row(
+        "context", draw.context, (0,),
+        "Tokens of this conversation in the model's context, and how many fit.",
+        short=(7, draw.short_context),
+    ),
+    Row(
+        "memory", draw.memory, (1, 6),
+        "Memory the engine is using, out of what this machine allows; ┃ marks what the pair "
+        "needs with a full context.",
+    ),
+    GAP,
+    Row("", draw.energy_head, (4,)),
+    Row(
+        "W", draw.power, (1, 6),
+        "Power drawn by each part of the chip, including other programs; all is the whole "
+        "machine.",
+        full=lambda state: state.energy_reason,
+    ),
+    Row(
+        "J/token", draw.joules, (0, 6),
+        "Energy per token of this reply: gross, and net of what the idle machine draws. Below "
+        "it, gross energy per token of this session's plain replies; A/B measures it.",
+        full=lambda state: state.energy_reason,
+        short=(8, draw.short_joules),
+    ),
+    GAP,
+    Row(
+        "self-test", draw.exactness_head, (4,),
+        "When macspec check last compared this pair with plain decoding, token by token.",
+        full=lambda state: state.self_test,
+    ),
+    Row(
+        "exactness", draw.badge, (0,),
+        "What is guaranteed: greedy and keyed replies are exactly the text of plain decoding; "
+        "the block and match rules sample from the same distribution.",
+        short=(6, draw.short_badge),
+    ),
+    Row(
+        "kernels", draw.kernels, (2, 7),
+        "What does the computing: macspec's own Metal kernels, MLX's, or the reference code.",
+        full=lambda state: state.kernels,
+    ),
+)  # fmt: skip
+
+LINES = tuple((index, rank) for index, row in enumerate(ROWS) for rank in row.ranks)
+"""All lines from top to bottom: the row of each, and when it gives way."""
+
+SHORT = [form for _, form in sorted((row.short for row in ROWS if row.short), key=itemgetter(0))]
+
+HELP = tuple((row.label, row.help) for row in ROWS if row.help)
+"""What stands in the panel, and what it means."""
+
+
+def plan(height: int) -> tuple[tuple[int, int], ...]:
+    """The rows of a panel so high, by their index, and the lines of each.
+
+    It depends on the height alone, so that nothing moves while a reply streams.
+    """
+    order = sorted(range(len(LINES)), key=lambda line: LINES[line][1])
+    kept = sorted(order[: max(height, 0)])
+    return tuple(
+        (index, len(list(lines)))
+        for index, lines in groupby((LINES[line] for line in kept), itemgetter(0))
+    )
+
+
+def panel_lines(state: PanelState, width: int, height: int) -> tuple[Line, ...]:
+    """``height`` lines, each of them ``width`` columns wide."""
+    lines: list[Line] = []
+    for index, count in plan(height):
+        lines += ROWS[index].draw(state, width, count)
+    lines += [BLANK] * (height - len(lines))
+    return tuple(fit(line, width) for line in lines[: max(height, 0)])
+
+
+def tooltip(state: PanelState, y: int, height: int) -> str | None:
+    """What a line of a panel so high means, and all of what it may have cut; None for a gap."""
+    at = 0
+    for index, count in plan(height):
+        at += count
+        if y < at:
+            row = ROWS[index]
+            meaning = row.help or ROWS[index + 1].help
+            whole = one_line(row.full(state)) if row.full else ""
+            return None if row is GAP else f"{meaning}\n\n{whole}" if whole else meaning
+    return None
+
+
+def summary_line(state: PanelState, width: int) -> Line:
+    """The panel in one line, as far as it holds it.
+
+    While a reply streams, which numbers it has depends on the width alone.
+    """
+    sign, role = draw.SIGNS.get(state.activity, ("●", "label"))
+    line: Line = ((f"{sign} ", role),)
+    if draw.progressing(state):
+        line = (*line, (f"{state.activity} ", "value"))
+        room = max(min(width - cells(line) - 6, 40), 0)
+        return fit((*line, *bar(state.progress, room), (percent(state.progress), "value")), width)
+    if not state.passes:
+        return fit((*line, (one_line(state.activity), "value")), width)
+    gap = 0
+    for form in SHORT:
+        part = form(state, width)
+        if cells(line) + gap + cells(part) > width:
+            break
+        line = (*line, (" " * gap, "plain"), *part)
+        gap = 2 if width > SHORT_WIDTH else 1
+    return fit(line, width)

@@ -1,0 +1,216 @@
+"""Arms by name: how a name is read, and how its arm is made."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import mlx.core as mx
+from mlx.nn.layers.quantized import quantize
+
+from ..choices import MAX_DEPTH, METHODS, RULES
+from ..errors import BadOptionError
+from ..kernels import Kernels
+from ..models import Pair
+from .costs import Costs
+from .macspecarm import ConcurrentArm, DecodeConfig, MacspecArm
+from .mlxlm import DEPTHS, TRIED, MlxLmArm
+from .questions import Arm
+
+PLAIN = "plain"
+
+MLX_LM = "mlx-lm"
+MLX_LM_DRAFT = "mlx-lm-draft"
+SERVER = "server"
+
+KNOWN = (
+    "plain; auto, draft, ngram or suffix, with @DEPTH, :RULE and +chains if wanted, as in "
+    "draft@4:keyed; "
+    "mlx-lm; mlx-lm-draft, with @DEPTH or at its best one; server"
+)
+
+_PATTERN = re.compile(
+    r"(?P<name>[a-z-]+)(?:@(?P<depth>\d{1,3}))?(?::(?P<rule>[a-z]+))?"
+    r"(?P<chains>\+chains)?(?:\+kv(?P<kv>[248]))?(?:\+draft(?P<draft>[248]))?"
+    r"(?:/(?P<at_once>\d))?(?:#\d)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArmName:
+    """An arm by its name."""
+
+    text: str
+    """As it was typed, which is what reports call it; ``#2`` at its end tells it from another."""
+    method: str
+    """off, auto, draft, ngram or suffix; or ``MLX_LM``, ``MLX_LM_DRAFT``, ``SERVER``."""
+    depth: int | str = "auto"
+    rule: str = "block"
+    trees: bool = True
+    """Whether a chain may have a branch: not with ``+chains``."""
+    kv_bits: int | None = None
+    """Of the target's keys and values, if not as for all arms: ``+kv8``."""
+    draft_bits: int | None = None
+    """To which the draft model's weights are quantized: ``+draft4``."""
+    at_once: int = 1
+    """Sessions that write at the same time: ``/4``."""
+
+    @property
+    def usual(self) -> bool:
+        """Whether passes and draft steps cost what they cost the other arms."""
+        return self.kv_bits is None and self.draft_bits is None
+
+    @property
+    def keyed(self) -> bool:
+        """Whether its text is that of plain decoding at any temperature."""
+        return self.method == "off" or (self.rule == "keyed" and self.method in METHODS)
+
+    @classmethod
+    def parse(cls, text: str) -> ArmName:
+        """Understand a name.
+
+        Raises:
+            BadOptionError: there is no such arm.
+        """
+        text = text.strip()
+        match = _PATTERN.fullmatch(text)
+        if match is None:
+            raise _unknown(text)
+        given = match.groupdict()
+        method = "off" if given["name"] == PLAIN else given["name"]
+        number = {name: None if given[name] is None else int(given[name]) for name in NUMBERS}
+        allowed = ALLOWED.get(method, NUMBERS if method in METHODS else None)
+        if given["name"] == "off" or allowed is None:
+            raise _unknown(text)
+        if any(number[name] is not None and name not in allowed for name in NUMBERS):
+            raise _unknown(text)
+        if given["rule"] is not None and (method not in METHODS or given["rule"] not in RULES):
+            raise _unknown(text)
+        if given["chains"] is not None and method not in BRANCHING:
+            raise _unknown(text)
+        least = 1 if method == MLX_LM_DRAFT else 0
+        depth, at_once = number["depth"], number["at_once"]
+        if depth is not None and not least <= depth <= MAX_DEPTH:
+            raise BadOptionError(f"{text}: a depth is {least} to {MAX_DEPTH}")
+        if at_once == 0:
+            raise BadOptionError(f"{text}: at least one session must write")
+        return cls(
+            text,
+            method,
+            depth="auto" if depth is None else depth,
+            rule=given["rule"] or "block",
+            trees=given["chains"] is None,
+            kv_bits=number["kv"],
+            draft_bits=number["draft"],
+            at_once=at_once or 1,
+        )
+
+
+BRANCHING = ("auto", "draft")
+"""The methods that may branch."""
+
+NUMBERS = ("depth", "kv", "draft", "at_once")
+
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "off": ("kv", "at_once"),
+    MLX_LM: ("kv",),
+    MLX_LM_DRAFT: ("depth", "kv", "draft"),
+    SERVER: (),
+}
+"""Which numbers a name may have; those of macspec's methods may have all."""
+
+
+def _unknown(text: str) -> BadOptionError:
+    return BadOptionError(f"there is no arm {text!r}; there are {KNOWN}")
+
+
+@dataclass(slots=True)
+class ArmFactory:
+    """Makes arms for a pair.
+
+    Args:
+        pair: from ``load_pair``.
+        kv_bits, kernels: of every arm.
+        costs: what passes cost here.
+        server: makes the arm of a server from its name.
+        depths, tried: as for ``MlxLmArm``.
+    """
+
+    pair: Pair
+    kv_bits: int | None = None
+    kernels: Kernels | str = "auto"
+    costs: Costs | None = None
+    server: Callable[[str], Arm] | None = None
+    depths: tuple[int, ...] = DEPTHS
+    tried: int = TRIED
+    _drafts: dict[int, Pair] = field(default_factory=dict)
+
+    def make(self, name: ArmName) -> Arm:
+        """The arm of a name.
+
+        Raises:
+            BadOptionError: it cannot be had with this pair.
+        """
+        if name.method == SERVER:
+            if self.server is None:
+                raise BadOptionError("which server? add --server ADDRESS")
+            return self.server(name.text)
+        pair = self._pair(name)
+        kv_bits = self.kv_bits if name.kv_bits is None else name.kv_bits
+        if name.method in (MLX_LM, MLX_LM_DRAFT):
+            depth = name.depth if isinstance(name.depth, int) else None
+            return MlxLmArm(
+                name.text,
+                pair,
+                depth=0 if name.method == MLX_LM else depth,
+                kv_bits=kv_bits,
+                depths=self.depths,
+                tried=self.tried,
+            )
+        config = DecodeConfig(name.method, name.depth, name.rule, name.trees, kv_bits, self.kernels)
+        costs = self.costs if name.usual else None
+        if name.at_once > 1:
+            return ConcurrentArm(name.text, pair, name.at_once, config, costs=costs)
+        return MacspecArm(name.text, pair, config, costs=costs)
+
+    def _pair(self, name: ArmName) -> Pair:
+        bits = name.draft_bits
+        if bits is None:
+            return self.pair
+        if bits not in self._drafts:
+            self._drafts[bits] = with_draft_bits(self.pair, bits)
+        return self._drafts[bits]
+
+
+GROUPS = (64, 32)
+"""Weights that share a scale; the first that fits a matrix."""
+
+
+def with_draft_bits(pair: Pair, bits: int) -> Pair:
+    """The pair with a copy of its draft model whose weights are quantized.
+
+    Raises:
+        BadOptionError: there is no draft model, or it is quantized already.
+    """
+    if pair.draft is None:
+        raise BadOptionError(f"there is no draft model to quantize to {bits} bits")
+    if pair.draft.config.get("quantization"):
+        raise BadOptionError(
+            f"the draft model {pair.draft.name} is quantized already: choose the one that it was "
+            "made from"
+        )
+    module: Any = copy.deepcopy(pair.draft.module)
+    for group in GROUPS:
+        fits = partial(_fits, group=group)
+        quantize(module, group_size=group, bits=bits, class_predicate=fits)
+    mx.eval(module.parameters())
+    return replace(pair, draft=replace(pair.draft, module=module))
+
+
+def _fits(path: str, module: Any, group: int) -> bool:
+    """Whether a layer has a matrix whose rows are whole groups."""
+    return hasattr(module, "to_quantized") and module.weight.shape[-1] % group == 0

@@ -1,0 +1,309 @@
+"""Sweeps over one setting, and the null test of an arm against itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ..choices import RULES
+from ..errors import BadOptionError
+from ..models import Pair
+from .cells import FORCED, Cell, Ratio, median, speed_ratio
+from .run import Protocol
+from .sample import Sample
+from .tasks import LENGTHS, long_name
+
+DEPTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
+
+KV_BITS = (8, 4, 2)
+
+DRAFT_BITS = (8, 4, 2)
+
+AT_ONCE = (1, 2, 4)
+
+WHOLE = 16
+"""How keys, values and weights that are not quantized are drawn: most are of so many bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """An arm of a sweep, and where it stands in the picture."""
+
+    arm: str
+    x: float | str
+    series: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What is measured, and how it is shown."""
+
+    over: str
+    settings: tuple[Setting, ...]
+    baseline: str = "plain"
+    workloads: tuple[str, ...] | None = None
+    """None: the usual ones."""
+    by_workload: bool = False
+    """Whether workloads are the points, at the length of their prompts, and arms the lines."""
+    chooses: str | None = None
+    """The arm whose own choice is marked."""
+
+    @property
+    def arms(self) -> list[str]:
+        """The names of all arms, the baseline first."""
+        return list(dict.fromkeys([self.baseline, *(it.arm for it in self.settings)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One setting at one temperature."""
+
+    x: float | str
+    series: str
+    temperature: float
+    value: float
+    """Decode speed over the baseline's."""
+    low: float | None
+    high: float | None
+    tokens_per_pass: float | None
+    acceptance: float | None
+
+
+def sweep_of(what: str, pair: Pair) -> Sweep:
+    """What to measure.
+
+    Raises:
+        BadOptionError: this pair has nothing to sweep there.
+    """
+    return SWEEPS[what](pair)
+
+
+def entry(
+    sweep: Sweep, cells: Sequence[Cell], samples: Sequence[Sample], lengths: Mapping[str, int]
+) -> dict[str, Any]:
+    """The points, ready for JSON.
+
+    Args:
+        lengths: tokens of the prompt, by question.
+    """
+    points = _workload_points(sweep, cells, samples, lengths)
+    if not sweep.by_workload:
+        points = [
+            _point(cell, it.x, it.series + (FORCED if cell.forced else ""))
+            for it in sweep.settings
+            for cell in cells
+            if cell.whole and cell.arm == it.arm != sweep.chooses and cell.speedup is not None
+        ]
+    return {
+        "over": sweep.over,
+        "measure": f"times {sweep.baseline}",
+        "points": [asdict(point) for point in points],
+        "chosen": _chosen(sweep, cells, samples),
+    }
+
+
+def points_of(record: Mapping[str, Any]) -> list[Point]:
+    """The points of a document; none where nothing was swept."""
+    swept = record.get("sweep")
+    return [] if swept is None else [Point(**point) for point in swept["points"]]
+
+
+def _depth(pair: Pair) -> Sweep:
+    method = "ngram" if pair.draft is None else "draft"
+    settings = [Setting(f"{method}@{depth}", depth, method) for depth in DEPTHS]
+    return Sweep("depth", (*settings, Setting("auto", "auto", "")), chooses="auto")
+
+
+def _drafters(pair: Pair) -> Sweep:
+    methods = ["auto", *([] if pair.draft is None else ["draft"]), "ngram", "suffix"]
+    return Sweep("drafters", tuple(Setting(it, it, "depth by the controller") for it in methods))
+
+
+def _rules(pair: Pair) -> Sweep:
+    return Sweep("rules", tuple(Setting(f"auto:{rule}", rule, "auto") for rule in RULES))
+
+
+def _trees(pair: Pair) -> Sweep:
+    if pair.draft is None:
+        raise BadOptionError("there is no draft model whose chain could branch: add --draft")
+    settings = [
+        Setting(f"{method}:keyed{less}", x, f"{method}, keyed")
+        for method in ("auto", "draft")
+        for less, x in (("+chains", "chains only"), ("", "and trees"))
+    ]
+    return Sweep("what is drafted", tuple(settings))
+
+
+def _context(pair: Pair) -> Sweep:
+    fitting = tuple(long_name(length) for length in LENGTHS if length <= pair.context)
+    if not fitting:
+        raise BadOptionError(
+            f"the context of {pair.context} positions has no room for a long prompt: the shortest "
+            f"takes {LENGTHS[0]}"
+        )
+    arms = ["plain", "auto", "mlx-lm", *([] if pair.draft is None else ["mlx-lm-draft"])]
+    settings = tuple(Setting(arm, 0, arm) for arm in arms)
+    return Sweep("tokens of the prompt", settings, workloads=fitting, by_workload=True)
+
+
+def _kv_bits(pair: Pair) -> Sweep:
+    settings = [Setting(arm, WHOLE, arm) for arm in ("plain", "auto")]
+    for bits in KV_BITS:
+        settings += [Setting(f"{arm}+kv{bits}", bits, arm) for arm in ("plain", "auto")]
+    return Sweep("bits of keys and values", tuple(settings))
+
+
+def _draft_bits(pair: Pair) -> Sweep:
+    if pair.draft is None:
+        raise BadOptionError("there is no draft model whose precision could be swept: add --draft")
+    settings = [Setting("draft", WHOLE, "draft")]
+    settings += [Setting(f"draft+draft{bits}", bits, "draft") for bits in DRAFT_BITS]
+    return Sweep("bits of the draft model", tuple(settings))
+
+
+def _concurrency(pair: Pair) -> Sweep:
+    settings = [
+        Setting(arm if count == 1 else f"{arm}/{count}", count, f"{arm}, all together")
+        for arm in ("plain", "auto")
+        for count in AT_ONCE
+    ]
+    return Sweep("sessions at once", tuple(settings))
+
+
+SWEEPS: dict[str, Callable[[Pair], Sweep]] = {
+    "depth": _depth,
+    "drafters": _drafters,
+    "rules": _rules,
+    "trees": _trees,
+    "context": _context,
+    "kv-bits": _kv_bits,
+    "draft-bits": _draft_bits,
+    "concurrency": _concurrency,
+}
+
+
+def _point(cell: Cell, x: float | str, series: str) -> Point:
+    assert cell.speedup is not None
+    return Point(
+        x=x,
+        series=series,
+        temperature=cell.temperature,
+        value=cell.speedup.value,
+        low=cell.speedup.low,
+        high=cell.speedup.high,
+        tokens_per_pass=cell.tokens_per_pass,
+        acceptance=cell.acceptance,
+    )
+
+
+def _workload_points(
+    sweep: Sweep, cells: Sequence[Cell], samples: Sequence[Sample], lengths: Mapping[str, int]
+) -> list[Point]:
+    points = []
+    for cell in cells:
+        if cell.whole or cell.speedup is None or not sweep.by_workload:
+            continue
+        name = cell.group.removesuffix(FORCED)
+        members = {it.question for it in samples if it.workload == name}
+        length = median(float(lengths[it]) for it in members)
+        points.append(_point(cell, length or 0.0, cell.arm + (FORCED if cell.forced else "")))
+    return points
+
+
+def _chosen(sweep: Sweep, cells: Sequence[Cell], samples: Sequence[Sample]) -> dict[str, Any]:
+    """By temperature, how deep an arm went by itself, and how fast it was."""
+    chosen: dict[str, Any] = {}
+    for cell in cells:
+        at = f"{cell.temperature:g}"
+        if cell.arm != sweep.chooses or not cell.whole or cell.speedup is None or at in chosen:
+            continue
+        rounds: dict[int, int] = {}
+        place = cell.arm, cell.temperature, cell.forced
+        for sample in samples:
+            if (sample.arm, sample.temperature, sample.forced) == place:
+                for (_, depth), it in sample.written.rounds.items():
+                    rounds[depth] = rounds.get(depth, 0) + it.count
+        whole = sum(rounds.values())
+        if not whole:
+            continue
+        chosen[at] = {
+            "x": sum(depth * count for depth, count in rounds.items()) / whole,
+            "value": cell.speedup.value,
+            "shares": [[depth, count / whole] for depth, count in sorted(rounds.items())],
+        }
+    return chosen
+
+
+RUNS = 20
+
+AGAIN = "#2"
+"""Behind the name of the arm's double."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The runs at one temperature."""
+
+    temperature: float
+    forced: bool
+    ratios: tuple[Ratio, ...]
+    """Of each run that was finished, and has an interval."""
+
+    @property
+    def held(self) -> int:
+        """In how many of them the interval holds 1.00."""
+        return sum(it.holds(1.0) for it in self.ratios)
+
+    def __str__(self) -> str:
+        tail = ", forced" if self.forced else ""
+        if not self.ratios:
+            return f"temperature {self.temperature:g}{tail}: too few replies for an interval"
+        values = [it.value for it in self.ratios]
+        return (
+            f"temperature {self.temperature:g}{tail}: 1.00 is in the interval in {self.held} of "
+            f"{len(self.ratios)} runs; the ratios are {min(values):.3f} to {max(values):.3f}"
+        )
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Held:
+        """What ``as_dict`` gave."""
+        ratios = tuple(Ratio(**it) for it in stored["ratios"])
+        return cls(stored["temperature"], stored["forced"], ratios)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "temperature": self.temperature,
+            "forced": self.forced,
+            "runs": len(self.ratios),
+            "held": self.held,
+            "ratios": [it.as_dict() for it in self.ratios],
+        }
+
+
+def protocol_of(protocol: Protocol) -> Protocol:
+    """The protocol of all runs together: each takes as many repeats as the given one has."""
+    return replace(protocol, repeats=RUNS * protocol.repeats)
+
+
+def held(samples: Sequence[Sample], arm: str, repeats: int) -> Iterator[Held]:
+    """For each temperature, the runs of an arm against its double.
+
+    Args:
+        repeats: of one run.
+    """
+    kinds = sorted({(sample.temperature, sample.forced) for sample in samples})
+    for temperature, forced in kinds:
+        there = [it for it in samples if (it.temperature, it.forced) == (temperature, forced)]
+        ratios = [_run(there, arm, range(at * repeats, (at + 1) * repeats)) for at in range(RUNS)]
+        yield Held(temperature, forced, tuple(it for it in ratios if it is not None and it.known))
+
+
+def _run(samples: Sequence[Sample], arm: str, repeats: range) -> Ratio | None:
+    members = [it for it in samples if it.repeat in repeats]
+    mine = [it for it in members if it.arm == arm + AGAIN]
+    plain = {it.cell: it for it in members if it.arm == arm}
+    if len({it.repeat for it in mine}) < len(repeats):
+        return None
+    return speed_ratio(mine, plain)

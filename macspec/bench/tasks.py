@@ -1,0 +1,337 @@
+"""What is asked in a measurement: workloads that ship, long contexts, and one's own chats."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import tomllib
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cache
+from typing import Any
+
+from ..assets import folder, prompt_files
+from ..conversation import Message
+from ..errors import BadOptionError
+from ..store import Chat, Store
+from ..store.records import ASSISTANT, OPEN, RAW, USER
+from ..store.records import Message as Stored
+
+OWN = "macspec"
+"""The source of the tasks that ship."""
+
+REPLAY = "replay"
+"""The source of tasks from this user's own chats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One prompt, and how far it is answered."""
+
+    id: str
+    """Unique within its source. It tells nothing of the text."""
+    workload: str
+    """The kind of task; the report has a row for each."""
+    messages: tuple[Message, ...]
+    """The conversation up to the user's turn that is answered, each with role and content."""
+    max_tokens: int
+    """Longest reply."""
+    forced: str | None = None
+    """The recorded answer that is decoded along, whatever the target says; None: it writes."""
+    language: str = "en"
+    """Of the reply: its code in ISO 639, ``und`` where nobody knows."""
+    source: str = OWN
+    """``OWN``, ``REPLAY`` or a file's name."""
+    raw: bool = False
+    """The only message is a text to continue as it is, without a chat template."""
+    then: tuple[str, ...] = ()
+    """The user's later turns, each to be asked after the reply to the one before."""
+
+    @property
+    def kind(self) -> str:
+        """The workload, and whether it is forced."""
+        return f"{self.workload} (forced)" if self.forced is not None else self.workload
+
+    @property
+    def digest(self) -> str | None:
+        """Tells whether two reports asked the same; None for a user's own chats."""
+        if self.source == REPLAY:
+            return None
+        whole = [list(map(dict, self.messages)), self.max_tokens, self.forced, self.raw, self.then]
+        text = json.dumps(whole, sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+Count = Callable[[Sequence[Message]], int]
+"""Tokens of a conversation, in the target's template and tokenizer."""
+
+QUICK = ("chat", "maths", "code-edit", "json")
+"""The workloads of a short run: what a small model can write, and what it cannot."""
+
+
+def names() -> list[str]:
+    """Every workload that ships, the long contexts last."""
+    return [*prompt_files(), *map(long_name, LENGTHS)]
+
+
+def about(name: str) -> str:
+    """One line on a workload."""
+    if name in map(long_name, LENGTHS):
+        return "finding entries in a long log and repeating them"
+    return str(_file(name)["about"])
+
+
+def shipped(
+    chosen: Collection[str] | None = None,
+    *,
+    count: Count | None = None,
+    room: int | None = None,
+    force: bool = True,
+    most: int | None = None,
+) -> list[Task]:
+    """The tasks of workloads that ship, in a fixed order.
+
+    Args:
+        chosen: names of workloads; None: all of them.
+        count: counts a prompt's tokens; long contexts are made with it, and left out without.
+        room: positions of the target's context; longer prompts are left out.
+        force: take the recorded answers of tasks that a small model cannot write.
+        most: at most so many tasks of each workload.
+
+    Raises:
+        BadOptionError: a name that is none.
+    """
+    for name in chosen or ():
+        if name not in names():
+            raise BadOptionError(f"there is no workload {name!r}; there are {', '.join(names())}")
+    tasks: list[Task] = []
+    for name in names():
+        if chosen is not None and name not in chosen:
+            continue
+        found = [
+            task
+            for task in _tasks(name, force=force, count=count, room=room)
+            if room is None or count is None or fits(task, count, room)
+        ]
+        tasks += found[:most]
+    return tasks
+
+
+def fits(task: Task, count: Count, room: int) -> bool:
+    """Whether a prompt leaves room for its reply; of a raw text the template's share is counted."""
+    return count(task.messages) + task.max_tokens <= room
+
+
+def _tasks(name: str, *, force: bool, count: Count | None, room: int | None) -> Iterator[Task]:
+    for length in LENGTHS:
+        if name == long_name(length):
+            if count is not None and (room is None or length <= room):
+                yield long_task(length, count, force=force)
+            return
+    whole = _file(name)
+    for number, entry in enumerate(whole["tasks"], 1):
+        answer = entry["answer"].strip() if "answer" in entry else None
+        turns = entry.get("messages") or [{"role": "user", "content": entry["prompt"].strip()}]
+        yield Task(
+            id=f"{name}-{number}",
+            workload=name,
+            messages=tuple(turns),
+            max_tokens=entry.get("max_tokens", whole["max_tokens"]),
+            forced=answer if force else None,
+            language=entry.get("language", "en"),
+        )
+
+
+def _file(name: str) -> dict[str, Any]:
+    return tomllib.loads(prompt_files()[name].read_text(encoding="utf-8"))
+
+
+LENGTHS = (1024, 2048, 4096, 8192, 16384)
+"""Tokens of the prompt and its reply together."""
+
+SEED = 1907
+
+MIDDLE = date(1987, 3, 1)
+
+ASKED = (-1, 0, 2)
+"""Days whose entries are asked for; the log reaches as far before them as after."""
+
+
+def long_name(length: int) -> str:
+    """The workload of a length, as ``long-4k``."""
+    return f"long-{length // 1024}k"
+
+
+def long_task(length: int, count: Callable[[Sequence[Message]], int], *, force: bool) -> Task:
+    """A log of many days, and the question for some in its middle, word for word.
+
+    Args:
+        length: the most tokens of the conversation with its reply; it falls short of that by less
+            than an entry, if it is not shorter than the shortest log.
+        count: tokens of a conversation.
+        force: take the entries themselves as the recorded answer.
+    """
+    answer = "\n".join(map(entry, ASKED))
+    # As a turn of its own: not every template takes a conversation that ends with a reply.
+    reply = count([{"role": "user", "content": answer}])
+
+    def size(days: int) -> int:
+        return count([_question(days)]) + reply
+
+    shortest = 2 * len(ASKED)
+    days = bisect_right(range(length), length, lo=shortest, key=size) - 1
+    question = _question(max(days, shortest))
+    return Task(
+        id=f"{long_name(length)}-1",
+        workload=long_name(length),
+        messages=(question,),
+        max_tokens=reply,
+        forced=answer if force else None,
+    )
+
+
+@cache
+def entry(day: int) -> str:
+    """The log of a day, the same at every call."""
+    words = _words()
+    chance = random.Random(f"{SEED} {day}")
+    sentences = chance.sample(words["sentences"], chance.randint(2, 5))
+    text = " ".join(_filled(sentence, words, chance) for sentence in sentences)
+    return f"{_date(day)}: {text}"
+
+
+def _question(days: int) -> dict[str, str]:
+    first = -(days // 2)
+    log = "\n".join(map(entry, range(first, first + days)))
+    named = ", ".join(map(_date, ASKED))
+    text = (
+        f"This is the log of a lighthouse, a line a day.\n\n{log}\n\nRepeat the entries of {named} "
+        "word for word, each on its own line, and nothing else."
+    )
+    return {"role": "user", "content": text}
+
+
+def _date(day: int) -> str:
+    return (MIDDLE + timedelta(day)).isoformat()
+
+
+def _filled(sentence: str, words: dict[str, Any], chance: random.Random) -> str:
+    def word(name: str) -> str:
+        match name:
+            case "number":
+                return str(chance.randint(2, 29))
+            case "large":
+                return str(chance.randint(40, 390))
+            case "voltage":
+                return f"{chance.randint(10, 139) / 10:.1f}"
+            case "pressure":
+                return str(chance.randint(968, 1039))
+            case "hour":
+                return f"{chance.randint(0, 23):02}:{chance.choice((0, 10, 20, 30, 45)):02}"
+        return str(chance.choice(words[name if name in words else f"{name}s"]))
+
+    pieces = sentence.replace("}", "{").split("{")
+    return "".join(word(piece) if at % 2 else piece for at, piece in enumerate(pieces))
+
+
+@cache
+def _words() -> dict[str, Any]:
+    return tomllib.loads((folder() / "prompts" / "station.toml").read_text(encoding="utf-8"))
+
+
+WORKLOAD = "own chats"
+
+UNKNOWN = "und"
+"""The code of a language that nobody knows."""
+
+SLACK = 32
+"""Tokens that a reply may be longer than the stored one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What there is to measure on."""
+
+    tasks: list[Task]
+    left_out: int
+    """Replies that no longer fit into the target's context."""
+
+
+def replayed(
+    store: Store,
+    *,
+    count: Count,
+    room: int,
+    most: int = 16,
+    of_each: int = 2,
+    force: bool = False,
+) -> Replayed:
+    """Replies that are asked for once more: the newest conversations first.
+
+    Of a conversation, as it is shown, the last replies are taken, each with all that was said
+    before it.
+
+    Args:
+        count: tokens of a conversation.
+        room: positions of the target's context.
+        most: at most so many replies.
+        of_each: at most so many of one conversation.
+        force: take the stored replies as recorded answers.
+
+    Raises:
+        BadOptionError: there are no chats, or none that fits.
+    """
+    tasks: list[Task] = []
+    left_out = 0
+    for chat in store.chats():
+        taken = 0
+        for task in _of_chat(chat, store.thread(chat.id), count, force):
+            if taken == of_each or len(tasks) == most:
+                break
+            if fits(task, count, room):
+                tasks.append(task)
+                taken += 1
+            else:
+                left_out += 1
+    if not tasks and left_out:
+        raise BadOptionError(
+            f"none of the stored chats fits the context of {room} positions: choose another pair"
+        )
+    if not tasks:
+        raise BadOptionError(
+            "there are no stored chats to replay: have one, or name a file with --prompts"
+        )
+    return Replayed(tasks, left_out)
+
+
+def _of_chat(chat: Chat, thread: list[Stored], count: Count, force: bool) -> Iterator[Task]:
+    """The replies of a conversation, the last one first."""
+    for at in range(len(thread) - 1, 0, -1):
+        reply, asked = thread[at], thread[at - 1]
+        if reply.role != ASSISTANT or reply.state == OPEN or not reply.text.strip():
+            continue
+        if asked.role not in (USER, RAW) or not asked.text.strip():
+            continue
+        raw = asked.role == RAW
+        before = [asked] if raw else thread[:at]
+        messages: list[Message] = [{"role": _role(it), "content": it.text} for it in before]
+        if chat.system and not raw:
+            messages.insert(0, {"role": "system", "content": chat.system})
+        length = count([{"role": "user", "content": reply.text}])
+        yield Task(
+            id=f"{chat.id}-{reply.id}",
+            workload=WORKLOAD,
+            messages=tuple(messages),
+            max_tokens=length if force else length + SLACK,
+            forced=reply.text if force else None,
+            language=UNKNOWN,
+            source=REPLAY,
+            raw=raw,
+        )
+
+
+def _role(message: Stored) -> str:
+    return ASSISTANT if message.role == ASSISTANT else USER

@@ -1,0 +1,131 @@
+"""The models in the hub's cache on this machine."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub import CachedRepoInfo, constants, scan_cache_dir
+from huggingface_hub.errors import CacheNotFound
+from huggingface_hub.file_download import repo_folder_name
+
+from ..errors import ModelBrokenError, ModelNotFoundError, brief
+from .files import check_weights
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """A model in the hub's cache, at its newest revision there."""
+
+    name: str
+    """Its id on the hub."""
+    commit: str
+    folder: Path
+    size: int
+    """Bytes on the disk, older revisions and parts of files included."""
+    missing: str | None
+    """Why it cannot be loaded, in one sentence; None where it is complete."""
+
+
+def cached_models() -> tuple[HubModel, ...]:
+    """The language models of the hub's cache, by name."""
+    found = []
+    begun = {_name(home): home for home in Path(constants.HF_HUB_CACHE).glob("models--*--*")}
+    for repository in _scan():
+        begun.pop(repository.repo_id, None)
+        newest = max(
+            repository.revisions,
+            key=lambda revision: ("main" in revision.refs, revision.last_modified),
+            default=None,
+        )
+        if newest is None or not (newest.snapshot_path / "config.json").exists():
+            continue
+        found.append(
+            HubModel(
+                name=repository.repo_id,
+                commit=newest.commit_hash,
+                folder=newest.snapshot_path,
+                size=repository.size_on_disk,
+                missing=_missing(repository.repo_id, newest.snapshot_path),
+            )
+        )
+    for name, home in begun.items():
+        if size := _size(home):
+            found.append(HubModel(name, "", home, size, _begun(name)))
+    return tuple(sorted(found, key=lambda model: model.name.lower()))
+
+
+def cached_folder(name: str) -> Path | None:
+    """The folder of a model in the cache; None where it is absent or incomplete.
+
+    Args:
+        name: its id on the hub.
+    """
+    return next(
+        (it.folder for it in cached_models() if it.name == name and it.missing is None), None
+    )
+
+
+def remove(names: Sequence[str]) -> int:
+    """Delete models from the hub's cache, with all of their revisions and parts.
+
+    Returns:
+        The bytes that were freed.
+
+    Raises:
+        ModelNotFoundError: one of them is absent; then none is deleted. Or one cannot be
+            deleted.
+    """
+    homes = {name: _home(name) for name in names}
+    for name, home in homes.items():
+        if not home.is_dir():
+            raise ModelNotFoundError(
+                f"{name} is not in the hub's cache {constants.HF_HUB_CACHE}: see macspec models"
+            )
+    freed = sum(_size(home) for home in homes.values())
+    for name, home in homes.items():
+        try:
+            shutil.rmtree(home)
+        except OSError as error:
+            raise ModelNotFoundError(
+                f"{name} cannot be deleted ({brief(error)}): check the permissions of "
+                f"{constants.HF_HUB_CACHE}"
+            ) from error
+    return freed
+
+
+def _scan() -> Iterable[CachedRepoInfo]:
+    try:
+        cache = scan_cache_dir(constants.HF_HUB_CACHE)
+    except (CacheNotFound, ValueError):
+        return ()
+    return [repository for repository in cache.repos if repository.repo_type == "model"]
+
+
+def _home(name: str) -> Path:
+    return Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type="model")
+
+
+def _name(home: Path) -> str:
+    return "/".join(home.name.split("--")[1:])
+
+
+def _size(home: Path) -> int:
+    """Bytes of a repository's files, whole or in part."""
+    return sum(file.stat().st_size for file in (home / "blobs").glob("*") if file.is_file())
+
+
+def _missing(name: str, folder: Path) -> str | None:
+    try:
+        check_weights(name, folder)
+    except ModelBrokenError as error:
+        if any((_home(name) / "blobs").glob("*.incomplete")):
+            return _begun(name)
+        return str(error).removeprefix(f"{name}: ")
+    return None
+
+
+def _begun(name: str) -> str:
+    return f"its download is incomplete: resume it with macspec models pull {name}"

@@ -1,0 +1,259 @@
+"""A few rows times a quantized matrix: each weight is read and unpacked once for all rows.
+
+``verify_qmv`` takes up to 8 rows in registers, ``verify_qmm`` up to 32 in 8 x 8 simdgroup matrices;
+more rows are split evenly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from .kernel import Kernel, Launch, dtype_name
+
+BITS = (2, 3, 4, 5, 6, 8)
+GROUP_SIZES = (32, 64, 128)
+TYPES = (mx.float32, mx.float16, mx.bfloat16)
+MOST_BYTES = 2**31 - 1
+"""Of the packed weights: the kernels count in 32 bits."""
+
+BUFFERS = ("x", "w", "scales", "biases")
+QMV = Kernel("verify_qmv", BUFFERS, ("y",), parts=("affine",))
+QMM = Kernel("verify_qmm", BUFFERS, ("y",), parts=("affine",))
+STRICT = "verify_qmv strict"
+"""``verify_qmv`` in the order of MLX's one-row kernels."""
+
+QMV_ROWS = 8
+QMV_SIMDGROUPS = 2
+QMV_COLUMNS = 4
+"""Outputs of a lane, as in the kernel's text."""
+WIDE = 2048
+"""From so many outputs on, half a simdgroup takes a row of the matrix."""
+PACK = {2: 16, 3: 8, 4: 8, 5: 8, 6: 4, 8: 4}
+"""Values that MLX's one-row kernels unpack together, by bits."""
+
+QMM_ROWS = 32
+QMM_SIMDGROUPS = 8
+"""Of a threadgroup, each with its share of the inputs."""
+QMM_COLUMNS = 32
+"""Outputs of a threadgroup."""
+ENOUGH = 1024
+"""Simdgroups that keep a GPU busy; narrower matrices are split among more threadgroups."""
+LEAST = 2
+"""Blocks of inputs that are worth a simdgroup."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Matrix:
+    """A matrix [N, K] as ``mx.quantize`` packs it: ``scale * q + bias`` in groups along K.
+
+    Attributes:
+        w: packed values, uint32 [N, K * bits / 32].
+        scales, biases: [N, K / group_size].
+        group_size, bits: of the quantization.
+    """
+
+    w: mx.array
+    scales: mx.array
+    biases: mx.array
+    group_size: int
+    bits: int
+
+    @property
+    def outputs(self) -> int:
+        """N, the width of ``x @ matrix.T``."""
+        return self.w.shape[0]
+
+    @property
+    def inputs(self) -> int:
+        """K, the width of ``x``."""
+        return self.w.shape[1] * 32 // self.bits
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """Of scales and biases."""
+        return self.scales.dtype
+
+
+def supports(matrix: Matrix, dtype: mx.Dtype, *, strict: bool = False) -> str | None:
+    """Why the kernels do not multiply ``x`` of this type by this matrix; None if they do.
+
+    Args:
+        strict: in the order of MLX's one-row kernels.
+    """
+    if matrix.bits not in BITS:
+        return f"{matrix.bits}-bit weights are not supported; {_listed(BITS)} bits are"
+    if matrix.group_size not in GROUP_SIZES:
+        return f"groups of {matrix.group_size} are not supported; {_listed(GROUP_SIZES)} are"
+    if dtype not in TYPES:
+        return f"{dtype_name(dtype)} is not supported; float32, float16 and bfloat16 are"
+    if matrix.scales.dtype != dtype or matrix.biases.dtype != dtype:
+        return f"scales and biases are {dtype_name(matrix.dtype)}, the input is {dtype_name(dtype)}"
+    if matrix.w.dtype != mx.uint32 or matrix.w.ndim != 2:
+        return "the weights are not one packed matrix"
+    if matrix.inputs % matrix.group_size:
+        return f"{matrix.inputs} inputs are not whole groups of {matrix.group_size}"
+    if matrix.w.nbytes > MOST_BYTES:
+        return "the matrix has more than 2 GB"
+    if strict and matrix.inputs in (64, 128) and matrix.bits in (2, 4, 8):
+        return f"MLX adds {matrix.inputs} inputs in another order than its general kernels"
+    return None
+
+
+def multiply(kernel: str, x: mx.array, matrix: Matrix) -> mx.array:
+    """``x @ matrix.T`` by ``verify_qmm``, ``verify_qmv`` or ``STRICT``."""
+    if kernel == QMM.name:
+        return verify_qmm(x, matrix)
+    return verify_qmv(x, matrix, strict=kernel == STRICT)
+
+
+def verify_qmv(x: mx.array, matrix: Matrix, *, strict: bool = False) -> mx.array:
+    """``x @ matrix.T`` on the GPU.
+
+    Args:
+        x: [rows, K], float32, float16 or bfloat16, made for 2 to 8 rows.
+        matrix: of the same type; see ``supports``.
+        strict: the bits that MLX 0.32.4 computes for each row alone (see ``row_by_row``) instead of
+            a faster order.
+
+    Returns:
+        [rows, N], of the type of ``x``, added in float32.
+    """
+    return QMV(qmv_operands(x, matrix, strict=strict), qmv_launch(x, matrix, strict=strict))[0]
+
+
+def verify_qmm(x: mx.array, matrix: Matrix) -> mx.array:
+    """``x @ matrix.T`` on the GPU; as ``verify_qmv``, but made for 6 to 32 rows."""
+    y = QMM(qmm_operands(x, matrix), qmm_launch(x, matrix))[0]
+    return y if y.ndim == 2 else y.sum(axis=0).astype(x.dtype)
+
+
+def qmv_launch(x: mx.array, matrix: Matrix, *, strict: bool = False) -> Launch:
+    """How ``qmv_operands`` of the same arguments are multiplied."""
+    rows, (outputs, inputs) = x.shape[0], (matrix.outputs, matrix.inputs)
+    tiles = -(-rows // QMV_ROWS)
+    lanes = 32 if strict or outputs < WIDE else 16
+    together = 32 // lanes * QMV_COLUMNS
+    groups = -(-outputs // (together * QMV_SIMDGROUPS))
+    values = _values(inputs, matrix.bits) if strict else 0
+    return Launch(
+        grid=(32 * tiles, QMV_SIMDGROUPS * groups, 1),
+        threadgroup=(32, QMV_SIMDGROUPS, 1),
+        template=(
+            ("T", x.dtype),
+            ("BITS", matrix.bits),
+            ("GROUP", matrix.group_size),
+            ("ROWS", -(-rows // tiles)),
+            ("VALUES", values),
+            ("UNIT", 8 * _unit(values, matrix.bits).size),
+            ("LANES", lanes),
+            ("EDGE", outputs % (together * QMV_SIMDGROUPS) != 0),
+        ),
+        shapes=((rows, outputs),),
+        dtypes=(x.dtype,),
+    )
+
+
+def qmv_operands(x: mx.array, matrix: Matrix, *, strict: bool = False) -> list[mx.array]:
+    """The inputs of ``verify_qmv``."""
+    unit = _unit(_values(matrix.inputs, matrix.bits) if strict else 0, matrix.bits)
+    w = matrix.w if unit == mx.uint32 else matrix.w.view(unit)
+    return [x, w, matrix.scales, matrix.biases]
+
+
+def qmm_launch(x: mx.array, matrix: Matrix) -> Launch:
+    """How ``qmm_operands`` of the same arguments are multiplied.
+
+    With more than one threadgroup along z, each writes its part of the sum in float32:
+    the output is [parts, rows, N].
+    """
+    rows, outputs = x.shape[0], matrix.outputs
+    groups, columns = -(-rows // QMM_ROWS), -(-outputs // QMM_COLUMNS)
+    tiles = -(-rows // (8 * groups))
+    groups = -(-rows // (8 * tiles))
+    block = 8 * _chunk(matrix.bits)
+    # As many threadgroups share one output as fill the GPU and still have enough to do.
+    wanted = ENOUGH // (QMM_SIMDGROUPS * columns * groups)
+    parts = max(1, min(wanted, matrix.inputs // (LEAST * QMM_SIMDGROUPS * block)))
+    y = x.dtype if parts == 1 else mx.float32
+    return Launch(
+        grid=(32 * QMM_SIMDGROUPS * columns, groups, parts),
+        threadgroup=(32 * QMM_SIMDGROUPS, 1, 1),
+        template=(
+            ("Y", y),
+            ("BITS", matrix.bits),
+            ("GROUP", matrix.group_size),
+            ("TILES", tiles),
+            ("SIMDGROUPS", QMM_SIMDGROUPS),
+            ("EDGE", outputs % QMM_COLUMNS != 0 or matrix.inputs % block != 0),
+        ),
+        shapes=((rows, outputs) if parts == 1 else (parts, rows, outputs),),
+        dtypes=(y,),
+    )
+
+
+def qmm_operands(x: mx.array, matrix: Matrix) -> list[mx.array]:
+    """The inputs of ``verify_qmm``."""
+    return [x, matrix.w, matrix.scales, matrix.biases]
+
+
+def by_mlx(x: mx.array, matrix: Matrix) -> mx.array:
+    """``x @ matrix.T`` by MLX's own kernel for so many rows."""
+    return mx.quantized_matmul(
+        x,
+        matrix.w,
+        matrix.scales,
+        matrix.biases,
+        group_size=matrix.group_size,
+        bits=matrix.bits,
+    )
+
+
+def row_by_row(x: mx.array, matrix: Matrix) -> mx.array:
+    """What plain decoding computes, each row by itself in MLX: on a GPU, the bits of strict."""
+    return mx.concatenate([by_mlx(row, matrix) for row in mx.split(x, x.shape[0])])
+
+
+def reference(x: mx.array, matrix: Matrix) -> mx.array:
+    """``x @ matrix.T`` in plain MLX, added in float32.
+
+    Args:
+        x: [rows, K].
+
+    Returns:
+        [rows, N], of the type of ``x``.
+    """
+    weights = mx.dequantize(
+        matrix.w,
+        matrix.scales.astype(mx.float32),
+        matrix.biases.astype(mx.float32),
+        group_size=matrix.group_size,
+        bits=matrix.bits,
+    )
+    return (x.astype(mx.float32) @ weights.T).astype(x.dtype)
+
+
+def _values(inputs: int, bits: int) -> int:
+    """Values of a row that one lane of MLX's kernel takes at a time.
+
+    ``affine_qmv_fast`` where whole blocks of all lanes fill the row, ``affine_qmv`` elsewhere
+    (mlx/backend/metal/quantized.cpp, ``qmv_fast_k_alignment``).
+    """
+    fast = PACK[bits] * (1 if bits == 2 else 2)
+    return fast if inputs % (32 * fast) == 0 else PACK[bits]
+
+
+def _unit(values: int, bits: int) -> mx.Dtype:
+    """The widest integers that a lane's share of a row consists of."""
+    share = values * bits // 8
+    return mx.uint8 if share % 2 else mx.uint16 if share % 4 else mx.uint32
+
+
+def _chunk(bits: int) -> int:
+    """Values that a lane takes together: whole words, within a group (``affine.metal``)."""
+    return {2: 16, 4: 16, 6: 16, 8: 8}.get(bits, 32)
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"

@@ -1,0 +1,40 @@
+"""Record what the kernels must give on every machine, by the portable references.
+
+python tests/metal/expected.py > metal/expected.json
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import mlx.core as mx
+
+from macspec.metal import accept, draft_sample, matmul, self_check
+from macspec.metal.variants import CHOICES, MATMUL_ROWS
+
+
+def compute() -> dict[str, dict[str, Any]]:
+    """All of ``expected.json``."""
+    products = {}
+    for bits in matmul.BITS:
+        for group_size in matmul.GROUP_SIZES:
+            for dtype in matmul.TYPES:
+                inputs = self_check.recorded_inputs(MATMUL_ROWS[-1], dtype)
+                matrix = self_check.recorded_matrix(bits, group_size, dtype)
+                whole = matmul.reference(inputs, matrix)
+                products[self_check.matmul_key(bits, group_size, dtype)] = " ".join(
+                    self_check.checksum(whole[:rows] + 0) for rows in MATMUL_ROWS
+                )
+    accepts, samples = {}, {}
+    for rule, truncated in CHOICES:
+        key = self_check.choice_key(rule, truncated)
+        accepts[key] = self_check.verdicts(accept.reference, rule, truncated, mx.float32)
+        samples[key] = self_check.drafts(draft_sample.reference, rule, truncated, mx.float32)
+    return {"products": products, "accept": accepts, "draft_sample": samples}
+
+
+if __name__ == "__main__":
+    lines = json.dumps(compute(), indent=1)
+    print(re.sub(r"\[\s+(\d[\d,\s]*\d)\s+\]", lambda m: f"[{' '.join(m[1].split())}]", lines))

@@ -1,0 +1,208 @@
+"""Record traces for ``macspec bench simulate``: ``python tests/perf/record.py --out FILE``.
+
+A trace says what each drafter would have guessed of a pair's own replies to the chats that ship,
+at temperatures 0, 0.7 and 1; or, with --forced, what look-ups would have guessed of a given text.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import mlx.core as mx
+
+from macspec.assets import prompts
+from macspec.bench.traces import Guess, Recorded, Trace, save
+from macspec.choices import MAX_DEPTH
+from macspec.cli.options import Parser, add_models, fill, whole
+from macspec.device import prepare
+from macspec.drafters import Lookup, NGram, Suffix
+from macspec.errors import BadOptionError, MacspecError
+from macspec.models import Pair, load_pair
+from macspec.models.cached import CachedModel
+from macspec.models.template import Template
+from macspec.noise import TARGET, Noise
+from macspec.sampling import Sampling
+from macspec.session import Session
+from macspec.terminal import complain, say
+
+Lookups = Callable[[], Sequence[Lookup]]
+
+
+def usual() -> list[Lookup]:
+    """The look-ups whose guesses are recorded."""
+    return [NGram(), Suffix()]
+
+
+def record(
+    pair: Pair,
+    conversations: Sequence[Sequence[Mapping[str, str]]],
+    sampling: Sampling,
+    *,
+    max_tokens: int = 160,
+    lookups: Lookups = usual,
+) -> Iterator[Recorded]:
+    """The replies of a pair to conversations, each on its own, and who would have guessed them.
+
+    Args:
+        pair: from ``load_pair``.
+        conversations: each ends with a user's turn.
+        sampling: greedy or keyed; a seed is set for each reply.
+        max_tokens: longest reply.
+        lookups: makes the look-ups of a conversation.
+    """
+    session = Session(pair, method="off", rule="keyed")
+    template = Template(pair)
+    for number, conversation in enumerate(conversations, 1):
+        prompt = template.tokens(conversation)
+        drawing = Sampling(temperature=sampling.temperature, seed=number)
+        for _ in session.reply(list(conversation), drawing, max_tokens=max_tokens):
+            pass
+        if session.finished is None:
+            raise RuntimeError("the reply did not finish")
+        ids = list(session.finished.token_ids)
+        draft = None if pair.draft is None else agreement(pair, prompt, ids, drawing)
+        yield Recorded(len(prompt), len(ids), draft, guesses(prompt, ids, lookups()))
+
+
+def forced(pair: Pair, before: str, after: str, lookups: Lookups = usual) -> Recorded:
+    """A given text after a given prompt: what look-ups would have guessed of it."""
+    tokenizer: Any = pair.target.tokenizer
+    prompt = list(tokenizer.encode(before, add_special_tokens=False))
+    ids = list(tokenizer.encode(after, add_special_tokens=False))
+    return Recorded(len(prompt), len(ids), None, guesses(prompt, ids, lookups()))
+
+
+def forced_trace(pair: Pair, before: str, after: str) -> Trace:
+    """A given text after a given prompt as a trace of its own."""
+    reply = forced(pair, before, after)
+    about = f"a given text in tokens of {pair.target.name}, look-ups only"
+    return Trace("forced", "forced", about, [reply])
+
+
+def agreement(
+    pair: Pair, prompt: Sequence[int], ids: Sequence[int], sampling: Sampling
+) -> list[bool]:
+    """Whether the draft model would have drafted each token after the text before it.
+
+    As long as a chain is right it has read the text itself, so one pass over the text tells of
+    every chain from every position; under the keyed rule the noise, too, is the position's own.
+    """
+    if pair.draft is None or not ids:
+        return []
+    model = CachedModel(pair.draft.module, pair.vocabulary)
+    text = mx.array([*prompt, *ids[:-1]], mx.uint32)
+    scores = sampling.scores(model.logits(text, len(ids)))
+    if not sampling.greedy:
+        noise = Noise(sampling.seed or 0, 0, len(prompt), len(ids), pair.vocabulary)
+        scores = scores + noise.gumbel(TARGET)
+    drafted = mx.argmax(scores, axis=-1)
+    return cast("list[bool]", (drafted == mx.array(list(ids), mx.uint32)).tolist())
+
+
+def guesses(
+    prompt: Sequence[int], ids: Sequence[int], lookups: Sequence[Lookup]
+) -> dict[str, list[Guess]]:
+    """What each look-up would have said before each token, and how much of it was right."""
+    said: dict[str, list[Guess]] = {lookup.name: [] for lookup in lookups}
+    tokens = list(prompt)
+    for at, token in enumerate(ids):
+        for lookup in lookups:
+            offer = lookup.offer(tokens)
+            guess, _ = lookup.continuation(tokens, min(offer.room, MAX_DEPTH))
+            run = 0
+            while run < min(len(guess), len(ids) - at) and guess[run] == ids[at + run]:
+                run += 1
+            said[lookup.name].append(Guess(len(guess), offer.bucket, run))
+        tokens.append(token)
+    return said
+
+
+def recorded(
+    pair: Pair,
+    conversations: Sequence[Sequence[Mapping[str, str]]],
+    *,
+    max_tokens: int = 160,
+) -> Iterator[Trace]:
+    """The pair's replies at temperatures 0, 0.7 and 1.0, a trace each."""
+    models = f"{pair.target.name} with {pair.draft.name}" if pair.draft else pair.target.name
+    for temperature in (0.0, 0.7, 1.0):
+        drawing = "greedy" if temperature == 0 else f"keyed at {temperature:g}"
+        yield Trace(
+            f"chat-{temperature:g}",
+            "recorded",
+            f"{models}, {len(conversations)} chats, {drawing}",
+            list(
+                record(
+                    pair, conversations, Sampling(temperature=temperature), max_tokens=max_tokens
+                )
+            ),
+        )
+
+
+def parser() -> Parser:
+    """The command line of this script."""
+    it = Parser(prog="python tests/perf/record.py", description=__doc__)
+    it.add_argument("--out", metavar="FILE", required=True, help="where to write the traces")
+    it.add_argument(
+        "--forced",
+        metavar=("PROMPT", "TEXT"),
+        nargs=2,
+        help="two files: take TEXT for the reply to PROMPT, look-ups only",
+    )
+    it.add_argument(
+        "--prompts", metavar="N", type=whole(1), default=60, help="how many chats (default: 60)"
+    )
+    it.add_argument(
+        "--max-tokens", dest="longest", metavar="N", type=whole(1), default=160,
+        help="longest reply (default: 160)",
+    )  # fmt: skip
+    add_models(it)
+    return it
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Record, write the traces, and return the exit status."""
+    try:
+        options = parser().parse_args(arguments)
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    try:
+        fill(options)
+        texts = [_text(path) for path in options.forced or ()]
+        prepare()
+        pair = load_pair(
+            options.target,
+            options.draft,
+            context=options.context,
+            kv_bits=options.kv_bits,
+            trust_remote_code=options.trust_remote_code,
+        )
+        chats = prompts()[: options.prompts]
+        traces: list[Trace] = []
+        for trace in (
+            [forced_trace(pair, *texts)]
+            if texts
+            else recorded(pair, chats, max_tokens=options.longest)
+        ):
+            tokens = sum(reply.tokens for reply in trace.replies)
+            say(f"{trace.name}: {tokens} tokens; {trace.about}")
+            traces.append(trace)
+        save(Path(options.out), traces)
+    except MacspecError as error:
+        complain(str(error))
+        return 2
+    return 0
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOptionError(f"cannot read {path}: {error}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
