@@ -255,7 +255,7 @@ class Lines(LineTurns, LineChats, LineModels):
             self.print(line)
 
     async def do_report(self, argument: str) -> None:
-        from macspec.cli.report import report
+        from macspec.diagnostics import report
 
         choice = self.choice
         report(self.output, target=choice.target or BUILT_IN, draft=choice.draft or NONE)

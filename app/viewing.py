@@ -96,7 +96,7 @@ class Viewing(Base):
         self.push_screen(About(self.keys, proposal()))
 
     async def do_report(self, argument: str) -> None:
-        from macspec.cli.report import report_file
+        from macspec.diagnostics import report_file
 
         path = await asyncio.to_thread(report_file, self.choice.target, self.choice.draft)
         self.say(f"the report is in {path}: read it before you send it")

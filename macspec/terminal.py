@@ -1,4 +1,4 @@
-"""The terminal: where a program writes, what it says, and how Ctrl-C ends it.
+"""The terminal: what a program reads, writes and says there, and how Ctrl-C ends it.
 
 Text or JSON lines go to standard output, everything else to standard error. Ctrl-C ends a program
 at once and quietly while things load, and in order while a reply streams; then SIGTERM and a
@@ -9,17 +9,25 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import shutil
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from .errors import MacspecError
+from .errors import BadOptionError, MacspecError
 from .plaintext import neutral, one_line, utf8
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
+
+PATIENCE = 2.0
+"""Seconds of silence on standard input before the user is told what is being waited for."""
+
+STEP = 0.1
+"""Progress between two lines, where no line can be redrawn."""
 
 REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that ask a program to leave."""
@@ -35,16 +43,16 @@ class Output:
         self.terminal = sys.stdout.isatty()
         self._column = 0
         self.writing = False
-        """Whether the one who reads is waited for."""
+        """Whether a write is waiting for the reader."""
 
     def text(self, delta: str) -> None:
-        """The next piece of a reply, cut anywhere."""
+        """Write text, such as the next piece of a reply."""
         if delta:
             self._column = 0 if delta.endswith("\n") else 1
             self._write(utf8(neutral(delta) if self.terminal else delta))
 
     def end(self) -> None:
-        """The reply is over: a terminal's next line starts at the left."""
+        """On a terminal, end the line that was begun."""
         if self.terminal and self._column:
             self._column = 0
             self._write(b"\n")
@@ -63,7 +71,7 @@ class Output:
             self.writing = False
 
     def give_up(self) -> None:
-        """Nobody reads: what was not taken yet goes nowhere, and no longer holds up the end."""
+        """Nobody reads: drop what was not written yet, so that it does not hold up the exit."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.stream.fileno())
         os.close(nowhere)
@@ -87,11 +95,100 @@ def complain(message: str) -> None:
         print(f"macspec: error: {one_line(message)}", file=sys.stderr)
 
 
+class ProgressLine:
+    """A line on standard error that is redrawn on a terminal; elsewhere, a new one now and then."""
+
+    def __init__(self) -> None:
+        self._redraws = sys.stderr is not None and sys.stderr.isatty()
+        self._shown: dict[str, float] = {}
+        self._open = False
+
+    def show(self, line: Callable[[int], str], share: float, what: str = "") -> None:
+        """Show how far something is.
+
+        Args:
+            line: text of at most so many characters.
+            share: 0 to 1.
+            what: the thing, if several are shown in turn.
+        """
+        if self._redraws:
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r{line(width):<{width}}", end="", file=sys.stderr, flush=True)
+            self._open = True
+        elif share - self._shown.get(what, 0.0) >= STEP:
+            self._shown[what] = share
+            say(line(200))
+
+    def end(self, *, keep: bool = True) -> None:
+        """Leave the line, or remove it."""
+        if self._open:
+            width = shutil.get_terminal_size().columns - 1
+            print("\n" if keep else f"\r{'':<{width}}\r", end="", file=sys.stderr, flush=True)
+            self._open = False
+
+
+def decoded(argument: str) -> str:
+    """A text of the command line, as UTF-8 also where the locale is another.
+
+    Raises:
+        BadOptionError: it is not UTF-8.
+    """
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        try:
+            return os.fsencode(argument).decode()
+        except UnicodeError:
+            raise BadOptionError("the text on the command line is not UTF-8") from None
+    return argument
+
+
+def read_prompt(argument: str | None) -> str:
+    """The whole prompt: the argument, an empty line, then what was piped in.
+
+    A newline at the end of standard input is not part of the prompt.
+
+    Raises:
+        BadOptionError: the prompt is empty, or not UTF-8.
+    """
+    parts = [decoded(argument or ""), _piped(waiting=argument is not None)]
+    prompt = "\n\n".join(part for part in parts if part)
+    if not prompt.strip():
+        raise BadOptionError("the prompt is empty; give one as an argument or on standard input")
+    return prompt
+
+
+def _piped(waiting: bool) -> str:
+    """Standard input unless it is a terminal; ``waiting``: there is a prompt without it."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""
+    if waiting:
+        _say_if_silent()
+    raw = sys.stdin.buffer.read()
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise BadOptionError(
+            f"standard input is not UTF-8: byte 0x{raw[error.start]:02x} at position "
+            f"{error.start}; convert it first, for example with iconv"
+        ) from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _say_if_silent() -> None:
+    try:
+        ready, _, _ = select.select([sys.stdin], [], [], PATIENCE)
+    except (OSError, ValueError):
+        return
+    if not ready:
+        say("reading standard input until it ends; add </dev/null to use only the argument")
+
+
 def leave_on_interrupt() -> None:
-    """Make Ctrl-C end the process without a word.
+    """Make Ctrl-C end the process silently.
 
     KeyboardInterrupt would not do: raised inside an extension module's import it can come out as
-    another error. Where the shell has told the process to ignore the signal, it stays ignored.
+    another error. If the shell made the process ignore the signal, it stays ignored.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
@@ -113,7 +210,7 @@ def status_of(interrupt: KeyboardInterrupt) -> int:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let the first request to leave raise ``Asked``; one after it acts as it did before."""
+    """Make the first request to leave raise ``Asked``; the next one acts as before."""
     before = {signum: signal.getsignal(signum) for signum in REQUESTS}
 
     def restore() -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BadOptionError, MacspecError
 from ..plaintext import one_line, utf8
-from ..terminal import Output, say
-from .options import LARGEST, decoded, whole
+from ..terminal import Output, decoded, say
+from .options import LARGEST, whole
 
 if TYPE_CHECKING:
     from ..store import Chat, Message, Store

@@ -15,11 +15,11 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import BadOptionError, MacspecError
-from ..terminal import complain, leave_on_interrupt, status_of
+from ..terminal import complain, decoded, leave_on_interrupt, read_prompt, status_of
 from .bencharguments import add_bench
-from .config import add_config
-from .history import add_history
-from .modelarguments import add_models_commands
+from .config import add_config, config
+from .history import add_history, history
+from .models import add_models_command, models
 from .options import (
     LAST,
     Parser,
@@ -29,7 +29,6 @@ from .options import (
     add_sampling,
     add_setting,
     add_speculation,
-    decoded,
     fill,
     some_text,
     whole,
@@ -79,10 +78,10 @@ example:
 """
 
 BROKEN_PIPE = 141
-"""Exit status where the reader of the output went away, as a shell reports SIGPIPE."""
+"""Exit status if the reader of the output went away, as a shell reports SIGPIPE."""
 
 OF_MACSPEC = ("-h", "--help", "--version")
-"""Options that need no command; with others before a command, chat is meant."""
+"""Options that need no command; any other option before a command means chat."""
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -103,7 +102,7 @@ def build_parser() -> Parser:
     _add_check(commands)
     add_bench(commands, whole, add_models)
     add_config(commands)
-    add_models_commands(commands, whole)
+    add_models_command(commands)
     add_history(commands)
     return parser
 
@@ -281,25 +280,20 @@ def _run(argv: Sequence[str] | None) -> int:
         options = build_parser().parse_args(arguments)
     except SystemExit as leaving:
         return int(leaving.code or 0)
-    if options.command == "chat" and not options.keys:
-        from ..app.start import recall
-
-        recall(options)
-    if options.command == "run":
-        from .saving import Conversation
-
-        if options.raw and options.chat is not None:
-            raise BadOptionError("--raw uses no chat template: omit --continue and --chat")
-        options.conversation = Conversation(options)
-    if hasattr(options, "trust_remote_code") and not getattr(options, "report", False):
-        options.effective = fill(options)
-        options.settings = options.effective.config
     return COMMANDS[options.command](options)
 
 
-def chat(options: argparse.Namespace) -> int:
-    from ..app.start import chat, list_keys
+def _fill(options: argparse.Namespace) -> None:
+    options.effective = fill(options)
+    options.settings = options.effective.config
 
+
+def chat(options: argparse.Namespace) -> int:
+    from ..app.start import chat, list_keys, recall
+
+    if not options.keys:
+        recall(options)
+    _fill(options)
     if options.keys:
         list_keys(options)
         return 0
@@ -309,8 +303,12 @@ def chat(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    from .prompt import read_prompt
+    from .saving import Conversation
 
+    if options.raw and options.chat is not None:
+        raise BadOptionError("--raw uses no chat template: omit --continue and --chat")
+    conversation = Conversation(options)
+    _fill(options)
     if options.raw and (options.system or options.think):
         raise BadOptionError("--raw uses no chat template: omit --system and --think")
     options.prompt = read_prompt(options.prompt)
@@ -318,41 +316,25 @@ def run(options: argparse.Namespace) -> int:
     options.stop = [decoded(text) for text in options.stop]
     from .run import run
 
-    return run(options)
+    return run(options, conversation)
 
 
 def check(options: argparse.Namespace) -> int:
     if options.report:
-        from .report import report
+        from ..diagnostics import report
 
         return report(target=options.target, draft=options.draft)
+    _fill(options)
     from .check import check
 
     return check(options)
 
 
 def bench(options: argparse.Namespace) -> int:
+    _fill(options)
     from .bench import bench
 
     return bench(options)
-
-
-def config(options: argparse.Namespace) -> int:
-    from .config import config
-
-    return config(options)
-
-
-def models(options: argparse.Namespace) -> int:
-    from .models import models
-
-    return models(options)
-
-
-def history(options: argparse.Namespace) -> int:
-    from .history import history
-
-    return history(options)
 
 
 COMMANDS = {
@@ -367,7 +349,7 @@ COMMANDS = {
 
 
 def _silence(*streams: Any) -> None:
-    """Point streams at nowhere, so that the flush at exit does not fail once more."""
+    """Point streams at nowhere, so that the flush at exit does not fail again."""
     for stream in streams:
         if stream is not None:
             with suppress(OSError):
@@ -375,7 +357,7 @@ def _silence(*streams: Any) -> None:
 
 
 def _open_descriptors() -> None:
-    """Let no file of a model become descriptor 0, which MLX takes for a failure to open it."""
+    """Open descriptors 0 to 2: MLX takes a file with descriptor 0 for one it could not open."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

@@ -1,18 +1,38 @@
-"""The list of ``macspec models``: what is here, what fits this machine, what can be fetched."""
+"""``macspec models``: the list of what is here, what fits and what can be fetched; memory plans."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ..assets import pocket
+from ..cache import KV_BITS
+from ..config.schema import BUILT_IN
+from ..device import prepare
+from ..errors import BadOptionError, ModelNotFoundError
+from ..models import memory
 from ..models.catalog import CONTEXT, Entry, best
-from ..models.machine import pressure, unified_memory
-from ..models.memory import gigabytes
+from ..models.files import locate
+from ..models.hubcache import cached_folder
+from ..models.machine import pressure, unified_memory, wired_advice
+from ..models.memory import MemoryEstimate, gigabytes
 from ..models.progress import size
-from ..models.scan import FoundModel, MachineMemory, OpenedModel, PairFit, scan
+from ..models.scan import (
+    Candidate,
+    FoundModel,
+    MachineMemory,
+    OpenedModel,
+    PairFit,
+    candidate,
+    scan,
+    why_not,
+)
 from ..plaintext import one_line
 from ..terminal import Output
+from ..worker.registry import Registry, Running
+from .table import DASH, Table, number
 
 
 def list_models(known: Sequence[Entry], as_json: bool) -> None:
@@ -65,7 +85,7 @@ def _show_machine(output: Output, machine: MachineMemory, as_json: bool) -> None
 def _show_models(
     output: Output, found: Iterable[FoundModel], opened: Mapping[str, OpenedModel], as_json: bool
 ) -> None:
-    rows = _Rows()
+    rows: list[tuple[str, ...]] = []
     for model in found:
         it = opened.get(model.name)
         memory, fits = (None, None) if it is None else (it.memory, it.fits)
@@ -75,11 +95,12 @@ def _show_models(
             output.json({"model": {**record, "folder": model.folder, "reason": reason}})
         else:
             needs = (
-                "-" if it is None or memory is None else f"{gigabytes(memory)} at {it.positions}"
+                DASH if it is None or memory is None else f"{gigabytes(memory)} at {it.positions}"
             )
-            rows.add(model.name, size(model.size), needs, _verdict(fits), reason or "")
+            row = (model.name, size(model.size), needs, _fit(fits), reason or "")
+            rows.append(tuple(map(one_line, row)))
     if not as_json:
-        output.text(rows.text() or "  nothing yet\n")
+        output.text(_table(rows) if rows else "  nothing yet\n")
 
 
 def _show_catalogue(
@@ -90,7 +111,7 @@ def _show_catalogue(
     proposal: Entry | None,
     as_json: bool,
 ) -> None:
-    rows = _Rows()
+    rows: list[tuple[str, ...]] = []
     for pair in known:
         fits = pair.fits(limit)
         if as_json:
@@ -98,16 +119,17 @@ def _show_catalogue(
             record |= {"date": str(pair.date), "loaded": pair.loaded and str(pair.loaded)}
             output.json({"pair": record})
             continue
-        rows.add(
+        row = (
             pair.name,
-            "-" if pair.download is None else f"{pair.download:.1f} GB",
-            "-" if pair.memory_8k is None else f"{pair.memory_8k:.1f} GB at {CONTEXT}",
-            "here" if here.issuperset(pair.models) else _verdict(fits),
+            number(pair.download, "{:.1f} GB"),
+            number(pair.memory_8k, f"{{:.1f}} GB at {CONTEXT}"),
+            "here" if here.issuperset(pair.models) else _fit(fits),
             " + ".join(pair.models),
         )
+        rows.append(tuple(map(one_line, row)))
     if as_json:
         return
-    output.text(f"\npairs to fetch\n{rows.text()}")
+    output.text(f"\npairs to fetch\n{_table(rows)}")
     untried = [pair for pair in known if pair.loaded is None]
     if untried:
         output.text(
@@ -119,26 +141,141 @@ def _show_catalogue(
         output.text(f"for this machine: macspec models pull {proposal.name}\n")
 
 
-def _verdict(fits: bool | None) -> str:
+def _fit(fits: bool | None) -> str:
     return "" if fits is None else "fits" if fits else "too large"
 
 
-class _Rows:
-    """Cells in columns."""
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    return Table("", (), rows, left=None).text()
 
-    def __init__(self) -> None:
-        self._rows: list[tuple[str, ...]] = []
 
-    def add(self, *cells: str) -> None:
-        self._rows.append(tuple(map(one_line, cells)))
+def show_plan(
+    target: str,
+    draft: str | None,
+    entry: Entry | None,
+    context: int | None,
+    kv_bits: int | None,
+) -> int:
+    """Print the plan; the exit status is 0 if it fits and 1 if not.
 
-    def text(self) -> str:
-        """The rows, indented, each column but the last as wide as its widest cell."""
-        if not self._rows:
-            return ""
-        widths = [max(map(len, column)) for column in zip(*self._rows, strict=True)]
-        lines = (
-            "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-            for row in self._rows
+    Args:
+        target, draft: folders, ids, or ``built-in``.
+        entry: the catalogue's word on them, for what is not here yet.
+        context: positions; None: the target's own, or as many as fit.
+        kv_bits: bits of the target's quantized cache.
+
+    Raises:
+        BadOptionError: a value out of range.
+        ModelNotFoundError: a model is not here and the catalogue does not know it.
+        ModelBrokenError: one cannot be loaded.
+    """
+    prepare()
+    if kv_bits is not None and kv_bits not in KV_BITS:
+        raise BadOptionError(f"--kv-bits {kv_bits}: choose one of {', '.join(map(str, KV_BITS))}")
+    if target == BUILT_IN and draft is None:
+        draft = BUILT_IN
+    absent = [name for name in (target, draft) if name is not None and not _here(name)]
+    if absent:
+        return _unseen(absent, entry, context)
+    opened = _opened(target, 0)
+    drafting = None if draft is None else _opened(draft, 1)
+    off = why_not(opened, drafting) if drafting is not None else None
+    used = drafting.estimate if drafting is not None and off is None else None
+    assert opened.estimate is not None
+    return _show(opened, opened.estimate, used, off, context, kv_bits)
+
+
+def _here(name: str) -> bool:
+    return name == BUILT_IN or os.path.isdir(os.path.expanduser(name)) or bool(cached_folder(name))
+
+
+def _opened(name: str, role: int) -> Candidate:
+    folder = pocket()[role] if name == BUILT_IN else locate(name)
+    found = candidate(name, folder)
+    if found.model is None:
+        raise ModelNotFoundError(f"{name}: {found.reason}")
+    return found
+
+
+def _unseen(absent: list[str], entry: Entry | None, context: int | None) -> int:
+    """What the catalogue says of models that are not here."""
+    if entry is None or entry.memory_8k is None:
+        raise ModelNotFoundError(
+            f"{' and '.join(absent)}: not on this machine: macspec models pull "
+            f"{' '.join(absent)} fetches what a plan is made from"
         )
-        return "".join(line.rstrip() + "\n" for line in lines)
+    limit = memory.device_limit()
+    fits = bool(entry.fits(limit))
+    output = Output()
+    output.text(
+        f"{entry.name}: about {entry.memory_8k:g} GB at {CONTEXT} positions, from the catalogue, "
+        f"since {' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not here yet\n"
+    )
+    output.text(f"{'fits' if fits else 'does not fit'}: {_limits(limit)}\n")
+    if context is not None and context != CONTEXT:
+        output.text(f"for {context} positions: macspec models pull {entry.name} first\n")
+    return 0 if fits else 1
+
+
+def _show(
+    target: Candidate,
+    estimate: MemoryEstimate,
+    draft: MemoryEstimate | None,
+    off: str | None,
+    context: int | None,
+    kv_bits: int | None,
+) -> int:
+    others = Registry().others()
+    taken = sum(other.planned for other in others)
+    limit = max(memory.device_limit() - taken, 0)
+    longest = memory.longest_context(estimate, draft, kv_bits, limit)
+    positions = context or longest or estimate.context
+    if positions > estimate.context:
+        raise BadOptionError(
+            f"--context {positions}: {target.name} was made for {estimate.context} positions, "
+            "give at most that"
+        )
+    planned = memory.plan(estimate, draft, positions, kv_bits, limit)
+    weights, caches = [estimate.weights], [estimate.cache(positions, kv_bits)]
+    if draft is not None:
+        weights.append(draft.weights)
+        caches.append(draft.cache(positions))
+    rows = [
+        ("weights", _parts(weights)),
+        ("caches", f"{_parts(caches)}, for {positions} positions"),
+        ("buffers", f"{gigabytes(planned.buffers)}, of the largest pass; an estimate"),
+        ("together", gigabytes(planned.total)),
+        ("limit", _limits(memory.device_limit())),
+        *(("in use", _holder(other)) for other in others),
+        ("now", f"memory pressure {pressure()}"),
+        ("verdict", _verdict(planned, longest, estimate.context)),
+    ]
+    if off is not None:
+        rows.append(("draft off", off))
+    advice = wired_advice(planned.total + taken, memory.device_limit())
+    if not planned.fits and advice is not None:
+        rows.append(("wired limit", advice))
+    lines = [(label, one_line(text)) for label, text in rows]
+    Output().text(Table("", (), lines, left=None, indent=0).text())
+    return 0 if planned.fits else 1
+
+
+def _parts(sizes: list[int]) -> str:
+    names = ("target", "draft")
+    parts = [f"{name} {gigabytes(size)}" for name, size in zip(names, sizes, strict=False)]
+    return ", ".join(parts)
+
+
+def _limits(limit: int) -> str:
+    return f"{gigabytes(limit)} of the {gigabytes(unified_memory())} are for models"
+
+
+def _holder(other: Running) -> str:
+    return f"{gigabytes(other.planned)} by macspec's process {other.pid}, for {other.pair}"
+
+
+def _verdict(planned: memory.MemoryPlan, longest: int, own: int) -> str:
+    if not planned.fits:
+        over = gigabytes(planned.total - planned.limit)
+        return f"does not fit, by {over}" + (f"; {longest} positions do" if longest else "")
+    return "fits" if longest <= planned.context else f"fits; up to {min(longest, own)} positions do"

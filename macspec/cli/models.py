@@ -1,4 +1,4 @@
-"""``macspec models``: what is here, what fits, what can be fetched, and making models smaller."""
+"""``macspec models``: list, fetch, plan, delete, quantize and convert models."""
 
 from __future__ import annotations
 
@@ -9,11 +9,132 @@ from dataclasses import asdict
 from typing import Any
 
 from ..config import load
+from ..config.schema import BUILT_IN
 from ..errors import BadOptionError, ModelNotFoundError
 from ..models.catalog import Entry, catalogue, find
 from ..models.progress import Cancelled, Listed, Progress, Pulled, Retrying, size
-from ..terminal import Output, interruptible, say
-from .progressbar import ProgressBar
+from ..plaintext import one_line
+from ..terminal import Output, ProgressLine, interruptible, say
+from .options import add_setting
+
+DESCRIPTION = """\
+Show this machine's memory, the models in the Hugging Face cache, what they
+need, which can draft for which, and pairs that can be fetched.
+"""
+
+PULL = """\
+Fetch a pair from the catalogue, or any model from the Hugging Face hub. A
+broken download resumes, now or next time; every file is checked against the
+hub's checksum. Nothing is fetched that does not fit on the disk.
+"""
+
+REMOVE = """\
+Delete models from the Hugging Face cache, which other programs share.
+"""
+
+PLAN = """\
+Show what a pair needs: weights, caches at a context, and the buffers of the
+largest pass, against the memory this machine gives to models. A Mac gives its
+GPU two thirds of up to 32 GB, and three quarters of more; the plan says how to
+raise that if it would help. Exit status 0: it fits; 1: it does not.
+"""
+
+QUANTIZE = """\
+Quantize a model with mlx-lm: 4 bits a weight for a target, 8 for a draft
+model. A draft model is small, so more bits cost little time and memory, while
+every guess that coarse weights spoil costs part of a pass of the target.
+"""
+
+CONVERT = """\
+Convert a model to the format that mlx-lm loads, in full precision.
+"""
+
+
+def add_models_command(commands: Any) -> None:
+    """Add the command to the command line."""
+    it = commands.add_parser(
+        "models",
+        usage="macspec models [ACTION] [options]",
+        help="list, fetch, plan, delete and quantize models",
+        description=DESCRIPTION,
+        epilog="example:\n  macspec models\n",
+    )
+    it.set_defaults(command="models", action="list", json=False)
+    it.add_argument("--json", action="store_true", help="print one JSON object a line")
+    actions = it.add_subparsers(title="actions", metavar="ACTION", prog="macspec models")
+
+    def action(name: str, arguments: str, about: str, description: str, example: str) -> Any:
+        it = actions.add_parser(
+            name,
+            usage=f"macspec models {name} {arguments}",
+            help=about,
+            description=description,
+            epilog=f"example:\n  macspec models {name} {example}\n",
+        )
+        it.set_defaults(action=name)
+        return it
+
+    pair = "a pair's name, or a Hugging Face id"
+    it = action("pull", "PAIR... [options]", "fetch a pair or a model", PULL, "qwen3-8b")
+    it.add_argument("names", metavar="PAIR", nargs="+", help=f"{pair} (id@revision pins a version)")
+    it.add_argument("--json", action="store_true", help="print one JSON event a line")
+
+    it = action("rm", "PAIR... [options]", "delete models", REMOVE, "qwen3-8b")
+    it.add_argument("names", metavar="PAIR", nargs="+", help=pair)
+    it.add_argument("--yes", action="store_true", help="do not ask")
+
+    example = "qwen3-8b --context 16384"
+    it = action("plan", "TARGET [options]", "show the memory a pair needs", PLAN, example)
+    it.add_argument("target", metavar="TARGET", help="a pair's name, a folder, an id or built-in")
+    it.add_argument("--draft", metavar="MODEL", help="a folder or an id (default: the pair's)")
+    add_setting(it, "models.context")
+    add_setting(it, "models.kv_bits")
+
+    example = "./my-model ./my-model-4bit"
+    it = action("quantize", "SOURCE FOLDER [options]", "quantize a model", QUANTIZE, example)
+    _add_places(it)
+    it.add_argument(
+        "--bits",
+        metavar="N",
+        type=int,
+        choices=(2, 3, 4, 5, 6, 8),
+        help="bits a weight: 2, 3, 4, 5, 6 or 8 (default: 4; for a draft model 8)",
+    )
+    it.add_argument(
+        "--for",
+        dest="role",
+        choices=("target", "draft"),
+        default="target",
+        help="what the model will be used as (default: target)",
+    )
+    it.add_argument(
+        "--group-size",
+        metavar="N",
+        type=int,
+        choices=(32, 64, 128),
+        default=64,
+        help="weights that share a scale: 32, 64 or 128 (default: 64)",
+    )
+
+    about, example = "convert a model to MLX's format", "owner/name ./my-model"
+    it = action("convert", "SOURCE FOLDER [options]", about, CONVERT, example)
+    _add_places(it)
+    it.add_argument(
+        "--dtype",
+        choices=("float16", "bfloat16", "float32"),
+        help="precision of the weights (default: unchanged)",
+    )
+
+
+def _add_places(parser: Any) -> None:
+    parser.add_argument("source", metavar="SOURCE", help="a folder or a Hugging Face id")
+    parser.add_argument("destination", metavar="FOLDER", help="the folder to create")
+    parser.add_argument(
+        "--trust-remote-code",
+        dest="run_code",
+        action="store_true",
+        help="run Python code that comes with the model",
+    )
 
 
 def models(options: argparse.Namespace) -> int:
@@ -42,7 +163,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from .memoryplan import BUILT_IN, show_plan
+    from .modellist import show_plan
 
     target, draft = options.target, options.draft
     entry = None
@@ -56,7 +177,7 @@ def _pull(options: argparse.Namespace) -> int:
     from ..models.download import pull
 
     names = [id for name in options.names for id in _ids(name)]
-    output, bar = Output(), ProgressBar()
+    output, bar = Output(), DownloadBar()
     try:
         with interruptible():
             for event in pull(names):
@@ -75,10 +196,10 @@ def _pull(options: argparse.Namespace) -> int:
 
 def _tell(event: Listed | Retrying | Cancelled | Pulled, output: Output) -> None:
     if isinstance(event, Listed):
-        have = f", {size(event.present)} of it are here" if event.present else ""
+        have = f", {size(event.present)} already here" if event.present else ""
         say(f"{' and '.join(event.models)}: {size(event.total)}{have}")
     elif isinstance(event, Retrying):
-        say(f"the connection broke ({event.reason}): trying again in {event.seconds:g} s")
+        say(f"the connection broke ({event.reason}): retrying in {event.seconds:g} s")
     elif isinstance(event, Pulled):
         output.text(f"{event.folder}\n")
 
@@ -88,7 +209,7 @@ def _plain(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ids(name: str) -> tuple[str, ...]:
-    """The ids on the hub behind a pair's name; an id stands for itself."""
+    """The Hugging Face ids behind a pair's name; an id stands for itself."""
     return (name,) if "/" in name else find(name, pairs()).models
 
 
@@ -100,7 +221,7 @@ def _remove(options: argparse.Namespace) -> int:
     absent = [name for name in names if name not in sizes]
     if absent:
         raise ModelNotFoundError(
-            f"{', '.join(absent)}: not in the hub's cache: macspec models lists what is"
+            f"{', '.join(absent)}: not in the hub's cache; macspec models lists what is"
         )
     listed = ", ".join(f"{name} ({size(sizes[name])})" for name in names)
     if not options.yes:
@@ -115,7 +236,7 @@ def _remove(options: argparse.Namespace) -> int:
 
 
 def _doomed(name: str, here: set[str]) -> tuple[str, ...]:
-    """The ids to delete for a name: of a pair what is here, but no draft that another one needs."""
+    """The ids to delete for a name: of a pair what is here, except a draft that another needs."""
     if "/" in name:
         return (name,)
     known = pairs()
@@ -150,3 +271,27 @@ def _convert(options: argparse.Namespace) -> int:
     )
     Output().text(f"{made}\n")
     return 0
+
+
+class DownloadBar:
+    """Shows how far downloads are."""
+
+    def __init__(self) -> None:
+        self._line = ProgressLine()
+        self.end = self._line.end
+
+    def show(self, progress: Progress) -> None:
+        """Show a step, over the last one."""
+        share = progress.done / progress.total if progress.total else 1.0
+        self._line.show(lambda width: _line(progress, share, width), share, progress.model)
+
+
+def _line(progress: Progress, share: float, width: int) -> str:
+    numbers = f"{share:4.0%}  {size(progress.done)} of {size(progress.total)}"
+    if progress.rate > 0:
+        left = round((progress.total - progress.done) / progress.rate)
+        numbers += f"  {size(progress.rate)}/s  {left // 60}:{left % 60:02} left"
+    room = max(width - len(numbers) - 2, 8)
+    name = one_line(progress.model)
+    name = name if len(name) <= room else f"…{name[-room + 1 :]}"
+    return f"{name}  {numbers}"[:width]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -11,7 +10,6 @@ from ..config import Effective, load
 from ..config.kinds import Kind
 from ..config.kinds import whole as whole_kind
 from ..config.schema import BUILT_IN, NONE, SETTINGS, Setting, section
-from ..errors import BadOptionError
 from ..terminal import complain
 
 LARGEST = 2**63 - 1
@@ -72,22 +70,6 @@ def some_text(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("the text is empty")
     return text
-
-
-def decoded(argument: str) -> str:
-    """A text of the command line, as UTF-8 also where the locale is another.
-
-    Raises:
-        BadOptionError: it is not UTF-8.
-    """
-    try:
-        argument.encode()
-    except UnicodeEncodeError:
-        try:
-            return os.fsencode(argument).decode()
-        except UnicodeError:
-            raise BadOptionError("the text on the command line is not UTF-8") from None
-    return argument
 
 
 def add_setting(group: Any, key: str, note: str = "") -> None:

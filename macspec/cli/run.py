@@ -5,19 +5,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import cast
+from typing import Any, cast
 
+from ..config.schema import section
 from ..errors import MacspecError
 from ..events import Event, Finished, Notice, ReplyStats, Text
 from ..models.progress import Progress
-from ..power import ReplyEnergy, awake
+from ..power import Meter, ReplyEnergy, ReplyWatch, awake, choose, remembered_idle
 from ..sampling import Sampling
 from ..terminal import Output, interruptible, say, show, status_of
 from ..worker.call import Call
 from ..worker.inprocess import InProcessEngine
 from ..worker.messages import Answer, Failed, LoadProgress, PairChoice, ReplyRequest
-from .energy import Gauge
-from .progressbar import ProgressBar
+from .models import DownloadBar
 from .saving import Conversation
 from .table import DASH, Table, number
 
@@ -30,9 +30,9 @@ ENDS = {
 }
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace, conversation: Conversation) -> int:
     """Answer ``options.prompt`` and return the exit status."""
-    sampling = sampling_of(options)
+    sampling = Sampling(**{name: getattr(options, name) for name in section("sampling")})
     output = Output()
     gauge = Gauge(options.stats or options.json, options.settings.power.source)
     show_event = _JsonLines(output, gauge) if options.json else _Plain(output)
@@ -48,9 +48,8 @@ def run(options: argparse.Namespace) -> int:
     )
 
     status = 0
-    conversation: Conversation = options.conversation
     call: Call | None = None
-    told: str | None = None
+    trouble: str | None = None
     finished: Finished | None = None
     try:
         gauge.begin()
@@ -59,31 +58,31 @@ def run(options: argparse.Namespace) -> int:
             if call.done:
                 _done(call)
             conversation.begin(sampling)
-            told = conversation.trouble
-            if told is not None:
-                show_event(Notice(told))
+            trouble = conversation.trouble
+            if trouble is not None:
+                show_event(Notice(trouble))
             for event in call:
                 if isinstance(event, Failed):
                     raise MacspecError(event.message)
                 gauge.see(cast(Event, event))
                 conversation.take(cast(Event, event))
                 show_event(event)
-            finished = _ended(call)
+            finished = _finished(call)
             conversation.end(finished, energy=gauge.result())
     except KeyboardInterrupt as interrupt:
         status = status_of(interrupt)
-        finished = _ended(call)
+        finished = _finished(call)
         conversation.end(finished)
         if finished is not None:
             show_event(finished)
     except BaseException:
-        conversation.end(_ended(call), broken=True)
+        conversation.end(_finished(call), broken=True)
         raise
     finally:
         conversation.close()
         output.end()
         engine.close()
-    if conversation.trouble is not None and told is None:
+    if conversation.trouble is not None and trouble is None:
         say(conversation.trouble)
     if options.stats and finished is not None:
         show("\n" + statistics_table(finished, gauge.result()))
@@ -120,15 +119,15 @@ def _done(call: Call) -> None:
     """Wait for the answer.
 
     Raises:
-        MacspecError: it came to nothing.
+        MacspecError: it failed.
     """
     answer = call.result()
     if isinstance(answer, Failed):
         raise MacspecError(answer.message)
 
 
-def _ended(call: Call | None) -> Finished | None:
-    """How a reply ended, which is now if it is still going on; None if it never began."""
+def _finished(call: Call | None) -> Finished | None:
+    """The result of a reply, which is stopped if it is still going on; None if none began."""
     if call is None:
         return None
     call.stop()
@@ -136,25 +135,11 @@ def _ended(call: Call | None) -> Finished | None:
     return answer if isinstance(answer, Finished) else None
 
 
-def sampling_of(options: argparse.Namespace) -> Sampling:
-    """The sampling settings of a command line."""
-    return Sampling(
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        min_p=options.min_p,
-        repetition_penalty=options.repetition_penalty,
-        presence_penalty=options.presence_penalty,
-        frequency_penalty=options.frequency_penalty,
-        seed=options.seed,
-    )
-
-
 class _Loading:
-    """Shows what a load says, downloads as a bar."""
+    """Shows the notices of a load, and downloads as a bar."""
 
     def __init__(self, show_event: Callable[[Answer], None]) -> None:
-        self._show, self._bar = show_event, ProgressBar()
+        self._show, self._bar = show_event, DownloadBar()
 
     def __call__(self, event: Answer) -> None:
         if isinstance(event, LoadProgress) and event.stage == "downloading":
@@ -166,7 +151,7 @@ class _Loading:
 
 
 class _Plain:
-    """Text to standard output as it comes, notices to standard error."""
+    """Writes text to standard output as it comes, notices to standard error."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -180,7 +165,7 @@ class _Plain:
 
 
 class _JsonLines:
-    """Every event as a JSON object on a line; the last one is flat and has the statistics."""
+    """Writes every event as a JSON object on a line; the last one has the statistics."""
 
     def __init__(self, output: Output, gauge: Gauge) -> None:
         self._output, self._gauge = output, gauge
@@ -191,6 +176,49 @@ class _JsonLines:
             fields.update(fields.pop("stats"), energy=self._gauge.record())
             fields["accept_rule"] = event.rule  # the old spelling of the key
         self._output.json({"event": type(event).__name__.lower(), **fields})
+
+
+class Gauge:
+    """Measures the energy of one reply. Make it early: finding a source takes a moment.
+
+    Args:
+        wanted: False: nothing is measured.
+        source: the setting ``power.source``.
+    """
+
+    def __init__(self, wanted: bool, source: str = "auto") -> None:
+        self._meter = Meter(lambda: choose(source), idle=remembered_idle()) if wanted else None
+        self._watch: ReplyWatch | None = None
+        if self._meter is not None:
+            self._meter.start()
+
+    def begin(self) -> None:
+        """The reply starts now."""
+        if self._meter is not None:
+            self._watch = ReplyWatch(self._meter)
+
+    def see(self, event: Event) -> None:
+        """Take the reply's next event."""
+        if self._watch is not None:
+            self._watch.see(event)
+
+    def result(self) -> ReplyEnergy | None:
+        """The energy, after a few seconds of waiting at most; None if it was not wanted."""
+        if self._watch is None:
+            return None
+        self._watch.end()
+        self._watch.settle()
+        return self._watch.result()
+
+    def record(self) -> dict[str, Any] | None:
+        """The same for JSON."""
+        result = self.result()
+        return None if result is None else result.as_dict()
+
+    def close(self) -> None:
+        """Stop measuring."""
+        if self._meter is not None:
+            self._meter.stop()
 
 
 def statistics_table(finished: Finished, energy: ReplyEnergy | None = None) -> str:

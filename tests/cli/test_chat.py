@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from macspec import diagnostics
 from macspec.app.start import configured, no_screen, recall
-from macspec.cli import report
 from macspec.cli.main import build_parser
 from macspec.cli.options import fill
 from macspec.config import load, state_folder
@@ -156,15 +156,15 @@ def test_the_report_has_no_text_of_the_users(
     state_folder().mkdir(parents=True, exist_ok=True)
     (state_folder() / "engine.log").write_text("old\n" * 200 + "the last \x1b[31mline\n")
     monkeypatch.setenv("HOME", str(home))
-    text = "\n".join(report.lines())
+    text = "\n".join(diagnostics.lines())
     assert "secret" not in text
     assert "reply.system = (a text) (line 2)" in text
     assert "the last ␛[31mline" in text
-    assert text.count("  old\n") == report.TAIL - 1
+    assert text.count("  old\n") == diagnostics.TAIL - 1
     assert str(home) not in text
     assert "pair             built-in, draft none" in text
     assert "macspec          0." in text
     outcome = macspec("check", "--report", "--target", "owner/large")
     assert b"owner/large, draft none" in outcome.out  # type: ignore[attr-defined]
-    path = report.report_file("owner/large", None)
+    path = diagnostics.report_file("owner/large", None)
     assert "owner/large, draft none" in path.read_text()

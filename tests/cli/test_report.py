@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from macspec import diagnostics
 from macspec.app.faults import unforeseen
-from macspec.cli import report
 from macspec.config import config_file, state_folder
 from macspec.store import GenerationMetadata, Store, store_path
 from macspec.worker import server
@@ -112,7 +112,7 @@ def test_it_helps_and_tells_nothing(
 
 
 def test_it_is_written_for_the_app_too(home: Path) -> None:
-    path = report.report_file(None, None)
+    path = diagnostics.report_file(None, None)
     assert path == state_folder() / "report.txt"
     text = path.read_text()
     assert SECRET not in text
@@ -124,7 +124,7 @@ def test_nothing_was_ever_done(tmp_path, monkeypatch, macspec: Callable[..., Any
     done = macspec("check", "--report")
     assert done.status == 0
     text = done.out.decode()
-    assert "last reply       none is kept" in text
+    assert "last reply       none saved" in text
     assert "No such file" in text
     assert not (tmp_path / "new" / "data").exists()
 
@@ -138,15 +138,15 @@ def test_broken_settings_are_reported(home: Path, macspec: Callable[..., Any]) -
 
 
 def test_a_name_that_is_a_part_of_a_word_stays(home: Path, monkeypatch) -> None:
-    monkeypatch.setattr(report, "_user", lambda: "max")
-    line = report._homeless("max_tokens = 3, --max-tokens, /tmp/max/x")
+    monkeypatch.setattr(diagnostics, "_user", lambda: "max")
+    line = diagnostics._homeless("max_tokens = 3, --max-tokens, /tmp/max/x")
     assert line == "max_tokens = 3, --(user)-tokens, /tmp/(user)/x"
-    monkeypatch.setattr(report, "_user", lambda: "al")
-    assert report._homeless("al is all") == "al is all"
+    monkeypatch.setattr(diagnostics, "_user", lambda: "al")
+    assert diagnostics._homeless("al is all") == "al is all"
 
 
 def test_the_folder_behind_a_link_is_the_home_too(home: Path, tmp_path, monkeypatch) -> None:
     link = tmp_path / "linked"
     os.symlink(home, link)
     monkeypatch.setenv("HOME", str(link))
-    assert report._homeless(f"{link}/a {home}/b") == "~/a ~/b"
+    assert diagnostics._homeless(f"{link}/a {home}/b") == "~/a ~/b"

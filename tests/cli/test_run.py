@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from macspec import terminal
 from macspec.assets import pocket
-from macspec.cli import prompt
 from macspec.cli.main import BROKEN_PIPE
 from macspec.cli.saving import Conversation
 from macspec.events import Event
@@ -248,12 +248,12 @@ def test_silence_on_standard_input_is_explained(
     reader, writer = os.pipe()
     with open(reader) as silent, open(writer, "w") as other_end:
         monkeypatch.setattr(sys, "stdin", silent)
-        monkeypatch.setattr(prompt, "PATIENCE", 0)
-        prompt._say_if_silent()
+        monkeypatch.setattr(terminal, "PATIENCE", 0)
+        terminal._say_if_silent()
         assert "reading standard input" in capsys.readouterr().err
         other_end.write("x")
         other_end.flush()
-        prompt._say_if_silent()
+        terminal._say_if_silent()
         assert capsys.readouterr().err == ""
 
 

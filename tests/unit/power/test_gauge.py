@@ -7,7 +7,7 @@ import time
 import pytest
 from scriptedpower import Script, Scripted, World, steady
 
-from macspec.cli.energy import Gauge
+from macspec.cli.run import Gauge
 from macspec.events import Finished, Prefilled, Round
 from macspec.power import Rail
 from macspec.power.choice import SOURCES

@@ -1,4 +1,4 @@
-"""``macspec check --report``: what helps to find a problem, without any text of a conversation."""
+"""The report to attach to a bug report: versions, machine, settings and logs; no text of yours."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ..config import Effective, load, state_folder
-from ..config.schema import BUILT_IN, NONE
-from ..errors import MacspecError
-from ..models.machine import GIB, pressure, unified_memory, working_set
-from ..plaintext import neutral, utf8
-from ..power.report import check_lines
-from ..store import Store, store_path
-from ..terminal import Output
+from .config import Effective, load, state_folder
+from .config.schema import BUILT_IN, NONE
+from .errors import MacspecError
+from .models.machine import GIB, pressure, unified_memory, working_set
+from .plaintext import neutral, utf8
+from .power.report import check_lines
+from .store import Store, store_path
+from .terminal import Output
 
 PACKAGES = ("macspec", "mlx", "mlx-lm", "textual", "transformers", "huggingface-hub", "numpy")
 
@@ -28,25 +28,21 @@ TAIL = 60
 """Last lines of each log."""
 
 SHORTEST = 3
-"""Letters of a user's name from which on it is taken out; a shorter one may be any word."""
+"""Shortest user name that is removed; a shorter one may be any word."""
 
 PRIVATE = ("reply.system",)
-"""Settings whose value is text of the user's."""
+"""Settings whose value is the user's own text."""
 
 HEADER = (
-    "Report of macspec. It has no text of a conversation; names of models and folders may stand "
-    "in it, so read it before you send it."
+    "Report of macspec. It has no text of a conversation, but may have names of models and "
+    "folders: read it before you send it."
 )
 
 
 def report(
     output: Output | None = None, *, target: str | None = None, draft: str | None = None
 ) -> int:
-    """Print it.
-
-    Args:
-        target, draft: as ``lines``.
-    """
+    """Print it; arguments as for ``lines``. Returns the exit status."""
     output = output or Output()
     for line in lines(target, draft):
         output.text(f"{line}\n")
@@ -54,7 +50,7 @@ def report(
 
 
 def report_file(target: str | None, draft: str | None) -> Path:
-    """Write it to a file in the state folder, and return its path.
+    """Write it to a file in the state folder and return its path.
 
     Args:
         target, draft: the pair in use; None: the built-in one, and none.
@@ -73,10 +69,10 @@ def report_file(target: str | None, draft: str | None) -> Path:
 
 
 def lines(target: str | None = None, draft: str | None = None) -> Iterator[str]:
-    """The report, line by line; every part says why, where it could not be made.
+    """The report, line by line; a part that could not be made says why.
 
     Args:
-        target, draft: the pair that it is about; None: what the settings say.
+        target, draft: the pair it is about; None: the pair of the settings.
     """
     yield HEADER
     yield ""
@@ -84,7 +80,7 @@ def lines(target: str | None = None, draft: str | None = None) -> Iterator[str]:
     for name, text in (*_versions(), *_machine(), *pair, *_last(), *_terminal()):
         yield _homeless(f"{name:<16} {text}")
     yield ""
-    yield "settings that are not the usual ones"
+    yield "settings other than the defaults"
     yield from (f"  {_homeless(line)}" for line in _settings())
     for log in ("engine.log", "app.log"):
         yield ""
@@ -97,7 +93,7 @@ def _versions() -> Iterator[tuple[str, str]]:
         try:
             yield package, version(package)
         except PackageNotFoundError:
-            yield package, "is not installed"
+            yield package, "not installed"
     yield "Python", f"{platform.python_version()}, {sys.executable}"
 
 
@@ -108,13 +104,13 @@ def _machine() -> Iterator[tuple[str, str]]:
     yield "memory", f"{memory:.1f} GB, of which models may use {share:.1f}; {pressure()}"
     try:
         yield from ((label or "power", text) for label, text in check_lines())
-    except Exception as error:  # a driver may raise anything, and a report is wanted all the more
+    except Exception as error:  # a driver may raise anything
         yield "power", f"{type(error).__name__}: {error}"
 
 
 def _chip() -> str:
     if sys.platform == "darwin":
-        from ..models.machine import _output
+        from .models.machine import _output
 
         return (_output("sysctl", "-n", "machdep.cpu.brand_string") or "").strip()
     try:
@@ -130,7 +126,7 @@ def _pair(target: str | None, draft: str | None) -> str:
         try:
             models = load().config.models
         except MacspecError:
-            return "not known: the settings cannot be read"
+            return "unknown: the settings cannot be read"
         target, draft = models.target, draft or models.draft
     return f"{target or BUILT_IN}, draft {draft or NONE}"
 
@@ -147,9 +143,9 @@ def _terminal() -> Iterator[tuple[str, str]]:
 
 
 def _last() -> Iterator[tuple[str, str]]:
-    """What made the last reply; of a conversation nothing else is looked at."""
+    """Models and settings of the last reply; nothing else of a conversation is read."""
     if not store_path().exists():
-        yield "last reply", "none is kept"
+        yield "last reply", "none saved"
         return
     store = Store(store_path())
     try:
@@ -165,7 +161,7 @@ def _last() -> Iterator[tuple[str, str]]:
         it = makings[-1]
         yield "last target", it.model or "built-in"
         yield "last draft", it.draft or ("built-in" if it.model is None else "none")
-        yield "last tuning", f"method {it.method}, depth {it.depth}, rule {it.rule}"
+        yield "last settings", f"method {it.method}, depth {it.depth}, rule {it.rule}"
 
 
 def _settings() -> Iterator[str]:
@@ -191,7 +187,7 @@ def _tail(path: Path) -> list[str]:
 
 
 def _homeless(line: str) -> str:
-    """A neutral line in which neither the user's home folder nor the user's name stands."""
+    """A neutral line without the user's home folder and name."""
     for home in {os.path.expanduser("~"), os.path.realpath(os.path.expanduser("~"))}:
         if len(home) > 1:
             line = line.replace(home, "~")
