@@ -27,19 +27,21 @@ typedef complex_t<float> complex64_t;
 INCLUDE = re.compile(r'\s*#include\s+"(mlx/.*?)"')
 
 
-def _flatten(path: str, seen: set[str]) -> str:
+def _flatten(path: str, seen: set[str], shim: bool) -> str:
     if path in seen:
         return ""
     seen.add(path)
-    if path in REPLACED:
+    if shim and path in REPLACED:
         return REPLACED[path]
     lines = []
     for line in (FOLDER / path).read_text(encoding="utf-8").splitlines():
         if included := INCLUDE.match(line):
-            lines.append(_flatten(included[1], seen))
+            lines.append(_flatten(included[1], seen, shim))
         elif "#pragma once" not in line:
             lines.append(line)
     text = "\n".join(lines)
+    if not shim:
+        return text + "\n"
     if path.endswith("type_traits.h"):
         # Specialisations for each address space collide once the spaces are gone.
         text = re.sub(
@@ -54,7 +56,11 @@ def _flatten(path: str, seen: set[str]) -> str:
 
 
 @functools.cache
-def flattened(*names: str) -> str:
-    """``utils.h`` and then the named headers of ``kernels/``, as one text."""
+def flattened(*names: str, shim: bool = True) -> str:
+    """``utils.h`` and then the named headers of ``kernels/``, as one text.
+
+    Args:
+        shim: altered where the harness's shim needs it; False: as Apple's compiler gets them.
+    """
     seen: set[str] = set()
-    return "".join(_flatten(KERNELS + name, seen) for name in ("utils.h", *names))
+    return "".join(_flatten(KERNELS + name, seen, shim) for name in ("utils.h", *names))

@@ -66,11 +66,13 @@ class Exported:
 
     Attributes:
         text: what the Metal compiler gets.
+        source: the same with its ``#line`` directives.
         grid, threadgroup: in threads.
         contiguous: MLX copies inputs that are not row-contiguous.
     """
 
     text: Text
+    source: str
     grid: tuple[int, int, int]
     threadgroup: tuple[int, int, int]
     contiguous: bool
@@ -86,6 +88,7 @@ def export(call: Callable[..., Any], arrays: Sequence[mx.array], preamble: str) 
     arguments = kernels[0]["arguments"]
     return Exported(
         parse(arguments[NAME], arguments[SOURCE], preamble),
+        arguments[SOURCE],
         tuple(arguments[GRID]),
         tuple(arguments[THREADGROUP]),
         arguments[CONTIGUOUS],

@@ -1,0 +1,144 @@
+"""Write every kernel text that macspec can launch to a folder, as files for Apple's compiler.
+
+    python tests/metal/export.py OUT
+    for file in OUT/*.metal; do xcrun -sdk macosx metal -c "$file" -o /dev/null; done
+
+Runs on every system. A file holds MLX's own headers, one text, and all of its template instances.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import mlx.core as mx
+from harness.headers import flattened
+from harness.text import export
+
+from macspec.metal import accept, draft_sample, matmul, verify_attention
+from macspec.metal.kernel import Kernel, Launch
+from macspec.metal.matmul import Matrix
+from macspec.noise import Noise
+from macspec.sampling import Sampling
+from macspec.verification import Tree
+
+TYPES = (mx.float32, mx.float16, mx.bfloat16)
+VOCABULARY = 1024
+"""Any number from 512 on gives the same texts."""
+SPACES = (2, 4, 8, 9)
+"""Rows of a pass between which an input reaches 8 elements, and with that another address space."""
+
+
+def launch_all() -> None:
+    """Call the Python face of every kernel in every way that leads to another text."""
+    for dtype in TYPES:
+        for bits, group_size in itertools.product(matmul.BITS, matmul.GROUP_SIZES):
+            _multiply(dtype, bits, group_size)
+        _attend(dtype)
+        _choose(dtype)
+
+
+def _multiply(dtype: mx.Dtype, bits: int, group_size: int) -> None:
+    def operands(rows: int, outputs: int, inputs: int) -> tuple[mx.array, Matrix]:
+        packed = mx.zeros((outputs, inputs * bits // 32), mx.uint32)
+        scales = mx.zeros((outputs, inputs // group_size), dtype)
+        return mx.zeros((rows, inputs), dtype), Matrix(packed, scales, scales, group_size, bits)
+
+    for rows in range(2, matmul.QMV_ROWS + 1):
+        # Whole and partial tiles of a short and a tall matrix.
+        for outputs in (64, 61, matmul.WIDE, matmul.WIDE + 3):
+            matmul.verify_qmv(*operands(rows, outputs, 512))
+        # MLX's fast one-row kernel and its general one.
+        for outputs, inputs in itertools.product((64, 61), (512, 384)):
+            matmul.verify_qmv(*operands(rows, outputs, inputs), strict=True)
+    for rows in range(8, matmul.QMM_ROWS + 1, 8):
+        # Whole and split along the inputs, each with whole and partial tiles.
+        for outputs in (4096, 4095, 32, 31):
+            matmul.verify_qmm(*operands(rows, outputs, 8192))
+
+
+def _attend(dtype: mx.Dtype) -> None:
+    widths = itertools.product(verify_attention.WIDTHS, repeat=2)
+    for (width, value_width), rows, length in itertools.product(widths, (2, 8), (100, 1024)):
+        verify_attention.verify_attention(
+            mx.zeros((1, 2, rows, width), dtype),
+            mx.zeros((1, 1, length, width), dtype),
+            mx.zeros((1, 1, length, value_width), dtype),
+            sees=verify_attention.causal(rows),
+            scale=1.0,
+        )
+
+
+def _choose(dtype: mx.Dtype) -> None:
+    for sampling in (Sampling(temperature=0), Sampling(), Sampling(top_k=4)):
+        greedy = sampling.greedy
+        for rows in SPACES:
+            depth = rows - 1
+            noise = None if greedy else Noise(1, 1, 1, rows, VOCABULARY)
+            logits = mx.zeros((rows, VOCABULARY), dtype)
+            drafted = mx.zeros((depth,), mx.uint32)
+            tree = Tree(drafted, tuple(range(-1, depth - 1)))
+            accept.follow(sampling, logits, tree, noise)
+            for log_q in (None, mx.zeros((depth, VOCABULARY))):
+                accept.accept(sampling, logits, drafted, log_q, noise)
+        noise = None if greedy else Noise(1, 1, 1, 1, VOCABULARY)
+        for keeps_q in (False, True):
+            logits = mx.zeros((1, VOCABULARY), dtype)
+            draft_sample.draft_sample(sampling, logits, noise, 0, keeps_q=keeps_q)
+
+
+@contextmanager
+def recorded() -> Iterator[dict[str, tuple[str, str]]]:
+    """Kernel and text of each launch inside, by the name that MLX gives it; nothing runs."""
+    texts: dict[str, tuple[str, str]] = {}
+
+    def call(kernel: Kernel, arrays: Sequence[mx.array], launch: Launch) -> list[mx.array]:
+        found = export(lambda *inputs: intact(kernel, inputs, launch), list(arrays), "")
+        texts[found.text.name] = kernel.name, found.source
+        return [
+            mx.zeros(shape, dtype)
+            for shape, dtype in zip(launch.shapes, launch.dtypes, strict=True)
+        ]
+
+    intact: Any = Kernel.__call__
+    replacement: Any = call
+    with mock.patch.object(Kernel, "__call__", replacement):
+        yield texts
+
+
+def files() -> dict[str, str]:
+    """The contents of every file by its name."""
+    with recorded() as texts:
+        launch_all()
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, (kernel, text) in texts.items():
+        # One name for the template of all instances; on the host each keeps its own.
+        short = f"{kernel}_kernel"
+        body, mark, instance = text.replace(name, short).partition("\ntemplate [[host_name")
+        instance = instance.replace(f'("{short}")', f'("{name}")', 1)
+        found.setdefault((kernel, body), []).append(mark + instance)
+    preamble = flattened(shim=False)
+    numbers: Counter[str] = Counter()
+    made: dict[str, str] = {}
+    for (kernel, body), instances in found.items():
+        numbers[kernel] += 1
+        made[f"{kernel}-{numbers[kernel]}.metal"] = "".join([preamble, body, *instances, "\n"])
+    return made
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    made = files()
+    for name, text in made.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    print(f"{len(made)} files in {folder}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
