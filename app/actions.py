@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from macspec.choices import MAX_DEPTH, METHODS, RULES
+from macspec.config.schema import section
+
 REASONS = {
-    "busy": "no reply is being written",
-    "working": "nothing is under way that could be stopped",
-    "idle": "a reply is being written: Esc stops it",
-    "turns": "nothing has been said yet",
+    "working": "there is nothing to stop",
+    "idle": "a reply is being written; Esc stops it",
+    "turns": "this conversation is empty",
     "replied": "there is no reply yet",
-    "chat": "this conversation is kept with its first message",
+    "chat": "a conversation is saved with its first message",
 }
+"""Why an action that needs a field of ``Situation`` is not possible now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,39 +52,22 @@ class Situation:
         return next((REASONS[need] for need in needs if not getattr(self, need)), None)
 
 
-METHODS = {
-    "auto": "whatever should be fastest, before every round",
-    "draft": "the draft model",
-    "ngram": "text that repeats",
-    "suffix": "text that repeats, in past replies too",
-    "off": "nobody: plain decoding",
-}
-RULES = {
-    "block": "the fastest",
-    "keyed": "repeats its text for a seed",
-    "match": "the classic",
-}
 COMPARED = {
-    "greedy": "the likeliest tokens",
-    "keyed": "both with one seed",
-    "block": "the usual rule; the texts may differ",
-    "match": "the classic rule; the texts may differ",
+    "greedy": "always the most likely token",
+    "keyed": "the same seed for both",
+    "block": "the usual rule; texts may differ",
+    "match": "the classic rule; texts may differ",
 }
 """Rules under which plain and speculative replies can be compared."""
-DEPTHS = {"auto": "what pays here", "0": "plain decoding", **dict.fromkeys(map(str, range(1, 17)))}
-SAMPLING = {
-    "temperature": "0 takes the likeliest token, more is bolder",
-    "top_p": "keep the likeliest tokens up to this share",
-    "top_k": "keep so many of the likeliest tokens; 0 keeps all",
-    "min_p": "drop tokens below this share of the likeliest",
-    "repetition_penalty": "above 1, recent tokens become less likely",
-    "presence_penalty": "taken off the score of each recent token",
-    "frequency_penalty": "taken off it for every recent use",
-    "seed": "start of the random numbers",
+DEPTHS = {
+    "auto": "what pays off here",
+    "0": "plain decoding",
+    **dict.fromkeys(map(str, range(1, MAX_DEPTH + 1))),
 }
+SAMPLING = section("sampling")
 """What ``/sampling`` can set for a conversation."""
-TEMPERATURES = {"0": "the likeliest token", "0.4": "careful", "0.7": "usual", "1": "as trained"}
-THINK = {"auto": "as the model does by itself", "on": "reason first", "off": "answer at once"}
+TEMPERATURES = {"0": "deterministic", "0.4": "careful", "0.7": "usual", "1": "as trained"}
+THINK = {"auto": "the model's default", "on": "reason first", "off": "answer directly"}
 
 REPLY, CHAT, SPECULATION, VIEW, MACSPEC = GROUPS = (
     "Reply",
@@ -111,9 +97,9 @@ Choices = Callable[[Offers], Sequence[Choice]]
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing that can be done; ``do_<id>(argument)`` of a front end does it.
+    """One thing that can be done; ``do_<id>(argument)`` of ``Commands`` or of a view does it.
 
-    The screen's keys call ``do_<id>("")``, a slash command gives what follows its name.
+    Keys give an empty argument, a slash command what follows its name.
     """
 
     id: str
@@ -138,11 +124,6 @@ class Action:
     screen: bool = False
     """Line mode has nothing that it could do this to."""
 
-    @property
-    def optional(self) -> bool:
-        """Whether the slash command works without its argument."""
-        return not self.argument or self.argument.startswith("[")
-
     def refusal(self, situation: Situation) -> str | None:
         """Why it cannot be done now, in one line; None: it can."""
         return situation.lacks(self.needs)
@@ -156,100 +137,101 @@ def words(values: Mapping[str, str | None]) -> Choices:
 
 # fmt: off
 ACTIONS: tuple[Action, ...] = (
-    Action("stop", "Stop", "End the reply here and keep what came, or stop loading a pair.",
+    Action("stop", "Stop", "Stop the reply and keep what was generated, or stop loading a pair.",
            REPLY, ("escape",), "stop", needs=("working",)),
     Action("regenerate", "Regenerate",
-           "Another reply to the same prompt; the old one stays beside it.",
+           "Generate another reply to the same prompt; the old one stays as a version.",
            REPLY, ("ctrl+r", "r"), "regenerate", aliases=("retry",), needs=("turns", "idle")),
     Action("edit", "Edit and resend",
-           "Change a prompt and send it again; what was said before stays as another version.",
+           "Edit a prompt and send it again; the conversation so far stays as a version.",
            REPLY, ("e",), "edit", "[TEXT]", needs=("turns", "idle")),
-    Action("continue", "Continue", "Go on with a reply that was stopped or cut off.",
+    Action("continue", "Continue", "Continue a reply that was stopped or cut off.",
            REPLY, ("c",), "continue", aliases=("resume",), needs=("replied", "idle")),
-    Action("older", "Older version", "Show the version of this turn that came before.",
+    Action("older", "Previous version", "Show the previous version of this turn.",
            REPLY, ("left",), "older", needs=("turns", "idle")),
-    Action("newer", "Newer version", "Show the version of this turn that came after.",
+    Action("newer", "Next version", "Show the next version of this turn.",
            REPLY, ("right",), "newer", needs=("turns", "idle")),
-    Action("copy", "Copy", "Copy the last reply or the chosen turn; with FILE, write it there.",
+    Action("copy", "Copy", "Copy the selected turn or the last reply; with FILE, to a file.",
            REPLY, ("ctrl+y", "y"), "copy", "[FILE]", needs=("turns",)),
-    Action("copy_code", "Copy code", "Copy the last block of code, or the one with this number.",
+    Action("copy_code", "Copy code", "Copy the last code block of a reply, or the one with NUMBER.",
            REPLY, ("b",), "code", "[NUMBER]", needs=("replied",)),
     Action("copy_selection", "Copy selection", "Copy the text that is selected with the mouse.",
            REPLY, ("Y",), "selection", screen=True),
 
-    Action("new", "New conversation", "Begin a new one; this one is kept.",
+    Action("new", "New conversation", "Start a new conversation; this one is kept.",
            CHAT, ("ctrl+n",), "new", needs=("idle",)),
     Action("chats", "Conversations", "List, open, rename, delete and export conversations.",
            CHAT, ("ctrl+o",), "chats", "[NUMBER]", lambda offers: offers.chats(),
            aliases=("open",), needs=("idle",)),
-    Action("search", "Search", "Find conversations by words in them.",
+    Action("search", "Search", "Search all conversations.",
            CHAT, ("ctrl+f",), "search", "[WORDS]", needs=("idle",)),
     Action("rename", "Rename", "Give this conversation another title.",
            CHAT, ("n",), "rename", "[TITLE]", needs=("chat",)),
-    Action("fork", "Fork", "Go on from the chosen turn in a new conversation.",
+    Action("fork", "Fork", "Continue from the selected turn in a new conversation.",
            CHAT, ("f",), "fork", needs=("turns", "idle")),
-    Action("export", "Export", "Write this conversation to a file: Markdown, or JSON by its name.",
+    Action("export", "Export", "Write this conversation to a file, as Markdown or JSON.",
            CHAT, ("x",), "export", "[FILE]", needs=("turns",)),
-    Action("delete", "Delete", "Delete this conversation; undo brings it back.",
+    Action("delete", "Delete", "Delete this conversation; undo restores it.",
            CHAT, ("X",), "delete", needs=("chat", "idle")),
-    Action("undo", "Undo delete", "Bring back what was deleted last.",
+    Action("undo", "Undo delete", "Restore the conversation that was deleted last.",
            CHAT, ("u",), "undo", needs=("idle",)),
-    Action("system", "System prompt", "What the model is told before this conversation.",
+    Action("system", "System prompt", "Set the system prompt of this conversation.",
            CHAT, ("i",), "system", "[TEXT]"),
-    Action("sampling", "Sampling", "How this conversation draws tokens.",
-           CHAT, ("s",), "sampling", "[NAME VALUE]", words(SAMPLING), aliases=("set",)),
-    Action("think", "Reasoning on or off",
-           "Whether the model reasons before it answers, where it has a switch for that.",
+    Action("sampling", "Sampling", "Set how this conversation samples tokens.",
+           CHAT, ("s",), "sampling", "[NAME VALUE]",
+           words({name: setting.help for name, setting in SAMPLING.items()}), aliases=("set",)),
+    Action("think", "Reasoning",
+           "Turn the model's reasoning on or off, if the model has a switch for it.",
            CHAT, ("h",), "think", "[auto|on|off]", words(THINK)),
 
-    Action("tuning", "Tuning", "Go to the sliders of depth, method, rule and temperature.",
+    Action("tuning", "Sliders", "Go to the sliders for depth, method, rule and temperature.",
            SPECULATION, ("ctrl+g",), "tune", screen=True),
-    Action("depth", "Depth", "Tokens to draft in a round, from the next one on.",
-           SPECULATION, ("d",), "depth", "[auto|0..32]", words(DEPTHS)),
-    Action("deeper", "Deeper", "Draft one token more.",
+    Action("depth", "Depth", "Set how many tokens to draft per round (takes effect next round).",
+           SPECULATION, ("d",), "depth", f"[auto|0..{MAX_DEPTH}]", words(DEPTHS)),
+    Action("deeper", "Deeper", "Draft one token more per round.",
            SPECULATION, ("+",), "deeper", extra_keys=("=", "alt+up")),
-    Action("shallower", "Shallower", "Draft one token less.",
+    Action("shallower", "Shallower", "Draft one token less per round.",
            SPECULATION, ("-",), "shallower", extra_keys=("_", "alt+down")),
-    Action("method", "Method", "Who drafts, from the next round on; alone, the next in the list.",
+    Action("method", "Method", "Choose how to draft (takes effect next round), or take the next.",
            SPECULATION, ("ctrl+s", "m"), "method", f"[{'|'.join(METHODS)}]", words(METHODS)),
     Action("rule", "Acceptance rule",
-           "Which drafts stand, from the next round on; each rule is exact.",
+           "Choose the acceptance rule (takes effect next round); every rule is exact.",
            SPECULATION, ("k",), "rule", f"[{'|'.join(RULES)}]", words(RULES)),
-    Action("temperature", "Temperature", "0 takes the likeliest token, more is bolder.",
+    Action("temperature", "Temperature", "Set the temperature; 0 is deterministic.",
            SPECULATION, ("t",), "temperature", "[NUMBER]", words(TEMPERATURES)),
-    Action("compare", "Plain against speculative",
-           "Replay the last prompt both ways: speeds, energy, and whether the text is equal.",
+    Action("compare", "Compare with plain decoding",
+           "Replay the last prompt both ways to compare speed, energy and text.",
            SPECULATION, ("v",), "compare", f"[{'|'.join(COMPARED)}]", words(COMPARED),
            aliases=("ab",), needs=("turns", "idle")),
-    Action("models", "Models", "Switch the target or the draft, or fetch another pair.",
+    Action("models", "Models", "Switch the target or draft model, or download another pair.",
            SPECULATION, ("ctrl+l",), "models", "[TARGET [DRAFT]]", lambda offers: offers.models(),
            aliases=("model",)),
 
-    Action("tint", "Token tint", "Show which tokens were drafted and accepted, and by whom.",
+    Action("tint", "Token highlighting", "Highlight accepted draft tokens, by drafter.",
            VIEW, ("ctrl+t",), "tint", screen=True),
     Action("panel", "Panel", "Show or hide the live panel.",
            VIEW, ("ctrl+b", "p"), "panel", screen=True),
-    Action("reasoning", "Open reasoning", "Open or fold what the model thought before it answered.",
+    Action("reasoning", "Show reasoning", "Unfold or fold the model's reasoning.",
            VIEW, ("z",), "reasoning", screen=True),
-    Action("follow", "Follow", "Go to the end, and stay there while text comes.",
+    Action("follow", "Follow", "Scroll to the end, and stay there while text arrives.",
            VIEW, ("G",), "follow", extra_keys=("end",), screen=True),
-    Action("theme", "Theme", "Other colours; the choice is remembered.",
+    Action("theme", "Theme", "Change the colours; the choice is saved.",
            VIEW, ("T",), "theme", "[NAME]", lambda offers: offers.themes(), screen=True),
     Action("editor", "Editor", "Write the prompt in $VISUAL or $EDITOR.",
            VIEW, ("ctrl+x",), "editor", screen=True),
 
-    Action("palette", "Commands", "Everything in one list to search.",
+    Action("palette", "Commands", "Search all commands.",
            MACSPEC, ("ctrl+p",), "palette", screen=True),
-    Action("help", "Help", "Keys and commands, and what the panel shows.",
+    Action("help", "Help", "Show all keys and commands, and explain the panel.",
            MACSPEC, ("?",), "help", extra_keys=("f1",)),
-    Action("stats", "Numbers", "All numbers of the panel, live or of the last reply.",
+    Action("stats", "Statistics", "Show all numbers of the panel, live or for the last reply.",
            MACSPEC, ("N",), "stats"),
-    Action("about", "About", "What macspec is, and which pair fits this machine.",
+    Action("about", "About", "Show what macspec is, and which pair fits this machine.",
            MACSPEC, ("w",), "about", aliases=("welcome",)),
     Action("report", "Report a problem",
-           "Versions, chip, pair and the end of the log, without any text of yours.",
+           "Write a report with versions, chip, pair and log, but none of your text.",
            MACSPEC, ("R",), "report"),
-    Action("leave", "Leave", "Close macspec, as Ctrl+C twice does; everything is kept.",
+    Action("leave", "Quit", "Quit macspec, as Ctrl+C twice does; everything is saved.",
            MACSPEC, ("ctrl+q",), "quit", aliases=("exit", "q", "bye")),
 )
 # fmt: on

@@ -1,33 +1,48 @@
-"""The app: what is shown, and which part does what."""
+"""The app: what the screen shows, and what happens at its keys."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Sequence
-from typing import ClassVar
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import Any, ClassVar
 
 from textual import on
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.timer import Timer
+from textual.widgets import Input, TextArea
 
-from . import message as files
-from .actions import BY_ID, Choice
-from .chat.chatlist import shortened, title_of
-from .chat.picker import proposal
-from .chat.turns import Changed, ChatNotice, Update
-from .conversing import Conversing
-from .keys import hints
-from .leaving import Leaving
-from .modelling import Modelling
+from macspec.config import Effective
+from macspec.config.effective import ENVIRONMENT
+from macspec.config.schema import SETTINGS
+from macspec.errors import BadOptionError, MacspecError
+from macspec.events import Notice
+from macspec.worker import LoadProgress, PairChoice
+
+from . import message, outside, themes
+from .actions import BY_ID, Choice, Situation
+from .chat.chatlist import ChatList, shortened, title_of
+from .chat.comparison import Comparison
+from .chat.conversation import Conversation
+from .chat.picker import ModelPicker, proposal
+from .chat.turns import Turn, Update
+from .commands import Commands
+from .keys import Keys, hints
+from .leaving import Leaving, unforeseen
+from .messages import Tune
 from .prompt.prompt import Prompt
+from .replies import Replies
 from .screens.main import Main
-from .slash import Command, Completion, continuations
-from .speculating import Speculating
-from .turning import Turning
-from .viewing import Viewing
+from .slash import Completion, continuations, parse
+from .transcript.transcript import TurnChosen
+from .view import situation
 
 PERIOD = 0.25
-"""Seconds between two looks at the engine's numbers."""
+"""Seconds between two updates of the numbers."""
 
 STARTED = 3.0
 """Seconds after which everything is imported and shown."""
@@ -35,65 +50,126 @@ STARTED = 3.0
 UNSENT = 1.0
 """Seconds after the last key at which the prompt is saved."""
 
+TWICE = 2.0
+"""Seconds within which a second Ctrl+C leaves."""
 
 REPEATED = ("deeper", "shallower", "older", "newer", "method", "rule", "theme")
 """Actions whose key may be held down: each waits for the one before."""
 
+BUILT_IN_NOTICE = "using the small pair that is built in"
+"""Begins what the engine says of that pair; here the welcome card says it."""
 
-class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
-    """A chat on the terminal. Its parts are in the modules of its base classes."""
+
+class MacspecApp(App[None], inherit_bindings=False):
+    """A chat on the terminal; the view of commands that is a screen.
+
+    Args:
+        conversation: what is shown.
+        settings: what is set at the start.
+        keys: which keys do what.
+        choice: the pair to load first.
+        fallback: the pair to load where that fails; None: none.
+        farewell: lets go of the engine; called once, on a thread of its own, as soon as the user
+            wants to leave.
+        driver: of the terminal; None: Textual's own.
+    """
 
     TITLE = "macspec"
     CSS_PATH = "app.tcss"
     ESCAPE_TO_MINIMIZE: ClassVar[bool] = False
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "interrupt", show=False, priority=True, system=True)
+    ]
 
-    _unsent: Timer | None = None
+    def __init__(
+        self,
+        conversation: Conversation,
+        settings: Effective,
+        keys: Keys,
+        choice: PairChoice,
+        *,
+        fallback: PairChoice | None = None,
+        farewell: Callable[[], None] = lambda: None,
+        driver: type[Driver] | None = None,
+    ) -> None:
+        self.conversation, self.settings, self.keys = conversation, settings, keys
+        app = settings.config.app
+        self.main = Main(keys, app.send, panel=app.panel)
+        self.replies = Replies(self.main, conversation, self.say, self.show_state)
+        self.commands = Commands(self, settings.config, choice, fallback, self._themes)
+        self.leaving = Leaving(self, conversation, lambda: self.main.prompt.unsent, farewell)
+        self.fault: str | None = None
+        """What broke the app, in a line; None while nothing did."""
+        self._doing: set[str] = set()
+        self._one_by_one: dict[str, asyncio.Lock] = {}
+        self._writing = asyncio.Lock()
+        self._unsent: Timer | None = None
+        self._armed = float("-inf")
+        super().__init__(driver_class=driver, ansi_color=themes.ansi_color(os.environ))
+
+    def get_default_screen(self) -> Main:
+        return self.main
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing lies over the main screen."""
+        return len(self.screen_stack) == 1
+
+    # The start and the end.
 
     def on_mount(self) -> None:
-        self._doing: set[str] = set()
-        self._turns: dict[str, asyncio.Lock] = {}
-        self.heed_signals()
-        self.paint()
+        self.leaving.heed_signals()
+        themes.register(self)
+        self.theme = themes.known(self.settings.config.app.theme, self)
 
     @on(Main.Made)
     def _made(self, event: Main.Made) -> None:
         event.stop()
-        self.show_choices()
+        app, transcript = self.settings.config.app, self.main.transcript
+        if self.theme != app.theme:
+            self.say(f"there is no theme {app.theme}; /theme lists them", "warning")
+        transcript.tint, transcript.reasoning_open = app.tint, app.reasoning
         self.main.prompt.complete = self._completions
-        self.conversation.listener = self._happened
+        self.conversation.listener = self.replies.see_later
         self.begin(self._open(), "open")
         self.set_interval(PERIOD, self.show_state)
         # What is there by now stays: no later collection has to look at it while a reply streams.
         if not self.is_headless:
             self.set_timer(STARTED, gc.freeze)
 
-    def _happened(self, update: Update) -> None:
-        """What is told outside of a reply."""
-        match update:
-            case Changed(turn):
-                self.main.transcript.update_turn(turn)
-            case ChatNotice(line, severity):
-                self.told(line, severity)
-
     async def _open(self) -> None:
-        """Show what there was, or what this is."""
+        """Show the conversation, or what macspec is; and load the first pair."""
         prompt = self.main.prompt
         prompt.set_history(self.conversation.sent)
         if not prompt.value:
             prompt.load(self.conversation.unsent)
+        await self.redraw()
         if self.conversation.first_run:
             self.main.welcome.show_card(self.keys, proposal())
-        else:
-            self.main.welcome.show_keys(self.keys)
-        await self.show_turns()
         if self.conversation.store.trouble is not None:
-            self.told(self.conversation.store.trouble, "warning")
-        await self.load_first()
+            self.notice(self.conversation.store.trouble, "warning")
+        await self.commands.load_first()
 
-    # Actions.
+    async def on_unmount(self) -> None:
+        await self.conversation.close()
+
+    def _handle_exception(self, error: Exception) -> None:
+        """An error that nobody caught ends the app with a line. Textual would print the frames with
+        their locals, which hold the chat."""
+        self.leaving.save()
+        self.leaving.say_farewell()
+        if self._exception is None:
+            self._exception = error
+            self._exception_event.set()
+            self.fault = unforeseen(error)
+        self._return_code = 2
+        self._close_messages_no_wait()
+
+    # Doing something.
 
     def do(self, id: str, argument: str = "") -> None:
-        """Carry out an action, unless it makes no sense now; then say why."""
+        """Carry out an action, or say why that is not possible now."""
         refusal = BY_ID[id].refusal(self.situation())
         if refusal is not None:
             self.say(refusal, "warning")
@@ -103,8 +179,8 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
 
     async def _do(self, id: str, argument: str) -> None:
         try:
-            async with self._turns.setdefault(id, asyncio.Lock()):
-                await getattr(self, f"do_{id}")(argument)
+            async with self._one_by_one.setdefault(id, asyncio.Lock()):
+                await self.commands.run(id, argument)
         finally:
             self._doing.discard(id)
             self.show_state()
@@ -118,26 +194,152 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
         else:
             self.do(id)
 
-    def do_command(self, command: Command) -> None:
-        self.do(command.action.id, command.argument)
+    def situation(self) -> Situation:
+        """What is going on."""
+        return situation(self.conversation)
+
+    def begin(self, work: Coroutine[Any, Any, None], group: str) -> None:
+        """Have something done in parallel; an error is said in a line."""
+        self.run_worker(self._guarded(work), group=group, exit_on_error=True)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except MacspecError as error:
+            self.say(str(error), "error")
+        except Exception as error:
+            if os.environ.get("MACSPEC_DEBUG", "0") not in ("", "0"):
+                raise
+            self.say(unforeseen(error), "error")
+
+    def remember(self, changes: Mapping[str, Any]) -> None:
+        """Keep choices in the settings file, by key. What the environment sets is left alone,
+        since it would win at the next start."""
+        origins = self.settings.origins
+        wanted = {key: new for key, new in changes.items() if origins[key].rank < ENVIRONMENT}
+        self.begin(self._remember(wanted), "remember")
+
+    async def _remember(self, changes: Mapping[str, Any]) -> None:
+        from macspec.config.file import change_file
+
+        async with self._writing:
+            try:
+                for key, value in changes.items():
+                    await asyncio.to_thread(change_file, self.settings.path, SETTINGS[key], value)
+            except BadOptionError as error:
+                self.say(f"not saved: {error}", "warning")
+
+    # What the keyboard and the widgets ask for.
+
+    @on(Prompt.Submitted)
+    def _sent(self, event: Prompt.Submitted) -> None:
+        event.stop()
+        try:
+            command = parse(event.text)
+            if command is None:
+                updates = self.conversation.ask(self._whole(event))
+                self.begin(self.replies.stream(updates, event.text), "reply")
+            else:
+                self.do(command.action.id, command.argument)
+        except MacspecError as error:
+            self.main.prompt.give_back(event.text)
+            self.say(str(error), "warning")
+
+    @on(Prompt.Edited)
+    def _resent(self, event: Prompt.Edited) -> None:
+        event.stop()
+        try:
+            updates = self.conversation.edit(event.turn_id, self._whole(event))
+            self.begin(self.replies.stream(updates, event.text), "reply")
+        except MacspecError as error:
+            self._edit(event.turn_id, event.text, changed=True)
+            self.say(str(error), "warning")
+
+    def _whole(self, event: Prompt.Submitted | Prompt.Edited) -> str:
+        """A message with the files that it names."""
+        message = event.message()
+        for notice in message.notices:
+            self.say(notice, "warning")
+        return message.text
 
     @on(Prompt.Asked)
     def _help_asked_for(self, event: Prompt.Asked) -> None:
         event.stop()
         self.do("help")
 
-    # What can be completed.
+    @on(Prompt.Changed)
+    def _typed(self) -> None:
+        """Save what is typed, a moment after the last key."""
+        if self._unsent is not None:
+            self._unsent.stop()
+        self._unsent = self.set_timer(UNSENT, self._save_unsent)
 
-    def chats(self) -> Sequence[Choice]:
-        """Conversations to choose from."""
-        return [(str(chat.id), title_of(chat)) for chat in self.conversation.store.chats(20)]
+    def _save_unsent(self) -> None:
+        if self.main.there:
+            self.conversation.save_unsent(self.main.prompt.unsent)
+
+    @on(TurnChosen)
+    def _went_to(self, event: TurnChosen) -> None:
+        event.stop()
+        self.replies.chosen = event.turn_id
+        self.show_state()
+
+    @on(Tune)
+    def _slid(self, event: Tune) -> None:
+        event.stop()
+        self.begin(self.tune(**event.changes), "tune")
+
+    async def action_interrupt(self) -> None:
+        """Ctrl+C: copy what is selected; else stop a reply, and leave at the second time."""
+        focused = self.focused
+        selected = self.screen.get_selected_text() or getattr(focused, "selected_text", "")
+        if selected:
+            self.copy(selected, "the selection")
+            self.screen.clear_selection()
+            if isinstance(focused, TextArea):
+                focused.move_cursor(focused.cursor_location)
+            elif isinstance(focused, Input):
+                focused.cursor_position = focused.cursor_position
+            return
+        now = time.monotonic()
+        if now - self._armed < TWICE:
+            self.leaving.leave()
+            return
+        self._armed = now
+        if self.conversation.busy:
+            self.conversation.stop()
+        self.say("Ctrl+C again quits; everything is saved")
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """What Textual copies by itself goes the same way."""
+        self.copy(text, "the selection")
 
     def _completions(self, typed: str) -> Sequence[Completion]:
-        return continuations(typed, self) or files.completions(typed)
+        return continuations(typed, self.commands) or message.completions(typed)
 
-    # What is shown four times a second, and at once where something changed.
+    def _themes(self) -> Sequence[Choice]:
+        return [(name, "") for name in themes.names(self)]
+
+    # As the view of commands.
+
+    @property
+    def chosen(self) -> int | None:
+        return self.replies.chosen
+
+    def say(self, line: str, severity: str = "information", *, also: bool = False) -> None:
+        """Say a line in place of the key hints.
+
+        Args:
+            also: what is said already stays.
+        """
+        if self.main.there:
+            self.main.key_line.tell(line, severity, also=also)
+
+    def notice(self, line: str, severity: str = "information") -> None:
+        self.replies.notice(line, severity)
 
     def show_state(self) -> None:
+        """Show what is not in the transcript, four times a second: title, numbers, keys."""
         if not self.is_running or not self.main.there:
             return
         main, state = self.main, self.conversation.panel()
@@ -149,13 +351,197 @@ class MacspecApp(Turning, Conversing, Modelling, Speculating, Viewing, Leaving):
         main.tuning.show(state)
         main.key_line.show(hints(self.keys, self.situation(), main.prompt.area.has_focus))
 
-    @on(Prompt.Changed)
-    def _typed(self) -> None:
-        """Keep what is typed, a moment after the last key."""
-        if self._unsent is not None:
-            self._unsent.stop()
-        self._unsent = self.set_timer(UNSENT, self._save_unsent)
+    def loading(self, event: Notice | LoadProgress) -> None:
+        if isinstance(event, Notice) and not event.message.startswith(BUILT_IN_NOTICE):
+            self.say(event.message, "warning", also=True)
+        self.show_state()
 
-    def _save_unsent(self) -> None:
-        if self.main.there:
-            self.conversation.save_unsent(self.main.prompt.unsent)
+    async def reply(self, updates: AsyncIterator[Update], typed: str = "") -> None:
+        self.begin(self.replies.stream(updates, typed), "reply")
+
+    def edit_turn(self, turn: Turn) -> None:
+        self._edit(turn.id, turn.text)
+
+    def _edit(self, turn_id: int, text: str, *, changed: bool = False) -> None:
+        """Put a message into the prompt, to be resent.
+
+        Args:
+            changed: the user has typed some of it.
+        """
+        asked = [turn.id for turn in self.conversation.turns if turn.role != "assistant"]
+        what = f"message {asked.index(turn_id) + 1}"
+        self.main.prompt.edit(turn_id, text, what, changed=changed)
+
+    async def show_version(self, place: int) -> None:
+        await self.redraw()
+        now = self.conversation.turns[place]
+        self.main.transcript.choose(now.id)
+        self.say(f"version {now.sibling} of {now.siblings}")
+
+    def copy(self, text: str, what: str) -> None:
+        try:
+            self.say(f"copied {what} ({outside.copy(text, self)})")
+        except outside.ClipboardError as error:
+            self.say(str(error), "error")
+
+    async def compare(self, found: AsyncIterator[Comparison]) -> None:
+        from .screens.compare import CompareScreen
+
+        self.push_screen(CompareScreen(found))
+
+    def keep_typed(self, *, along: bool = False) -> None:
+        prompt = self.main.prompt
+        prompt.stop_editing()
+        self.conversation.save_unsent("" if along else prompt.unsent)
+
+    async def show_chat(self) -> None:
+        prompt = self.main.prompt
+        prompt.load(self.conversation.unsent)
+        prompt.set_history(self.conversation.sent)
+        await self.redraw()
+        prompt.focus()
+
+    async def redraw(self) -> None:
+        await self.replies.show()
+        if not self.conversation.turns:
+            self.main.welcome.show_keys(self.keys)
+            self.main.prompt.focus()
+
+    async def choose_chat(self, query: str | None) -> int | None:
+        from .screens.conversations import Conversations
+
+        chat = self.conversation.chat
+        choice = await self.push_screen_wait(
+            Conversations(
+                ChatList(self.conversation.store),
+                current=None if chat is None else chat.id,
+                busy=self.conversation.busy,
+                query=query or "",
+            )
+        )
+        if choice is not None and choice.open is None and choice.changed and chat is not None:
+            if self.conversation.store.chat(chat.id).deleted is not None:
+                self.conversation.new()
+                await self.redraw()
+            else:
+                self.conversation.refresh()
+        return None if choice is None else choice.open
+
+    async def ask(
+        self, question: str, value: str, *, title: str, check: Callable[[str], str], usage: str
+    ) -> None:
+        from .screens.box import Ask
+
+        await self.push_screen_wait(Ask(question, value, title=title, check=check))
+
+    async def edit_settings(self, field: str) -> None:
+        from .screens.chatsettings import ChatSettings, ChatSettingsForm
+
+        it = self.conversation
+        now = ChatSettings(it.system, it.sampling)
+        form = ChatSettingsForm(now, self.settings.config, focus=field)
+        wanted = await self.push_screen_wait(form)
+        if wanted is not None:
+            it.set_system(wanted.system)
+            await it.set_sampling(wanted.sampling)
+
+    async def choose_pair(self, pairs: ModelPicker) -> PairChoice | None:
+        from .screens.switcher import Switcher
+
+        return await self.push_screen_wait(Switcher(pairs))
+
+    async def adjust(self, what: str, value: object) -> None:
+        await self.do_tuning("")
+        self.main.tuning.select(what)
+
+    async def tune(self, **changes: Any) -> None:
+        try:
+            await self.conversation.tune(**changes)
+        except MacspecError as error:
+            self.main.tuning.refused(changes, str(error))
+            raise
+        self.main.tuning.done(changes)
+        self.show_state()
+
+    # Commands that are about this screen.
+
+    async def do_tuning(self, argument: str) -> None:
+        self.main.add_class("-tuning")
+        self.call_after_refresh(self.main.tuning.focus)
+
+    async def do_copy_selection(self, argument: str) -> None:
+        text = self.screen.get_selected_text() or self.main.prompt.area.selected_text
+        if not text:
+            raise BadOptionError("nothing is selected: drag over text with the mouse first")
+        self.copy(text, "the selection")
+
+    async def do_panel(self, argument: str) -> None:
+        """Show or hide the panel; on a narrow screen its line, then all of it, then nothing."""
+        main = self.main
+        hidden, whole = main.has_class("-no-panel"), main.has_class("-whole")
+        line = not main.has_class("-wide") and not whole
+        main.set_class(not hidden and not line, "-no-panel")
+        main.set_class(not hidden and line, "-whole")
+        self.show_state()
+        if hidden and line:
+            self.say(f"panel in one line; {self.keys.shown('panel')} again shows all of it")
+        else:
+            self.say("panel shown" if hidden or line else "panel hidden")
+        self.remember({"app.panel": hidden or line})
+
+    async def do_tint(self, argument: str) -> None:
+        transcript = self.main.transcript
+        transcript.tint = not transcript.tint
+        self.say("drafted tokens are highlighted" if transcript.tint else "highlighting is off")
+        self.remember({"app.tint": transcript.tint})
+
+    async def do_reasoning(self, argument: str) -> None:
+        transcript = self.main.transcript
+        transcript.reasoning_open = not transcript.reasoning_open
+        self.say(f"reasoning {'shown' if transcript.reasoning_open else 'folded'}")
+        self.remember({"app.reasoning": transcript.reasoning_open})
+
+    async def do_follow(self, argument: str) -> None:
+        self.main.transcript.follow()
+
+    async def do_theme(self, argument: str) -> None:
+        names = themes.names(self)
+        name = argument or names[(names.index(self.theme) + 1) % len(names)]
+        if name not in names:
+            raise BadOptionError(f"there is no theme {argument}; /theme and a space list them")
+        self.theme = name
+        self.say(f"theme {name}")
+        self.remember({"app.theme": name})
+
+    async def do_editor(self, argument: str) -> None:
+        self.main.prompt.open_editor()
+
+    async def do_palette(self, argument: str) -> None:
+        from .screens.help import palette
+
+        self.push_screen(palette(self.commands, self.situation, self.keys, self.do))
+
+    async def do_help(self, argument: str) -> None:
+        from .screens.help import Help
+
+        self.push_screen(Help(self.keys))
+
+    async def do_stats(self, argument: str) -> None:
+        from .screens.help import Numbers
+
+        self.push_screen(Numbers(self.conversation.panel))
+
+    async def do_about(self, argument: str) -> None:
+        from .screens.help import About
+
+        self.push_screen(About(self.keys, proposal()))
+
+    async def do_report(self, argument: str) -> None:
+        from macspec.diagnostics import report_file
+
+        choice = self.commands.choice
+        path = await asyncio.to_thread(report_file, choice.target, choice.draft)
+        self.say(f"report written to {path}; read it before you send it")
+
+    async def do_leave(self, argument: str) -> None:
+        self.leaving.leave()

@@ -1,4 +1,4 @@
-"""Leaving: on purpose, by a signal, or because something broke. Nothing that was typed is lost."""
+"""Leaving: on purpose, by a signal, or because of an error. Nothing that was typed is lost."""
 
 from __future__ import annotations
 
@@ -6,43 +6,80 @@ import os
 import signal
 import threading
 import time
+import traceback
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-from textual.widgets import Input, TextArea
+from textual.app import App
 
-from .base import Base
+from macspec.config import state_folder
+from macspec.errors import brief
+from macspec.worker.log import Log
+
+from .chat.conversation import Conversation
 from .driver import ScreenDriver
-from .faults import unforeseen
-
-TWICE = 2.0
-"""Seconds within which a second Ctrl+C leaves."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 PATIENCE = 3.0
-"""Seconds in which the app must have ended, or is ended as it is, once everything is kept."""
+"""Seconds in which the app must have ended, or is ended as it is, once everything is saved."""
 
 HUNG_UP = 128 + signal.SIGHUP
 
+REPORT = "please report it with the output of macspec check --report"
 
-class Leaving(Base):
-    """Ctrl+C, signals and crashes."""
 
-    fault: str | None = None
-    """What broke the app, in a line; None while nothing did."""
+class Leaving:
+    """Saves everything, and ends the app in time.
 
-    _armed = float("-inf")
-    _asked = False
+    Args:
+        unsent: what is typed and not sent.
+        farewell: lets go of the engine; called once, on a thread of its own.
+    """
+
+    def __init__(
+        self,
+        app: App[None],
+        conversation: Conversation,
+        unsent: Callable[[], str],
+        farewell: Callable[[], None],
+    ) -> None:
+        self._app, self._conversation, self._unsent = app, conversation, unsent
+        self._farewell = threading.Thread(target=farewell, name="farewell")
+        self._asked = False
 
     def heed_signals(self) -> None:
-        """Let a request to end the process end the app in order, and look how the terminal is: a
-        closed one says so only to those that do not ignore SIGHUP."""
-        if self.is_headless:
+        """Let a request to end the process end the app in order. A closed terminal sends SIGHUP
+        only to those that do not ignore it, so that the terminal is watched too."""
+        if self._app.is_headless:
             return
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._ask)
-        self.set_interval(1.0, self._look)
+        self._app.set_interval(1.0, self._look)
+
+    def leave(self, status: int = 0) -> None:
+        """Save everything, and end."""
+        self.save()
+        self.say_farewell()
+        self._watch(status)
+        self._app.exit(return_code=status)
+
+    def save(self) -> None:
+        """Save the prompt and the reply as they are now."""
+        with suppress(Exception):
+            self._conversation.save_unsent(self._unsent())
+        with suppress(Exception):
+            self._conversation.saved_interrupt()
+
+    def say_farewell(self, *, wait: bool = False) -> None:
+        """Let go of the engine, in parallel to whatever else is left to do."""
+        if self._farewell.ident is None:
+            self._farewell.start()
+        if wait:
+            self._farewell.join()
 
     def _ask(self, number: int, frame: object) -> None:
         """Runs between any two steps of the program; a second request is obeyed at once."""
@@ -50,88 +87,43 @@ class Leaving(Base):
             self._end(128 + number)
         self._asked = True
         self._watch(128 + number)
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self.leave, 128 + number)
+        assert self._app._loop is not None
+        self._app._loop.call_soon_threadsafe(self.leave, 128 + number)
 
     def _watch(self, status: int) -> None:
-        """See to it that the app ends, though a terminal that does not read holds it up."""
-        if not self.is_headless:
+        """Make sure that the app ends, though a terminal that does not read holds it up."""
+        if not self._app.is_headless:
             watch = threading.Timer(PATIENCE, self._end, (status,))
             watch.daemon = True
             watch.start()
 
     def _end(self, status: int) -> None:
-        driver = self._driver
+        driver: Any = self._app._driver
         if isinstance(driver, ScreenDriver):
             driver.let_go()
         os._exit(status)
 
     def _look(self) -> None:
-        driver = self._driver
+        driver: Any = self._app._driver
         if isinstance(driver, ScreenDriver):
             if driver.gone:
                 self.leave(HUNG_UP)
             elif driver.caught_up():
-                self.refresh()
+                self._app.refresh()
 
-    def leave(self, status: int = 0) -> None:
-        """Keep everything, and end."""
-        self.save()
-        self.say_farewell()
-        self._watch(status)
-        self.exit(return_code=status)
 
-    def save(self) -> None:
-        """Keep the prompt and the reply as they are now."""
-        with suppress(Exception):
-            self.conversation.save_unsent(self.main.prompt.unsent)
-        with suppress(Exception):
-            self.conversation.saved_interrupt()
+def log_path() -> Path:
+    """Where unexpected errors are logged."""
+    return state_folder() / "app.log"
 
-    def say_farewell(self) -> None:
-        """Let go of the engine, beside all else that there is to do."""
-        if self.farewell.ident is None:
-            self.farewell.start()
 
-    async def on_unmount(self) -> None:
-        await self.conversation.close()
+def unforeseen(error: BaseException) -> str:
+    """Log an unexpected error, and say it in a line.
 
-    async def do_leave(self, argument: str) -> None:
-        self.leave()
-
-    async def action_interrupt(self) -> None:
-        """Copy what is selected; else stop a reply, and leave at the second time."""
-        focused = self.focused
-        selected = self.screen.get_selected_text() or getattr(focused, "selected_text", "")
-        if selected:
-            self.copy(selected, "the selection")
-            self.screen.clear_selection()
-            if isinstance(focused, TextArea):
-                focused.move_cursor(focused.cursor_location)
-            elif isinstance(focused, Input):
-                focused.cursor_position = focused.cursor_position
-            return
-        now = time.monotonic()
-        if now - self._armed < TWICE:
-            self.leave()
-            return
-        self._armed = now
-        if self.conversation.busy:
-            self.conversation.stop()
-        self.say("Ctrl+C again leaves; everything is kept")
-
-    def copy(self, text: str, what: str) -> None:
-        """Copy a text, and say by which way."""
-        raise NotImplementedError
-
-    def _handle_exception(self, error: Exception) -> None:
-        """An error that nobody caught ends the app with a line. Textual would print the frames with
-        their locals, which hold the chat."""
-        self.save()
-        self.say_farewell()
-        if self._exception is None:
-            self._exception = error
-            self._exception_event.set()
-            self.fault = unforeseen(error)
-        self._return_code = 2
-        self._close_messages_no_wait()
+    Its message may quote the chat, so the log has only its kind and where it came from.
+    """
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    with suppress(OSError):
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        Log(log_path()).write(f"--- {stamp} {type(error).__name__}\n{frames}".encode())
+    return f"unexpected {type(error).__name__}: {brief(error)} (a bug in macspec: {REPORT})"

@@ -10,112 +10,107 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from macspec.config import Config, Effective
-from macspec.config.schema import BUILT_IN, NONE
+from macspec.config import Config
 from macspec.errors import BadOptionError, MacspecError
-from macspec.terminal import INTERRUPTED, Asked
+from macspec.terminal import Asked, status_of
 from macspec.worker import PairChoice
 
-from . import message as files
-from .actions import ACTIONS, GROUPS, Choice
+from . import message
 from .chat.conversation import Conversation
-from .chat.picker import PRIVATE, WHAT, proposal
 from .chat.turns import ChatNotice, Update
-from .linechats import LineChats
-from .linemodels import LineModels
 from .linereader import Reader
-from .lineturns import LineTurns
+from .lineview import LineView
 from .slash import continuations, parse
+from .view import situation
 
 TWICE = 2.0
 """Seconds within which a second Ctrl+C leaves."""
 
 FAILED = 2
-"""Exit status where something that came through a pipe could not be done."""
+"""Exit status where something that came through a pipe failed."""
 
 REQUESTS = (signal.SIGTERM, signal.SIGHUP)
 
 
-def chat_in_lines(
-    conversation: Conversation,
-    settings: Effective,
-    choice: PairChoice,
-    fallback: PairChoice | None = None,
-) -> int:
-    """Chat until the end of input, and return the exit status.
+class LineMode:
+    """Chats until the end of input; Ctrl+C, signals and the exit status are handled here.
 
     Through a pipe each line is a message or a command; the status is 2 if one of them failed.
 
     Args:
-        choice: the pair to load at first.
-        fallback: the one to load where that fails.
+        choice: the pair to load first.
+        fallback: the pair to load where that fails; None: none.
     """
-    lines = Lines(conversation, settings.config, choice)
-    lines.fallback = fallback
-    return lines.run()
-
-
-class Lines(LineTurns, LineChats, LineModels):
-    """The conversation: messages in, replies out."""
 
     def __init__(
         self,
         conversation: Conversation,
         config: Config,
         choice: PairChoice,
-        reader: Reader | None = None,
+        fallback: PairChoice | None = None,
     ) -> None:
-        super().__init__(conversation, config, choice, reader or Reader(self._complete))
+        self.conversation = conversation
+        self.reader = Reader(self._complete)
+        self.view = LineView(
+            conversation, config, choice, fallback, self.reader, self._until_loaded
+        )
         self._loop = asyncio.new_event_loop()
+        self._loading: asyncio.Task[None] | None = None
         self._armed = float("-inf")
         self._work: asyncio.Task[None] | None = None
         conversation.listener = self._hear
 
     def run(self) -> int:
-        """Chat until the end of input."""
+        """Chat until the end of input, and return the exit status."""
         status = 0
         with _signals():
             try:
-                self._greet()
                 self._do(self._begin())
-                while not self.left and self._next():
+                while not self.view.left and self._next():
                     pass
             except KeyboardInterrupt as interrupt:
-                status = interrupt.status if isinstance(interrupt, Asked) else INTERRUPTED
+                status = status_of(interrupt)
             finally:
                 self._close()
-        return status or (FAILED if self.failures and not self.reader.interactive else 0)
+        return status or (FAILED if self.view.failures and not self.reader.interactive else 0)
 
     def _hear(self, update: Update) -> None:
         """What happens outside of replies."""
         if isinstance(update, ChatNotice):
-            self.say(update.line)
-
-    def _greet(self) -> None:
-        if not self.reader.interactive:
-            return
-        self.say("line mode; /help lists the commands, and the end of input (Ctrl+D) leaves")
-        if self.conversation.chat is None:
-            if self.conversation.first_run:
-                self._about()
-        elif self.conversation.turns:
-            self.say(f"going on with {self._named()}; /new begins another one")
-        self.reader.remember(self.conversation.sent)
-        self.offer_unsent()
+            self.view.say(update.line)
 
     async def _begin(self) -> None:
-        self.begin_loading()
+        """Greet, and begin to load the first pair."""
+        if self.reader.interactive:
+            await self._greet()
+        self._loading = asyncio.ensure_future(self.view.commands.load_first())
         await asyncio.sleep(0)
+
+    async def _greet(self) -> None:
+        view, conversation = self.view, self.conversation
+        view.say("line mode; /help lists the commands, and the end of input (Ctrl+D) quits")
+        if conversation.chat is None:
+            if conversation.first_run:
+                await view.do_about("")
+        elif conversation.turns:
+            view.say(f"continuing {view.named()}; /new starts another one")
+        self.reader.remember(conversation.sent)
+        view.offer_unsent()
+
+    async def _until_loaded(self) -> None:
+        """Wait until the first pair is there, or cannot be loaded."""
+        if self._loading is not None:
+            await self._loading
 
     def _next(self) -> bool:
         """Take the next message; whether there was one."""
-        begin, self.begin = self.begin, ""
-        editing, self.editing = self.editing, None
+        view = self.view
+        draft, view.draft = view.draft, ""
+        editing, view.editing = view.editing, None
         try:
-            text = self.reader.message(begin=begin)
+            text = self.reader.message(begin=draft)
         except BadOptionError as error:
-            self.failures += 1
-            self.say(str(error))
+            view.notice(str(error), "error")
             return True
         except Asked:
             self._keep(self.reader.typed)
@@ -123,7 +118,7 @@ class Lines(LineTurns, LineChats, LineModels):
         except KeyboardInterrupt:
             return self._interrupted()
         if text is None:
-            if begin:
+            if draft:
                 self._keep("")
             return False
         if text.strip():
@@ -134,38 +129,48 @@ class Lines(LineTurns, LineChats, LineModels):
         """Ctrl+C while nothing is done; whether to go on."""
         if not self.reader.interactive:
             raise KeyboardInterrupt
-        self.output.end()
+        self.view.output.end()
         now, before = time.monotonic(), self._armed
         self._armed = now
         if now - before < TWICE:
             return False
-        self.say("Ctrl+C again leaves; what you typed comes back with the Up key")
+        self.view.say("Ctrl+C again quits; the Up key brings back what you typed")
         return True
 
     async def _message(self, text: str, editing: int | None) -> None:
         try:
-            command = parse(text)
-            if command is not None:
-                refusal = command.action.refusal(self.situation())
-                if command.action.screen:
-                    refusal = f"/{command.action.slash} needs the screen"
-                if refusal is not None:
-                    raise BadOptionError(refusal)
-                await getattr(self, f"do_{command.action.id}")(command.argument)
-                return
-            message = files.with_files(text)
-            for notice in message.notices:
-                self.say(notice)
-            conversation, unsent = self.conversation, self.unoffered
-            await self.reply(
-                conversation.ask(message.text)
-                if editing is None
-                else conversation.edit(editing, message.text)
-            )
-            self._keep(unsent)
+            if not await self._commanded(text):
+                await self._sent(text, editing)
         except MacspecError as error:
-            self.failures += 1
-            self.say(str(error))
+            self.view.notice(str(error), "error")
+
+    async def _commanded(self, text: str) -> bool:
+        """Carry out a command; whether it is one."""
+        command = parse(text)
+        if command is None:
+            return False
+        action = command.action
+        if action.screen:
+            raise BadOptionError(f"/{action.slash} needs the screen")
+        if (refusal := action.refusal(situation(self.conversation))) is not None:
+            raise BadOptionError(refusal)
+        if action.id == "models":
+            await self._until_loaded()
+        await self.view.commands.run(action.id, command.argument)
+        return True
+
+    async def _sent(self, text: str, editing: int | None) -> None:
+        whole = message.with_files(text)
+        for notice in whole.notices:
+            self.view.say(notice)
+        it, unsent = self.conversation, self.view.unoffered
+        await self.view.reply(
+            it.ask(whole.text) if editing is None else it.edit(editing, whole.text)
+        )
+        self._keep(unsent)
+
+    def _complete(self, text: str) -> Sequence[str]:
+        return [it.text for it in continuations(text, self.view.commands)]
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something to its end; Ctrl+C ends it early."""
@@ -175,7 +180,7 @@ class Lines(LineTurns, LineChats, LineModels):
             try:
                 self._loop.run_until_complete(self._work)
             except asyncio.CancelledError:
-                self.say("given up")
+                self.view.say("cancelled")
 
     @contextmanager
     def _heeding(self) -> Iterator[None]:
@@ -197,8 +202,8 @@ class Lines(LineTurns, LineChats, LineModels):
 
     def _unread(self, number: int, frame: object) -> None:
         """The loop does what signals are for; but one that waits for a reader will not."""
-        if self.output.writing:
-            self.output.give_up()
+        if self.view.output.writing:
+            self.view.output.give_up()
             _ask(number, frame)
 
     def _stop(self) -> None:
@@ -231,62 +236,6 @@ class Lines(LineTurns, LineChats, LineModels):
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.run_until_complete(self.conversation.close())
         self._loop.close()
-
-    # What the other parts leave.
-
-    async def do_help(self, argument: str) -> None:
-        self.print("What begins with a slash is a command, all else a message. @FILE in a message")
-        self.print("brings the file along; a backslash at the end of a line goes on in the next.")
-        able = [action for action in ACTIONS if not action.screen]
-        for group in GROUPS:
-            actions = [action for action in able if action.group == group]
-            if actions:
-                self.print()
-                self.print(group)
-            for action in actions:
-                name = f"/{action.slash} {action.argument}".rstrip()
-                self.print(f"{name}: {action.about}")
-
-    async def do_about(self, argument: str) -> None:
-        self._about()
-
-    def _about(self) -> None:
-        for line in (WHAT, *proposal().lines(), PRIVATE):
-            self.print(line)
-
-    async def do_report(self, argument: str) -> None:
-        from macspec.diagnostics import report
-
-        choice = self.choice
-        report(self.output, target=choice.target or BUILT_IN, draft=choice.draft or NONE)
-
-    async def do_leave(self, argument: str) -> None:
-        self.left = True
-
-    # What can be typed.
-
-    def chats_offered(self) -> Sequence[Choice]:
-        """Conversations to open."""
-        return [(str(row.id), row.title) for row in self.chats.listed(20)]
-
-    def _complete(self, text: str) -> Sequence[str]:
-        return [it.text for it in continuations(text, _Offers(self))]
-
-
-class _Offers:
-    """What can follow commands."""
-
-    def __init__(self, lines: Lines) -> None:
-        self._lines = lines
-
-    def themes(self) -> Sequence[Choice]:
-        return ()
-
-    def models(self) -> Sequence[Choice]:
-        return self._lines.models()
-
-    def chats(self) -> Sequence[Choice]:
-        return self._lines.chats_offered()
 
 
 def _ask(number: int, frame: object) -> None:

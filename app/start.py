@@ -112,12 +112,12 @@ def chat(options: argparse.Namespace) -> int:
     farewell = partial(engine.close, GRACE)
     recalled = fallback if options.recalled else None
     if options.plain or reason is not None:
-        from .line import chat_in_lines
+        from .line import LineMode
 
         if reason is not None:
             say(f"{reason}: line mode, as macspec chat --plain")
         try:
-            return chat_in_lines(conversation, effective, choice, recalled)
+            return LineMode(conversation, effective.config, choice, recalled).run()
         finally:
             farewell()
     return _on_screen(conversation, effective, keys, choice, fallback=recalled, farewell=farewell)
@@ -220,8 +220,7 @@ def _on_screen(
     try:
         app.run()
     finally:
-        app.say_farewell()
-        app.farewell.join()
+        app.leaving.say_farewell(wait=True)
     if app.fault is not None:
         from macspec.terminal import complain
 

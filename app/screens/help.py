@@ -1,18 +1,20 @@
-"""What there is to read: the help, the first card, all numbers; and the palette."""
+"""What there is to read: help, about and numbers; and the palette of all commands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from ..actions import ACTIONS, GROUPS
+from ..actions import ACTIONS, GROUPS, Action, Offers, Situation
 from ..chat.picker import Proposal
 from ..keys import Keys, names
 from ..panel.panel import Panel
@@ -21,25 +23,43 @@ from ..panel.table import HELP
 from ..widgets.welcome import card
 from .box import Box
 
+PERIOD = 0.25
+"""Seconds between two updates of the numbers."""
+
+CHOICES = ("method", "rule", "depth", "theme", "think")
+"""Actions whose choices are entries of the palette too."""
+
 PROMPT = (
-    ("Enter", "sends; with app.send = ctrl+j in the settings it makes a new line."),
-    ("Ctrl+J, \\ Enter", "make a new line; Shift+Enter and Alt+Enter too, where they arrive."),
-    ("↑ ↓", "bring earlier prompts back, from the first and the last line."),
-    ("Tab", "takes a completion, or goes to the conversation and the panel."),
-    ("/", "begins a command, @ the name of a file whose text is put in."),
-    ("a long paste", "is shown as one name and sent whole; the editor shows all of it."),
-    ("Ctrl+C twice", "leaves. What is selected is copied, a reply stops first."),
+    ("Enter", "Send; with app.send = ctrl+j in the settings, start a new line."),
+    ("Ctrl+J, \\ Enter", "Start a new line; so do Shift+Enter and Alt+Enter, if they arrive."),
+    ("↑ ↓", "Recall earlier prompts, from the first and the last line."),
+    ("Tab", "Accept a completion, or go to the conversation and the panel."),
+    ("/", "Start a command; @ starts the name of a file to include."),
+    ("A long paste", "Shown as one name and sent in full; the editor shows all of it."),
+    ("Ctrl+C twice", "Quit. The first one copies what is selected, or stops a reply."),
 )
 
 READING = (
-    ("↑ ↓", "choose a turn; most actions then are about it."),
-    ("letters", "work here: they are the keys below without ^, which is Ctrl."),
-    ("Esc", "goes back to the prompt."),
+    ("↑ ↓", "Select a turn; most commands then apply to it."),
+    ("Letters", "The keys below without ^ (Ctrl) work here."),
+    ("Esc", "Go back to the prompt."),
 )
 
 
-class Help(Box[None]):
-    """Keys, commands and the panel, to be read.
+class Reader(Box[None]):
+    """Something to read, and to close."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "leave", "Close")]
+
+    def on_mount(self) -> None:
+        self.hint(("↑ ↓ PageUp PageDown", "scroll"), ("Esc", "close"))
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+class Help(Reader):
+    """Keys, commands and the panel.
 
     Args:
         keys: which keys do what.
@@ -53,9 +73,7 @@ class Help(Box[None]):
         Static { height: auto; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,enter", "leave", "Close"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "leave", "Close")]
 
     def __init__(self, keys: Keys) -> None:
         super().__init__()
@@ -66,7 +84,6 @@ class Help(Box[None]):
             yield Static("", id="text", markup=False)
 
     def on_mount(self) -> None:
-        self.hint(("↑ ↓ PageUp PageDown", "read"), ("Esc", "close"))
         self.query_one(VerticalScroll).focus()
 
     def on_resize(self, event: Resize) -> None:
@@ -79,8 +96,70 @@ class Help(Box[None]):
         if width:
             text.update(Content("\n").join(list(page(self._mapping, width))))
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
+
+class About(Reader):
+    """What macspec is, and which pair fits this machine.
+
+    Args:
+        keys: which keys do what.
+        proposal: the pair for this machine.
+    """
+
+    heading = "macspec"
+
+    DEFAULT_CSS = """
+    About {
+        & > #box, &.-tight > #box { max-width: 76; height: auto; max-height: 100%; }
+        VerticalScroll { height: auto; max-height: 100%; }
+    }
+    """
+
+    def __init__(self, keys: Keys, proposal: Proposal) -> None:
+        super().__init__()
+        self._mapping, self._proposal = keys, proposal
+
+    def inside(self) -> ComposeResult:
+        from importlib.metadata import version
+
+        text = Content("\n\n").join(
+            [card(self._mapping, self._proposal), Content(f"Version {version('macspec')}.")]
+        )
+        with VerticalScroll():
+            yield Static(text, markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(VerticalScroll).focus()
+
+
+class Numbers(Reader):
+    """The whole live panel over the conversation.
+
+    Args:
+        state: gives the numbers as they are now.
+    """
+
+    heading = "Statistics"
+
+    DEFAULT_CSS = """
+    Numbers {
+        & > #box { max-width: 64; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("N", "leave", "Close")]
+
+    def __init__(self, state: Callable[[], PanelState]) -> None:
+        super().__init__()
+        self._state = state
+
+    def inside(self) -> ComposeResult:
+        yield Panel()
+
+    def on_mount(self) -> None:
+        self.set_interval(PERIOD, self._show)
+        self._show()
+
+    def _show(self) -> None:
+        self.query_one(Panel).show(self._state())
 
 
 def page(keys: Keys, width: int) -> Iterator[Content]:
@@ -116,79 +195,67 @@ def _section(title: str, rows: Sequence[tuple[str, str]], width: int) -> Iterato
     yield Content("")
 
 
-class About(Box[None]):
-    """The card of the first run, at any time.
+class Entries(Provider):
+    """Actions, and what some of them can be set to.
 
     Args:
-        keys: which keys do what.
-        proposal: the pair for this machine.
+        offers: gives the choices of actions.
+        situation: says what is possible now.
+        do: carries out an action with an argument.
     """
 
-    heading = "macspec"
+    def __init__(
+        self,
+        *screen_and_style: Any,
+        offers: Offers,
+        situation: Callable[[], Situation],
+        keys: Keys,
+        do: Callable[[str, str], None],
+    ) -> None:
+        super().__init__(*screen_and_style)
+        self._offers, self._situation, self._mapping, self._do = offers, situation, keys, do
+        self._actions = [action for action in ACTIONS if action.id != "palette"]
 
-    DEFAULT_CSS = """
-    About {
-        & > #box, &.-tight > #box { max-width: 76; height: auto; max-height: 100%; }
-        VerticalScroll { height: auto; max-height: 100%; }
-    }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "leave", "Close")]
+    async def discover(self) -> Hits:
+        situation = self._situation()
+        for action in sorted(self._actions, key=lambda it: it.refusal(situation) is not None):
+            yield DiscoveryHit(
+                self._entry(action), self._command(action), action.title, self._about(action)
+            )
 
-    def __init__(self, keys: Keys, proposal: Proposal) -> None:
-        super().__init__()
-        self._mapping, self._proposal = keys, proposal
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for action in self._actions:
+            named = (action.title, action.slash, action.id.replace("_", " "))
+            if (score := max(map(matcher.match, named))) > 0:
+                entry = self._entry(action, matcher.highlight(action.title))
+                command, about = self._command(action), self._about(action)
+                yield Hit(score, entry, command, action.title, about)
+            for text, value, about in self._choices(action):
+                if (score := matcher.match(text)) > 0:
+                    command = self._command(action, value)
+                    yield Hit(score, matcher.highlight(text), command, text, about or None)
 
-    def inside(self) -> ComposeResult:
-        from importlib.metadata import version
+    def _choices(self, action: Action) -> Iterator[tuple[str, str, str]]:
+        if action.id in CHOICES and action.choices is not None:
+            for value, about in action.choices(self._offers):
+                yield f"{action.title}: {value}", value, about
 
-        text = Content("\n\n").join(
-            [card(self._mapping, self._proposal), Content(f"Version {version('macspec')}.")]
-        )
-        with VerticalScroll():
-            yield Static(text, markup=False)
+    def _entry(self, action: Action, title: Content | None = None) -> Content:
+        key = self._mapping.shown(action.id)
+        return Content.assemble(title or Content(action.title), "  ", (key, "$text-muted"))
 
-    def on_mount(self) -> None:
-        self.hint(("Esc", "close"))
-        self.query_one(VerticalScroll).focus()
+    def _about(self, action: Action) -> str:
+        refusal = action.refusal(self._situation())
+        return action.about if refusal is None else f"Not now: {refusal}."
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
-
-PERIOD = 0.25
-"""Seconds between two looks."""
+    def _command(self, action: Action, argument: str = "") -> partial[None]:
+        return partial(self._do, action.id, argument)
 
 
-class Numbers(Box[None]):
-    """The live panel over the conversation.
-
-    Args:
-        state: gives the numbers as they are now.
-    """
-
-    heading = "Numbers"
-
-    DEFAULT_CSS = """
-    Numbers {
-        & > #box { max-width: 64; }
-    }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,N", "leave", "Close")]
-
-    def __init__(self, state: Callable[[], PanelState]) -> None:
-        super().__init__()
-        self._state = state
-
-    def inside(self) -> ComposeResult:
-        yield Panel()
-
-    def on_mount(self) -> None:
-        self.hint(("Esc", "close"))
-        self.set_interval(PERIOD, self._show)
-        self._show()
-
-    def _show(self) -> None:
-        self.query_one(Panel).show(self._state())
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
+def palette(
+    offers: Offers, situation: Callable[[], Situation], keys: Keys, do: Callable[[str, str], None]
+) -> CommandPalette:
+    """A list of everything to search; the arguments are those of ``Entries``."""
+    entries: Any = partial(Entries, offers=offers, situation=situation, keys=keys, do=do)
+    return CommandPalette([lambda: entries], placeholder="Search commands", id="--command-palette")

@@ -55,22 +55,22 @@ async def test_what_is_typed_waits_in_its_conversation(running: Callable[..., An
         await it.pilot.press("ctrl+n")
         await it.ask("Three and three?")
         await it.pilot.press(*"and four")
-        await it.app.open_chat(first)
+        await it.app.commands.open_chat(first)
         assert it.app.main.prompt.value == ""
         second = next(chat.id for chat in it.store.chats() if chat.id != first)
-        await it.app.open_chat(second)
+        await it.app.commands.open_chat(second)
         assert it.app.main.prompt.value == "and four"
 
 
 async def test_rename(running: Callable[..., Any]) -> None:
     async with running("Blue.") as it:
         await it.send("/rename Sky")
-        assert "kept with its first message" in it.told
+        assert "saved with its first message" in it.told
         await it.ask("What colour is the sky?")
         await it.send("/rename A blue sky")
         await it.until(lambda: "A blue sky" in it.screen.splitlines()[0])
         await it.pilot.press("tab", "n")
-        await it.until(lambda: "The new title" in it.screen)
+        await it.until(lambda: "New title" in it.screen)
         await it.pilot.press("!", "enter")
         await it.until(lambda: it.store.chats()[0].title == "A blue sky!")
 
@@ -95,7 +95,7 @@ async def test_delete_and_undo(running: Callable[..., Any]) -> None:
         await it.pilot.press("tab", "X")
         await it.until(lambda: not it.app.conversation.turns)
         assert not it.store.chats()
-        assert it.told == "deleted What colour is the sky?; u brings it back"
+        assert it.told == "deleted What colour is the sky?; u restores it"
         await it.pilot.press("tab", "u")
         await it.until(lambda: it.app.conversation.turns)
         assert "Blue." in it.screen

@@ -43,19 +43,19 @@ def ready(terminal: Terminal, typed: str = "") -> None:
 
 def test_a_conversation(store):
     with plain() as terminal:
-        terminal.wait_for("Ctrl+D) leaves")
+        terminal.wait_for("Ctrl+D) quits")
         ready(terminal)
         terminal.type("/dep\t")
         ready(terminal, "/depth")
         terminal.type("3\r")
-        terminal.wait_for("depth 3 from the next round on")
+        terminal.wait_for("depth 3 from the next round")
         ready(terminal)
         terminal.type("Tell me something\r")
         chats = []
         terminal.wait_for(lambda: chats or chats.extend(store.chats()))
         terminal.wait_for(lambda: len(store.thread(1)) == 2 and store.thread(1)[1].text)
         terminal.press("ctrl+c")
-        terminal.wait_for("stopped; what came is kept")
+        terminal.wait_for("stopped; what was generated is kept")
         assert store.thread(1)[1].state == STOPPED
         before = store.thread(1)[1].text
         assert before
@@ -80,11 +80,11 @@ def test_ctrl_c_twice_leaves_and_a_pasted_text_is_one_message(store):
         ready(terminal)
         terminal.type("first line\nsecond line\nthird line\n")
         terminal.wait_for(lambda: store.chats())
-        terminal.wait_for("as long as --max-tokens allows")
+        terminal.wait_for("reached --max-tokens")
         assert store.thread(1)[0].text == "first line\nsecond line\nthird line"
         ready(terminal)
         terminal.press("ctrl+c")
-        terminal.wait_for("Ctrl+C again leaves")
+        terminal.wait_for("Ctrl+C again quits")
         terminal.press("ctrl+c")
         assert terminal.ended() == 0
 

@@ -91,7 +91,7 @@ async def test_ctrl_c_copies_a_selection_once(running: Callable[..., Any]) -> No
         assert it.app.clipboard == LONG
         assert area.selection.is_empty
         await it.pilot.press("ctrl+c")
-        await it.until(lambda: "Ctrl+C again leaves" in it.told)
+        await it.until(lambda: "Ctrl+C again quits" in it.told)
 
 
 async def test_what_textual_copies_goes_the_same_way(running: Callable[..., Any]) -> None:
@@ -119,7 +119,7 @@ async def test_editing_and_leaving_it_keeps_both_texts(running: Callable[..., An
         await it.pilot.press(*"unsent", "tab", "e")
         await it.until(lambda: it.app.main.prompt.editing)
         await it.pilot.press(*" there")
-        it.app.save()
+        it.app.leaving.save()
         assert it.store.chat(it.app.conversation.chat.id).unsent == "unsent\n\nhello there"
         await it.pilot.press("escape")
         assert it.app.main.prompt.value == "unsent"

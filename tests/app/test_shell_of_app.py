@@ -48,7 +48,7 @@ def test_the_help_has_every_action_and_every_number(width: int) -> None:
 async def test_the_palette_does_what_is_chosen(running: Callable[..., Any]) -> None:
     async with running() as it:
         await it.pilot.press("ctrl+p")
-        await it.until(lambda: "What shall be done?" in it.screen)
+        await it.until(lambda: "Search commands" in it.screen)
         await it.pilot.press(*"method ngram")
         await it.until(lambda: "Method: ngram" in it.screen)
         await it.pilot.press("down", "enter")
@@ -59,7 +59,7 @@ async def test_the_palette_says_what_makes_no_sense_now(running: Callable[..., A
     async with running() as it:
         await it.pilot.press("ctrl+p")
         await it.pilot.press(*"regenerate")
-        await it.until(lambda: "Not now: nothing has been said yet." in it.screen)
+        await it.until(lambda: "Not now: this conversation is empty." in it.screen)
 
 
 async def test_keys_of_ones_own(running: Callable[..., Any], settings: Path) -> None:
@@ -92,7 +92,7 @@ async def test_a_choice_that_cannot_be_kept_is_said(
     async with running() as it:
         settings.write_text("[app\n")
         await it.pilot.press("ctrl+t")
-        await it.until(lambda: it.told.startswith("not remembered: "))
+        await it.until(lambda: it.told.startswith("not saved: "))
         assert it.app.main.transcript.tint
     assert settings.read_text() == "[app\n"
 
@@ -165,7 +165,7 @@ async def test_ctrl_c_twice_leaves(running: Callable[..., Any], tmp_path: Path) 
         it.engine.play(3)
         await it.pilot.press(*"unsent")
         await it.pilot.press("ctrl+c")
-        assert it.told == "Ctrl+C again leaves; everything is kept"
+        assert it.told == "Ctrl+C again quits; everything is saved"
         await it.until(lambda: not it.app.conversation.busy)
         assert it.app.is_running
         await it.pilot.press("ctrl+c")
@@ -202,7 +202,7 @@ async def test_an_error_in_an_action_is_a_line(
 async def test_a_crash_keeps_what_was_typed_and_prints_no_locals(
     running: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from macspec.app.faults import log_path
+    from macspec.app.leaving import log_path
 
     async def crashing() -> Any:
         async with running("Yes.") as it:

@@ -64,13 +64,13 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         terminal.wait_for(lambda: passes(terminal) > 0, what="numbers in the panel")
 
         ask(terminal, "/temperature 100")
-        terminal.wait_for("temperature 100 from the next round on")
+        terminal.wait_for("temperature 100 from the next round")
         ask(terminal, "Tell me a story.")
         terminal.wait_for(lambda: "● writing" in terminal.text and passes(terminal) > 3)
         terminal.press("ctrl+s")
         terminal.wait_for("method draft")
         ask(terminal, "/depth 4")
-        terminal.wait_for("depth 4 from the next round on")
+        terminal.wait_for("depth 4 from the next round")
         before = passes(terminal)
         terminal.wait_for(lambda: passes(terminal) > before and "draft depth  4" in terminal.text)
         assert "● writing" in terminal.text
@@ -80,7 +80,7 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         assert len(words) > 2
 
         ask(terminal, "/temperature 0")
-        terminal.wait_for("temperature 0 from the next round on")
+        terminal.wait_for("temperature 0 from the next round")
         terminal.press("ctrl+r")
         terminal.wait_for("‹ 2/2 ›")
         terminal.wait_for(lambda: "■ stopped" not in terminal.text)
@@ -99,9 +99,9 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
 
         _, draft = pocket()
         ask(terminal, f"/models {draft} none")
-        terminal.wait_for("answers from here on")
+        terminal.wait_for("now using ")
         ask(terminal, "/temperature 100")
-        terminal.wait_for("temperature 100 from the next round on")
+        terminal.wait_for("temperature 100 from the next round")
         ask(terminal, "And then?")
         terminal.wait_for(lambda: "● writing" in terminal.text and passes(terminal) > 3)
         (engine,) = (
@@ -111,7 +111,7 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         terminal.wait_for("the engine stopped")
         terminal.wait_for("✗ cut off before its end")
         ask(terminal, "/temperature 0")
-        terminal.wait_for("temperature 0 from the next round on")
+        terminal.wait_for("temperature 0 from the next round")
         ask(terminal, "hello")
         terminal.wait_for("the engine is started again")
         wait_for_answer(terminal, "hello")
@@ -178,7 +178,7 @@ def test_a_small_window_without_colours(environ: Mapping[str, str]) -> None:
         terminal.resize(60, 20)
         terminal.wait_for("Ask anything")
         terminal.press("ctrl+c")
-        terminal.wait_for("Ctrl+C again leaves")
+        terminal.wait_for("Ctrl+C again quits")
         terminal.press("ctrl+c")
         assert terminal.ended() == 0
         terminal.assert_restored()

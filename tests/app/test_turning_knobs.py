@@ -74,12 +74,15 @@ async def test_on_a_narrow_terminal_the_dials_come_when_they_are_asked_for(
 async def test_what_cannot_be_is_said(running: Callable[..., Any]) -> None:
     async with running() as it:
         for line, told in (
-            ("/depth 99", "99 is neither auto nor a whole number from 0 to 32"),
-            ("/method magic", "magic is no method: choose from auto, draft, ngram, suffix, off"),
-            ("/temperature hot", "hot is no number"),
+            ("/depth 99", "depth is 99; it must be auto or 0 to 32"),
+            (
+                "/method magic",
+                "method is 'magic'; it must be one of auto, draft",
+            ),
+            ("/temperature hot", "temperature must be a number, not hot"),
             ("/sampling top_p 3", "top_p must be a number above 0 to 1"),
-            ("/sampling luck 3", "there is no luck: choose from temperature"),
-            ("/chats two", "two is no number of a conversation"),
+            ("/sampling luck 3", "unknown setting luck: choose from temperature"),
+            ("/chats two", "two is not a conversation number"),
         ):
             await it.send(line)
             await it.until(lambda told=told: told in it.told)
@@ -107,12 +110,12 @@ async def test_another_pair_by_name_and_the_old_one_where_it_fails(
         assert engine.choices[-1] == PairChoice(str(tmp_path))
         engine.finish_load(Failed("refused", "there is no model in it"))
         await it.until(lambda: "there is no model in it" in it.screen)
-        assert it.app.choice == PairChoice()
+        assert it.app.commands.choice == PairChoice()
         await it.send(f"/models {tmp_path}")
         await it.until(lambda: len(engine.choices) == 3)
         engine.finish_load()
-        await it.until(lambda: "answers from here on" in it.screen)
-        assert it.app.choice == PairChoice(str(tmp_path))
+        await it.until(lambda: "now using " in it.screen)
+        assert it.app.commands.choice == PairChoice(str(tmp_path))
 
 
 async def test_the_pair_of_the_settings_where_the_recalled_one_is_gone(
@@ -126,7 +129,7 @@ async def test_the_pair_of_the_settings_where_the_recalled_one_is_gone(
         await it.until(lambda: len(engine.choices) == 2)
         assert engine.choices[-1].target == "my/model"
         engine.finish_load()
-        await it.until(lambda: it.app.choice.target == "my/model")
+        await it.until(lambda: it.app.commands.choice.target == "my/model")
 
 
 async def test_esc_stops_a_switch_but_not_the_first_load(running: Callable[..., Any]) -> None:
@@ -138,7 +141,7 @@ async def test_esc_stops_a_switch_but_not_the_first_load(running: Callable[..., 
         await it.send("/models built-in")
         await it.until(lambda: len(engine.choices) == 2)
         await it.pilot.press("escape")
-        await it.until(lambda: it.told == "loading was stopped, and the pair before answers")
+        await it.until(lambda: it.told == "loading stopped; still using the previous pair")
 
 
 async def test_the_model_switcher(running: Callable[..., Any]) -> None:

@@ -70,7 +70,7 @@ def test_each_line_is_a_message_or_a_command(store, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("3 plus 4 is 7.\n\n")
-    assert "depth 4 from the next round on" in done.stderr
+    assert "depth 4 from the next round" in done.stderr
     assert "Set: depth 4, method draft, rule block, temperature 0." in done.stdout
     assert "accepted" in done.stdout
     (chat_now,) = store.chats()
@@ -95,7 +95,7 @@ def test_it_goes_on_where_it_was_left_and_finds_old_ones(store):
     assert len(store.chats()) == 2
     assert "you: My name is Anna" in second.stdout or "My name is Anna. (" in second.stdout
     assert "You:\nMy name is Anna.\n" in second.stdout
-    assert "this is conversation 1, My name is Anna., with 2 turns" in second.stderr
+    assert "conversation 1: My name is Anna., with 2 turns" in second.stderr
     assert "deleted My name is Anna." in second.stderr
 
 
@@ -137,12 +137,12 @@ def test_what_fails_is_said_and_is_the_exit_status(tmp_path):
     for said in (
         "there is no command /nope",
         "/tint needs the screen",
-        "deep is neither auto nor",
-        "nothing has been said yet",
+        "depth is 'deep'; it must be",
+        "this conversation is empty",
         "name a pair",
         "top_p must be a number above 0 to 1",
         "there is no conversation 99",
-        "the reply is as long as --max-tokens allows",
+        "the reply reached --max-tokens",
     ):
         assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -298,7 +298,7 @@ def test_the_lost_engine_costs_no_text(store, macspec: Callable[..., Any]):
     out, err = running.stdout.read(), running.stderr.read() if running.stderr else b""
     assert running.wait(60) == 2
     assert b"the engine stopped" in err
-    assert b"the reply was cut off; what came is kept" in err
+    assert b"the reply was cut off; what was generated is kept" in err
     assert out.strip()
     states = [turn.state for turn in store.thread(1) if turn.role == "assistant"]
     assert states == [CUT_OFF, "complete"]

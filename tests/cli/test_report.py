@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from macspec import diagnostics
-from macspec.app.faults import unforeseen
+from macspec.app.leaving import unforeseen
 from macspec.config import config_file, state_folder
 from macspec.store import GenerationMetadata, Store, store_path
 from macspec.worker import server

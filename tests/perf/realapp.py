@@ -213,7 +213,7 @@ class RealApp:
                 elif kind == "depth":
                     key, by = (DEEPER, 1) if depth == self._asked.depth else (SHALLOWER, -1)
                     depth += by
-                    yield kind, key, f"depth {depth} from the next round on"
+                    yield kind, key, f"depth {depth} from the next round"
                 else:
                     self.terminal.press(PANEL)
                     self.terminal.look_on(self._settle)

@@ -111,8 +111,7 @@ def main() -> None:
     try:
         app.run()
     finally:
-        app.say_farewell()
-        app.farewell.join()
+        app.leaving.say_farewell(wait=True)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,6 @@ def test_what_can_be_chosen_is_what_the_settings_allow() -> None:
 
 def test_a_refusal_says_what_is_missing() -> None:
     regenerate = next(action for action in ACTIONS if action.id == "regenerate")
-    assert regenerate.refusal(Situation()) == "nothing has been said yet"
+    assert regenerate.refusal(Situation()) == "this conversation is empty"
     assert regenerate.refusal(Situation(turns=True, busy=True)) == REASONS["idle"]
     assert regenerate.refusal(Situation(turns=True)) is None

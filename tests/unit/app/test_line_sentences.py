@@ -7,9 +7,8 @@ from dataclasses import replace
 from hostile import TEXTS, harms
 
 from macspec.app.chat.comparison import Comparison, ModeStats, TextDivergence
-from macspec.app.linecompare import comparison_sentences
-from macspec.app.linenumbers import sentences
 from macspec.app.panel.state import PanelState
+from macspec.app.sentences import comparison_sentences, sentences
 
 FULL = PanelState(
     activity="ready",

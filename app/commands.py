@@ -1,0 +1,406 @@
+"""Every command, once for the screen and for line mode: ``do_<id>(it, argument)``.
+
+Commands that are all about one front end, such as the help or the panel, are methods of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from macspec.choices import MAX_DEPTH, METHODS, RULES, check_depth, check_method, check_rule
+from macspec.config import Config
+from macspec.errors import BadOptionError
+from macspec.events import Notice
+from macspec.worker import Failed, Loaded, LoadProgress, PairChoice
+
+from . import message
+from .actions import SAMPLING, THINK, Choice
+from .chat.chatlist import file_name, title_of
+from .chat.conversation import Conversation
+from .chat.picker import ModelPicker
+from .chat.turns import Turn
+from .view import View, named
+
+Done = TypeVar("Done")
+
+
+class Commands:
+    """The commands of a view, and the pairs that it can load.
+
+    Args:
+        choice: the pair to load first.
+        fallback: the pair to load where that fails; None: none.
+        themes: the themes to choose from.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        config: Config,
+        choice: PairChoice,
+        fallback: PairChoice | None = None,
+        themes: Callable[[], Sequence[Choice]] = tuple,
+    ) -> None:
+        self.view, self.config = view, config
+        self.choice, self.fallback = choice, fallback
+        self.themes = themes
+        self._pairs: ModelPicker | None = None
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.view.conversation
+
+    async def run(self, id: str, argument: str = "") -> None:
+        """Carry out an action."""
+        own: Callable[[str], Awaitable[None]] | None = getattr(self, f"do_{id}", None)
+        await (own or getattr(self.view, f"do_{id}"))(argument)
+
+    # Replies.
+
+    async def do_stop(self, argument: str) -> None:
+        if self.conversation.busy:
+            self.conversation.stop()
+        else:
+            self.conversation.cancel_load()
+
+    async def do_regenerate(self, argument: str) -> None:
+        turn = self._turn("assistant")
+        await self.view.reply(self.conversation.regenerate(None if turn is None else turn.id))
+
+    async def do_edit(self, argument: str) -> None:
+        turn = self._turn("user", "raw")
+        if turn is None:
+            raise BadOptionError("there is no message of yours to edit")
+        if argument:
+            await self.view.reply(self.conversation.edit(turn.id, argument), argument)
+        else:
+            self.view.edit_turn(turn)
+
+    async def do_continue(self, argument: str) -> None:
+        await self.view.reply(self.conversation.resume(self._reply().id))
+
+    async def do_older(self, argument: str) -> None:
+        await self._step(-1)
+
+    async def do_newer(self, argument: str) -> None:
+        await self._step(1)
+
+    async def _step(self, by: int) -> None:
+        """Show another version of the selected turn, or of the last one that has several."""
+        turns = self.conversation.turns
+        chosen = [turn for turn in turns if turn.id == self.view.chosen]
+        several = [turn for turn in turns if turn.siblings > 1]
+        turn = (chosen or several[-1:] or turns[-1:])[0]
+        if turn.siblings < 2:
+            again, edit = named(self.view, "regenerate"), named(self.view, "edit")
+            raise BadOptionError(f"there is only this version; {again} or {edit} makes another")
+        if not 1 <= turn.sibling + by <= turn.siblings:
+            side = "first" if by < 0 else "last"
+            self.view.say(f"this is the {side} of {turn.siblings} versions")
+            return
+        place = turns.index(turn)
+        self.conversation.step(turn.id, by)
+        await self.view.show_version(place)
+
+    async def do_copy(self, argument: str) -> None:
+        turns = self.conversation.turns
+        chosen = next((turn for turn in turns if turn.id == self.view.chosen), None)
+        turn = chosen or self._turn("assistant") or turns[-1]
+        if not turn.text:
+            raise BadOptionError("there is no text to copy")
+        what = "the reply" if turn.role == "assistant" else "the message"
+        if not argument:
+            self.view.copy(turn.text, what)
+            return
+        text = turn.text if turn.text.endswith("\n") else f"{turn.text}\n"
+        try:
+            path = message.write(Path(argument), text)
+        except FileExistsError as error:
+            raise BadOptionError(f"{error}: choose another name") from None
+        self.view.say(f"wrote {what} to {path}")
+
+    async def do_copy_code(self, argument: str) -> None:
+        from .transcript.codeblocks import code_blocks
+
+        blocks = code_blocks(self._reply().text)
+        if not blocks:
+            raise BadOptionError("this reply has no code block")
+        number = len(blocks)
+        if argument:
+            if not argument.isdecimal() or not 1 <= int(argument) <= len(blocks):
+                raise BadOptionError(f"this reply has code blocks 1 to {len(blocks)}")
+            number = int(argument)
+        which = "the code block" if len(blocks) == 1 else f"code block {number} of {len(blocks)}"
+        self.view.copy(blocks[number - 1].text, which)
+
+    def _turn(self, *roles: str) -> Turn | None:
+        """The selected turn, if it has one of the roles; else the last one that has."""
+        fitting = [turn for turn in self.conversation.turns if turn.role in roles]
+        chosen = [turn for turn in fitting if turn.id == self.view.chosen]
+        return next(iter(chosen or fitting[-1:]), None)
+
+    def _reply(self) -> Turn:
+        turn = self._turn("assistant")
+        assert turn is not None  # The actions that ask for it need one.
+        return turn
+
+    # Conversations.
+
+    async def do_new(self, argument: str) -> None:
+        self.view.keep_typed(along=True)
+        self.conversation.new()
+        await self.view.redraw()
+        self.view.say("new conversation; the previous one is kept")
+
+    async def do_chats(self, argument: str) -> None:
+        if argument and not argument.isdecimal():
+            raise BadOptionError(f"{argument} is not a conversation number; /chats lists them")
+        if argument:
+            await self.open_chat(int(argument))
+        else:
+            await self._choose_chat(None)
+
+    async def do_search(self, argument: str) -> None:
+        await self._choose_chat(argument)
+
+    async def _choose_chat(self, query: str | None) -> None:
+        self.view.keep_typed()
+        id = await self.view.choose_chat(query)
+        if id is not None:
+            await self.open_chat(id)
+
+    async def open_chat(self, id: int) -> None:
+        """Go on with another conversation, where it was left."""
+        self.view.keep_typed()
+        self.conversation.open(id)
+        await self.view.show_chat()
+
+    async def do_rename(self, argument: str) -> None:
+        chat = self.conversation.chat
+        assert chat is not None
+        renamed = await self._with(
+            argument,
+            self.conversation.rename,
+            question="New title:",
+            value=title_of(chat),
+            title="Rename",
+            usage="write the new title after /rename",
+        )
+        if renamed is not None:
+            self.view.say(f"renamed to {title_of(renamed)}")
+
+    async def do_fork(self, argument: str) -> None:
+        self.view.keep_typed()
+        chosen = self.view.chosen
+        self.conversation.fork(self.conversation.turns[-1].id if chosen is None else chosen)
+        await self.view.redraw()
+        self.view.say("forked; the original conversation is unchanged")
+
+    async def do_export(self, argument: str) -> None:
+        chat = self.conversation.chat
+        assert chat is not None
+        path = await self._with(
+            argument,
+            self.conversation.export,
+            question="File name (.md, or .json to include every version):",
+            value=file_name(title_of(chat), ".md"),
+            title="Export",
+        )
+        if path is not None:
+            self.view.say(f"exported to {path.absolute()}")
+
+    async def do_delete(self, argument: str) -> None:
+        chat = self.conversation.chat
+        assert chat is not None
+        self.view.keep_typed()
+        self.conversation.delete()
+        await self.view.show_chat()
+        self.view.say(f"deleted {title_of(chat)}; {named(self.view, 'undo')} restores it")
+
+    async def do_undo(self, argument: str) -> None:
+        await self.open_chat(self.conversation.undo()[0].id)
+        self.view.say("restored")
+
+    async def do_system(self, argument: str) -> None:
+        if argument:
+            self.conversation.set_system(argument)
+            self.view.say("system prompt set for this conversation")
+        else:
+            await self.view.edit_settings("system")
+
+    async def do_sampling(self, argument: str) -> None:
+        if not argument:
+            await self.view.edit_settings("temperature")
+            return
+        name, _, text = argument.partition(" ")
+        if name not in SAMPLING:
+            raise BadOptionError(f"unknown setting {name}: choose from {', '.join(SAMPLING)}")
+        kind = SAMPLING[name].kind
+        try:
+            value = kind.from_text(text.strip())
+        except ValueError:
+            raise BadOptionError(f"{name} must be {kind.says}") from None
+        await self.conversation.set_sampling({**self.conversation.sampling, name: value})
+        self.view.say(f"{name} {text.strip()} in this conversation")
+
+    async def do_think(self, argument: str) -> None:
+        value = argument.lower() or self.conversation.think or "auto"
+        if value not in THINK:
+            raise BadOptionError(f"choose from {', '.join(THINK)}, not {argument}")
+        if not argument and self.view.keys is not None:  # A key goes on to the next one.
+            value = _next(THINK, value)
+        fixed = self.conversation.set_think(None if value == "auto" else value)
+        self.view.say(fixed or f"reasoning {value}: {THINK[value]}, from the next reply")
+
+    async def _with(
+        self,
+        argument: str,
+        work: Callable[[str], Done],
+        *,
+        question: str,
+        value: str,
+        title: str,
+        usage: str = "",
+    ) -> Done | None:
+        """Do something with the argument; without one, with the answer to a question."""
+        if argument:
+            return work(argument)
+        done: list[Done] = []
+
+        def check(answer: str) -> str:
+            try:
+                done.append(work(answer))
+            except BadOptionError as error:
+                return str(error)
+            return ""
+
+        await self.view.ask(question, value, title=title, check=check, usage=usage)
+        return done[0] if done else None
+
+    # Speculation.
+
+    async def do_depth(self, argument: str) -> None:
+        if not argument:
+            await self.view.adjust("depth", self.conversation.tuning.depth)
+            return
+        wanted = argument.lower()
+        await self._set(depth=check_depth(int(wanted) if wanted.isdecimal() else wanted))
+
+    async def do_deeper(self, argument: str) -> None:
+        await self._deepen(1)
+
+    async def do_shallower(self, argument: str) -> None:
+        await self._deepen(-1)
+
+    async def _deepen(self, by: int) -> None:
+        """One step from the depth that is set, or from the one that auto used last."""
+        state = self.conversation.panel()
+        now = state.depth if isinstance(state.depth, int) else state.round_depth or 0
+        await self._set(depth=min(max(now + by, 0), MAX_DEPTH))
+
+    async def do_method(self, argument: str) -> None:
+        now = self.conversation.tuning.method
+        await self._set(method=check_method(argument.lower() or _next(METHODS, now)))
+
+    async def do_rule(self, argument: str) -> None:
+        now = self.conversation.tuning.rule
+        await self._set(rule=check_rule(argument.lower() or _next(RULES, now)))
+
+    async def do_temperature(self, argument: str) -> None:
+        if not argument:
+            now = self.conversation.tuning.sampling["temperature"]
+            await self.view.adjust("temperature", f"{now:g}")
+            return
+        try:
+            temperature = float(argument)
+        except ValueError:
+            raise BadOptionError(f"temperature must be a number, not {argument}") from None
+        await self.view.tune(sampling={"temperature": temperature})
+        self.view.say(f"temperature {temperature:g} from the next round")
+
+    async def _set(self, **change: Any) -> None:
+        await self.view.tune(**change)
+        ((what, value),) = change.items()
+        self.view.say(f"{what} {value} from the next round")
+
+    async def do_compare(self, argument: str) -> None:
+        await self.view.compare(self.conversation.compare(argument.lower() or None))
+
+    # Models.
+
+    async def do_models(self, argument: str) -> None:
+        if argument:
+            choice: PairChoice | None = self.pairs.asked(argument)
+        else:
+            choice = await self.view.choose_pair(self.pairs)
+        if choice is not None:
+            await self.load(choice)
+
+    async def load_first(self) -> None:
+        """Load the pair to begin with, or the fallback where that fails."""
+        fallback = None if self.fallback == self.choice else self.fallback
+        severity = "error" if fallback is None else "warning"
+        if not await self.load(self.choice, severity, first=True) and fallback is not None:
+            await self.load(fallback, first=True)
+
+    async def load(self, choice: PairChoice, severity: str = "error", first: bool = False) -> bool:
+        """Load a pair, or switch to it; the previous one stays if that fails.
+
+        Args:
+            severity: of a failure.
+            first: nobody has asked for this pair, so only failures are said.
+
+        Returns:
+            Whether it is there now.
+        """
+        before, there = self.conversation.choice, False
+        async for event in self.conversation.load(choice):
+            match event:
+                case Notice() | LoadProgress():
+                    self.view.loading(event)
+                case Failed("stopped"):
+                    stays = "" if before is None else "; still using the previous pair"
+                    self.view.notice(f"loading stopped{stays}")
+                case Failed():
+                    self.view.notice(event.message, severity)
+                case Loaded():
+                    there, self.choice = True, choice
+                    if self._pairs is not None:
+                        self._pairs.current = choice
+                    if not first:
+                        self.view.notice(f"now using {_pair(event)}")
+        return there
+
+    @property
+    def pairs(self) -> ModelPicker:
+        """The pairs to choose from; listed when they are first asked for."""
+        if self._pairs is None:
+            used = self.conversation.store.last_models().values()
+            folders = {name for name in used if name is not None and os.path.isabs(name)}
+            self._pairs = ModelPicker(self.config, self.choice, sorted(folders))
+            self._pairs.ended = lambda download: self.view.notice(download.line())
+        return self._pairs
+
+    # What can be completed.
+
+    def models(self) -> Sequence[Choice]:
+        """Models to name in a command."""
+        return self.pairs.names()
+
+    def chats(self) -> Sequence[Choice]:
+        """Conversations to open."""
+        return [(str(chat.id), title_of(chat)) for chat in self.conversation.store.chats(20)]
+
+
+def _next(choices: Iterable[str], now: str) -> str:
+    """The choice after this one; after the last, the first."""
+    every = list(choices)
+    return every[(every.index(now) + 1) % len(every)]
+
+
+def _pair(loaded: Loaded) -> str:
+    pair = loaded.pair
+    return pair.target if pair.draft is None else f"{pair.target} with {pair.draft}"

@@ -1,0 +1,113 @@
+"""The turns on the screen, and replies as they stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from macspec.errors import MacspecError
+
+from .chat.conversation import Conversation
+from .chat.turns import Began, Changed, ChatNotice, Dropped, Ended, TextPiece, Turn, Update
+from .screens.main import Main
+
+
+class Replies:
+    """Keeps the transcript of a screen as the conversation is.
+
+    Args:
+        say: shows a line for a moment, with its severity.
+        changed: called when title, numbers or keys may be others.
+    """
+
+    def __init__(
+        self,
+        main: Main,
+        conversation: Conversation,
+        say: Callable[[str, str], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._main, self._conversation = main, conversation
+        self._say, self._changed = say, changed
+        self._shown: tuple[int, ...] = ()
+        """The turns in the transcript."""
+        self.chosen: int | None = None
+        """The turn that the user selected."""
+
+    async def show(self) -> None:
+        """Show the conversation's turns anew."""
+        turns = self._conversation.turns
+        self._shown = tuple(turn.id for turn in turns)
+        self.chosen = None
+        await self._main.transcript.show(turns)
+        self._main.set_class(not turns, "-empty")
+        self._changed()
+
+    def notice(self, line: str, severity: str = "information") -> None:
+        """A line in the transcript; if that cannot be seen now, it is said too."""
+        transcript = self._main.transcript
+        transcript.note(line)
+        unseen = not transcript.display
+        if unseen or (severity != "information" and not transcript.following):
+            self._say(line, severity)
+
+    async def stream(self, updates: AsyncIterator[Update], typed: str = "") -> None:
+        """Show a reply as it streams.
+
+        Args:
+            typed: what goes back into the prompt if it cannot be sent.
+        """
+        began = False
+        try:
+            async for update in updates:
+                began = began or isinstance(update, Began)
+                await self._see(update)
+        except MacspecError:
+            if typed and not began:
+                self._main.prompt.give_back(typed)
+            raise
+        finally:
+            self._changed()
+
+    async def _see(self, update: Update) -> None:
+        transcript = self._main.transcript
+        match update:
+            case TextPiece():
+                transcript.feed(update)
+            case Began(prompt, reply):
+                await self._begin([turn for turn in (prompt, reply) if turn is not None])
+            case Dropped():
+                self._update_turns()
+            case Ended(turn):
+                await transcript.end(turn)
+                self._update_turns()
+            case ChatNotice() | Changed():
+                self.see_later(update)
+
+    def see_later(self, update: Update) -> None:
+        """What may also happen while no reply streams."""
+        match update:
+            case Changed(turn):
+                self._main.transcript.update_turn(turn)
+            case ChatNotice(line, severity):
+                self.notice(line, severity)
+
+    async def _begin(self, new: list[Turn]) -> None:
+        """Show the path that leads to a new reply, and begin it."""
+        transcript, turns = self._main.transcript, self._conversation.turns
+        added = {turn.id for turn in new}
+        before = tuple(turn.id for turn in turns if turn.id not in added)
+        if before != self._shown:
+            await transcript.show([turn for turn in turns if turn.id in before])
+        elif self.chosen is not None:
+            transcript.choose(None)
+        self.chosen = None
+        self._shown = (*before, *(turn.id for turn in new))
+        self._main.remove_class("-empty")
+        for turn in new:
+            await transcript.begin(turn)
+        self._update_turns()
+        self._changed()
+
+    def _update_turns(self) -> None:
+        for turn in self._conversation.turns:
+            self._main.transcript.update_turn(turn)
