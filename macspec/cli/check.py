@@ -1,10 +1,12 @@
-"""``macspec check``: the machine, the pair, and whether speculation is lossless with them."""
+"""``macspec check``: the machine, the pair, and a self-check that speculation is lossless here."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 
 import mlx.core as mx
@@ -13,21 +15,34 @@ from ..assets import prompts
 from ..cache import ModelCache
 from ..checked import remember_check
 from ..device import on_metal, prepare
-from ..forks import Fork
+from ..forks import Fork, explain, first_difference
 from ..kernels import Kernels
-from ..metal.dispatch import kernels_for
+from ..metal.dispatch import checked_kernels, kernels_for
+from ..metal.variants import variants_for
 from ..models import Model, Pair, load_pair, memory
 from ..models.memory import estimate_memory
+from ..models.template import Template
+from ..nearties import scores
 from ..plaintext import one_line
 from ..power import awake
 from ..power.report import check_lines
+from ..sampling import Sampling
+from ..session import Session
 from ..terminal import Output, interruptible
-from .kernels import kernel_table
-from .selftest import DEPTH, Trial, self_test
+from .table import DASH, Table
+
+GREEDY = Sampling(temperature=0)
+KEYED = Sampling(temperature=0.8, seed=20)
+DEPTH = 4
+
+Message = dict[str, str]
+
+Question = list[Message] | str
+"""A conversation; raw text if the target has no chat template."""
 
 
 def check(options: argparse.Namespace) -> int:
-    """Print the report; the exit status is 0 if speculation proved lossless, 1 if not."""
+    """Print the report; the exit status is 0 if speculation is lossless here, 1 if not."""
     report = _Report()
     report.machine(prepare())
     for label, text in check_lines(options.settings.power.source):
@@ -41,7 +56,7 @@ def check(options: argparse.Namespace) -> int:
     )
     report.pair(pair, options.kv_bits)
     if options.kernels:
-        for line in kernel_table(pair):
+        for line in _kernel_table(pair):
             report.line(line)
         return 0
     kernels = kernels_for(pair)
@@ -49,29 +64,99 @@ def check(options: argparse.Namespace) -> int:
     every = prompts()
     conversations = every[:: max(len(every) // options.prompts, 1)][: options.prompts]
     report.line(
-        f"self-test: {len(conversations)} prompts, up to {options.max_tokens} tokens, "
+        f"self-check: {len(conversations)} prompts, up to {options.max_tokens} tokens, "
         f"depth {DEPTH}; greedy, and keyed at temperature 0.8"
     )
-    trials: list[Trial] = []
+    replies: list[CheckedReply] = []
     with interruptible(), awake(options.settings.power.keep_awake):
-        for trial in self_test(
+        for reply in self_check(
             pair,
             conversations,
             max_tokens=options.max_tokens,
             kv_bits=options.kv_bits,
             kernels=kernels,
         ):
-            trials.append(trial)
-            report.trial(trial)
-    report.verdict(trials)
-    passed = all(trial.lossless for trial in trials)
+            replies.append(reply)
+            report.reply(reply)
+    report.verdict(replies)
+    passed = all(reply.lossless for reply in replies)
     draft = None if pair.draft is None else pair.draft.name
     remember_check(pair.target.name, draft, pair.plan.weights, passed=passed)
     return 0 if passed else 1
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedReply:
+    """A reply with speculation beside the one without."""
+
+    prompt: int
+    drafter: str
+    sampling: str
+    """greedy or keyed."""
+    tokens: int
+    acceptance: float | None
+    fork: Fork | None
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the replies are equal except for rounding."""
+        return self.fork is None or self.fork.near_tie
+
+
+def self_check(
+    pair: Pair,
+    conversations: list[list[Message]],
+    *,
+    max_tokens: int,
+    kv_bits: int | None = None,
+    kernels: Kernels | str = "auto",
+) -> Iterator[CheckedReply]:
+    """Reply to every conversation without speculation and with each drafter, greedy and keyed.
+
+    Args:
+        pair: from ``load_pair``.
+        conversations: each ends with a user's turn.
+        max_tokens: most tokens in a reply.
+        kv_bits, kernels: as for ``Session``.
+    """
+    session = Session(pair, kv_bits=kv_bits, kernels=kernels)
+    drafters = ("draft", "ngram") if pair.draft is not None else ("ngram",)
+    template = Template(pair)
+    for number, messages in enumerate(conversations, 1):
+        question: Question = messages
+        if pair.target.tokenizer.has_chat_template:
+            prompt = template.tokens(messages)
+        else:
+            question = messages[-1]["content"]
+            prompt = template.raw(question)
+        for name, sampling in (("greedy", GREEDY), ("keyed", KEYED)):
+            session.rule = "keyed"
+            plain, _ = _reply(session, question, sampling, "off", max_tokens)
+            for drafter in drafters:
+                ids, acceptance = _reply(session, question, sampling, drafter, max_tokens)
+                position = first_difference(plain, ids)
+                fork = None
+                if position is not None:
+                    read = [*prompt, *plain[:position]]
+                    fork = explain(position, plain, ids, *scores(pair, read, sampling, kv_bits))
+                yield CheckedReply(number, drafter, name, len(ids), acceptance, fork)
+
+
+def _reply(
+    session: Session, question: Question, sampling: Sampling, method: str, max_tokens: int
+) -> tuple[tuple[int, ...], float | None]:
+    session.method = method
+    session.depth = 0 if method == "off" else DEPTH
+    raw = isinstance(question, str)
+    for _ in session.reply(question, sampling, max_tokens=max_tokens, raw=raw):
+        pass
+    if session.finished is None:
+        raise RuntimeError("the reply did not finish")
+    return session.finished.token_ids, session.finished.stats.acceptance
+
+
 class _Report:
-    """What was found, to standard output as it is found."""
+    """Prints the findings as they come."""
 
     def __init__(self) -> None:
         self._output = Output()
@@ -83,7 +168,7 @@ class _Report:
         self._output.text("  ".join([f"  {label:<10}", *map(one_line, values)]) + "\n")
 
     def machine(self, compile_off: str | None) -> None:
-        """Print what computes; ``compile_off`` is why mx.compile is switched off."""
+        """Print the machine; ``compile_off`` is why mx.compile is switched off."""
         info = mx.device_info()
         self.line(f"macspec {version('macspec')}")
         self.row("chip", str(info.get("device_name") or platform.machine()))
@@ -94,7 +179,7 @@ class _Report:
         self.row("mx.compile", "works" if compile_off is None else f"off: {compile_off}")
 
     def pair(self, pair: Pair, kv_bits: int | None) -> None:
-        """Print the models, the gates that spoke, and the memory plan."""
+        """Print the models, notices about them, and the memory plan."""
         self.line("pair")
         self.row("target", _described(pair.target))
         self.row("draft", "none" if pair.draft is None else _described(pair.draft))
@@ -108,29 +193,56 @@ class _Report:
                 self.row("notice", notice)
 
     def kernels(self, kernels: Kernels) -> None:
-        """Print whose kernels compute, and which of macspec's do not and why."""
+        """Print which kernels are used, and why others are not."""
         self.row("kernels", kernels.state)
         for notice in kernels.notices:
             self.row("notice", notice)
 
-    def trial(self, trial: Trial) -> None:
-        """Print one line of the self-test."""
-        ratio = "" if trial.acceptance is None else f"acceptance {trial.acceptance:.2f}"
-        outcome = "equal" if trial.fork is None else _explained(trial.fork)
-        cells = f"{trial.tokens:>4} tokens  {ratio:<15}  {outcome}"
-        self.line(f"  prompt {trial.prompt:<3}  {trial.drawing:<6}  {trial.drafter:<5}  {cells}")
+    def reply(self, reply: CheckedReply) -> None:
+        """Print a line of the self-check."""
+        ratio = "" if reply.acceptance is None else f"acceptance {reply.acceptance:.2f}"
+        outcome = "equal" if reply.fork is None else _explained(reply.fork)
+        cells = f"{reply.tokens:>4} tokens  {ratio:<15}  {outcome}"
+        self.line(f"  prompt {reply.prompt:<3}  {reply.sampling:<6}  {reply.drafter:<5}  {cells}")
 
-    def verdict(self, trials: list[Trial]) -> None:
+    def verdict(self, replies: list[CheckedReply]) -> None:
         """Print the outcome in a line."""
-        equal = sum(trial.fork is None for trial in trials)
-        ties = sum(trial.lossless for trial in trials) - equal
-        parts = [f"{equal} of {len(trials)} replies equal"]
+        equal = sum(reply.fork is None for reply in replies)
+        ties = sum(reply.lossless for reply in replies) - equal
+        parts = [f"{equal} of {len(replies)} replies equal"]
         if ties:
-            parts.append(f"{ties} part at a near tie")
-        if equal + ties < len(trials):
-            parts.append(f"{len(trials) - equal - ties} DIFFER")
-        passed = equal + ties == len(trials)
+            parts.append(f"{ties} differ at a near tie")
+        if equal + ties < len(replies):
+            parts.append(f"{len(replies) - equal - ties} DIFFER")
+        passed = equal + ties == len(replies)
         self.line(f"{'passed' if passed else 'FAILED'}: {', '.join(parts)}")
+
+
+def _kernel_table(pair: Pair) -> Iterator[str]:
+    """Lines with the outcome of each kernel variant's self-check, and its speed beside MLX's.
+
+    Without Metal nothing is checked: both columns hold a dash.
+    """
+    if on_metal():
+        chosen = checked_kernels(pair)
+        outcomes, kept = chosen.outcomes, chosen.unsupported
+    else:
+        found, asked = variants_for(pair)
+        outcomes, kept = dict.fromkeys(asked), tuple(found.unsupported)
+    rows = []
+    for variant, outcome in outcomes.items():
+        count = f"{variant.rows} row{'s' * (variant.rows > 1)}"
+        checked, speed = DASH, DASH
+        if outcome is not None:
+            checked = "passed" if outcome.failure is None else f"FAILED: {outcome.failure}"
+            speed = DASH if outcome.speed is None else f"{outcome.speed:.2f}x"
+        rows.append((variant.kernel, f"{variant.shape}, {count}", checked, speed))
+    heads = ("kernel", "variant", "self-check", "speed")
+    yield from Table("", heads, rows, left=None, indent=0).text().splitlines()
+    for line in kept:
+        yield f"MLX's own: {line}"
+    if not on_metal():
+        yield f"{DASH}: Metal is not available here, so kernels are neither checked nor used"
 
 
 def _memory_plan(pair: Pair, kv_bits: int | None) -> memory.MemoryPlan:

@@ -10,7 +10,7 @@ import mlx.core as mx
 import pytest
 
 import macspec.verification.match as match
-from macspec.cli.selftest import Trial
+from macspec.cli.check import CheckedReply
 from macspec.forks import Fork, explain, first_difference
 from macspec.verification.rule import Verdict
 
@@ -62,8 +62,8 @@ def test_a_fork_is_judged_by_its_gap(
     status: int,
     words: str,
 ) -> None:
-    trial = Trial(1, "draft", "greedy", 9, 0.5, Fork(5, 10, 11, gap, 0.25))
-    monkeypatch.setattr("macspec.cli.check.self_test", lambda *_, **__: iter([trial]))
+    reply = CheckedReply(1, "draft", "greedy", 9, 0.5, Fork(5, 10, 11, gap, 0.25))
+    monkeypatch.setattr("macspec.cli.check.self_check", lambda *_, **__: iter([reply]))
     outcome = macspec("check")
     assert outcome.status == status
     assert words in outcome.out.decode()

@@ -22,7 +22,7 @@ def test_without_metal_the_table_has_dashes_and_the_reason(macspec: Callable[...
     assert {row.split()[0] for row in rows} == {"verify_attention", "accept", "draft_sample"}
     assert "MLX's own: matrices that are not quantized" in lines
     assert lines[-1].startswith("-: Metal is not available")
-    assert not any(line.startswith("self-test") for line in lines)
+    assert not any(line.startswith("self-check") for line in lines)
 
 
 @no_metal
