@@ -123,7 +123,7 @@ class Commands:
         self.view.say(f"wrote {what} to {path}")
 
     async def do_copy_code(self, argument: str) -> None:
-        from .transcript.codeblocks import code_blocks
+        from .transcript.markdown import code_blocks
 
         blocks = code_blocks(self._reply().text)
         if not blocks:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.style import Style
 from rich.text import Text
 
-from .markup import language_of
+from .markdown import language_of
 from .styles import Styles
 
 LONGEST = 1_000

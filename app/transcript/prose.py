@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .code import code_label, coloured
-from .markup import clean, language_of, parser
+from .markdown import clean, language_of, parser
 from .rows import JOINS, NEW_LINE, NO_TEXT, Row, broken, rows_of
 from .styles import Page, Styles
 

@@ -10,10 +10,8 @@ from rich.style import Style
 from rich.text import Text
 
 from ..chat.turns import Span
-from .blocks import Block, Markdown, Plain
 from .code import code_label, coloured
-from .codeblocks import code_in
-from .markup import language_of, moved
+from .markdown import Block, Markdown, Plain, code_in, language_of, moved
 from .rows import NEW_LINE, NOTHING, SPACE, TAB, Row, broken, drawn, row
 from .styles import Page, Styles
 from .tint import Authors, tinted

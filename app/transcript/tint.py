@@ -12,7 +12,7 @@ from rich.text import Text
 from macspec.plaintext import one_line
 
 from ..chat.turns import Span
-from .markup import clean
+from .markdown import clean
 from .styles import Styles
 
 NAMES = {"draft": "draft model", "ngram": "n-gram", "suffix": "past replies"}

@@ -20,7 +20,7 @@ from textual.strip import Strip
 from ..chat.turns import TextPiece, Turn
 from .canvas import GUTTER, Canvas
 from .code import lexer
-from .markup import parser
+from .markdown import parser
 from .streaming import Buffer
 from .styles import CLASSES, CSS, PARTS, Styles, part_style
 from .turn import Entry, Look, Note, TurnRows

@@ -11,7 +11,7 @@ from macspec.plaintext import one_line
 
 from ..chat.turns import TextPiece, Turn
 from . import header
-from .blocks import Block
+from .markdown import Block
 from .rows import Row
 from .source import Source, draw_block, guess
 from .styles import Styles

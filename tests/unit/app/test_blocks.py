@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from markdowntexts import MARKDOWN, cut, generated
 
-from macspec.app.transcript.blocks import MOST, MOST_LINES, Markdown, Plain
+from macspec.app.transcript.markdown import MOST, MOST_LINES, Markdown, Plain
 
 
 def blocks_of(text: str, kind: type[Markdown | Plain] = Markdown) -> Markdown | Plain:
@@ -32,14 +32,16 @@ def test_any_cut_of_the_stream_gives_the_same_blocks(
     assert source.text == text
 
 
+@pytest.mark.parametrize("kind", [Markdown, Plain])
 @generated(cut(MARKDOWN))
-def test_a_block_that_is_closed_never_changes(case: tuple[str, list[str]]) -> None:
-    source = Markdown()
+def test_a_block_that_is_closed_never_changes(
+    kind: type[Markdown | Plain], case: tuple[str, list[str]]
+) -> None:
+    source = kind()
     for piece in case[1]:
-        before = source.blocks
-        same = source.take(piece)
-        assert source.blocks[:same] == before[:same]
-        assert len(source.text) - (source.blocks[same].start if source.blocks[same:] else 0) >= 0
+        before = list(source.closed)
+        source.take(piece)
+        assert source.closed[: len(before)] == before
 
 
 @pytest.mark.parametrize("kind", [Markdown, Plain])

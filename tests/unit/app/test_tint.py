@@ -9,7 +9,7 @@ from markdowntexts import MARKDOWN, cut, generated
 from rich.style import Style
 from rich.text import Text
 
-from macspec.app.transcript.markup import clean
+from macspec.app.transcript.markdown import clean
 from macspec.app.transcript.styles import PARTS, Styles
 from macspec.app.transcript.tint import UNKNOWN, Authors, legend, tinted
 
