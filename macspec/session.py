@@ -12,22 +12,20 @@ from typing import Literal
 import mlx.core as mx
 
 from .control import Controller, CostCurve, Ledger, Survival
-from .conversation import Message
-from .decoding import Decoder
+from .decode import Decoder
 from .drafters import Corpus, DraftModel, NGram, Suffix
 from .errors import BadOptionError
 from .events import Event, Finished, Notice, Round
 from .kernels import Kernels
-from .measuring import measure
+from .learned import measure
 from .metal.dispatch import kernels_for
 from .models.memory import wired
 from .models.pair import Pair
-from .prompting import Prompt, Prompting
-from .reasoning import Reasoning
-from .reply import Reply
+from .prompt import Message, Prompt, Prompting
+from .rounds import Reply
 from .sampling import Sampling
 from .stats import ReplyCounter, SessionStats
-from .text import TextStream
+from .text import Reasoning, TextStream
 
 BUFFER_CACHE = 512 * 2**20
 """Bytes of freed buffers that MLX may keep for reuse."""

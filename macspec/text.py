@@ -1,14 +1,81 @@
-"""From token ids to text, one complete piece at a time, and who wrote which of its characters."""
+"""From token ids to text: reasoning and answer, stop strings, and who wrote which characters."""
 
 from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .reasoning import TAG, Reasoning
+from .events import Text
+
+ANSWER, REASONING, TAG = "answer", "reasoning", "tag"
+
+
+class Reasoning:
+    """Follows a reply token by token; a tag may be of several, so some wait for the next one.
+
+    Args:
+        tokenizer: mlx-lm's ``TokenizerWrapper``, which knows the tags of many models.
+        begun: the prompt ends inside of reasoning.
+    """
+
+    def __init__(self, tokenizer: Any, *, begun: bool = False) -> None:
+        starts = getattr(tokenizer, "think_start_tokens", None)
+        ends = getattr(tokenizer, "think_end_tokens", None)
+        # Of what comes next, the part and the tag that ends it.
+        known = bool(starts and ends)
+        self._tags = {ANSWER: tuple(starts or ()), REASONING: tuple(ends or ())} if known else {}
+        self.part = REASONING if begun and known else ANSWER
+        """Of the next token that is no tag."""
+        self._waiting: list[int] = []
+
+    def push(self, token: int) -> list[str]:
+        """Take a token.
+
+        Returns:
+            The parts of the tokens that are decided now, in their order: of those that waited, then
+            of this one. Each is answer, reasoning or tag.
+        """
+        if not self._tags:
+            return [self.part]
+        decided: list[str] = []
+        waiting = self._waiting
+        waiting.append(token)
+        while waiting:
+            tag = self._tags[self.part]
+            if tuple(waiting) == tag[: len(waiting)]:
+                if len(waiting) == len(tag):
+                    decided += [TAG] * len(tag)
+                    waiting.clear()
+                    self.part = ANSWER if self.part == REASONING else REASONING
+                break
+            decided.append(self.part)
+            del waiting[0]
+        return decided
+
+    def finish(self) -> list[str]:
+        """The parts of those that still wait, at the end of the reply."""
+        decided = [self.part] * len(self._waiting)
+        self._waiting.clear()
+        return decided
+
+
+def opened(tokenizer: Any, prompt: Sequence[int]) -> bool:
+    """Whether a prompt ends with the tag that begins reasoning, and white space at most."""
+    tag = getattr(tokenizer, "think_start_tokens", None)
+    if not tag:
+        return False
+    end, size = len(prompt), len(tag)
+    while end >= size:
+        if tuple(prompt[end - size : end]) == tuple(tag):
+            return True
+        if tokenizer.decode([prompt[end - 1]]).strip():
+            return False
+        end -= 1
+    return False
+
 
 Span = tuple[int, str | None]
 """Characters, and the drafter whose guess their token was; None: the target's own."""
@@ -202,3 +269,54 @@ def _common(a: str, b: str) -> int:
             break
         same += 1
     return same
+
+
+class Written:
+    """Adds up the texts of a reply, in constant time for each.
+
+    Args:
+        spans, reasoning_spans: of what the reply had before; None: that is not known.
+    """
+
+    def __init__(
+        self, spans: Iterable[Span] | None = (), reasoning_spans: Iterable[Span] | None = ()
+    ) -> None:
+        self._spans = None if spans is None else list(spans)
+        self._reasoning_spans = None if reasoning_spans is None else list(reasoning_spans)
+        self.characters = 0
+        """Taken so far, tags included."""
+
+    @property
+    def spans(self) -> Sequence[Span] | None:
+        """Who wrote the answer, in order; None where that is not known."""
+        return self._spans
+
+    @property
+    def reasoning_spans(self) -> Sequence[Span] | None:
+        """Who wrote the reasoning."""
+        return self._reasoning_spans
+
+    def take(self, event: Text) -> tuple[str, str]:
+        """Take the next text and return what it adds to the answer and to the reasoning."""
+        self.characters += len(event.delta)
+        known = sum(length for length, _ in event.spans) == len(event.delta)
+        if event.part == "answer":
+            self._spans = added(self._spans, event.spans) if known else None
+            return event.delta, ""
+        if event.part == "reasoning":
+            spans = self._reasoning_spans
+            self._reasoning_spans = added(spans, event.spans) if known else None
+            return "", event.delta
+        return "", ""
+
+
+def added(spans: list[Span] | None, new: Iterable[Span]) -> list[Span] | None:
+    """``spans`` with new ones at their end; neighbours of one drafter are one."""
+    if spans is None:
+        return None
+    for length, drafter in new:
+        if spans and spans[-1][1] == drafter:
+            spans[-1] = spans[-1][0] + length, drafter
+        else:
+            spans.append((length, drafter))
+    return spans

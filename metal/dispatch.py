@@ -18,7 +18,7 @@ from macspec.models import Pair
 from macspec.noise import Noise
 from macspec.sampling import Sampling
 from macspec.verification import Rule, Tree, TreeVerdict, Verdict
-from macspec.verification.keyed import Keyed
+from macspec.verification.match import Keyed
 
 from . import accept, draft_sample, verify_attention
 from .hooks import Hooks

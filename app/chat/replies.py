@@ -14,9 +14,9 @@ from macspec.power import ReplyWatch
 from macspec.stats import Counters
 from macspec.store import ASSISTANT, RAW, USER, GenerationMetadata, Message, OpenReply
 from macspec.store.naming import lasting
+from macspec.text import Written
 from macspec.worker import Call, Failed, PairChoice, ReplyRequest
 from macspec.worker.messages import Answer
-from macspec.written import Written
 
 from .tree import Tree, spoken
 from .turns import ChatNotice, TextPiece, Turn, after, known_spans

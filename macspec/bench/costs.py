@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..control import CostCurve
-from ..control.curve import bucket
+from ..control.cost import bucket
 from ..kernels import Kernels
 from ..models import Pair
 from ..sampling import Sampling

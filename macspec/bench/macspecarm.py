@@ -10,14 +10,13 @@ from typing import Any
 import mlx.core as mx
 
 from ..control import CostCurve, Ledger, Plan, Survival
-from ..decoding import Decoder
+from ..decode import Decoder
 from ..drafters import Proposal
 from ..events import Event, Prefilled, Round
-from ..flight import Dispatcher, Flight
 from ..kernels import Kernels
 from ..models import Pair
 from ..noise import Noise
-from ..reply import Reply
+from ..rounds import Dispatcher, Flight, Reply
 from ..sampling import Sampling
 from ..session import Session
 from ..stats import Counters

@@ -10,7 +10,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..control.curve import EDGES
+from ..control.cost import EDGES
 from ..errors import BadOptionError, brief
 from ..plaintext import one_line
 from .cells import Cell

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..conversation import ROLES
 from ..errors import BadOptionError
+from ..prompt import ROLES
 from .tasks import Task
 
 MAX_TOKENS = 256

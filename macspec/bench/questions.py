@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from ..conversation import Message
 from ..errors import BadOptionError, MacspecError
 from ..models import Pair
 from ..models.template import Template
+from ..prompt import Message
 from ..sampling import Sampling
 from .sample import Written
 from .tasks import Task

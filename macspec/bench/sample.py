@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..control.plan import BRANCHED
+from ..control.cost import BRANCHED
 from ..events import ReplyStats, Round
 from ..power import Energy
 from ..stats import Counters

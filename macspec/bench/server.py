@@ -13,8 +13,8 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..conversation import Message
 from ..errors import BadOptionError, ServerError, brief
+from ..prompt import Message
 
 
 @dataclass(frozen=True, slots=True)

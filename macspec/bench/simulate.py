@@ -24,7 +24,7 @@ from ..control import (
     Survival,
     bucket_of,
 )
-from ..control.curve import READING, ROWS
+from ..control.cost import READING, ROWS
 from ..drafters.portfolio import SHADOW
 from .traces import NOTHING, Recorded, Trace
 

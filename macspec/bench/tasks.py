@@ -14,8 +14,8 @@ from functools import cache
 from typing import Any
 
 from ..assets import folder, prompt_files
-from ..conversation import Message
 from ..errors import BadOptionError
+from ..prompt import Message
 from ..store import Chat, Store
 from ..store.records import ASSISTANT, OPEN, RAW, USER
 from ..store.records import Message as Stored

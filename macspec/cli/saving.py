@@ -22,7 +22,7 @@ from ..store import (
     store_path,
 )
 from ..store.naming import lasting
-from ..written import Written
+from ..text import Written
 
 if TYPE_CHECKING:
     from ..sampling import Sampling  # imports MLX

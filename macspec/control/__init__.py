@@ -1,20 +1,9 @@
 """How deep to draft and with what: what a round costs, what it may bring, and the choice."""
 
-from .after import AfterToken
-from .controller import Controller
-from .curve import CostCurve
-from .ledger import Ledger
-from .plan import (
-    BUCKETS,
-    OFF,
-    PLAIN,
-    Offer,
-    Plan,
-    bucket_of,
-    outlook,
-)
-from .recent import RecentAcceptance
-from .survival import Survival
+from .acceptance import BUCKETS, AfterToken, RecentAcceptance, Survival, bucket_of
+from .controller import OFF, PLAIN, Controller, Offer, Plan, outlook
+from .cost import CostCurve
+from .state import Ledger
 
 __all__ = [
     "BUCKETS",

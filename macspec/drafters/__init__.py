@@ -2,11 +2,9 @@
 
 from .corpus import Corpus
 from .drafter import Context, Drafter, Proposal
-from .lookup import Lookup
+from .lookup import Lookup, NGram, Suffix
 from .model import DraftModel
-from .ngram import NGram
 from .portfolio import Portfolio
-from .suffix import Suffix
 
 __all__ = [
     "Context",

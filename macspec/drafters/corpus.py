@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadOptionError
-from .replies import END, Replies
+from .matches import END, Replies
 
 LIMIT = 1_000_000
 """Tokens kept; the oldest replies go first."""

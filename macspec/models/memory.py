@@ -15,10 +15,10 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ChunkedKVCache, KVCache, RotatingKVCache, make_prompt_cache
 
+from ..cache import SLACK
 from ..choices import MAX_DEPTH
 from ..device import on_metal
 from ..errors import OutOfMemoryError
-from ..windowed import SLACK
 from .cached import PREFILL_CHUNK
 
 ROWS = MAX_DEPTH + 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import BadOptionError, brief
-from ..reasoning import opened
+from ..text import opened
 from .pair import Pair
 
 MARK = "macspec-probe"

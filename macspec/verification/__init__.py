@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..choices import check_rule
 from .block import Block
-from .keyed import Keyed
-from .match import Match
+from .match import Keyed, Match
 from .rule import Rule, Verdict
 from .tree import Tree, TreeVerdict, follow
 

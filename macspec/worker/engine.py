@@ -13,17 +13,17 @@ from typing import Any, Literal, cast
 
 import mlx.core as mx
 
+from ..decode import Settings
 from ..drafters import DraftModel
 from ..errors import BadOptionError, MacspecError, OutOfMemoryError
 from ..events import Event, Finished, Notice
+from ..learned import corpus, ledger
 from ..metal.dispatch import kernels_for
 from ..models.machine import Pressure, pressure
 from ..models.memory import device_limit, gigabytes
 from ..models.pair import Pair, open_pair
-from ..remembered import corpus, ledger
 from ..sampling import Sampling
 from ..session import Session
-from ..settings import Settings
 from ..stats import SessionStats
 from .fetching import fetch
 from .messages import (

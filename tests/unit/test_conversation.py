@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.conversation import Message, checked_messages, fit
 from macspec.errors import BadOptionError, ContextOverflowError
+from macspec.prompt import Message, checked_messages, fit
 
 SYSTEM = {"role": "system", "content": "ss"}
 

@@ -44,4 +44,4 @@ def test_a_room_does_not_import_what_it_must_not_know(
 
 
 def test_the_engine_is_all_there() -> None:
-    assert {"macspec.session", "macspec.decoding", "macspec.models.pair"} <= set(ENGINE)
+    assert {"macspec.session", "macspec.decode", "macspec.models.pair"} <= set(ENGINE)

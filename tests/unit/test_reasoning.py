@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.reasoning import Reasoning, opened
+from macspec.text import Reasoning, opened
 
 START, END = 90, 91
 LONG_START, LONG_END = (80, 81, 82), (83, 81)

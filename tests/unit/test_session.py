@@ -17,7 +17,7 @@ from replies import Rows, assert_like_fresh, caches, finish, prompt_tokens
 from macspec import Notice, Prefilled, Round, Sampling, Session, Text
 from macspec.control import Controller, Plan
 from macspec.control.controller import CHECKING, ROW
-from macspec.control.plain import SURE
+from macspec.control.cost import SURE
 from macspec.drafters import Corpus
 from macspec.errors import BadOptionError, ContextOverflowError
 from macspec.events import Emitted, Prefilling

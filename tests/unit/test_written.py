@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.events import Text
-from macspec.written import Written
+from macspec.text import Written
 
 spans = st.lists(st.tuples(st.integers(1, 5), st.sampled_from([None, "draft", "ngram"])))
 texts = st.builds(

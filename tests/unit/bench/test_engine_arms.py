@@ -15,7 +15,7 @@ from macspec.bench.mlxlm import MlxLmArm, _Passes
 from macspec.bench.questions import Arm, Question, ready, with_replies
 from macspec.bench.sample import ReplyRecorder, rows_of
 from macspec.bench.tasks import Task
-from macspec.control.curve import ROWS
+from macspec.control.cost import ROWS
 from macspec.errors import BadOptionError
 from macspec.models import Pair
 from macspec.sampling import Sampling
@@ -32,7 +32,7 @@ FORCED = replace(CHAT, id="forced-1", forced="One two three four five six seven 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What passes cost is measured once, not five times."""
-    monkeypatch.setattr("macspec.measuring.REPEATS", 1)
+    monkeypatch.setattr("macspec.learned.REPEATS", 1)
 
 
 @pytest.fixture

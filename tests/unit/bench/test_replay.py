@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from macspec.bench.tasks import SLACK, replayed
-from macspec.conversation import Message
 from macspec.errors import BadOptionError
+from macspec.prompt import Message
 from macspec.store import Store
 
 

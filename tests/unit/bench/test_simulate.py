@@ -24,7 +24,7 @@ from macspec.bench.simulate import (
     sweep,
 )
 from macspec.bench.traces import NOTHING, Guess, Recorded, Trace, hopeless, shipped
-from macspec.control.curve import READING
+from macspec.control.cost import READING
 
 CURVES = published()
 NAMES = [curve.name for curve in CURVES]

@@ -22,10 +22,10 @@ from macspec.bench.tasks import (
     names,
     shipped,
 )
-from macspec.conversation import Message, checked_messages
 from macspec.errors import BadOptionError
 from macspec.models import Pair
 from macspec.models.template import Template
+from macspec.prompt import Message, checked_messages
 
 
 def words(messages: Sequence[Message]) -> int:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from macspec.choices import MAX_DEPTH
 from macspec.control import BUCKETS, Controller, CostCurve, Offer, Plan, Survival
 from macspec.control.controller import ROW, SAVED
-from macspec.control.plain import COMPARISONS, SURE
+from macspec.control.cost import COMPARISONS, SURE
 
 offers = st.lists(
     st.builds(

@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.control import CostCurve
-from macspec.control.curve import EDGES, OUT_OF_ORDER, ROWS, SHIPPED, TRIES, bucket, candidates
-from macspec.control.plain import ALONE, RUN
+from macspec.control.cost import (
+    ALONE,
+    EDGES,
+    OUT_OF_ORDER,
+    ROWS,
+    RUN,
+    SHIPPED,
+    TRIES,
+    bucket,
+    candidates,
+)
 
 costs = st.floats(0.2, 20)
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from macspec.control.plain import ALONE, COMPARISONS, RUN, SURE, PlainStep
+from macspec.control.cost import ALONE, COMPARISONS, RUN, SURE, PlainStep
 
 
 def row(plain: PlainStep, seconds: float, length: int = 100) -> None:

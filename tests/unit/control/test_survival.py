@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.control import BUCKETS, Survival
-from macspec.control.survival import FOLLOWING, SHIPPED
+from macspec.control.acceptance import FOLLOWING, SHIPPED
 
 rounds = st.lists(
     st.tuples(st.sampled_from(["draft", "ngram", "new"]), st.integers(0, BUCKETS - 1),

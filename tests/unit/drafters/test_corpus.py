@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macspec.drafters import Corpus, corpus, replies
+from macspec.drafters import Corpus, corpus
+from macspec.drafters import matches as searched
 from macspec.drafters.corpus import vocabulary_key
-from macspec.drafters.places import MOST
-from macspec.drafters.replies import END, Replies
+from macspec.drafters.matches import END, MOST, Replies
 from macspec.errors import BadOptionError
 
 ONE, TWO, THREE = [1, 2, 3, 4], [5, 6, 2, 3], [9, 2, 3, 7, 8]
@@ -312,7 +312,7 @@ def test_searching_finds_every_place_however_the_replies_came(
     rounds: list[list[list[int]]], limit: int, batch: int, query: list[int]
 ) -> None:
     held = Replies()
-    with patch.object(replies, "BATCH", batch), patch.object(replies, "MOST", 10**6):
+    with patch.object(searched, "BATCH", batch), patch.object(searched, "MOST", 10**6):
         for new in rounds:
             held = held.with_new(new, limit)
         found = held.longest(query)

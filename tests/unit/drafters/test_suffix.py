@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macspec.control import Offer
-from macspec.drafters import Context, Corpus, Suffix, places, replies
+from macspec.drafters import Context, Corpus, Suffix, matches
 from macspec.drafters.lookup import ROOM
-from macspec.drafters.places import LONGEST, MOST, Places
+from macspec.drafters.matches import LONGEST, MOST, Places
 from macspec.sampling import Sampling
 
 Found = tuple[list[int], list[float], int]
@@ -122,7 +122,7 @@ def test_it_finds_what_counting_finds_after_any_rollbacks(
 ) -> None:
     past = list({tuple(text): text for text in past if text}.values())
     drafter = Suffix(corpus_of(past))
-    with patch.object(places, "MOST", 10**6), patch.object(replies, "MOST", 10**6):
+    with patch.object(matches, "MOST", 10**6):
         for keep, new in [(len(tokens), []), *steps]:
             drafter.rollback(keep)
             tokens = tokens[:keep] + new

@@ -10,11 +10,11 @@ from mlx.utils import tree_flatten
 from mlx_lm.models import deepseek_v3, gpt_oss, llama, llama4, mamba, qwen3_moe
 from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
 
+from macspec.cache import SLACK
 from macspec.errors import OutOfMemoryError
 from macspec.models import memory
 from macspec.models.cached import PREFILL_CHUNK
 from macspec.models.memory import STEP, LayerEstimate, MemoryEstimate, estimate_memory, fit
-from macspec.windowed import SLACK
 
 MIXTURE: dict[str, Any] = {
     "num_experts": 8,

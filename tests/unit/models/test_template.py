@@ -9,7 +9,7 @@ from modelfolders import edited
 
 from macspec.errors import BadOptionError
 from macspec.models import Template, load_pair
-from macspec.prompting import Prompting
+from macspec.prompt import Prompting
 
 USER = {"role": "user", "content": "Hello there"}
 SYSTEM = {"role": "system", "content": "Answer in French."}

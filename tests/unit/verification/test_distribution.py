@@ -20,12 +20,11 @@ from mlx import nn
 
 from macspec.choices import RULES
 from macspec.control import Controller, CostCurve, Survival
-from macspec.decoding import Decoder
+from macspec.decode import Decoder, Settings
 from macspec.drafters import Context, Drafter, DraftModel, NGram, Proposal
 from macspec.events import Round
-from macspec.reply import Reply
+from macspec.rounds import Reply
 from macspec.sampling import Sampling
-from macspec.settings import Settings
 from macspec.stats import ReplyCounter
 from macspec.text import Piece
 

@@ -1,10 +1,13 @@
-"""How likely each drafted token is to stand, learned from the rounds themselves."""
+"""How likely drafted tokens are accepted: by position, of late, and by the token before them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+BUCKETS = 8
+"""How many levels of confidence an offer can have."""
 
 POSITIONS = 8
 """Positions in a chain that are told apart; later ones count as the last."""
@@ -158,3 +161,96 @@ def shipped(drafter: str, bucket: int) -> float:
 def _at(position: int, whole: float) -> float:
     """What the chance at a position begins with, where a bucket's is ``whole``."""
     return FOLLOWING * whole / (1 + (FOLLOWING - 1) * whole) if position else whole
+
+
+NEWEST = 0.12
+"""Weight of the newest judged token."""
+
+START = 0.6
+
+LASTING = 0.01
+"""The same weight in the average of a long time."""
+
+BACK = 0.9
+"""What is left of the difference between the two after a token that was not judged."""
+
+
+class RecentAcceptance:
+    """A running average over judged tokens.
+
+    Tokens after the first rejected one were never judged, so the average does not depend on how
+    deep the rounds were.
+    """
+
+    def __init__(self) -> None:
+        self._share = self._long = START
+
+    def share(self, unjudged: int = 0) -> float:
+        """Share of tokens that stood of late, 0 to 1.
+
+        Args:
+            unjudged: tokens that came since, by other means. What was recent is so no longer, and
+                the average of a long time takes its place.
+        """
+        return self._long + (self._share - self._long) * BACK ** max(unjudged, 0)
+
+    def observe(self, drafted: int, accepted: int) -> None:
+        """A round drafted so many tokens, of which so many stood."""
+        for position in range(min(accepted + 1, drafted)):
+            stood = position < accepted
+            self._share += NEWEST * (stood - self._share)
+            self._long += LASTING * (stood - self._long)
+
+
+AHEAD = 3
+"""Drafted tokens that are looked at behind each one."""
+
+TOKEN_PRIOR = 16.0
+"""Observations that no difference at all counts for, beside a token's own."""
+
+TOKEN_MEMORY = 50.0
+"""Observations of a token that count: older ones fade."""
+
+
+class AfterToken:
+    """How much more or less than usual of a chain stands, by the token that it follows.
+
+    That token is known before anything is drafted: in the middle of a word a draft model is nearly
+    always right, after a full stop it is often wrong, or the reply is over. Differences, and not
+    shares, so that a text which is easy or hard as a whole says nothing of its tokens. There is at
+    most one entry for each token of the vocabulary.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[float, float]] = {}
+        """Of each token, the sum of differences and their number, both decayed."""
+
+    def share(self, token: int, usual: float) -> float:
+        """Share of the next tokens drafted after ``token`` that should stand, 0 to 1.
+
+        Args:
+            usual: the same after any token, as of late.
+        """
+        found, count = self._seen.get(token, (0.0, 0.0))
+        return min(max(usual + found / (count + TOKEN_PRIOR), 0.0), 1.0)
+
+    def observe(self, text: Sequence[int], drafted: int, usual: float) -> None:
+        """Learn from a chain.
+
+        Args:
+            text: the token that it followed, and its own that stood before the end of the reply.
+            drafted: tokens of the chain.
+            usual: as above, when it was drafted.
+        """
+        stood = len(text) - 1
+        for at, token in enumerate(text[:drafted]):
+            ahead = min(AHEAD, drafted - at)
+            share = min(stood - at, ahead) / ahead
+            found, count = self._seen.get(token, (0.0, 0.0))
+            keep = 1 - 1 / TOKEN_MEMORY
+            self._seen[token] = found * keep + share - usual, count * keep + 1
+
+
+def bucket_of(share: float) -> int:
+    """The bucket of an offer whose tokens stand with about this chance."""
+    return min(int(BUCKETS * share), BUCKETS - 1)

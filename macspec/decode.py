@@ -3,26 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import mlx.core as mx
 
+from .choices import check_depth, check_method, check_rule
 from .control import OFF, PLAIN, Controller, Plan, outlook
 from .drafters import Context, Drafter, DraftModel, Portfolio, Proposal
 from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
-from .flight import Dispatcher, Flight, Landing, own_part
 from .kernels import Kernels
 from .models.cached import PASS_TAIL, PREFILL_CHUNK, CachedModel, TreePass
 from .models.pair import Pair
 from .nearties import epsilon
 from .noise import TARGET, Noise
 from .power.clocks import ClockWatch
-from .reply import Reply
-from .settings import Settings
+from .rounds import Dispatcher, Flight, Landing, Reply, own_part
+from .sampling import Sampling
 from .text import Piece
-from .verification import Tree, Verdict
-from .verification.forced import forced
+from .verification import Rule, Tree, Verdict, rule_named
+from .verification.match import forced
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to draft and how to draw.
+
+    Raises:
+        BadOptionError: a value is outside its range.
+    """
+
+    method: str = "auto"
+    """How tokens are drafted: auto, draft, suffix, ngram or off."""
+    depth: int | str = "auto"
+    """Tokens drafted in a round, 0 to 32, or auto."""
+    rule: str = "block"
+    """The acceptance rule: block, keyed or match."""
+    sampling: Sampling = field(default_factory=Sampling)
+    trees: bool = True
+    """Whether a draft model's chain may have a branch, where that is exact and pays."""
+
+    def __post_init__(self) -> None:
+        check_method(self.method)
+        check_depth(self.depth)
+        check_rule(self.rule)
+
+    @property
+    def acceptance_rule(self) -> Rule:
+        """The acceptance rule of that name."""
+        return rule_named(self.rule)
+
 
 EMPTY = Proposal(mx.array([], mx.uint32))
 """What plain decoding proposes."""

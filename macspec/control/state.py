@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .curve import CostCurve
-from .survival import Survival
+from .acceptance import Survival
+from .cost import CostCurve
 
 FORMAT = 3
 
