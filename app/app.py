@@ -21,11 +21,12 @@ from macspec.config.effective import ENVIRONMENT
 from macspec.config.schema import SETTINGS
 from macspec.errors import BadOptionError, MacspecError
 from macspec.events import Notice
+from macspec.store import title_of
 from macspec.worker import LoadProgress, PairChoice
 
 from . import message, outside, themes
 from .actions import BY_ID, Choice, Situation
-from .chat.chatlist import ChatList, shortened, title_of
+from .chat.chatlist import ChatList, shortened
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import ModelPicker, proposal

@@ -14,11 +14,12 @@ from macspec.choices import MAX_DEPTH, METHODS, RULES, check_depth, check_method
 from macspec.config import Config
 from macspec.errors import BadOptionError
 from macspec.events import Notice
+from macspec.store import title_of
 from macspec.worker import Failed, Loaded, LoadProgress, PairChoice
 
 from . import message
 from .actions import SAMPLING, THINK, Choice
-from .chat.chatlist import file_name, title_of
+from .chat.chatlist import file_name
 from .chat.conversation import Conversation
 from .chat.picker import ModelPicker
 from .chat.turns import Turn

@@ -17,13 +17,13 @@ from macspec.errors import BadOptionError
 from macspec.events import Notice
 from macspec.models.progress import size
 from macspec.plaintext import one_line
-from macspec.store import COMPLETE, CUT_OFF, STOPPED
+from macspec.store import COMPLETE, CUT_OFF, STOPPED, title_of
 from macspec.terminal import Output, say
 from macspec.worker import LoadProgress, PairChoice
 
 from . import outside
 from .actions import ACTIONS, GROUPS
-from .chat.chatlist import ChatList, ChatRow, title_of, when
+from .chat.chatlist import ChatList, ChatRow, when
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import PRIVATE, WHAT, ModelPicker, proposal

@@ -6,16 +6,14 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from macspec.errors import BadOptionError, brief
-from macspec.plaintext import neutral, one_line, utf8
-from macspec.store import ASSISTANT, Chat, Store
-from macspec.store.markdown import markdown, model_name
-from macspec.store.transfer import to_json
+from macspec.errors import BadOptionError
+from macspec.plaintext import neutral, one_line
+from macspec.store import ASSISTANT, Chat, Store, model_name, title_of
+from macspec.store.transfer import format_of, write_new
 
 LISTED = 500
 """Conversations in the list; older ones are found by searching."""
@@ -65,7 +63,6 @@ class ChatList:
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self.store = store
         self.clock = clock
-        self._deleted: list[int] = []
 
     def listed(self, limit: int = LISTED) -> list[ChatRow]:
         """Conversations, the last changed first."""
@@ -92,8 +89,6 @@ class ChatList:
 
     def rename(self, id: int, title: str) -> None:
         """Give a title."""
-        if not one_line(title):
-            raise BadOptionError("the title is empty")
         self.store.rename(id, one_line(title))
 
     def fork(self, id: int) -> int:
@@ -101,24 +96,15 @@ class ChatList:
         leaf = self.store.chat(id).leaf
         if leaf is None:
             raise BadOptionError("nothing was said in this conversation yet")
-        fork = self.store.fork(leaf)
-        self.store.rename(fork.id, f"{one_line(fork.title) or 'Untitled'} (fork)")
-        return fork.id
+        return self.store.fork(leaf).id
 
     def delete(self, id: int) -> None:
         """Delete a conversation; ``undo`` brings it back."""
         self.store.delete(id)
-        self._deleted.append(id)
 
     def undo(self) -> int:
-        """Bring back what was deleted last, here or earlier; the first one's id."""
-        while self._deleted:
-            with suppress(BadOptionError):
-                return self.store.restore(self._deleted.pop()).id
-        chats = self.store.undo()
-        if not chats:
-            raise BadOptionError("nothing is deleted that could be brought back")
-        return chats[0].id
+        """Restore what was deleted last; the first one's id."""
+        return self.store.undo()[0].id
 
     def export(self, id: int, name: str) -> Path:
         """Write a conversation to a new file.
@@ -130,26 +116,8 @@ class ChatList:
         Raises:
             BadOptionError: the file exists, or cannot be written.
         """
-        path = Path(os.path.expanduser(name.strip()))
-        chat = self.store.chat(id)
-        if path.suffix.lower() == ".json":
-            text = to_json([(chat, self.store.messages(id))])
-        else:
-            text = markdown(chat, self.store.thread(id))
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(utf8(text))
-        except FileExistsError:
-            raise BadOptionError(f"{path} exists already: choose another name") from None
-        except (OSError, ValueError) as error:
-            raise BadOptionError(f"{path} cannot be written: {brief(error)}") from None
-        return path
-
-
-def title_of(chat: Chat) -> str:
-    """A title for people."""
-    return one_line(chat.title) or "Untitled"
+        path = os.path.expanduser(name.strip())
+        return write_new(path, self.store.export([id], format_of(path)))
 
 
 def shortened(title: str, length: int = 32) -> str:

@@ -14,15 +14,13 @@ from macspec.errors import BadOptionError
 from macspec.events import Finished, Prefilled, Prefilling
 from macspec.plaintext import one_line
 from macspec.power import Meter, ReplyEnergy, awake
-from macspec.store import USER, Chat, GenerationMetadata, Store
-from macspec.store.markdown import model_name
-from macspec.store.naming import lasting
+from macspec.store import USER, Chat, GenerationMetadata, Store, model_name, stored_model
 from macspec.worker import EngineClient, Failed, PairChoice, ReplyRequest, Tuning
 from macspec.worker.messages import Answer
 
 from ..panel.live import LiveStats
 from ..panel.state import PanelState
-from .chatlist import ChatList, title_of
+from .chatlist import ChatList
 from .comparison import Comparing, Comparison, last_prompt
 from .energy import Energies
 from .loading import Loading, LoadUpdate
@@ -156,8 +154,6 @@ class Chatting(State):
 
     def rename(self, title: str) -> Chat:
         """Give this conversation a title."""
-        if not one_line(title):
-            raise BadOptionError("the title is empty")
         self._tree.chat = self.store.rename(self._there().id, one_line(title))
         return self._tree.chat
 
@@ -165,7 +161,6 @@ class Chatting(State):
         """Go on in a copy of everything up to a turn; this conversation stays as it is."""
         self._idle()
         chat = self.store.fork(self._tree.message(turn_id).id)
-        chat = self.store.rename(chat.id, f"{title_of(chat)} (fork)")
         self._tree.open(chat.id)
         return chat
 
@@ -183,10 +178,7 @@ class Chatting(State):
 
     def undo(self) -> list[Chat]:
         """Bring back what the last deletion took."""
-        chats = self.store.undo()
-        if not chats:
-            raise BadOptionError("nothing is deleted that could be brought back")
-        return chats
+        return self.store.undo()
 
     def step(self, turn_id: int, by: int) -> None:
         """Show another version of a turn, and what follows it."""
@@ -404,8 +396,8 @@ class Replies(State):
         choice, tuning = self._loading.answering, self.tuning
         sampling = {name: value for name, value in tuning.sampling.items() if name != "seed"}
         return GenerationMetadata(
-            model=lasting(choice.target),
-            draft=lasting(choice.draft),
+            model=stored_model(choice.target),
+            draft=stored_model(choice.draft),
             sampling=sampling,
             rule=tuning.rule,
             method=tuning.method,

@@ -12,8 +12,7 @@ from macspec.events import Finished, Notice, Prefilled, Round, Text
 from macspec.plaintext import one_line
 from macspec.power import ReplyWatch
 from macspec.stats import Counters
-from macspec.store import ASSISTANT, RAW, USER, GenerationMetadata, Message, OpenReply
-from macspec.store.naming import lasting
+from macspec.store import ASSISTANT, RAW, USER, GenerationMetadata, Message, OpenReply, stored_model
 from macspec.text import Written
 from macspec.worker import Call, Failed, PairChoice, ReplyRequest
 from macspec.worker.messages import Answer
@@ -258,8 +257,8 @@ class Streaming:
         pair = self._pair()
         making = replace(
             self._making,
-            model=lasting(pair.target),
-            draft=lasting(pair.draft),
+            model=stored_model(pair.target),
+            draft=stored_model(pair.draft),
             spans=self._written.spans,
             reasoning_spans=self._written.reasoning_spans,
             stats=self._stats(finished),

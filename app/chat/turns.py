@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from macspec.store import ASSISTANT, Message
-from macspec.store.markdown import model_name
+from macspec.store import ASSISTANT, Message, model_name
 
 Span = tuple[int, str | None]
 """So many characters, and the drafter whose guess they were; None: the target's own."""

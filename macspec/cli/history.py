@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadOptionError, MacspecError
-from ..plaintext import one_line, utf8
+from ..plaintext import one_line
 from ..terminal import Output, decoded, say
 from .options import LARGEST, whole
 
@@ -173,8 +172,6 @@ def _search(store: Store, options: argparse.Namespace) -> int:
 
 
 def _show(store: Store, options: argparse.Namespace) -> int:
-    from ..store.markdown import markdown
-
     if options.id is None:
         chats = store.chats(1)
         if not chats:
@@ -182,40 +179,33 @@ def _show(store: Store, options: argparse.Namespace) -> int:
         chat = chats[0]
     else:
         chat = store.chat(options.id)
-    Output().text(markdown(chat, store.thread(chat.id)))
+    Output().text(store.export([chat.id], "markdown"))
     return 0
 
 
 def _export(store: Store, options: argparse.Namespace) -> int:
-    from ..store.markdown import markdown
-    from ..store.transfer import to_json
+    from ..store.transfer import format_of, write_new
 
     chats = [store.chat(id) for id in options.ids] or store.chats()
-    suffix = Path(options.out).suffix.lower() if options.out is not None else ""
-    if (options.format or ("json" if suffix == ".json" else "markdown")) == "json":
-        text = to_json((chat, store.messages(chat.id)) for chat in chats)
-    else:
-        text = "\n---\n\n".join(markdown(chat, store.thread(chat.id)) for chat in chats)
+    form = options.format or format_of(options.out)
+    text = store.export([chat.id for chat in chats], form)
     if options.out is None:
         Output().text(text)
     else:
-        _write_new(options.out, utf8(text))
+        write_new(options.out, text)
         say(f"wrote {_count(chats)} to {options.out}")
     return 0
 
 
 def _import(store: Store, options: argparse.Namespace) -> str:
-    added = store.take_in(_read_json(options.file))
+    added = store.import_chats(_read_json(options.file))
     new = [chat for chat in added if chat is not None]
     here = len(added) - len(new)
     return f"added {_count(new)}" + (f"; {here} already here" if here else "")
 
 
 def _rename(store: Store, options: argparse.Namespace) -> str:
-    title = decoded(options.title)
-    if not one_line(title):
-        raise BadOptionError("the title is empty")
-    return f"renamed {_named([store.rename(options.id, title)])}"
+    return f"renamed {_named([store.rename(options.id, decoded(options.title))])}"
 
 
 def _delete(store: Store, options: argparse.Namespace) -> str:
@@ -226,8 +216,6 @@ def _delete(store: Store, options: argparse.Namespace) -> str:
 
 def _undo(store: Store, options: argparse.Namespace) -> str:
     chats = store.undo()
-    if not chats:
-        raise BadOptionError("there is nothing to restore")
     return f"restored {_count(chats)}: {_named(chats)}"
 
 
@@ -247,7 +235,9 @@ def _line(chat: Chat, width: int) -> str:
 
 
 def _title(chat: Chat) -> str:
-    title = one_line(chat.title) or "(no title)"
+    from ..store import title_of
+
+    title = title_of(chat)
     return title if len(title) <= TITLE_WIDTH else title[: TITLE_WIDTH - 1] + "…"
 
 
@@ -257,17 +247,6 @@ def _named(chats: Sequence[Chat]) -> str:
 
 def _count(chats: Sequence[object]) -> str:
     return "1 conversation" if len(chats) == 1 else f"{len(chats)} conversations"
-
-
-def _write_new(name: str, data: bytes) -> None:
-    try:
-        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise BadOptionError(f"{name} exists already; choose another name") from None
-    except (OSError, ValueError) as error:
-        raise BadOptionError(f"cannot write {name}: {_why(error)}") from None
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
 
 
 def _read_json(name: str) -> list[tuple[Chat, list[Message]]]:
@@ -282,7 +261,7 @@ def _read_json(name: str) -> list[tuple[Chat, list[Message]]]:
     except UnicodeDecodeError:
         raise BadOptionError(f"{name} is not UTF-8") from None
     except BadOptionError as error:
-        raise BadOptionError(f"{name} cannot be imported: {error}") from None
+        raise BadOptionError(f"cannot import {name}: {error}") from None
 
 
 def _why(error: Exception) -> str:

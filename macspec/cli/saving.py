@@ -20,8 +20,8 @@ from ..store import (
     OpenReply,
     Store,
     store_path,
+    stored_model,
 )
-from ..store.naming import lasting
 from ..text import Written
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ class Conversation:
         parent = self._thread[-1].id if self._thread else None
         prompt = store.add(chat.id, parent, options.prompt, RAW if options.raw else USER)
         self._making = GenerationMetadata(
-            model=lasting(options.target),
-            draft=lasting(options.draft),
+            model=stored_model(options.target),
+            draft=stored_model(options.draft),
             sampling={name: value for name, value in asdict(sampling).items() if name != "seed"},
             rule=options.rule,
             method=options.method,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .records import (
     ASSISTANT,
-    BY_MODEL,
-    BY_USER,
     COMPLETE,
     CUT_OFF,
     OPEN,
@@ -16,14 +14,15 @@ from .records import (
     GenerationMetadata,
     Hit,
     Message,
+    model_name,
+    stored_model,
+    title_of,
 )
 from .store import Store, store_path
 from .streaming import OpenReply
 
 __all__ = [
     "ASSISTANT",
-    "BY_MODEL",
-    "BY_USER",
     "COMPLETE",
     "CUT_OFF",
     "OPEN",
@@ -36,5 +35,8 @@ __all__ = [
     "Message",
     "OpenReply",
     "Store",
+    "model_name",
     "store_path",
+    "stored_model",
+    "title_of",
 ]

@@ -1,4 +1,4 @@
-"""One SQLite file, and memory where the file cannot be used."""
+"""The SQLite file, its schema, and the memory that replaces it when it cannot be used."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
 from ..errors import brief
 from ..plaintext import one_line
-from . import schema
-from .schema import ForeignFileError
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -23,15 +21,15 @@ PATIENCE = 5.0
 """Seconds to wait for another process that is writing."""
 
 COPY_LIMIT = 256 * 2**20
-"""Bytes of a file that cannot be written and is read into memory; of a larger one nothing is."""
+"""Bytes; a larger file that cannot be written is not copied to memory."""
 
 ADVICE = {
     "the disk is full": "free some space",
-    "it cannot be written": "see to its permissions",
-    "another program holds it": "end that program",
-    "it is damaged": "move it away to begin a new one, or repair it with sqlite3's .recover",
-    "it is another program's database": "move it away to begin a new one",
-    "it was made by a newer macspec": "update this one",
+    "it cannot be written": "check its permissions",
+    "another program has locked it": "quit that program",
+    "it is damaged": "move it away to start a new one, or repair it with sqlite3's .recover",
+    "it belongs to another program": "move it away to start a new one",
+    "it was written by a newer macspec": "update macspec",
 }
 
 REASONS = {
@@ -39,31 +37,94 @@ REASONS = {
     sqlite3.SQLITE_READONLY: "it cannot be written",
     sqlite3.SQLITE_PERM: "it cannot be written",
     sqlite3.SQLITE_CANTOPEN: "it cannot be written",
-    sqlite3.SQLITE_BUSY: "another program holds it",
-    sqlite3.SQLITE_LOCKED: "another program holds it",
+    sqlite3.SQLITE_BUSY: "another program has locked it",
+    sqlite3.SQLITE_LOCKED: "another program has locked it",
     sqlite3.SQLITE_CORRUPT: "it is damaged",
     sqlite3.SQLITE_NOTADB: "it is damaged",
 }
+
+APPLICATION_ID = 0x6D737063
+"""Marks a SQLite file as a macspec store: "mspc"."""
+
+FIRST = """
+CREATE TABLE chats (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    uid TEXT NOT NULL UNIQUE,
+    title TEXT NOT NULL,
+    titled TEXT NOT NULL,
+    system TEXT NOT NULL,
+    sampling TEXT NOT NULL,
+    unsent TEXT NOT NULL,
+    leaf INTEGER,
+    made REAL NOT NULL,
+    changed REAL NOT NULL,
+    deleted REAL,
+    imported INTEGER
+);
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    chat INTEGER NOT NULL REFERENCES chats(id),
+    parent INTEGER REFERENCES messages(id),
+    role TEXT NOT NULL,
+    text TEXT NOT NULL,
+    reasoning TEXT NOT NULL,
+    state TEXT NOT NULL,
+    reason TEXT,
+    made REAL NOT NULL,
+    making TEXT,
+    writer TEXT
+);
+CREATE INDEX messages_by_chat ON messages(chat);
+CREATE INDEX messages_by_parent ON messages(parent);
+CREATE INDEX open_messages ON messages(writer) WHERE state = 'open';
+
+CREATE VIEW settled AS SELECT id, text FROM messages WHERE state <> 'open';
+CREATE VIRTUAL TABLE words USING fts5(
+    text, content='settled', content_rowid='id', tokenize='unicode61 remove_diacritics 2'
+);
+CREATE TRIGGER message_added AFTER INSERT ON messages WHEN new.state <> 'open' BEGIN
+    INSERT INTO words(rowid, text) VALUES (new.id, new.text);
+END;
+CREATE TRIGGER message_left BEFORE UPDATE OF text, state ON messages WHEN old.state <> 'open' BEGIN
+    INSERT INTO words(words, rowid, text) VALUES ('delete', old.id, old.text);
+END;
+CREATE TRIGGER message_settled AFTER UPDATE OF text, state ON messages WHEN new.state <> 'open'
+BEGIN
+    INSERT INTO words(rowid, text) VALUES (new.id, new.text);
+END;
+CREATE TRIGGER message_removed AFTER DELETE ON messages WHEN old.state <> 'open' BEGIN
+    INSERT INTO words(words, rowid, text) VALUES ('delete', old.id, old.text);
+END;
+"""
+"""A reply is indexed once it has ended. Text with half a surrogate pair is a BLOB."""
+
+STEPS: tuple[str, ...] = (FIRST,)
+"""Step i turns version i into version i + 1. A released step is never changed."""
+
+
+class ForeignFileError(Exception):
+    """The file is not a store, or a newer macspec wrote it; the message says which."""
+
 
 FAILURES = (sqlite3.DatabaseError, OSError, ForeignFileError)
 
 
 class Database:
-    """A connection that any thread may use, one at a time.
+    """One connection shared by all threads, used by one at a time.
 
-    When the file fails, its content is copied to memory as far as it can be read, ``trouble`` says
-    so, and everything goes on there; the file is not touched again.
+    When the file fails, what can be read of it is copied to memory, ``trouble`` says so, and work
+    continues there; the file is not touched again.
 
     Args:
-        path: the file, made where there is none; None: memory from the start, which is no trouble.
-        salvage: puts into the memory what of it must not be missing.
+        path: the file, created if there is none; None: memory only, which is no trouble.
+        salvage: adds to that memory what must not be missing from it.
         patience: seconds to wait for other processes.
     """
 
     def __init__(self, path: Path | None, salvage: Work[None], patience: float = PATIENCE) -> None:
         self.path = path
         self.trouble: str | None = None
-        """Why nothing is saved, in one line; None while it is."""
+        """Why nothing is being saved, in one line; None while it is."""
         self._salvage = salvage
         self._patience = patience
         self._lock = threading.RLock()
@@ -73,11 +134,11 @@ class Database:
             self._fall_back(error)
 
     def read(self, work: Work[T]) -> T:
-        """Do something that changes nothing, in one view of the data."""
+        """Run a query on one consistent view of the data."""
         return self.write(work, begin="BEGIN")
 
-    def aside(self, work: Work[T]) -> T:
-        """Do something long that changes nothing, on a connection of its own: nobody waits."""
+    def read_apart(self, work: Work[T]) -> T:
+        """Run a long query on its own connection, so that nobody waits for it."""
         if self.path is not None and self.trouble is None:
             with (
                 suppress(*FAILURES),
@@ -88,11 +149,11 @@ class Database:
         return self.read(work)
 
     def write(self, work: Work[T], *, durable: bool = True, begin: str = "BEGIN IMMEDIATE") -> T:
-        """Do something as a whole or, if it raises, not at all.
+        """Run a transaction; if it raises, nothing is changed.
 
         Args:
-            work: may be called a second time, on the memory.
-            durable: also after a loss of power; a crash of the process loses nothing either way.
+            work: may be called again, on the memory.
+            durable: survive a power loss too; a crash of the process never loses anything.
         """
         with self._lock:
             try:
@@ -106,7 +167,7 @@ class Database:
                     return work(connection)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock, suppress(sqlite3.Error):
             self._connection.close()
 
@@ -135,33 +196,33 @@ class Database:
         if old is not None:
             with suppress(sqlite3.Error):
                 old.close()
-        advice = ADVICE.get(why, "see what is wrong with it")
+        advice = ADVICE.get(why, "check that file")
         self.trouble = one_line(
             f"conversations are not being saved: {self.path}: {why}; {advice}. They are kept in "
-            "memory until macspec ends, and the file stays as it is"
+            "memory until macspec exits, and the file is left as it is"
         )
         with self._transaction(False, "BEGIN IMMEDIATE") as connection:
             self._salvage(connection)
 
 
 def _opened(path: Path, patience: float) -> sqlite3.Connection:
-    """The file, private, up to date and writable."""
+    """The file: private, upgraded and writable."""
     for folder in (path.parent.parent, path.parent):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _private(path.parent)
-    # SQLite gives its other files the mode of this one. A file that is there is not opened here:
+    # SQLite gives its other files this one's mode. An existing file must not be opened here:
     # closing it would drop the locks that SQLite holds on it elsewhere in this process.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     _private(path)
     connection = _connected(path, "mode=rw", patience)
     try:
-        schema.check(connection)
+        check(connection)
         _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"), patience)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")
-        schema.upgrade(connection)
-        connection.execute("DELETE FROM chats WHERE 0")  # proves that it can be written
+        upgrade(connection)
+        connection.execute("DELETE FROM chats WHERE 0")  # fails if it cannot be written
     except BaseException:
         connection.close()
         raise
@@ -181,7 +242,7 @@ def _connected(path: Path, mode: str, patience: float) -> sqlite3.Connection:
 
 
 def _lenient(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """A connection that reads what is no UTF-8, should a file hold it."""
+    """The connection, able to read a damaged file's invalid UTF-8."""
     connection.text_factory = lambda data: data.decode(errors="replace")
     return connection
 
@@ -189,37 +250,37 @@ def _lenient(connection: sqlite3.Connection) -> sqlite3.Connection:
 def _memory() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA foreign_keys = ON")
-    schema.upgrade(connection)
+    upgrade(connection)
     return _lenient(connection)
 
 
 def _copied(path: Path, patience: float) -> sqlite3.Connection | None:
-    """The file's content in memory; None if it cannot be read, or is damaged or too large."""
+    """The file's content in memory; None if it is unreadable, damaged or too large."""
     until = time.monotonic() + patience
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         copy = _memory()
         with suppress(*FAILURES), closing(_connected(path, mode, patience)) as source:
-            schema.check(source)
+            check(source)
             (pages,) = source.execute("PRAGMA page_count").fetchone()
             (size,) = source.execute("PRAGMA page_size").fetchone()
             if pages * size <= COPY_LIMIT:
-                source.backup(copy, progress=lambda *_: _still(until))
+                source.backup(copy, progress=lambda *_: _check_deadline(until))
                 if copy.execute("PRAGMA quick_check(1)").fetchone() == ("ok",):
-                    schema.upgrade(copy)
+                    upgrade(copy)
                     copy.execute("SELECT 1 FROM chats, messages, words LIMIT 1")
                     return copy
         copy.close()
     return None
 
 
-def _still(until: float) -> None:
-    """A backup would wait for a lock for ever."""
+def _check_deadline(until: float) -> None:
+    """Raise after a deadline: a backup waits for a lock forever."""
     if time.monotonic() > until:
         raise sqlite3.OperationalError("database is locked")
 
 
 def _patiently(work: Callable[[], object], patience: float) -> None:
-    """SQLite does not wait by itself where a file changes to WAL."""
+    """Wait for locks where SQLite does not: while a file changes to WAL."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -232,7 +293,7 @@ def _patiently(work: Callable[[], object], patience: float) -> None:
 
 
 def _private(path: Path) -> None:
-    """Take from others what they may do."""
+    """Remove the permissions of everyone but the user."""
     with suppress(OSError):
         mode = path.stat().st_mode
         if mode & 0o077:
@@ -244,7 +305,7 @@ def _code(error: Exception) -> int:
 
 
 def _mistaken(error: sqlite3.DatabaseError) -> bool:
-    """Whether it is the statement's fault and not the file's."""
+    """Whether the statement is at fault and not the file."""
     mistakes = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
     return isinstance(error, mistakes)
 
@@ -255,3 +316,62 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or brief(error)
     return REASONS.get(_code(error), brief(error))
+
+
+def check(connection: sqlite3.Connection) -> None:
+    """Check, before anything is changed, that a file is a store or empty.
+
+    Raises:
+        ForeignFileError: it is not a store, or of a newer version.
+        sqlite3.Error: it cannot be read.
+    """
+    _version(connection, len(STEPS))
+
+
+def upgrade(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
+    """Upgrade a file, which may be empty, to the newest version in one transaction.
+
+    Raises:
+        ForeignFileError: it is not a store, or of a newer version.
+        sqlite3.Error: it cannot be read or written.
+    """
+    if _version(connection, len(steps)) == len(steps):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for step in steps[_version(connection, len(steps)) :]:
+            for statement in _statements(step):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(steps)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection, newest: int) -> int:
+    # In one statement, as another process may be creating the tables just now.
+    mark, version, tables = connection.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
+        "FROM pragma_application_id, pragma_user_version"
+    ).fetchone()
+    if mark != APPLICATION_ID and (mark or version or tables):
+        raise ForeignFileError("it belongs to another program")
+    if version and not tables:
+        raise ForeignFileError("it is damaged")
+    if version > newest:
+        raise ForeignFileError("it was written by a newer macspec")
+    return int(version)
+
+
+def _statements(script: str) -> list[str]:
+    """The statements of a script; ``executescript`` would commit the open transaction."""
+    statements, begun = [], ""
+    for line in script.splitlines(keepends=True):
+        begun += line
+        if sqlite3.complete_statement(begun):
+            statements.append(begun)
+            begun = ""
+    return statements

@@ -1,30 +1,43 @@
-"""What the store holds: conversations, and their messages as a tree."""
+"""What the store holds: conversations, their messages as a tree, and the rows of both."""
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path, PurePath
 from typing import Any
+
+from ..errors import BadOptionError
+from ..plaintext import one_line, utf8
 
 USER, ASSISTANT, RAW = "user", "assistant", "raw"
 ROLES = (USER, ASSISTANT, RAW)
-"""``raw`` is a text that was continued as it stands, without a chat template."""
+"""``raw`` is text that was continued as it is, without a chat template."""
 
 OPEN, COMPLETE, STOPPED, CUT_OFF = "open", "complete", "stopped", "cut off"
 STATES = (OPEN, COMPLETE, STOPPED, CUT_OFF)
-"""A reply is open while it streams; the user stops it, and a crash cuts it off."""
+"""A reply is open while it streams, stopped by the user, or cut off by a crash."""
 
 FIRST_LINE, BY_MODEL, BY_USER = "first line", "model", "user"
 TITLED = (FIRST_LINE, BY_MODEL, BY_USER)
-"""Who made a title; a later one overrules an earlier one."""
+"""Where a title comes from. Nothing writes ``model`` any more, but old stores and files may."""
+
+TITLE_LENGTH = 60
+"""Characters of a title made from a prompt."""
+
+TITLE_SOURCE = 2000
+"""Characters of the prompt that are considered for its title."""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationMetadata:
-    """How a reply was made. What is not known is None."""
+    """How a reply was generated. None: unknown."""
 
     model: str | None = None
-    """The target as the user named it: an absolute folder, or an id; None: the built-in pair's."""
+    """The target: an absolute folder or a hub id; None: the built-in pair's."""
     draft: str | None = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
     rule: str | None = None
@@ -35,16 +48,16 @@ class GenerationMetadata:
     stats: Mapping[str, Any] | None = None
     """``ReplyStats.as_dict()``."""
     spans: Sequence[tuple[int, str | None]] | None = None
-    """Who wrote the text, in order: characters, and the drafter or None for the target."""
+    """Who wrote the text, in order: characters, and the drafter (None: the target)."""
     reasoning_spans: Sequence[tuple[int, str | None]] | None = None
-    """The same of the reasoning."""
+    """The same for the reasoning."""
     energy: Mapping[str, Any] | None = None
     """``ReplyEnergy.as_dict()``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A turn. Siblings have one parent: other replies to a prompt, or other forms of it."""
+    """A turn. Siblings share a parent: other replies to a prompt, or edits of a prompt."""
 
     id: int
     chat: int
@@ -56,11 +69,11 @@ class Message:
     state: str = COMPLETE
     """One of ``STATES``."""
     reason: str | None = None
-    """Why a reply ended: end, stop, length, context or interrupted; None if it did not."""
+    """Why a reply ended: end, stop, length, context or interrupted; None if it has not."""
     made: float = 0.0
     """Seconds since 1970."""
     metadata: GenerationMetadata | None = None
-    """None where no model wrote it."""
+    """None if no model wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,37 +82,218 @@ class Chat:
 
     id: int
     uid: str
-    """Stays the same through export and import."""
+    """Survives export and import."""
     title: str
-    """As it was given; for people pass it through ``plaintext.one_line``."""
+    """As given; show it with ``title_of``."""
     titled: str
     """One of ``TITLED``."""
     system: str
     sampling: Mapping[str, Any]
-    """What this conversation sets; the rest is as in the settings."""
+    """What this conversation overrides in the settings."""
     unsent: str
-    """What was typed into the prompt and not sent."""
+    """Text typed into the prompt and not sent."""
     leaf: int | None
     """The last message of the path that is shown; None while there are no messages."""
     made: float
     """Seconds since 1970."""
     changed: float
     deleted: float | None = None
-    """When it was deleted; None while it is not."""
+    """When it was deleted; None if it is not."""
     imported: int | None = None
-    """The last message that came from a file: to it and those before, nobody here can testify."""
+    """The last message that came from a file; up to it, metadata is not to be trusted."""
     messages: int = 0
-    """How many there are, on all paths."""
+    """Number of messages on all paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A conversation in which something was found."""
+    """A conversation that matches a search."""
 
     chat: Chat
     message: int | None
-    """The best message; None: it is the title that matches."""
+    """The best matching message; None: the title matches."""
     role: str
     """The role of that message; empty for a title."""
     excerpt: Sequence[tuple[str, bool]]
-    """Pieces of its text, each with whether it matches. Untrusted, as all stored text."""
+    """Pieces of the text, each with whether it matches. Untrusted, like all stored text."""
+
+
+def title_of(chat: Chat) -> str:
+    """A conversation's title on one line, safe to print."""
+    return one_line(chat.title) or "Untitled"
+
+
+def first_line(text: str) -> str:
+    """The first line with text in it, shortened to a title."""
+    lines = map(one_line, utf8(text[:TITLE_SOURCE]).decode().splitlines())
+    line = next((line for line in lines if line), "")
+    if len(line) <= TITLE_LENGTH:
+        return line
+    cut = line[: TITLE_LENGTH - 1]
+    words = cut.rpartition(" ")[0]
+    return f"{words if len(words) > TITLE_LENGTH // 2 else cut}…"
+
+
+def model_name(model: str | None) -> str:
+    """A model's name for people: the last part of a folder, or the hub id."""
+    if model is None:
+        return "built-in"
+    return one_line(PurePath(model).name if PurePath(model).is_absolute() else model)
+
+
+def stored_model(model: str | None) -> str | None:
+    """A model as it is stored: a folder by its absolute path, a hub id as it is."""
+    if model is not None:
+        with suppress(OSError, ValueError):
+            if Path(model).is_dir():
+                return str(Path(model).resolve())
+    return model
+
+
+SELECT_CHAT = """
+SELECT id, uid, title, titled, system, sampling, unsent, leaf, made, changed, deleted,
+    imported,
+    (SELECT count(*) FROM messages WHERE messages.chat = chats.id) FROM chats
+"""
+
+SELECT_MESSAGE = (
+    "SELECT id, chat, parent, role, text, reasoning, state, reason, made, making FROM messages"
+)
+
+SELECT_PATH = f"""
+WITH RECURSIVE up(at) AS (
+    VALUES (?) UNION ALL SELECT parent FROM messages JOIN up ON id = at WHERE parent < id
+)
+{SELECT_MESSAGE} WHERE id IN (SELECT at FROM up) ORDER BY id
+"""
+
+
+def stored(value: Any) -> Any:
+    """A value as SQLite can hold it: text with half a surrogate pair becomes a BLOB."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-8", "surrogatepass")
+    return value
+
+
+def restored(value: Any) -> Any:
+    """The reverse of ``stored``."""
+    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
+
+
+def metadata_json(metadata: GenerationMetadata | None) -> str | None:
+    """Metadata as its column holds it, in ASCII."""
+    return None if metadata is None else json.dumps(asdict(metadata))
+
+
+def select_chats(connection: sqlite3.Connection, where: str, *arguments: object) -> list[Chat]:
+    """Conversations by a WHERE clause, which may go on with ORDER BY and LIMIT."""
+    found = []
+    for row in connection.execute(f"{SELECT_CHAT} WHERE {where}", arguments):
+        values = [*map(restored, row)]
+        values[5] = json.loads(values[5])  # sampling
+        found.append(Chat(*values))
+    return found
+
+
+def select_messages(connection: sqlite3.Connection, sql: str, *arguments: object) -> list[Message]:
+    """Messages by a query that selects the columns of ``SELECT_MESSAGE``."""
+    found = []
+    for row in connection.execute(sql, arguments):
+        values = [*map(restored, row)]
+        values[-1] = None if values[-1] is None else _metadata(values[-1])
+        found.append(Message(*values))
+    return found
+
+
+def get_chat(connection: sqlite3.Connection, id: int) -> Chat:
+    """A conversation, deleted or not.
+
+    Raises:
+        BadOptionError: there is none.
+    """
+    for chat in select_chats(connection, "id = ?", id):
+        return chat
+    raise BadOptionError(f"there is no conversation {id}; macspec history list shows all of them")
+
+
+def get_message(connection: sqlite3.Connection, id: int) -> Message:
+    """A message.
+
+    Raises:
+        BadOptionError: there is none.
+    """
+    for message in select_messages(connection, f"{SELECT_MESSAGE} WHERE id = ?", id):
+        return message
+    raise BadOptionError(f"there is no message {id}")
+
+
+def get_messages(connection: sqlite3.Connection, chat: int) -> list[Message]:
+    """All messages of a conversation, parents before their children."""
+    return select_messages(connection, f"{SELECT_MESSAGE} WHERE chat = ? ORDER BY id", chat)
+
+
+def get_path(connection: sqlite3.Connection, leaf: int | None) -> list[Message]:
+    """The messages from the first one to a leaf."""
+    return select_messages(connection, SELECT_PATH, leaf)
+
+
+def listed_chats(connection: sqlite3.Connection, limit: int = -1) -> list[Chat]:
+    """Conversations with a message or unsent text, most recently changed first; -1: all."""
+    used = "deleted IS NULL AND (unsent <> '' OR id IN (SELECT chat FROM messages))"
+    return select_chats(connection, f"{used} ORDER BY changed DESC, id DESC LIMIT ?", limit)
+
+
+def insert_chat(connection: sqlite3.Connection, chat: Chat, *, keep_id: bool = False) -> int:
+    """Add a conversation without its messages and return its id.
+
+    Args:
+        keep_id: with its own id, replacing any conversation that has it.
+    """
+    row = asdict(chat)
+    del row["messages"]
+    row.update(id=chat.id if keep_id else None, sampling=json.dumps(row["sampling"]))
+    return _insert(connection, "INSERT OR REPLACE" if keep_id else "INSERT", "chats", row)
+
+
+def insert_message(
+    connection: sqlite3.Connection,
+    message: Message,
+    *,
+    keep_id: bool = False,
+    writer: str | None = None,
+) -> int:
+    """Add a message and return its id.
+
+    Args:
+        keep_id: with its own id; nothing is added if that is taken.
+        writer: the process that streams it, for an open reply.
+    """
+    row = {each.name: getattr(message, each.name) for each in fields(message)}
+    row.update(id=message.id if keep_id else None, metadata=metadata_json(message.metadata))
+    row["writer"] = writer if message.state == OPEN else None
+    return _insert(connection, "INSERT OR IGNORE" if keep_id else "INSERT", "messages", row)
+
+
+def update(connection: sqlite3.Connection, table: str, id: int, changes: Mapping[str, Any]) -> None:
+    """Set columns of one row."""
+    names = ", ".join(f"{name} = ?" for name in changes)
+    values = (*map(stored, changes.values()), id)
+    connection.execute(f"UPDATE {table} SET {names} WHERE id = ?", values)
+
+
+def _insert(connection: sqlite3.Connection, verb: str, table: str, row: Mapping[str, Any]) -> int:
+    """Add a row, its values in the order of the table's columns."""
+    marks, values = ", ".join("?" * len(row)), [*map(stored, row.values())]
+    cursor = connection.execute(f"{verb} INTO {table} VALUES ({marks})", values)
+    return int(cursor.lastrowid or 0)
+
+
+def _metadata(text: str) -> GenerationMetadata:
+    values = json.loads(text)
+    for name in ("spans", "reasoning_spans"):
+        if values.get(name) is not None:
+            values[name] = [(length, drafter) for length, drafter in values[name]]
+    return GenerationMetadata(**values)

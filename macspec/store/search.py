@@ -7,15 +7,13 @@ import sqlite3
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from . import queries
-from .records import Hit
-from .rows import restored
+from .records import Hit, get_chat, listed_chats, restored
 
 WORDS = 32
-"""Words of a query that count."""
+"""Words of a query that are used."""
 
 AROUND = 80
-"""Characters of an excerpt on each side of where it was found."""
+"""Characters of an excerpt before the first match; twice as many follow."""
 
 FOUND = """
 SELECT messages.id, chat, role, text FROM messages
@@ -31,7 +29,7 @@ ORDER BY worth
 
 
 class Folding(dict[int, int]):
-    """One character for each: small, and without what stands above or below it."""
+    """Maps each character to one: lower case, without diacritics."""
 
     def __missing__(self, code: int) -> int:
         base = unicodedata.normalize("NFD", chr(code))[0].lower()[0]
@@ -43,10 +41,10 @@ FOLDING = Folding()
 
 
 def search(connection: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
-    """One hit for each conversation: those found by their title, then by a message, best first.
+    """One hit per conversation: first those found by title, then by a message, best first.
 
-    Where neither titles nor index have the words, texts are searched for the query as it stands:
-    for scripts without spaces, parts of words, and signs.
+    If neither titles nor index have the words, texts are searched for the query as typed, which
+    finds scripts without spaces, parts of words, and symbols.
     """
     query = query.encode("utf-8", "replace").decode().replace("\0", " ").strip()
     terms = _terms(query)
@@ -66,21 +64,21 @@ def _first(found: Iterator[Hit], limit: int) -> list[Hit]:
 
 
 def _terms(query: str) -> list[tuple[str, bool]]:
-    """The words of a query and its quoted phrases, each with whether it is quoted."""
+    """The words and quoted phrases of a query, each with whether it is quoted."""
     found = re.findall(r'"([^"]*)"|([^\s"]+)', query)
     return [(quoted or word, bool(quoted)) for quoted, word in found if quoted or word][:WORDS]
 
 
 def _in_words(connection: sqlite3.Connection, terms: Sequence[tuple[str, bool]]) -> Iterator[Hit]:
     patterns = [_pattern(term, quoted) for term, quoted in terms]
-    for chat in queries.listed(connection, -1):
+    for chat in listed_chats(connection):
         folded = chat.title.translate(FOLDING)
         if all(pattern.search(folded) for pattern in patterns):
             yield Hit(chat, None, "", excerpt(chat.title, patterns))
     asked = " ".join(f'"{term}"' if quoted else f'"{term}"*' for term, quoted in terms)
     for id, chat_id, role, text in connection.execute(INDEXED, (asked,)):
         pieces = excerpt(restored(text), patterns)
-        yield Hit(queries.chat(connection, chat_id), id, role, pieces)
+        yield Hit(get_chat(connection, chat_id), id, role, pieces)
 
 
 def _scanned(connection: sqlite3.Connection, query: str) -> Iterator[Hit]:
@@ -88,11 +86,11 @@ def _scanned(connection: sqlite3.Connection, query: str) -> Iterator[Hit]:
     for id, chat, role, text in connection.execute(f"{FOUND} ORDER BY messages.id DESC"):
         text = restored(text)
         if pattern.search(text.translate(FOLDING)):
-            yield Hit(queries.chat(connection, chat), id, role, excerpt(text, [pattern]))
+            yield Hit(get_chat(connection, chat), id, role, excerpt(text, [pattern]))
 
 
 def _pattern(term: str, quoted: bool) -> re.Pattern[str]:
-    """Where a term stands in a folded text; much as the index sees it."""
+    """Matches a term in a folded text, much as the index does."""
     folded = term.translate(FOLDING)
     words = re.findall(r"\w+", folded)
     phrase = r"\W+".join(map(re.escape, words)) if words else re.escape(folded)
@@ -100,7 +98,7 @@ def _pattern(term: str, quoted: bool) -> re.Pattern[str]:
 
 
 def excerpt(text: str, patterns: Sequence[re.Pattern[str]]) -> list[tuple[str, bool]]:
-    """What stands around the first match, in pieces, each with whether it matches."""
+    """The text around the first match, in pieces, each with whether it matches."""
     folded = text.translate(FOLDING)
     first = [match.start() for match in (each.search(folded) for each in patterns) if match]
     begin = max(min(first, default=0) - AROUND, 0)

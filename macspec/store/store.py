@@ -2,42 +2,61 @@
 
 from __future__ import annotations
 
+import json
+import secrets
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..config import data_folder
 from ..errors import BadOptionError
-from . import queries, titles
-from .chats import Chats
+from ..plaintext import one_line
+from . import records, transfer
 from .database import PATIENCE, Database
-from .held import Held
-from .records import ASSISTANT, FIRST_LINE, OPEN, USER, Chat, GenerationMetadata, Message
-from .rows import change, insert_message, metadata_text, restored
-from .streaming import OpenReply
-from .writers import Writers
+from .records import (
+    ASSISTANT,
+    BY_USER,
+    CUT_OFF,
+    FIRST_LINE,
+    OPEN,
+    RAW,
+    USER,
+    Chat,
+    GenerationMetadata,
+    Hit,
+    Message,
+    get_chat,
+    get_message,
+    update,
+)
+from .search import search
+from .streaming import OpenReply, Writers
 
 KEEP_DELETED = 30 * 86400.0
 """Seconds after which a deleted conversation is removed from the disk."""
 
+CAN_CONTINUE = f"""
+deleted IS NULL AND leaf IS NOT NULL AND id NOT IN (SELECT chat FROM messages WHERE role = '{RAW}')
+"""
+
 
 def store_path() -> Path:
-    """Where this user's conversations are."""
+    """This user's conversations."""
     return data_folder() / "chats" / "chats.db"
 
 
-class Store(Chats):
-    """Conversations. Any thread may use it.
+class Store:
+    """Conversations, for any thread.
 
-    Where the file cannot be used, conversations are kept in memory and ``trouble`` says why; that
-    may happen at any time, and loses nothing that this process works on. What does not exist
-    raises ``BadOptionError``, and then nothing is changed.
+    Where the file cannot be used, conversations are kept in memory and ``trouble`` says why. That
+    may happen at any time and loses nothing that this process works on. An unknown id raises
+    ``BadOptionError``, and then nothing is changed.
 
     Args:
-        path: the file, made where there is none; None: memory, which then is no trouble.
+        path: the file, created if there is none; None: memory only, which is no trouble.
         patience: seconds to wait for other processes that are writing.
         clock: seconds since 1970.
     """
@@ -49,127 +68,321 @@ class Store(Chats):
         patience: float = PATIENCE,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        held = Held()
-        super().__init__(Database(path, held.salvage, patience), held, clock)
+        self._mirror, self._clock = MemoryMirror(), clock
+        self._database = Database(path, self._mirror.restore, patience)
+        self._read, self._write = self._database.read, self._database.write
         self._writers = Writers(path.parent) if path is not None else None
         self._tidy()
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing is saved, in one line; None while it is."""
+        """Why nothing is being saved, in one line; None while it is."""
         return self._database.trouble
 
     def close(self) -> None:
-        """Let go of the file. A reply that is still open is cut off for whoever looks next."""
+        """Close the file. A reply that is still open counts as cut off from now on."""
         self._database.close()
         if self._writers is not None:
             self._writers.leave()
 
+    # Conversations.
+
+    def new_chat(self, *, system: str = "", sampling: Mapping[str, Any] | None = None) -> Chat:
+        """Start a conversation. It is listed once it has a message or unsent text."""
+        now, uid = self._clock(), secrets.token_hex(16)
+        new = Chat(0, uid, "", FIRST_LINE, system, sampling or {}, "", None, now, now)
+
+        def insert(connection: sqlite3.Connection) -> Chat:
+            return get_chat(connection, records.insert_chat(connection, new))
+
+        return self._mirrored(self._write(insert))
+
+    def chat(self, id: int) -> Chat:
+        """A conversation, deleted or not."""
+        return self._read(lambda connection: get_chat(connection, id))
+
+    def chats(self, limit: int = -1) -> list[Chat]:
+        """Conversations, most recently changed first; -1: all."""
+        return self._read(lambda connection: records.listed_chats(connection, limit))
+
+    def deleted_chats(self, limit: int = -1) -> list[Chat]:
+        """Conversations that ``undo`` or ``restore`` can bring back, most recently deleted first.
+
+        Args:
+            limit: -1: all.
+        """
+        where = "deleted IS NOT NULL ORDER BY deleted DESC, id DESC LIMIT ?"
+        return self._read(lambda connection: records.select_chats(connection, where, limit))
+
+    def last_chat(self) -> Chat | None:
+        """The most recently changed conversation that can be continued."""
+        where = f"{CAN_CONTINUE} ORDER BY changed DESC, id DESC LIMIT 1"
+        found = self._read(lambda connection: records.select_chats(connection, where))
+        return found[0] if found else None
+
+    def last_models(self) -> dict[int, str | None]:
+        """The target of each conversation's newest reply, by conversation; None: built-in."""
+        newest = "SELECT max(id) FROM messages WHERE making IS NOT NULL GROUP BY chat"
+        query = f"SELECT chat, json_extract(making, '$.model') FROM messages WHERE id IN ({newest})"
+        found = self._database.read_apart(lambda connection: connection.execute(query).fetchall())
+        return {id: None if name is None else str(name) for id, name in found}
+
+    def rename(self, id: int, title: str) -> Chat:
+        """Set a conversation's title."""
+        if not one_line(title):
+            raise BadOptionError("the title is empty")
+        return self._set(id, title=title, titled=BY_USER)
+
+    def set_system(self, id: int, system: str) -> Chat:
+        """Set the system prompt of a conversation."""
+        return self._set(id, system=system)
+
+    def set_sampling(self, id: int, sampling: Mapping[str, Any]) -> Chat:
+        """Set what a conversation overrides in the settings, as JSON can hold it."""
+        return self._set(id, sampling=json.dumps(dict(sampling)))
+
+    def set_unsent(self, id: int, text: str) -> Chat:
+        """Set the text that is typed and not sent."""
+        return self._set(id, unsent=text)
+
+    def set_leaf(self, id: int, leaf: int | None) -> Chat:
+        """Show the path that ends at a message."""
+
+        def show(connection: sqlite3.Connection) -> Chat:
+            if leaf is not None and get_message(connection, leaf).chat != id:
+                raise BadOptionError(f"message {leaf} is not in conversation {id}")
+            update(connection, "chats", id, {"leaf": leaf})
+            return get_chat(connection, id)
+
+        return self._mirrored(self._write(show))
+
+    def fork(self, leaf: int) -> Chat:
+        """Copy everything up to a message into a new conversation."""
+        now, uid = self._clock(), secrets.token_hex(16)
+
+        def copy(connection: sqlite3.Connection) -> Chat:
+            path = records.get_path(connection, get_message(connection, leaf).id)
+            old = get_chat(connection, path[-1].chat)
+            title = f"{records.title_of(old)} (fork)"
+            new = replace(old, uid=uid, title=title, titled=BY_USER, unsent="", leaf=leaf)
+            new = replace(new, changed=now, deleted=None)
+            return get_chat(connection, transfer.copy(connection, new, path))
+
+        return self._mirrored(self._write(copy))
+
+    def delete(self, *ids: int) -> list[Chat]:
+        """Delete conversations; they can be restored for thirty days."""
+        now = self._clock()
+
+        def mark(connection: sqlite3.Connection) -> list[Chat]:
+            chats = [get_chat(connection, id) for id in ids]
+            for chat in chats:
+                update(connection, "chats", chat.id, {"deleted": now})
+            return chats
+
+        return self._write(mark)
+
+    def undo(self) -> list[Chat]:
+        """Restore the conversations of the last deletion.
+
+        Raises:
+            BadOptionError: there is none to undo.
+        """
+
+        def restore(connection: sqlite3.Connection) -> list[Chat]:
+            last = "deleted = (SELECT max(deleted) FROM chats)"
+            chats = records.select_chats(connection, last)
+            for chat in chats:
+                update(connection, "chats", chat.id, {"deleted": None})
+            return chats
+
+        chats = self._write(restore)
+        if not chats:
+            raise BadOptionError("there is nothing to restore")
+        return chats
+
+    def restore(self, id: int) -> Chat:
+        """Restore one deleted conversation."""
+        return self._set(id, deleted=None)
+
+    def purge(self, *ids: int) -> list[Chat]:
+        """Remove conversations from the disk for good."""
+
+        def remove(connection: sqlite3.Connection) -> list[Chat]:
+            chats = [get_chat(connection, id) for id in ids]
+            _purge(connection, ids)
+            return chats
+
+        chats = self._write(remove)
+        self._mirror.drop(ids)
+        return chats
+
+    def search(self, query: str, limit: int = 50) -> list[Hit]:
+        """Conversations with these words in their title or in one message, best first.
+
+        A word matches as the beginning of a word, a quoted phrase exactly. Without any such match,
+        every text that contains the query as typed matches. Writers never wait for a search.
+        """
+        return self._database.read_apart(lambda connection: search(connection, query, limit))
+
+    def export(self, ids: Iterable[int], form: str) -> str:
+        """Conversations as text.
+
+        Args:
+            form: ``json`` (everything, for ``transfer.from_json``), or ``markdown`` (the path that
+                is shown, to read).
+        """
+        chats = [self.chat(id) for id in ids]
+        if form == "json":
+            return transfer.to_json((chat, self.messages(chat.id)) for chat in chats)
+        return "\n---\n\n".join(transfer.markdown(chat, self.thread(chat.id)) for chat in chats)
+
+    def import_chats(self, new: Sequence[tuple[Chat, Sequence[Message]]]) -> list[Chat | None]:
+        """Add conversations from elsewhere under new ids, all or none of them.
+
+        Args:
+            new: each with its messages, parents before their children.
+
+        Returns:
+            What was added; None: exactly this conversation is here already.
+        """
+        return self._write(lambda connection: transfer.add_copies(connection, new))
+
+    # Messages.
+
     def message(self, id: int) -> Message:
         """A message."""
-        return self._read(lambda connection: queries.message(connection, id))
+        return self._read(lambda connection: get_message(connection, id))
 
     def messages(self, chat: int) -> list[Message]:
         """All messages of a conversation, parents before their children."""
-        return self._read(lambda connection: queries.messages(connection, chat))
+        return self._read(lambda connection: records.get_messages(connection, chat))
 
     def thread(self, chat: int, leaf: int | None = None) -> list[Message]:
-        """The messages from the first one to a leaf; None: to where the conversation stands."""
+        """The messages from the first one to a leaf; None: the leaf that is shown."""
 
         def walk(connection: sqlite3.Connection) -> tuple[Chat, list[Message]]:
-            it = queries.chat(connection, chat)
-            return it, queries.path(connection, it.leaf if leaf is None else leaf)
+            it = get_chat(connection, chat)
+            return it, records.get_path(connection, it.leaf if leaf is None else leaf)
 
         it, path = self._read(walk)
-        self._held.hold(it, path)
+        self._mirror.keep(it, path)
         return path
 
-    def siblings(self, id: int) -> list[int]:
-        """The messages that could stand in a message's place, itself included, oldest first."""
-        return self._read(lambda connection: queries.siblings(connection, id))
-
     def families(self, chat: int) -> dict[int | None, list[int]]:
-        """The messages of a conversation by the message they follow, oldest first."""
-        return self._read(lambda connection: queries.families(connection, chat))
+        """The messages of a conversation by their parent, oldest first."""
+        query = "SELECT id, parent FROM messages WHERE chat = ? ORDER BY id"
+        found: dict[int | None, list[int]] = {}
+        for id, parent in self._read(lambda each: each.execute(query, (chat,)).fetchall()):
+            found.setdefault(parent, []).append(id)
+        return found
 
-    def prompts(self, limit: int, longest: int = 20_000) -> list[str]:
-        """What the user asked last in any conversation, the newest last.
-
-        Args:
-            longest: characters; longer ones are left out.
-        """
-        asked = self._read(lambda connection: queries.prompts(connection, limit, longest))
-        return [restored(text) for text in reversed(asked)]
-
-    def set_metadata(self, id: int, metadata: GenerationMetadata) -> Message:
-        """How a reply that has ended was made, where more is known of it by now."""
-
-        def put(connection: sqlite3.Connection) -> Message:
-            change(connection, "messages", id, {"making": metadata_text(metadata)})
-            return queries.message(connection, id)
-
-        message = self._write(put)
-        self._held.hold(self.chat(message.chat), [message])
-        return message
+    def siblings(self, id: int) -> list[int]:
+        """The messages with a message's parent, itself included, oldest first."""
+        it = self.message(id)
+        return self.families(it.chat).get(it.parent, [])
 
     def newest_leaf(self, id: int) -> int:
-        """The end of the newest path through a message: where to stand when it is chosen."""
-        return self._read(lambda connection: queries.newest_leaf(connection, id))
+        """The end of the newest path through a message."""
+        below = "SELECT max(id) FROM messages WHERE parent = ?"
+
+        def descend(connection: sqlite3.Connection) -> int:
+            at = get_message(connection, id).id
+            while (newest := connection.execute(below, (at,)).fetchone()[0]) is not None:
+                at = newest
+            return at
+
+        return self._read(descend)
+
+    def prompts(self, limit: int, longest: int = 20_000) -> list[str]:
+        """The user's last prompts of all conversations, newest last.
+
+        Args:
+            longest: characters; longer prompts are left out.
+        """
+        query = (
+            "SELECT messages.text FROM messages JOIN chats ON chats.id = chat "
+            f"WHERE role = '{USER}' AND deleted IS NULL AND messages.id > coalesce(imported, 0) "
+            "AND length(messages.text) <= ? ORDER BY messages.id DESC LIMIT ?"
+        )
+        found = self._read(lambda each: each.execute(query, (longest, limit)).fetchall())
+        return [records.restored(text) for (text,) in reversed(found)]
 
     def add(self, chat: int, parent: int | None, text: str, role: str = USER) -> Message:
-        """Add a turn after a parent (None: as a first one), and stand there."""
-        return self._put(Message(0, chat, parent, role, text, made=self._clock()))
+        """Add a turn after a parent (None: as a first turn), and show it."""
+        return self._add(Message(0, chat, parent, role, text, made=self._clock()))
 
     def reply(
         self, chat: int, parent: int, metadata: GenerationMetadata | None = None
     ) -> OpenReply:
-        """Begin a reply to a message, and stand there.
+        """Begin a reply to a message, and show it.
 
         Args:
             metadata: what is known before it begins.
         """
         new = Message(0, chat, parent, ASSISTANT, "", "", OPEN, None, self._clock(), metadata)
-        return self._streaming(self._put(new))
+        return self._streaming(self._add(new))
 
     def resume(self, id: int) -> OpenReply:
-        """Go on with a reply that has ended: what is appended follows its text."""
+        """Continue a reply that has ended: what is appended follows its text."""
         writer = self._writer()
 
-        def again(connection: sqlite3.Connection) -> tuple[Chat, list[Message]]:
-            path = queries.path(connection, queries.message(connection, id).id)
+        def reopen(connection: sqlite3.Connection) -> tuple[Chat, list[Message]]:
+            path = records.get_path(connection, get_message(connection, id).id)
             if path[-1].role != ASSISTANT or path[-1].state == OPEN:
-                raise BadOptionError(f"message {id} is not a reply that can go on")
-            fields = {"state": OPEN, "reason": None, "writer": writer}
-            change(connection, "messages", id, fields)
-            return queries.chat(connection, path[-1].chat), path
+                raise BadOptionError(f"message {id} is not a reply that can be continued")
+            update(connection, "messages", id, {"state": OPEN, "reason": None, "writer": writer})
+            return get_chat(connection, path[-1].chat), path
 
-        chat, path = self._write(again)
-        self._held.hold(chat, path)
+        chat, path = self._write(reopen)
+        self._mirror.keep(chat, path)
         return self._streaming(path[-1])
 
-    def _put(self, new: Message) -> Message:
+    def set_metadata(self, id: int, metadata: GenerationMetadata) -> Message:
+        """Replace the metadata of a reply that has ended."""
+
+        def put(connection: sqlite3.Connection) -> Message:
+            update(connection, "messages", id, {"making": records.metadata_json(metadata)})
+            return get_message(connection, id)
+
+        message = self._write(put)
+        self._mirror.keep(self.chat(message.chat), [message])
+        return message
+
+    def _add(self, new: Message) -> Message:
         writer = self._writer() if new.state == OPEN else None
 
-        def put(connection: sqlite3.Connection) -> tuple[Chat, list[Message]]:
-            chat = queries.chat(connection, new.chat)
-            if new.parent is not None and queries.message(connection, new.parent).chat != chat.id:
-                raise BadOptionError(f"message {new.parent} is not of conversation {chat.id}")
-            id = insert_message(connection, new, writer=writer)
-            fields: dict[str, Any] = {"leaf": id, "changed": new.made}
+        def insert(connection: sqlite3.Connection) -> tuple[Chat, list[Message]]:
+            chat = get_chat(connection, new.chat)
+            if new.parent is not None and get_message(connection, new.parent).chat != chat.id:
+                raise BadOptionError(f"message {new.parent} is not in conversation {chat.id}")
+            id = records.insert_message(connection, new, writer=writer)
+            changes: dict[str, Any] = {"leaf": id, "changed": new.made}
             if not chat.title and chat.titled == FIRST_LINE:
-                fields["title"] = titles.first_line(new.text)
-            change(connection, "chats", chat.id, fields)
-            known = new.parent in self._held
-            path = [replace(new, id=id)] if known else queries.path(connection, id)
-            return queries.chat(connection, chat.id), path
+                changes["title"] = records.first_line(new.text)
+            update(connection, "chats", chat.id, changes)
+            known = new.parent in self._mirror
+            path = [replace(new, id=id)] if known else records.get_path(connection, id)
+            return get_chat(connection, chat.id), path
 
-        chat, path = self._write(put)
-        self._held.hold(chat, path)
+        chat, path = self._write(insert)
+        self._mirror.keep(chat, path)
         return path[-1]
+
+    def _set(self, id: int, **changes: Any) -> Chat:
+        def set_fields(connection: sqlite3.Connection) -> Chat:
+            update(connection, "chats", get_chat(connection, id).id, changes)
+            return get_chat(connection, id)
+
+        return self._mirrored(self._write(set_fields))
+
+    def _mirrored(self, chat: Chat) -> Chat:
+        self._mirror.keep(chat)
+        return chat
 
     def _streaming(self, message: Message) -> OpenReply:
         def ended(message: Message) -> None:
-            self._held.hold(self.chat(message.chat), [message])
+            self._mirror.keep(self.chat(message.chat), [message])
 
         return OpenReply(self._database, message, ended, self._clock)
 
@@ -177,19 +390,68 @@ class Store(Chats):
         return None if self._writers is None or self.trouble else self._writers.enter()
 
     def _tidy(self) -> None:
-        """Mark what dead processes left open, and remove what was deleted long ago."""
+        """Mark replies that dead processes left open, and remove what was deleted long ago."""
         writers, old = self._writers, self._clock() - KEEP_DELETED
+        unused = "unsent = '' AND id NOT IN (SELECT chat FROM messages)"
+        purgeable = f"SELECT id FROM chats WHERE deleted < ? OR (changed < ? AND {unused})"
+        open_by = f"SELECT DISTINCT writer FROM messages WHERE state = '{OPEN}'"
 
-        def dead(connection: sqlite3.Connection) -> list[str | None]:
-            names = queries.writers(connection)
-            return [name for name in names if writers is None or not writers.alive(name)]
+        def find(connection: sqlite3.Connection) -> tuple[list[str | None], list[int]]:
+            names = [name for (name,) in connection.execute(open_by)]
+            dead = [name for name in names if writers is None or not writers.alive(name)]
+            return dead, [id for (id,) in connection.execute(purgeable, (old, old))]
 
         def tidy(connection: sqlite3.Connection) -> None:
-            for name in dead(connection):
-                queries.cut_off(connection, name)
-            queries.purge(connection, queries.expendable(connection, old))
+            dead, ids = find(connection)
+            for name in dead:
+                connection.execute(
+                    f"UPDATE messages SET state = '{CUT_OFF}', writer = NULL "
+                    f"WHERE state = '{OPEN}' AND writer IS ?",
+                    (name,),
+                )
+            _purge(connection, ids)
 
-        if self._read(lambda connection: dead(connection) or queries.expendable(connection, old)):
+        if any(self._read(find)):
             self._write(tidy)
         if writers is not None and not self.trouble:
             writers.sweep()
+
+
+class MemoryMirror:
+    """The conversations this process works on, as last read or written, should the file fail."""
+
+    def __init__(self) -> None:
+        self._chats: dict[int, Chat] = {}
+        self._messages: dict[int, Message] = {}
+
+    def __contains__(self, message: int | None) -> bool:
+        """Whether a message is here, and with it the path to it."""
+        return message is None or message in self._messages
+
+    def keep(self, chat: Chat, messages: Iterable[Message] = ()) -> None:
+        """Keep a conversation, and messages together with everything before them."""
+        self._chats[chat.id] = chat
+        self._messages.update((message.id, message) for message in messages)
+
+    def drop(self, ids: Iterable[int]) -> None:
+        """Forget conversations."""
+        for id in ids:
+            self._chats.pop(id, None)
+            for message in [each for each in self._messages.values() if each.chat == id]:
+                del self._messages[message.id]
+
+    def restore(self, connection: sqlite3.Connection) -> None:
+        """Put the conversations into a database, and the messages it lacks."""
+        for chat in list(self._chats.values()):
+            records.insert_chat(connection, chat, keep_id=True)
+        for message in sorted(self._messages.values(), key=lambda each: each.id):
+            records.insert_message(connection, message, keep_id=True)
+
+
+def _purge(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
+    for id in ids:
+        connection.execute("DELETE FROM messages WHERE chat = ?", (id,))
+        connection.execute("DELETE FROM chats WHERE id = ?", (id,))
+    if ids:
+        # The index keeps the words of what was removed until its parts are merged.
+        connection.execute("INSERT INTO words(words) VALUES ('optimize')")

@@ -1,36 +1,48 @@
-"""A reply while it streams: on disk within a second, whatever becomes of the process."""
+"""A reply while it streams: on disk within a second, even if the process dies."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from . import queries
 from .database import Database
-from .records import COMPLETE, CUT_OFF, STOPPED, GenerationMetadata, Message
-from .rows import change, metadata_text
+from .records import (
+    COMPLETE,
+    CUT_OFF,
+    STOPPED,
+    GenerationMetadata,
+    Message,
+    get_message,
+    metadata_json,
+    update,
+)
 
 SAVE_EVERY = 0.5
-"""Seconds between two saves of a reply that streams."""
+"""Seconds between two saves of a streaming reply."""
 
 INTERRUPTED = "interrupted"
-"""The reason of a reply that the user has stopped."""
+"""The reason of a reply that the user stopped."""
+
+WRITER_SUFFIX = ".writer"
 
 
 class OpenReply:
-    """A reply that takes text. One thread appends; another one saves, so appending never waits.
+    """A reply that is being written. A thread of its own saves it, so appending never waits.
 
-    It ends with ``finish`` or ``cut_off``; leaving it as a context manager cuts off what is open.
+    It ends with ``finish`` or ``cut_off``; leaving it as a context manager cuts off an open reply.
 
     Args:
         database: where the message is.
         message: the open reply, with the text it has.
-        ended: is told the message once it has ended.
+        ended: called with the message once it has ended.
         clock: seconds since 1970.
-        every: seconds between saves; None: only ``save`` saves.
     """
 
     def __init__(
@@ -39,14 +51,12 @@ class OpenReply:
         message: Message,
         ended: Callable[[Message], None],
         clock: Callable[[], float],
-        every: float | None = SAVE_EVERY,
     ) -> None:
         self.id = message.id
         self.chat = message.chat
         self._database = database
         self._ended = ended
         self._clock = clock
-        self._every = every
         self._text = [message.text]
         self._reasoning = [message.reasoning]
         self._changed = threading.Event()
@@ -66,7 +76,7 @@ class OpenReply:
         return "".join(self._text)
 
     def append(self, text: str, reasoning: str = "") -> None:
-        """Take more text.
+        """Add text.
 
         Raises:
             ValueError: the reply has ended.
@@ -76,29 +86,29 @@ class OpenReply:
         self._text.append(text)
         self._reasoning.append(reasoning)
         self._changed.set()
-        if self._saver is None and self._every is not None:
+        if self._saver is None:
             self._saver = threading.Thread(target=self._keep_saving, daemon=True)
             self._saver.start()
 
     def save(self) -> None:
-        """Save what there is."""
+        """Save the text so far."""
         self._changed.clear()
         fields = self._fields()
         self._database.write(
-            lambda connection: change(connection, "messages", self.id, fields), durable=False
+            lambda connection: update(connection, "messages", self.id, fields), durable=False
         )
 
     def finish(self, reason: str = "end", metadata: GenerationMetadata | None = None) -> Message:
-        """The reply has come to its end.
+        """End the reply.
 
         Args:
-            reason: why it ended; ``interrupted``: the user has stopped it.
-            metadata: how it was made; None: as was said when it was opened.
+            reason: why it ended; ``interrupted``: the user stopped it.
+            metadata: how it was generated; None: as given when it was opened.
         """
         return self._end(STOPPED if reason == INTERRUPTED else COMPLETE, reason, metadata)
 
     def cut_off(self, metadata: GenerationMetadata | None = None) -> Message:
-        """Something has broken the reply off; it can be resumed."""
+        """End the reply as broken off; it can be resumed."""
         return self._end(CUT_OFF, None, metadata)
 
     def _end(self, state: str, reason: str | None, metadata: GenerationMetadata | None) -> Message:
@@ -108,12 +118,12 @@ class OpenReply:
             self._saver.join()
         fields = {**self._fields(), "state": state, "reason": reason, "writer": None}
         if metadata is not None:
-            fields["making"] = metadata_text(metadata)
+            fields["making"] = metadata_json(metadata)
 
         def end(connection: sqlite3.Connection) -> Message:
-            change(connection, "messages", self.id, fields)
-            change(connection, "chats", self.chat, {"changed": self._clock()})
-            return queries.message(connection, self.id)
+            update(connection, "messages", self.id, fields)
+            update(connection, "chats", self.chat, {"changed": self._clock()})
+            return get_message(connection, self.id)
 
         message = self._database.write(end)
         self._ended(message)
@@ -123,9 +133,75 @@ class OpenReply:
         return {"text": self.text, "reasoning": "".join(self._reasoning)}
 
     def _keep_saving(self) -> None:
-        while not self._over.wait(self._every):
+        while not self._over.wait(SAVE_EVERY):
             self._changed.wait()
             if not self._over.is_set():
-                # What fails here fails again, and is told, at the end.
+                # An error here comes up again at the end, where it is reported.
                 with suppress(sqlite3.Error):
                     self.save()
+
+
+class Writers:
+    """A folder with one locked file for each process that streams replies into a store.
+
+    A lock ends with its process, however that dies. Where files cannot be locked, this process has
+    no name and counts as dead: others see its reply as cut off until it saves it again.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock: int | None = None
+        self.name: str | None = None
+        """This process's name; None before ``enter``."""
+
+    def enter(self) -> str | None:
+        """Take a name and keep it until ``leave`` or the end of this process."""
+        if self._lock is None:
+            with suppress(OSError):
+                self._enter()
+        return self.name
+
+    def leave(self) -> None:
+        """Give the name up."""
+        if self._lock is not None and self.name is not None:
+            with suppress(OSError):
+                (self._folder / self.name).unlink()
+            os.close(self._lock)
+        self._lock = self.name = None
+
+    def alive(self, name: str | None) -> bool:
+        """Whether the process of that name still holds it."""
+        if name is None or Path(name).name != name or not name.endswith(WRITER_SUFFIX):
+            return False
+        try:
+            descriptor = os.open(self._folder / name, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return False
+
+    def sweep(self) -> None:
+        """Remove the files of dead processes."""
+        with suppress(OSError):
+            for path in self._folder.glob(f"*{WRITER_SUFFIX}"):
+                if not self.alive(path.name):
+                    path.unlink(missing_ok=True)
+
+    def _enter(self) -> None:
+        # Locked before it is renamed, so that nobody takes it for a dead process's.
+        descriptor, aside = tempfile.mkstemp(dir=self._folder)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.rename(aside, aside + WRITER_SUFFIX)
+        except OSError:
+            os.close(descriptor)
+            os.unlink(aside)
+            raise
+        self._lock, self.name = descriptor, Path(aside + WRITER_SUFFIX).name

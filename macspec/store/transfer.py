@@ -1,29 +1,77 @@
-"""Conversations as JSON and back. What comes back is checked: the file may be anybody's."""
+"""Export and import: conversations as JSON and back, and as Markdown to read.
+
+Imported files are untrusted, so every field is checked.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from ..errors import BadOptionError
-from .records import FIRST_LINE, ROLES, STATES, TITLED, Chat, GenerationMetadata, Message
+from ..errors import BadOptionError, brief
+from ..plaintext import neutral, utf8
+from . import records
+from .records import (
+    ASSISTANT,
+    COMPLETE,
+    CUT_OFF,
+    FIRST_LINE,
+    OPEN,
+    RAW,
+    ROLES,
+    STATES,
+    TITLED,
+    Chat,
+    GenerationMetadata,
+    Message,
+)
 
 FORMAT = "macspec conversations"
 
 VERSION = 1
 
 LAST_TIME = 1e12
-"""Seconds since 1970, beyond which nothing has a date."""
+"""Seconds since 1970; later times are invalid."""
 
 UID = re.compile("[0-9a-f]{32}")
 
+FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
+
+
+def format_of(name: str | None) -> str:
+    """The format of an exported file by its name: json or markdown."""
+    return "json" if name is not None and Path(name).suffix.lower() == ".json" else "markdown"
+
+
+def write_new(name: str, text: str) -> Path:
+    """Write a new file that only the user can read.
+
+    Raises:
+        BadOptionError: it exists already, or cannot be written.
+    """
+    path = Path(name)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(utf8(text))
+    except FileExistsError:
+        raise BadOptionError(f"{path} already exists; choose another name") from None
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or brief(error)
+        raise BadOptionError(f"cannot write {path}: {reason}") from None
+    return path
+
 
 def to_json(chats: Iterable[tuple[Chat, Sequence[Message]]]) -> str:
-    """Conversations with all their messages, in ASCII; nothing of a text is lost."""
+    """Conversations with all their messages, in ASCII and without loss."""
     entries = []
     for chat, messages in chats:
         entry = asdict(chat)
@@ -36,34 +84,34 @@ def to_json(chats: Iterable[tuple[Chat, Sequence[Message]]]) -> str:
 
 
 def from_json(text: str) -> list[tuple[Chat, list[Message]]]:
-    """The conversations in what ``to_json`` has written, for ``Store.take_in``.
+    """The conversations of an exported file, for ``Store.import_chats``.
 
     Raises:
-        BadOptionError: it is something else, or damaged; with the place.
+        BadOptionError: it is something else, or a field is invalid.
     """
     try:
         document = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise BadOptionError(f"it is not JSON: {error}") from None
-    whole = Place(document, "it")
+        raise BadOptionError(f"not valid JSON: {error}") from None
+    whole = Node(document)
     if whole.get("format", str, "") != FORMAT:
-        raise BadOptionError("it is not what macspec history export --format json writes")
+        raise BadOptionError("not a file of macspec history export --format json")
     if whole.get("version", int) > VERSION:
-        raise BadOptionError("it was written by a newer macspec; update this one")
+        raise BadOptionError("written by a newer macspec; update macspec")
     return [_chat(entry) for entry in whole.entries("chats")]
 
 
-class Place:
-    """A part of a JSON document, and where it stands."""
+class Node:
+    """An object of a JSON document, and its path there."""
 
-    def __init__(self, value: Any, name: str) -> None:
+    def __init__(self, value: Any, path: str = "") -> None:
         if not isinstance(value, dict):
-            raise BadOptionError(f"{name} is not an object")
+            raise BadOptionError(f"{path or 'the document'} is not an object")
         self._value: Mapping[str, Any] = value
-        self.name = name
+        self._path = path
 
     def get(self, key: str, kinds: type | tuple[type, ...], default: Any = ...) -> Any:
-        """The value of a key, of one of these types; null is none, and needs a default."""
+        """The value of a key, of one of these types; null counts as missing."""
         value = self._value.get(key)
         if value is None and default is not ...:
             return default
@@ -72,7 +120,7 @@ class Place:
         return value
 
     def one_of(self, key: str, choices: Sequence[str], default: str) -> str:
-        """The value of a key, which is one of some words."""
+        """The value of a key, one of some strings."""
         value = self.get(key, str, default)
         if value not in choices:
             raise self.refusal(key)
@@ -86,25 +134,28 @@ class Place:
         return float(seconds)
 
     def table(self, key: str) -> dict[str, Any] | None:
-        """An object of plain values; None if there is none."""
+        """A shallow object of any values; None if there is none."""
         value: dict[str, Any] | None = self.get(key, dict, None)
         if not _shallow(value, 4):
             raise self.refusal(key)
         return value
 
-    def entries(self, key: str) -> list[Place]:
+    def entries(self, key: str) -> list[Node]:
         """The objects of a list."""
         values = self.get(key, list)
-        return [Place(value, f"{key}[{n}] of {self.name}") for n, value in enumerate(values)]
+        return [Node(value, f"{self._at(key)}[{n}]") for n, value in enumerate(values)]
 
-    def inner(self, key: str) -> Place | None:
+    def inner(self, key: str) -> Node | None:
         """An object; None if there is none."""
         value = self.get(key, dict, None)
-        return None if value is None else Place(value, f"{key} of {self.name}")
+        return None if value is None else Node(value, self._at(key))
 
     def refusal(self, key: str) -> BadOptionError:
-        """The error for a value that cannot be used."""
-        return BadOptionError(f"{key} of {self.name} is missing or wrong")
+        """The error for an invalid value."""
+        return BadOptionError(f"{self._at(key)} is missing or invalid")
+
+    def _at(self, key: str) -> str:
+        return f"{self._path}.{key}" if self._path else key
 
 
 def _entry(message: Message) -> dict[str, Any]:
@@ -114,76 +165,76 @@ def _entry(message: Message) -> dict[str, Any]:
     return entry
 
 
-def _chat(place: Place) -> tuple[Chat, list[Message]]:
+def _chat(node: Node) -> tuple[Chat, list[Message]]:
     messages: list[Message] = []
     seen: set[int] = set()
-    for entry in place.entries("messages"):
+    for entry in node.entries("messages"):
         message = _message(entry)
         # Parents come first, so that the messages are a tree.
         if message.id in seen or (message.parent is not None and message.parent not in seen):
             raise entry.refusal("id" if message.id in seen else "parent")
         seen.add(message.id)
         messages.append(message)
-    leaf = place.get("leaf", int, messages[-1].id if messages else None)
+    leaf = node.get("leaf", int, messages[-1].id if messages else None)
     if leaf is not None and leaf not in seen:
-        raise place.refusal("leaf")
-    made, uid = place.time("made"), place.get("uid", str, "")
+        raise node.refusal("leaf")
+    made, uid = node.time("made"), node.get("uid", str, "")
     return Chat(
         id=0,
         uid=uid if UID.fullmatch(uid) else secrets.token_hex(16),
-        title=place.get("title", str, ""),
-        titled=place.one_of("titled", TITLED, FIRST_LINE),
-        system=place.get("system", str, ""),
-        sampling=place.table("sampling") or {},
-        unsent=place.get("unsent", str, ""),
+        title=node.get("title", str, ""),
+        titled=node.one_of("titled", TITLED, FIRST_LINE),
+        system=node.get("system", str, ""),
+        sampling=node.table("sampling") or {},
+        unsent=node.get("unsent", str, ""),
         leaf=leaf,
         made=made,
-        changed=place.time("changed", made),
+        changed=node.time("changed", made),
     ), messages
 
 
-def _message(place: Place) -> Message:
-    metadata, reason = place.inner("making"), place.get("reason", str, None)
+def _message(node: Node) -> Message:
+    metadata, reason = node.inner("making"), node.get("reason", str, None)
     if reason is not None and not reason.isascii():
-        raise place.refusal("reason")
+        raise node.refusal("reason")
     return Message(
-        id=place.get("id", int),
+        id=node.get("id", int),
         chat=0,
-        parent=place.get("parent", int, None),
-        role=place.one_of("role", ROLES, ""),
-        text=place.get("text", str),
-        reasoning=place.get("reasoning", str, ""),
-        state=place.one_of("state", STATES, "complete"),
+        parent=node.get("parent", int, None),
+        role=node.one_of("role", ROLES, ""),
+        text=node.get("text", str),
+        reasoning=node.get("reasoning", str, ""),
+        state=node.one_of("state", STATES, "complete"),
         reason=reason,
-        made=place.time("made"),
+        made=node.time("made"),
         metadata=None if metadata is None else _metadata(metadata),
     )
 
 
-def _metadata(place: Place) -> GenerationMetadata:
+def _metadata(node: Node) -> GenerationMetadata:
     return GenerationMetadata(
-        model=place.get("model", str, None),
-        draft=place.get("draft", str, None),
-        sampling=place.table("sampling") or {},
-        rule=place.get("rule", str, None),
-        method=place.get("method", str, None),
-        depth=place.get("depth", (int, str), None),
-        seed=place.get("seed", int, None),
-        stats=place.table("stats"),
-        spans=_spans(place, "spans"),
-        reasoning_spans=_spans(place, "reasoning_spans"),
-        energy=place.table("energy"),
+        model=node.get("model", str, None),
+        draft=node.get("draft", str, None),
+        sampling=node.table("sampling") or {},
+        rule=node.get("rule", str, None),
+        method=node.get("method", str, None),
+        depth=node.get("depth", (int, str), None),
+        seed=node.get("seed", int, None),
+        stats=node.table("stats"),
+        spans=_spans(node, "spans"),
+        reasoning_spans=_spans(node, "reasoning_spans"),
+        energy=node.table("energy"),
     )
 
 
-def _spans(place: Place, key: str) -> list[tuple[int, str | None]] | None:
-    spans = place.get(key, list, None)
+def _spans(node: Node, key: str) -> list[tuple[int, str | None]] | None:
+    spans = node.get(key, list, None)
     for span in spans or ():
         if not isinstance(span, list) or len(span) != 2:
-            raise place.refusal(key)
+            raise node.refusal(key)
         length, drafter = span
         if type(length) is not int or not isinstance(drafter, str | None):
-            raise place.refusal(key)
+            raise node.refusal(key)
     return None if spans is None else [(length, drafter) for length, drafter in spans]
 
 
@@ -196,4 +247,112 @@ def _shallow(value: object, depth: int) -> bool:
 
 
 def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def markdown(chat: Chat, thread: Sequence[Message]) -> str:
+    """The messages of one path to read, each under a heading, with control characters shown."""
+    parts = [f"# {records.title_of(chat)}", f"*{_day(chat.made)}*"]
+    if chat.system:
+        parts += ["## System", whole(neutral(chat.system))]
+    for message in thread:
+        parts.append(f"## {heading(message)}")
+        if message.reasoning:
+            parts.append(_quoted(neutral(message.reasoning).strip("\n")))
+        parts.append(whole(neutral(message.text).strip("\n")))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def heading(message: Message) -> str:
+    """Who wrote a message, when, and the state of a reply that is not complete."""
+    who = "Text" if message.role == RAW else "You"
+    if message.role == ASSISTANT:
+        metadata = message.metadata
+        who = records.model_name(metadata.model if metadata is not None else None)
+    state = "" if message.state == COMPLETE else f", {message.state}"
+    return f"{who} ({_day(message.made)}{state})"
+
+
+def whole(text: str) -> str:
+    """``text`` with its last code block closed, so that what follows is outside of it."""
+    fence = ""
+    for line in text.splitlines():
+        found = FENCE.match(line)
+        if found is None:
+            continue
+        marks, rest = found.groups()
+        if not fence:
+            # Backticks on the same line make it inline code.
+            fence = "" if marks[0] == "`" and "`" in rest else marks
+        elif marks.startswith(fence) and not rest.strip():
+            fence = ""
+    return f"{text}\n{fence}" if fence else text
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+def _day(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, OSError, ValueError):
+        return "no date"
+
+
+def copy(connection: sqlite3.Connection, chat: Chat, messages: Sequence[Message]) -> int:
+    """Add a conversation under new ids and return its own.
+
+    Args:
+        messages: parents before their children, with their old ids.
+    """
+    id = records.insert_chat(connection, replace(chat, leaf=None, imported=None))
+    ids: dict[int | None, int | None] = {None: None}
+    for each in messages:
+        state = CUT_OFF if each.state == OPEN else each.state
+        moved = replace(each, chat=id, parent=ids[each.parent], state=state)
+        ids[each.id] = records.insert_message(connection, moved)
+    last = chat.imported
+    foreign = [ids[each.id] for each in messages if last is not None and each.id <= last]
+    changes = {"leaf": ids[chat.leaf], "imported": foreign[-1] if foreign else None}
+    records.update(connection, "chats", id, changes)
+    return id
+
+
+def add_copies(
+    connection: sqlite3.Connection, new: Sequence[tuple[Chat, Sequence[Message]]]
+) -> list[Chat | None]:
+    """Add imported conversations and return each as it is here; None: it was here already."""
+    added: list[Chat | None] = []
+    for incoming, turns in new:
+        last = max((each.id for each in turns), default=None)
+        incoming = replace(incoming, deleted=None, imported=last)
+        for here in records.select_chats(connection, "uid = ?", incoming.uid):
+            if _same(turns, records.get_messages(connection, here.id)):
+                records.update(connection, "chats", here.id, {"deleted": None})
+                added.append(None)
+                break
+            incoming = replace(incoming, uid=secrets.token_hex(16))
+        else:
+            added.append(records.get_chat(connection, copy(connection, incoming, turns)))
+    return added
+
+
+def _same(some: Sequence[Message], others: Sequence[Message]) -> bool:
+    """Whether two trees differ only in ids; an open reply counts as cut off."""
+
+    def normal(messages: Sequence[Message]) -> list[Message]:
+        places: dict[int | None, int | None] = {None: None}
+        places.update((each.id, place) for place, each in enumerate(messages))
+        return [
+            replace(
+                each,
+                id=place,
+                chat=0,
+                parent=places[each.parent],
+                state=CUT_OFF if each.state == OPEN else each.state,
+            )
+            for place, each in enumerate(messages)
+        ]
+
+    return normal(some) == normal(others)

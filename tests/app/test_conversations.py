@@ -111,7 +111,7 @@ async def test_export(
         await it.until(lambda: "sky.md" in it.told)
         assert "Blue." in (tmp_path / "sky.md").read_text()
         await it.send("/export sky.md")
-        await it.until(lambda: "exists already" in it.told)
+        await it.until(lambda: "already exists" in it.told)
         await it.send("/export sky.json")
         await it.until(lambda: "sky.json" in it.told)
         json.loads((tmp_path / "sky.json").read_text())

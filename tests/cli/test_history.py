@@ -106,7 +106,7 @@ def test_exports(macspec: Callable[..., Any], home: Path) -> None:
 def test_an_export_overwrites_nothing(macspec: Callable[..., Any], home: Path) -> None:
     mine = home / "mine.md"
     mine.write_text("mine")
-    assert "exists already" in macspec("history", "export", "--out", str(mine)).error
+    assert "already exists" in macspec("history", "export", "--out", str(mine)).error
     assert mine.read_text() == "mine"
     assert "cannot write" in macspec("history", "export", "--out", str(home / "no" / "x")).error
 
@@ -136,9 +136,9 @@ def test_an_import_elsewhere(
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"{}", "cannot be imported: it is not what macspec history export"),
+        (b"{}", "not a file of macspec history export"),
         (b"\xff", "is not UTF-8"),
-        (b"{", "is not JSON"),
+        (b"{", "not valid JSON"),
         (None, "cannot read"),
     ],
 )
@@ -226,7 +226,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         reply = store.reply(chat.id, store.add(chat.id, None, f"p {text} after").id)
         reply.append(text, text)
         reply.finish("end", GenerationMetadata(model=text, draft=text))
-        store.rename(chat.id, text)
+        store.rename(chat.id, f"A {text}")
     store.delete(*(chat.id for chat in store.chats() if chat.id % 2 == 0))
     store.close()
     return path

@@ -126,7 +126,7 @@ async def test_undo_without_a_deletion(store):
     async with app.run_test() as pilot:
         await app.ask(screen(store))
         await pilot.press("down", "u")
-        await until(pilot, lambda: "nothing is deleted that could be brought back" in seen(app))
+        await until(pilot, lambda: "there is nothing to restore" in seen(app))
 
 
 async def test_the_conversation_that_is_being_written_is_not_deleted(store):
@@ -171,7 +171,7 @@ async def test_export_never_overwrites(store, tmp_path: Path, monkeypatch):
     async with app.run_test() as pilot:
         await app.ask(screen(store))
         await pilot.press("down", "e", "ctrl+u", *"taken.md", "enter")
-        await until(pilot, lambda: "exists already" in seen(app))
+        await until(pilot, lambda: "already exists" in seen(app))
         await pilot.press("ctrl+u", *"new.md", "enter")
         await until(pilot, lambda: "wrote new.md" in seen(app))
         assert (tmp_path / "taken.md").read_text() == "mine"
@@ -198,7 +198,7 @@ async def test_hostile_titles_and_texts_are_only_text():
     for text in texts:
         chat = store.new_chat()
         store.add(chat.id, None, f"word {text[:3000]}")
-        store.rename(chat.id, text[:500])
+        store.rename(chat.id, f"A {text[:500]}")
     app = Host()
     async with app.run_test(size=(60, 4 * len(texts))) as pilot:
         await app.ask(screen(store, query="word"))

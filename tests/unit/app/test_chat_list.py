@@ -67,7 +67,7 @@ def test_deletions_come_back_in_reverse(store):
     for id in ids:
         chats.delete(id)
     assert [chats.undo() for _ in ids] == ids[::-1]
-    with pytest.raises(BadOptionError, match="nothing is deleted"):
+    with pytest.raises(BadOptionError, match="nothing to restore"):
         chats.undo()
 
 
@@ -98,10 +98,10 @@ def test_export_by_the_name(store, tmp_path):
     whole = json.loads(chats.export(id, str(tmp_path / "a.JSON")).read_text())
     assert whole["chats"][0]["title"] == "Question"
     assert (tmp_path / "a.md").stat().st_mode & 0o777 == 0o600
-    for name, wrong in (("a.md", "exists already"), ("no/where.md", "cannot be written")):
+    for name, wrong in (("a.md", "already exists"), ("no/where.md", "cannot write")):
         with pytest.raises(BadOptionError, match=wrong):
             chats.export(id, str(tmp_path / name))
-    with pytest.raises(BadOptionError, match="cannot be written"):
+    with pytest.raises(BadOptionError, match="cannot write"):
         chats.export(id, "nul\0")
 
 
@@ -114,7 +114,7 @@ def test_searching_holds_no_writer_up(tmp_path, monkeypatch):
         inside.append(store.add(id, store.chat(id).leaf, "written meanwhile").id)
         return []
 
-    monkeypatch.setattr("macspec.store.chats.search", search)
+    monkeypatch.setattr("macspec.store.store.search", search)
     assert store.search("needle") == []
     assert store.message(inside[0]).text == "written meanwhile"
     store.close()

@@ -7,8 +7,8 @@ import re
 import pytest
 from hostile import TEXTS, harms
 
-from macspec.store import CUT_OFF, RAW, Chat, GenerationMetadata, Message
-from macspec.store.markdown import markdown, model_name, whole
+from macspec.store import CUT_OFF, RAW, Chat, GenerationMetadata, Message, model_name
+from macspec.store.transfer import markdown, whole
 
 DAY = 1_700_000_000.0
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from soundstore import check_sound
 
-from macspec.store import CUT_OFF, GenerationMetadata, Store, schema
-from macspec.store.schema import STEPS, ForeignFileError
+from macspec.store import CUT_OFF, GenerationMetadata, Store
+from macspec.store import database as schema
+from macspec.store.database import STEPS, ForeignFileError
 
 VERSIONS = Path(__file__).with_name("versions")
 """A file of every version, N.db.gz, written by the macspec that made it."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from soundstore import check_sound
 from macspec.errors import BadOptionError
 from macspec.store import COMPLETE, CUT_OFF, Store
 from macspec.store import database as database_module
-from macspec.store.schema import APPLICATION_ID, STEPS
+from macspec.store.database import APPLICATION_ID, STEPS
 
 NOBODY = 65534
 
@@ -49,13 +49,13 @@ def goes_on(store: Store) -> None:
 
 
 def foreign(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE theirs (x)")
 
 
 def newer(path: Path) -> None:
     filled(path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
 
 
@@ -74,7 +74,7 @@ def cut_short(path: Path) -> None:
 
 
 def without_tables(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {len(STEPS)}")
 
@@ -82,8 +82,8 @@ def without_tables(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (foreign, "another program's database"),
-        (newer, "made by a newer macspec; update this"),
+        (foreign, "belongs to another program"),
+        (newer, "written by a newer macspec; update macspec"),
         (no_database, "it is damaged; move it away"),
         (damaged_header, "it is damaged"),
         (cut_short, "it is damaged"),
@@ -177,7 +177,7 @@ def test_what_cannot_be_written_can_be_read(others_folder: Path, left_open: bool
     other = at_it(path) if left_open else None
     with forbidden(others_folder, 0o555):
         store = Store(path)
-        assert "it cannot be written; see to its permissions" in (store.trouble or "")
+        assert "it cannot be written; check its permissions" in (store.trouble or "")
         assert [chat.title for chat in store.chats()] == ["Pears?"]
         assert [turn.text for turn in store.thread(1)] == ["Pears?", "Sweet."]
         assert [hit.chat.id for hit in store.search("sweet")] == [1]
@@ -287,7 +287,7 @@ def test_a_file_that_another_program_holds(path: Path) -> None:
     filled(path)
     other = held_by_another(path, "BEGIN IMMEDIATE")
     store = Store(path, patience=0.05)
-    assert "another program holds it; end that program" in (store.trouble or "")
+    assert "another program has locked it; quit that program" in (store.trouble or "")
     assert [chat.title for chat in store.chats()] == ["Pears?"]
     goes_on(store)
     other.execute("ROLLBACK")
@@ -300,7 +300,7 @@ def test_a_file_that_another_program_holds_for_itself(path: Path) -> None:
     other.execute("PRAGMA journal_mode = DELETE")
     other.execute("BEGIN EXCLUSIVE")
     store = Store(path, patience=0.05)
-    assert "another program holds it" in (store.trouble or "")
+    assert "another program has locked it" in (store.trouble or "")
     goes_on(store)
     other.close()
 
@@ -312,7 +312,7 @@ def test_a_file_that_is_taken_in_mid_reply(path: Path) -> None:
     other = held_by_another(path, "BEGIN IMMEDIATE")
     reply.append("Sweet.")
     assert reply.finish().text == "Sweet."
-    assert "another program holds it" in (store.trouble or "")
+    assert "another program has locked it" in (store.trouble or "")
     assert [turn.text for turn in store.thread(chat.id)] == ["Pears?", "Sweet."]
     other.close()
 

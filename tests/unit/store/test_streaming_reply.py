@@ -110,7 +110,7 @@ def test_a_reply_that_was_cut_off_goes_on(store: Store, opened: Callable[..., St
 def test_a_reply_that_is_being_written_cannot_be_resumed(
     reply: OpenReply, opened: Callable[..., Store]
 ) -> None:
-    with pytest.raises(BadOptionError, match="not a reply that can go on"):
+    with pytest.raises(BadOptionError, match="not a reply that can be continued"):
         opened().resume(reply.id)
     reply.finish()
 

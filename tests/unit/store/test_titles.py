@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hostile import TEXTS, harms
 
-from macspec.store import Message
-from macspec.store.titles import LONGEST, first_line, from_model, request
+from macspec.store.records import TITLE_LENGTH, first_line
 
 
 @pytest.mark.parametrize(
@@ -15,7 +14,7 @@ from macspec.store.titles import LONGEST, first_line, from_model, request
         ("Why?", "Why?"),
         ("\n \n  Why \t is it? \nBecause.", "Why is it?"),
         ("word " * 50, "word word word word word word word word word word word…"),
-        ("x" * 100, "x" * (LONGEST - 1) + "…"),
+        ("x" * 100, "x" * (TITLE_LENGTH - 1) + "…"),
         ("", ""),
     ],
 )
@@ -25,27 +24,6 @@ def test_the_first_line_is_the_title(text: str, title: str) -> None:
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_no_text_makes_a_harmful_title(name: str) -> None:
-    for title in (first_line(TEXTS[name]), from_model(TEXTS[name])):
-        assert len(title) <= LONGEST
-        assert harms(title) == []
-
-
-@pytest.mark.parametrize(
-    ("reply", "title"),
-    [
-        ('"Blue sky"', "Blue sky"),
-        ("Title: **Blue sky.**\nIt is short.", "Blue sky"),
-        ("« Le ciel »", "Le ciel"),
-        ("", ""),
-    ],
-)
-def test_a_models_title_is_stripped(reply: str, title: str) -> None:
-    assert from_model(reply) == title
-
-
-def test_a_request_holds_what_was_said() -> None:
-    turns = [Message(n, 1, None, ("user", "assistant")[n % 2], f"turn {n}") for n in range(6)]
-    asked = request(turns)
-    assert "Q: turn 0" in asked
-    assert "A: turn 1" in asked
-    assert "turn 5" not in asked
+    title = first_line(TEXTS[name])
+    assert len(title) <= TITLE_LENGTH
+    assert harms(title) == []
