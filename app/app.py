@@ -57,7 +57,7 @@ TWICE = 2.0
 REPEATED = ("deeper", "shallower", "older", "newer", "method", "rule", "theme")
 """Actions whose key may be held down: each waits for the one before."""
 
-BUILT_IN_NOTICE = "using the small pair that is built in"
+BUILT_IN_NOTICE = "using the small built-in pair"
 """Begins what the engine says of that pair; here the welcome card says it."""
 
 

@@ -5,7 +5,7 @@ Everything here is known before any weight is read.
 
 from __future__ import annotations
 
-import os
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from ..choices import MAX_DEPTH
 from ..device import on_metal
 from ..errors import OutOfMemoryError
 from .cached import PREFILL_CHUNK
+from .machine import unified_memory
 
 ROWS = MAX_DEPTH + 1
 """Most rows of a verify pass."""
@@ -42,6 +43,9 @@ FUSED_HEADS = (64, 80, 128)
 
 See ``use_fallback`` in MLX's ``scaled_dot_product_attention.cpp``.
 """
+
+LEAST = 2048
+"""Shortest context that is chosen unasked to make a pair fit."""
 
 HEADS = ("n_heads", "num_heads", "num_attention_heads")
 EXPERTS = ("top_k", "num_experts_per_tok")
@@ -191,10 +195,6 @@ def _group(*sizes: int) -> int | None:
     return next((group for group in (64, 32) if not any(size % group for size in sizes)), None)
 
 
-LEAST = 2048
-"""Shortest context that is chosen unasked to make a pair fit."""
-
-
 @dataclass(frozen=True)
 class MemoryPlan:
     """What a pair needs at a context, in bytes, and the limit it must stay under."""
@@ -217,7 +217,7 @@ class MemoryPlan:
         return (
             f"{gigabytes(self.total)} (weights {gigabytes(self.weights)}, caches for "
             f"{self.context} positions {gigabytes(self.caches)}, buffers "
-            f"{gigabytes(self.buffers)}) of the {gigabytes(self.limit)} this machine gives"
+            f"{gigabytes(self.buffers)}) of the {gigabytes(self.limit)} available"
         )
 
 
@@ -252,13 +252,13 @@ def fit(
         whole = plan(target, used, wanted, kv_bits, limit)
         if whole.fits:
             return whole, refused
-        longest = _longest(target, used, wanted, kv_bits, limit)
+        longest = longest_context(target, used, kv_bits, limit, wanted)
         if context is None and longest >= min(LEAST, wanted):
             return plan(target, used, longest, kv_bits, limit), refused
         refused = whole
-    shorter = f"ask for a shorter context (--context {longest} fits), or " if longest else ""
+    shorter = f"a shorter context (--context {longest} fits), or " if longest else ""
     raise OutOfMemoryError(
-        f"the target needs {whole}: {shorter}choose a smaller or more quantized model"
+        f"the target needs {whole}: choose {shorter}a smaller or more quantized model"
     )
 
 
@@ -281,39 +281,31 @@ def plan(
 
 
 def longest_context(
-    target: MemoryEstimate, draft: MemoryEstimate | None, kv_bits: int | None, limit: int
-) -> int:
-    """The most positions that fit, at most the target's own; 0 for none."""
-    if plan(target, draft, target.context, kv_bits, limit).fits:
-        return target.context
-    return _longest(target, draft, target.context, kv_bits, limit)
-
-
-def _longest(
     target: MemoryEstimate,
     draft: MemoryEstimate | None,
-    below: int,
     kv_bits: int | None,
     limit: int,
+    most: int | None = None,
 ) -> int:
-    """The most positions below a number that fit, in whole steps of the caches; 0 for none."""
-    steps = range(1, -(-below // STEP))
-    low, high = 0, len(steps)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if plan(target, draft, middle * STEP, kv_bits, limit).fits:
-            low = middle
-        else:
-            high = middle - 1
-    return low * STEP
+    """The most positions that fit, in whole steps of the caches; 0 for none.
+
+    Args:
+        most: positions to stay within; None: the target's own.
+    """
+    most = most or target.context
+
+    def too_long(context: int) -> bool:
+        return not plan(target, draft, context, kv_bits, limit).fits
+
+    if not too_long(most):
+        return most
+    return bisect_left(range(STEP, most, STEP), True, key=too_long) * STEP
 
 
 def device_limit() -> int:
     """Bytes that a program should use: Metal's recommendation, else the machine's memory."""
     recommended = mx.device_info().get("max_recommended_working_set_size")
-    if recommended:
-        return int(recommended)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(recommended) if recommended else unified_memory()
 
 
 def gigabytes(count: int) -> str:
@@ -324,9 +316,9 @@ def gigabytes(count: int) -> str:
 
 @contextmanager
 def wired() -> Iterator[None]:
-    """Keep the models' memory wired as far as Metal recommends, and restore the limit after.
+    """Keep the models' memory wired up to Metal's recommendation, then restore the limit.
 
-    mlx-lm's ``wired_limit`` does the same and prints its advice to standard output.
+    mlx-lm's ``wired_limit`` does the same but prints to standard output.
     """
     recommended = mx.device_info().get("max_recommended_working_set_size")
     if not recommended:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,6 +18,10 @@ from .files import locate
 from .loading import Model, open_model, read_weights
 from .machine import unified_memory
 from .memory import MemoryEstimate
+
+__all__ = ["Model", "Pair", "load_pair"]
+
+BUILT_IN = "using the small built-in pair; for a real one: "
 
 LARGE_DRAFT = 1 / 3
 """Share of the target's parameters above which a draft model is called large."""
@@ -48,119 +52,19 @@ ADDED_PROBES = 64
 """How many of the added tokens are probed inside a text."""
 
 
-def mismatch(target: Model, draft: Model, vocabulary: int) -> str | None:
-    """Why this draft model cannot draft for this target, in one sentence without a full stop.
-
-    Args:
-        vocabulary: ids that the target can emit.
-    """
-    gates: list[Callable[[], str | None]] = [
-        lambda: table_mismatch(target.tokenizer, draft.tokenizer),
-        lambda: splitting_mismatch(target.tokenizer, draft.tokenizer),
-        lambda: width_mismatch(draft, vocabulary),
-    ]
-    return next((reason for gate in gates if (reason := gate()) is not None), None)
-
-
-def table(tokenizer: TokenizerWrapper) -> dict[int, str]:
-    """The text of every id that a tokenizer knows, added special tokens included."""
-    return {index: text for text, index in tokenizer.get_vocab().items()}
-
-
-def vocabulary_size(tokenizer: TokenizerWrapper) -> int:
-    """One more than the highest id; ids in between may have no text."""
-    return max(table(tokenizer), default=-1) + 1
-
-
-def table_mismatch(target: TokenizerWrapper, draft: TokenizerWrapper) -> str | None:
-    """Both tokenizers give every id the same text."""
-    ours, theirs = table(target), table(draft)
-    if ours == theirs:
-        return None
-    first = min(i for i in ours.keys() | theirs.keys() if ours.get(i) != theirs.get(i))
-    return (
-        f"its vocabulary is another one: token {first} is {_quoted(ours.get(first))} in the "
-        f"target and {_quoted(theirs.get(first))} in the draft ({len(ours)} and {len(theirs)} "
-        "tokens)"
-    )
-
-
-def splitting_mismatch(target: TokenizerWrapper, draft: TokenizerWrapper) -> str | None:
-    """Both tokenizers normalise and split the probes alike."""
-    added = [str(token) for token in target.added_tokens_decoder.values()][:ADDED_PROBES]
-    for text in (*PROBES, *(f"a {token} b{token}\n{token}" for token in added)):
-        ours, theirs = (
-            tokenizer.encode(text, add_special_tokens=False) for tokenizer in (target, draft)
-        )
-        if ours != theirs:
-            place = next(
-                (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
-                min(len(ours), len(theirs)),
-            )
-            return (
-                f"its tokenizer splits text differently: {_quoted(text)} becomes "
-                f"{_quoted(_piece(target, ours, place))} in the target and "
-                f"{_quoted(_piece(draft, theirs, place))} in the draft at token {place}"
-            )
-    return None
-
-
-def width_mismatch(draft: Model, vocabulary: int) -> str | None:
-    """The draft model has an embedding for every id that the target can emit."""
-    if draft.width >= vocabulary:
-        return None
-    return f"it knows {draft.width} token ids and the target can emit {vocabulary}"
-
-
-def size_notice(target: Model, draft: Model) -> str | None:
-    """Said once where drafting is likely to cost more than it brings."""
-    if draft.parameters <= LARGE_DRAFT * target.parameters:
-        return None
-    share = draft.parameters / max(target.parameters, 1)
-    return (
-        f"the draft model has {share:.0%} of the target's parameters: above "
-        f"{LARGE_DRAFT:.0%} speculation rarely pays, so choose a smaller one"
-    )
-
-
-def context_notice(draft: Model, context: int) -> str | None:
-    """Said once where the draft model's context ends before the conversation's may."""
-    if draft.context >= context:
-        return None
-    return (
-        f"the draft model was made for {draft.context} tokens and the context is {context}: "
-        f"beyond {draft.context} tokens the draft model stops drafting"
-    )
-
-
-def _quoted(text: str | None) -> str:
-    if text is None:
-        return "missing"
-    return repr(text if len(text) <= 40 else text[:39] + "…")
-
-
-def _piece(tokenizer: TokenizerWrapper, ids: list[int], place: int) -> str | None:
-    return str(tokenizer.convert_ids_to_tokens(ids[place])) if place < len(ids) else None
-
-
-__all__ = ["Model", "Pair", "load_pair"]
-
-BUILT_IN = "using the small pair that is built in; for a real one: "
-
-
 @dataclass(frozen=True, eq=False)
 class Pair:
     """What a session decodes with."""
 
     target: Model
     draft: Model | None
-    """None without a draft model, or where a gate turned it off."""
+    """None without a draft model, or where it cannot draft for the target."""
     vocabulary: int
     """Ids 0 to vocabulary - 1 can be emitted; wider logits are padding."""
     context: int
-    """Positions that a session may use; more than the target was made for only where asked for."""
+    """Positions that a session may use; more than the target supports only where asked for."""
     draft_off: str | None
-    """Why the draft model is off, in one sentence; None if it is on or was not asked for."""
+    """Why the draft model is not used, in one sentence; None if it is, or none was asked for."""
     notices: tuple[str, ...]
     """Lines to tell the user once."""
     stop_ids: frozenset[int]
@@ -168,13 +72,13 @@ class Pair:
     plan: memory.MemoryPlan
     """What it needs of the device's memory."""
     estimate: MemoryEstimate = field(repr=False)
-    """What the target costs, for another draft model beside it."""
+    """Of the target, to plan for another draft model beside it."""
 
     def read(self, progress: Callable[[int], None] = lambda done: None) -> None:
         """Read the weights that are not in memory yet.
 
         Args:
-            progress: told the bytes of ``plan.weights`` read so far; what it raises ends the
+            progress: gets the bytes of ``plan.weights`` read so far; what it raises ends the
                 reading.
 
         Raises:
@@ -202,10 +106,10 @@ def load_pair(
     trust_remote_code: bool = False,
     require_draft: bool = False,
 ) -> Pair:
-    """Load a target and its draft model, and pass them through the gates.
+    """Load a target and its draft model.
 
-    The gates and the memory plan come before the weights are read. A draft model that does not
-    fit its target is left out, and ``Pair.draft_off`` says why.
+    Whether they fit each other, and the memory, is known before the weights are read. A draft
+    model that cannot draft for its target is left out, and ``Pair.draft_off`` says why.
 
     Args:
         target: a folder or a Hugging Face id, ``id@revision`` pins one; None for the built-in
@@ -213,8 +117,8 @@ def load_pair(
         draft: a smaller model with the target's vocabulary, None for none (or the built-in one).
         context: positions to plan for, at most the target's own; None for the target's own, or
             as many of them as fit into memory.
-        beyond: ``context`` may be more than the target's own. What it says out there means
-            nothing; what it costs does.
+        beyond: ``context`` may exceed the target's own. Text out there is meaningless, but its
+            cost is real.
         kv_bits: bits of the target's quantized cache, for the memory plan; None: not quantized.
         trust_remote_code: run Python code that a model brings.
         require_draft: a draft model that cannot be used is an error.
@@ -223,7 +127,7 @@ def load_pair(
         BadOptionError: a value out of range, or no draft model where one is required.
         ModelNotFoundError: a model is not here and could not be fetched.
         ModelBrokenError: a model is incomplete, damaged or of an unknown kind.
-        PairMismatchError: ``require_draft`` and a gate turned the draft model off.
+        PairMismatchError: ``require_draft``, and the draft model cannot be used.
         OutOfMemoryError: the target does not fit into memory at this context.
     """
     pair = open_pair(
@@ -268,31 +172,56 @@ def open_pair(
     if require_draft and target is not None and draft is None:
         raise BadOptionError("--method draft needs a draft model: add --draft")
 
+    # Both are located before either is opened, which takes longer.
+    found: list[tuple[str, Path]] = []
     names = {"target": target, "draft": draft}
-    built_in = dict(zip(names, pocket(), strict=True))
-    opened: dict[str, tuple[Model, MemoryEstimate]] = {}
-    found: dict[str, tuple[str, Path]] = {}
-    if beside is not None:
-        opened["target"] = beside.target, beside.estimate
-    for role, name in names.items():
-        if role in opened:
+    for (role, name), built_in in zip(names.items(), pocket(), strict=True):
+        if role == "target" and beside is not None:
             continue
         if name is not None:
-            found[role] = (name, locate(name, trust_remote_code=trust_remote_code))
+            found.append((name, locate(name, trust_remote_code=trust_remote_code)))
         elif target is None:
-            found[role] = (f"built-in {role}", built_in[role])
-    for role, (name, path) in found.items():
-        opened[role] = open_model(name, path, trust_remote_code=trust_remote_code)
-    return _join(
-        opened["target"],
-        opened.get("draft"),
-        notices=[built_in_notice()] if target is None else [],
-        context=context,
-        beyond=beyond,
-        kv_bits=kv_bits,
-        require_draft=require_draft,
-        held=held,
+            found.append((f"built-in {role}", built_in))
+    opened = [open_model(*it, trust_remote_code=trust_remote_code) for it in found]
+    if beside is not None:
+        opened.insert(0, (beside.target, beside.estimate))
+    (model, estimate), *drafts = opened
+
+    if context is not None and context > model.context:
+        if not beyond:
+            raise BadOptionError(
+                f"--context {context}: {model.name} supports at most {model.context} positions"
+            )
+        estimate = replace(estimate, context=context)
+    vocabulary = min(model.width, vocabulary_size(model.tokenizer))
+    off = mismatch(model, drafts[0][0], vocabulary) if drafts else None
+    advice = "choose a draft model of the target's family"
+    fitting = drafts[0][1] if drafts and off is None else None
+    plan, refused = memory.fit(estimate, fitting, context=context, kv_bits=kv_bits, held=held)
+    if refused is not None:
+        off = f"target and draft need {refused}"
+        advice = "choose a smaller draft model, or a shorter --context"
+    if off is not None:
+        off = f"the draft model {drafts[0][0].name} is off: {off}"
+        if require_draft:
+            raise PairMismatchError(f"{off}; {advice}, or another --method")
+    pair = Pair(
+        target=model,
+        draft=drafts[0][0] if drafts and off is None else None,
+        vocabulary=vocabulary,
+        context=plan.context,
+        draft_off=off,
+        notices=(),
+        stop_ids=frozenset(
+            token
+            for token in model.tokenizer.eos_token_ids
+            if isinstance(token, int) and 0 <= token < vocabulary
+        ),
+        plan=plan,
+        estimate=estimate,
     )
+    first = [built_in_notice()] if target is None else []
+    return replace(pair, notices=(*first, *_notices(pair, context)))
 
 
 def built_in_notice() -> str:
@@ -304,64 +233,117 @@ def built_in_notice() -> str:
     return f"{BUILT_IN}macspec models pull {entry.name}, then --target {entry.target}{draft}"
 
 
-def _join(
-    target: tuple[Model, MemoryEstimate],
-    draft: tuple[Model, MemoryEstimate] | None,
-    *,
-    notices: list[str],
-    context: int | None,
-    beyond: bool,
-    kv_bits: int | None,
-    require_draft: bool,
-    held: int,
-) -> Pair:
-    model, estimate = target
-    if context is not None and context > model.context:
-        made_for = f"{model.name} was made for {model.context} positions"
-        if not beyond:
-            raise BadOptionError(f"--context {context}: {made_for}, give at most that")
-        notices.append(f"{made_for}: from there to {context}, only forced answers go")
-        estimate = replace(estimate, context=context)
-    vocabulary = min(model.width, vocabulary_size(model.tokenizer))
-    off = mismatch(model, draft[0], vocabulary) if draft else None
-    advice = "choose a draft model of the target's family"
-    fitting = draft[1] if draft and off is None else None
-    plan, refused = memory.fit(estimate, fitting, context=context, kv_bits=kv_bits, held=held)
-    if refused is not None:
-        off = f"target and draft need {refused}"
-        advice = "choose a smaller draft model, or a shorter --context"
-    if draft is not None and off is not None:
-        off = f"the draft model {draft[0].name} is off: {off}"
-        if require_draft:
-            raise PairMismatchError(f"{off}; {advice}, or another --method")
-    drafter = draft[0] if draft is not None and off is None else None
-    stop_ids = frozenset(
-        token
-        for token in model.tokenizer.eos_token_ids
-        if isinstance(token, int) and 0 <= token < vocabulary
+def _notices(pair: Pair, asked: int | None) -> Iterator[str]:
+    """What the user should know of a pair; ``asked`` is the context asked for."""
+    target, draft, context = pair.target, pair.draft, pair.context
+    if context > target.context:
+        yield (
+            f"{target.name} supports {target.context} positions: from there to {context} only "
+            "forced answers are decoded"
+        )
+    if asked is None and context < target.context:
+        yield (
+            f"the context is {context} of the model's {target.context} positions, to fit into "
+            f"{memory.gigabytes(pair.plan.limit)}"
+        )
+    if draft is not None:
+        yield from filter(None, (size_notice(target, draft), context_notice(draft, context)))
+    if not pair.stop_ids:
+        yield (
+            f"{target.name} defines no end-of-turn token: replies run to --max-tokens, a --stop "
+            "text or the end of the context"
+        )
+
+
+def mismatch(target: Model, draft: Model, vocabulary: int) -> str | None:
+    """Why this draft model cannot draft for this target, in one sentence without a full stop.
+
+    Args:
+        vocabulary: ids that the target can emit.
+    """
+    return (
+        table_mismatch(target.tokenizer, draft.tokenizer)
+        or splitting_mismatch(target.tokenizer, draft.tokenizer)
+        or width_mismatch(draft, vocabulary)
     )
 
-    if context is None and plan.context < model.context:
-        notices.append(
-            f"the context is {plan.context} of the model's {model.context} positions, which is "
-            f"what fits into {memory.gigabytes(plan.limit)}"
-        )
-    if drafter is not None:
-        said = size_notice(model, drafter), context_notice(drafter, plan.context)
-        notices += [notice for notice in said if notice is not None]
-    if not stop_ids:
-        notices.append(
-            f"{model.name} names no token that ends its turn: replies run to --max-tokens, a "
-            "--stop text or the end of the context"
-        )
-    return Pair(
-        target=model,
-        draft=drafter,
-        vocabulary=vocabulary,
-        context=plan.context,
-        draft_off=off,
-        notices=tuple(notices),
-        stop_ids=stop_ids,
-        plan=plan,
-        estimate=estimate,
+
+def table(tokenizer: TokenizerWrapper) -> dict[int, str]:
+    """The text of every id that a tokenizer knows, added special tokens included."""
+    return {index: text for text, index in tokenizer.get_vocab().items()}
+
+
+def vocabulary_size(tokenizer: TokenizerWrapper) -> int:
+    """One more than the highest id; ids in between may have no text."""
+    return max(table(tokenizer), default=-1) + 1
+
+
+def table_mismatch(target: TokenizerWrapper, draft: TokenizerWrapper) -> str | None:
+    """Where the tokenizers give an id different texts."""
+    ours, theirs = table(target), table(draft)
+    if ours == theirs:
+        return None
+    first = min(i for i in ours.keys() | theirs.keys() if ours.get(i) != theirs.get(i))
+    return (
+        f"its vocabulary differs: token {first} is {_quoted(ours.get(first))} in the "
+        f"target and {_quoted(theirs.get(first))} in the draft ({len(ours)} and {len(theirs)} "
+        "tokens)"
     )
+
+
+def splitting_mismatch(target: TokenizerWrapper, draft: TokenizerWrapper) -> str | None:
+    """Where the tokenizers normalise or split a probe differently."""
+    added = [str(token) for token in target.added_tokens_decoder.values()][:ADDED_PROBES]
+    for text in (*PROBES, *(f"a {token} b{token}\n{token}" for token in added)):
+        ours, theirs = (
+            tokenizer.encode(text, add_special_tokens=False) for tokenizer in (target, draft)
+        )
+        if ours != theirs:
+            place = next(
+                (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
+                min(len(ours), len(theirs)),
+            )
+            return (
+                f"its tokenizer splits text differently: {_quoted(text)} becomes "
+                f"{_quoted(_piece(target, ours, place))} in the target and "
+                f"{_quoted(_piece(draft, theirs, place))} in the draft at token {place}"
+            )
+    return None
+
+
+def width_mismatch(draft: Model, vocabulary: int) -> str | None:
+    """Whether the draft model lacks embeddings for ids that the target can emit."""
+    if draft.width >= vocabulary:
+        return None
+    return f"it has embeddings for {draft.width} token ids, but the target can emit {vocabulary}"
+
+
+def size_notice(target: Model, draft: Model) -> str | None:
+    """That drafting is likely to cost more than it gains."""
+    if draft.parameters <= LARGE_DRAFT * target.parameters:
+        return None
+    share = draft.parameters / max(target.parameters, 1)
+    return (
+        f"the draft model has {share:.0%} of the target's parameters: above "
+        f"{LARGE_DRAFT:.0%} drafting rarely pays off, so choose a smaller one"
+    )
+
+
+def context_notice(draft: Model, context: int) -> str | None:
+    """That the draft model's context may end before the conversation's."""
+    if draft.context >= context:
+        return None
+    return (
+        f"the draft model supports {draft.context} tokens and the context is {context}: it stops "
+        f"drafting after {draft.context} tokens"
+    )
+
+
+def _quoted(text: str | None) -> str:
+    if text is None:
+        return "missing"
+    return repr(text if len(text) <= 40 else text[:39] + "…")
+
+
+def _piece(tokenizer: TokenizerWrapper, ids: list[int], place: int) -> str | None:
+    return str(tokenizer.convert_ids_to_tokens(ids[place])) if place < len(ids) else None

@@ -284,13 +284,13 @@ def test_forced_answers_go_beyond_what_the_target_was_made_for(
     outcome = macspec("bench", *pair, *asked, "--arms", "plain,auto", "--out", str(out))
     assert outcome.status == 2
     assert "--context 400" in outcome.err
-    assert "was made for 32 positions" in outcome.err
+    assert "supports at most 32 positions" in outcome.err
 
     outcome = macspec(
         "bench", *pair, *asked, "--forced", "--arms", "plain,auto,draft@2", "--out", str(out)
     )
     assert outcome.status == 0
-    assert "made for 32 positions: from there to 400, only forced answers go" in outcome.err
+    assert "supports 32 positions: from there to 400 only forced answers are decoded" in outcome.err
     found = json.loads(out.read_text())
     plain, auto, draft = found["samples"]
     assert plain["forced"]

@@ -148,7 +148,7 @@ def test_why_not_passes_the_pair_that_ships(pair):
 def test_a_draft_without_rows_for_every_id_is_refused(pair):
     target, draft = pair
     reason = mismatch(target, dataclasses.replace(draft, width=4095), 4096)
-    assert reason == "it knows 4095 token ids and the target can emit 4096"
+    assert reason == "it has embeddings for 4095 token ids, but the target can emit 4096"
     # Padding beyond the tokenizer makes no difference.
     assert mismatch(target, dataclasses.replace(draft, width=4352), 4096) is None
 
@@ -166,4 +166,4 @@ def test_size_notice(pair):
 def test_context_notice(pair):
     draft = pair[1]
     assert context_notice(draft, 2048) is None
-    assert "beyond 2048 tokens the draft model stops" in context_notice(draft, 2049)
+    assert "it stops drafting after 2048 tokens" in context_notice(draft, 2049)

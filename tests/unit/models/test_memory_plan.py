@@ -217,9 +217,7 @@ def test_an_asked_context_is_kept_and_the_draft_left_out(limited):
 
 def test_an_asked_context_that_does_not_fit_is_refused_with_one_that_does(limited):
     limited(FULL - 1)
-    with pytest.raises(
-        OutOfMemoryError, match=r"ask for a shorter context \(--context 7936 fits\)"
-    ):
+    with pytest.raises(OutOfMemoryError, match=r"choose a shorter context \(--context 7936 fits\)"):
         fit(estimate(), context=8192)
 
 
@@ -237,7 +235,7 @@ def test_weights_alone_too_large(limited):
         fit(estimate())
     assert str(caught.value) == (
         "the target needs 0.009 GB (weights 0.001 GB, caches for 8192 positions 0.008 GB, buffers "
-        "0.000 GB) of the 0.001 GB this machine gives: choose a smaller or more quantized model"
+        "0.000 GB) of the 0.001 GB available: choose a smaller or more quantized model"
     )
 
 

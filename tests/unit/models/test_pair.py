@@ -101,7 +101,7 @@ def test_another_vocabulary_turns_the_draft_off(target, other_vocabulary):
 
 
 def test_another_family_turns_the_draft_off(target):
-    assert "vocabulary is another one" in load_pair(target, shared_model("stories260K")).draft_off
+    assert "its vocabulary differs" in load_pair(target, shared_model("stories260K")).draft_off
 
 
 def test_another_normaliser_turns_the_draft_off(target, copy):
@@ -155,7 +155,7 @@ def test_no_stop_id_is_said(copy):
             content.pop("eos_token", None)
     pair = load_pair(str(folder))
     assert pair.stop_ids == frozenset()
-    assert "names no token that ends its turn" in pair.notices[0]
+    assert "defines no end-of-turn token" in pair.notices[0]
 
 
 def test_a_large_draft_is_allowed_and_said(target, draft):
@@ -171,14 +171,18 @@ def test_a_draft_with_a_shorter_context_is_allowed_and_said(target, copy):
         config["max_position_embeddings"] = 128
     pair = load_pair(target, str(folder))
     assert pair.draft.context == 128
-    assert "beyond 128 tokens the draft model stops drafting" in pair.notices[0]
+    assert "it stops drafting after 128 tokens" in pair.notices[0]
     assert load_pair(target, str(folder), context=128).notices == ()
 
 
 def test_an_asked_context(target):
     assert load_pair(target, context=100).context == 100
     assert load_pair(target, context=2048).context == 2048
-    for context, says in ((2049, "made for 2048 positions"), (0, "at least 1"), (-5, "at least 1")):
+    for context, says in (
+        (2049, "supports at most 2048 positions"),
+        (0, "at least 1"),
+        (-5, "at least 1"),
+    ):
         with pytest.raises(BadOptionError, match=f"--context {context}: .*{says}"):
             load_pair(target, context=context)
 
@@ -186,7 +190,7 @@ def test_an_asked_context(target):
 def test_a_context_beyond_what_the_target_was_made_for(target):
     pair = load_pair(target, context=5000, beyond=True)
     assert (pair.context, pair.target.context) == (5000, 2048)
-    assert "made for 2048 positions: from there to 5000" in pair.notices[0]
+    assert "supports 2048 positions: from there to 5000" in pair.notices[0]
     assert pair.plan.caches > 2 * load_pair(target).plan.caches
     assert load_pair(target, context=2048, beyond=True).notices == ()
 
