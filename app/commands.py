@@ -117,11 +117,7 @@ class Commands:
             self.view.copy(turn.text, what)
             return
         text = turn.text if turn.text.endswith("\n") else f"{turn.text}\n"
-        try:
-            path = message.write(Path(argument), text)
-        except FileExistsError as error:
-            raise BadOptionError(f"{error}: choose another name") from None
-        self.view.say(f"wrote {what} to {path}")
+        self.view.say(f"wrote {what} to {message.write(Path(argument), text)}")
 
     async def do_copy_code(self, argument: str) -> None:
         from .transcript.markdown import code_blocks

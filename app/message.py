@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from macspec.errors import MacspecError
+from macspec.io import write_atomic
 from macspec.plaintext import one_line, utf8
 
 from .slash import Completion
@@ -146,49 +146,27 @@ def completions(typed: str) -> Sequence[Completion]:
     return found
 
 
-def write(path: Path, text: str, *, replace: bool = False) -> Path:
-    """Write a whole text into a file, or nothing.
-
-    Args:
-        replace: write over a file that is there.
+def write(path: Path, text: str) -> Path:
+    """Write a whole text into a new file, or nothing.
 
     Returns:
         Where it is, with the home folder spelt out.
 
     Raises:
-        FileExistsError: it is there already, and ``replace`` is false.
-        FileError: it cannot be written.
+        FileError: it exists already, or cannot be written.
     """
     try:
         path = path.expanduser()
         if path.is_dir():
             raise FileError(f"{path} is a folder; name a file in it")
-        if os.path.lexists(path) and not replace:
-            raise FileExistsError(f"{one_line(str(path))} is there already")
-        _write(path.resolve() if replace else path, utf8(text), replace=replace)
+        if os.path.lexists(path):
+            raise FileExistsError
+        write_atomic(path, utf8(text), durable=True, replace=False)
     except FileExistsError:
-        raise
+        raise FileError(f"{one_line(str(path))} already exists; choose another name") from None
     except (OSError, ValueError, RuntimeError) as error:
         raise FileError(f"{path} cannot be written: {_why(error)}") from None
     return path
-
-
-def _write(path: Path, data: bytes, *, replace: bool) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}-")
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        if replace:
-            with suppress(FileNotFoundError):
-                os.chmod(name, path.stat().st_mode & 0o777)
-            os.replace(name, path)
-        else:
-            os.link(name, path)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
 
 
 def _existing(typed: str, *, quoted: bool) -> tuple[Path | None, str]:

@@ -15,8 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from macspec.config import Config, Effective
-from macspec.config.file import checked
-from macspec.config.schema import BUILT_IN, NONE, SETTINGS
+from macspec.config.schema import BUILT_IN, NONE, section
 from macspec.errors import BadOptionError
 from macspec.store import Chat, Store, store_path
 from macspec.terminal import say
@@ -147,42 +146,15 @@ def _model(name: str | None) -> str | None:
 
 
 def configured(options: argparse.Namespace, config: Config) -> Config:
-    """The settings with what the command line says in place of theirs.
-
-    Raises:
-        BadOptionError: a number is outside its range.
-    """
-    sampling = {
-        name: checked(SETTINGS[f"sampling.{name}"], value)
-        for name in config.sampling.__dataclass_fields__
-        if (value := getattr(options, name)) is not None
+    """The settings with what the command line sets instead."""
+    given = {
+        name: {key: getattr(options, key) for key in section(name)}
+        for name in ("models", "speculation", "sampling", "reply", "history")
     }
-    return replace(
-        config,
-        models=replace(
-            config.models,
-            target=options.target,
-            draft=options.draft,
-            context=options.context,
-            kv_bits=options.kv_bits,
-        ),
-        speculation=replace(
-            config.speculation,
-            method=options.method,
-            depth=options.depth,
-            rule=options.rule,
-            learn=options.learn,
-            kernels=options.kernels,
-        ),
-        sampling=replace(config.sampling, **sampling),
-        reply=replace(
-            config.reply,
-            system=options.system,
-            think=options.think,
-            max_tokens=options.max_tokens,
-        ),
-        history=replace(config.history, save=options.save),
-    )
+    # The other options are filled in from the settings; None there is a value too.
+    given["sampling"] = {key: new for key, new in given["sampling"].items() if new is not None}
+    sections = {name: replace(getattr(config, name), **given[name]) for name in given}
+    return replace(config, **sections)
 
 
 def list_keys(options: argparse.Namespace) -> None:

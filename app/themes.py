@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from rich.color import Color
@@ -18,8 +19,76 @@ from textual.app import App
 from textual.filter import LineFilter, NoColor
 from textual.theme import BUILTIN_THEMES, Theme
 
-DARK = Theme(
-    name="macspec-dark",
+
+def _theme(
+    name: str,
+    *,
+    muted: str,
+    disabled: str,
+    blurred: str,
+    cursor: tuple[str, str],
+    unfocused: tuple[str, str],
+    selection: tuple[str, str],
+    more: Mapping[str, str] = MappingProxyType({}),
+    **colours: Any,
+) -> Theme:
+    """A theme whose variables follow from a few colours.
+
+    Args:
+        blurred: borders of what does not have the focus.
+        cursor: foreground and background of the chosen row; the background is the border too.
+        unfocused: the same in a list that does not have the focus.
+        selection: foreground and background of selected text.
+        more: variables beside these.
+        colours: as ``Theme`` takes them.
+    """
+    text, background = colours["foreground"], colours["background"]
+    variables = {
+        "text": text,
+        "text-muted": muted,
+        "text-disabled": disabled,
+        "foreground-muted": muted,
+        "foreground-disabled": disabled,
+        "border": colours["primary"],
+        "border-blurred": blurred,
+        "block-cursor-foreground": cursor[0],
+        "block-cursor-background": cursor[1],
+        "block-cursor-blurred-foreground": unfocused[0],
+        "block-cursor-blurred-background": unfocused[1],
+        "input-cursor-foreground": background,
+        "input-cursor-background": text,
+        "input-selection-foreground": selection[0],
+        "input-selection-background": selection[1],
+        "screen-selection-foreground": selection[0],
+        "screen-selection-background": selection[1],
+        "footer-key-foreground": colours["accent"],
+        "markdown-h6-color": muted,
+    }
+    return Theme(name, variables={**variables, **more}, **colours)
+
+
+def _theme_16(name: str, *, bar: str, bar_hover: str, **options: Any) -> Theme:
+    """A theme made of the standard 16 colours, its background too: the terminal's own may differ.
+
+    Args:
+        bar, bar_hover: colours of scroll bars.
+    """
+    background, muted = options["background"], options["muted"]
+    plain = dict.fromkeys(("surface", "panel", "boost"), background)
+    named = ("primary", "secondary", "accent", "success", "warning", "error")
+    more = {
+        **{f"text-{colour}": options[colour] for colour in named},
+        "block-hover-background": options["unfocused"][1],
+        "scrollbar": bar,
+        "scrollbar-hover": bar_hover,
+        "scrollbar-active": bar_hover,
+        "scrollbar-background": background,
+    }
+    return _theme(name, disabled=muted, blurred=muted, more=more, **plain, **options)
+
+
+DARK = _theme(
+    "macspec-dark",
     dark=True,
     foreground="#e4e6eb",
     background="#14161b",
@@ -31,31 +100,16 @@ DARK = Theme(
     success="#86d992",
     warning="#ffb65c",
     error="#ff8890",
-    variables={
-        "text": "#e4e6eb",
-        "text-muted": "#a9afbb",
-        "text-disabled": "#8b919e",
-        "foreground-muted": "#a9afbb",
-        "foreground-disabled": "#8b919e",
-        "border": "#82aaff",
-        "border-blurred": "#6f7787",
-        "block-cursor-foreground": "#14161b",
-        "block-cursor-background": "#82aaff",
-        "block-cursor-blurred-foreground": "#e4e6eb",
-        "block-cursor-blurred-background": "#3a4152",
-        "input-cursor-foreground": "#14161b",
-        "input-cursor-background": "#e4e6eb",
-        "input-selection-foreground": "#ffffff",
-        "input-selection-background": "#2f5fb3",
-        "screen-selection-foreground": "#ffffff",
-        "screen-selection-background": "#2f5fb3",
-        "footer-key-foreground": "#c8a2ff",
-        "markdown-h6-color": "#a9afbb",
-    },
+    muted="#a9afbb",
+    disabled="#8b919e",
+    blurred="#6f7787",
+    cursor=("#14161b", "#82aaff"),
+    unfocused=("#e4e6eb", "#3a4152"),
+    selection=("#ffffff", "#2f5fb3"),
 )
 
-LIGHT = Theme(
-    name="macspec-light",
+LIGHT = _theme(
+    "macspec-light",
     dark=False,
     foreground="#1c1f25",
     background="#fcfcfa",
@@ -67,126 +121,52 @@ LIGHT = Theme(
     success="#1c6a2d",
     warning="#6e3b00",
     error="#a51626",
-    variables={
-        "text": "#1c1f25",
-        "text-muted": "#51565f",
-        "text-disabled": "#575c66",
-        "foreground-muted": "#51565f",
-        "foreground-disabled": "#575c66",
-        "border": "#1c5bb8",
-        "border-blurred": "#767a82",
-        "block-cursor-foreground": "#ffffff",
-        "block-cursor-background": "#1c5bb8",
-        "block-cursor-blurred-foreground": "#1c1f25",
-        "block-cursor-blurred-background": "#cfd8e8",
-        "input-cursor-foreground": "#fcfcfa",
-        "input-cursor-background": "#1c1f25",
-        "input-selection-foreground": "#101216",
-        "input-selection-background": "#b4d0ff",
-        "screen-selection-foreground": "#101216",
-        "screen-selection-background": "#b4d0ff",
-        "footer-key-foreground": "#6a1fa8",
-        "markdown-h6-color": "#51565f",
-    },
+    muted="#51565f",
+    disabled="#575c66",
+    blurred="#767a82",
+    cursor=("#ffffff", "#1c5bb8"),
+    unfocused=("#1c1f25", "#cfd8e8"),
+    selection=("#101216", "#b4d0ff"),
 )
 
 OWN = (DARK, LIGHT)
 
-DARK_16 = Theme(
-    name="dark-16",
+DARK_16 = _theme_16(
+    "dark-16",
     dark=True,
     foreground="#ffffff",
     background="#000000",
-    surface="#000000",
-    panel="#000000",
-    boost="#000000",
     primary="#00aaaa",
     secondary="#55ffff",
     accent="#ff55ff",
     success="#55ff55",
     warning="#ffff55",
     error="#ff5555",
-    variables={
-        "text": "#ffffff",
-        "text-muted": "#aaaaaa",
-        "text-disabled": "#aaaaaa",
-        "text-primary": "#00aaaa",
-        "text-secondary": "#55ffff",
-        "text-accent": "#ff55ff",
-        "text-success": "#55ff55",
-        "text-warning": "#ffff55",
-        "text-error": "#ff5555",
-        "foreground-muted": "#aaaaaa",
-        "foreground-disabled": "#aaaaaa",
-        "border": "#00aaaa",
-        "border-blurred": "#aaaaaa",
-        "block-cursor-foreground": "#000000",
-        "block-cursor-background": "#00aaaa",
-        "block-cursor-blurred-foreground": "#ffffff",
-        "block-cursor-blurred-background": "#0000aa",
-        "block-hover-background": "#0000aa",
-        "input-cursor-foreground": "#000000",
-        "input-cursor-background": "#ffffff",
-        "input-selection-foreground": "#ffffff",
-        "input-selection-background": "#0000aa",
-        "screen-selection-foreground": "#ffffff",
-        "screen-selection-background": "#0000aa",
-        "footer-key-foreground": "#ff55ff",
-        "markdown-h6-color": "#aaaaaa",
-        "scrollbar": "#aaaaaa",
-        "scrollbar-hover": "#ffffff",
-        "scrollbar-active": "#ffffff",
-        "scrollbar-background": "#000000",
-    },
+    muted="#aaaaaa",
+    cursor=("#000000", "#00aaaa"),
+    unfocused=("#ffffff", "#0000aa"),
+    selection=("#ffffff", "#0000aa"),
+    bar="#aaaaaa",
+    bar_hover="#ffffff",
 )
-"""All of it from the standard 16, background too: the terminal's own may be a light one."""
 
-LIGHT_16 = Theme(
-    name="light-16",
+LIGHT_16 = _theme_16(
+    "light-16",
     dark=False,
     foreground="#000000",
     background="#ffffff",
-    surface="#ffffff",
-    panel="#ffffff",
-    boost="#ffffff",
     primary="#0000aa",
     secondary="#0000aa",
     accent="#0000aa",
     success="#0000aa",
     warning="#aa0000",
     error="#aa0000",
-    variables={
-        "text": "#000000",
-        "text-muted": "#000000",
-        "text-disabled": "#000000",
-        "text-primary": "#0000aa",
-        "text-secondary": "#0000aa",
-        "text-accent": "#0000aa",
-        "text-success": "#0000aa",
-        "text-warning": "#aa0000",
-        "text-error": "#aa0000",
-        "foreground-muted": "#000000",
-        "foreground-disabled": "#000000",
-        "border": "#0000aa",
-        "border-blurred": "#000000",
-        "block-cursor-foreground": "#ffffff",
-        "block-cursor-background": "#0000aa",
-        "block-cursor-blurred-foreground": "#000000",
-        "block-cursor-blurred-background": "#55ffff",
-        "block-hover-background": "#55ffff",
-        "input-cursor-foreground": "#ffffff",
-        "input-cursor-background": "#000000",
-        "input-selection-foreground": "#ffffff",
-        "input-selection-background": "#0000aa",
-        "screen-selection-foreground": "#ffffff",
-        "screen-selection-background": "#0000aa",
-        "footer-key-foreground": "#0000aa",
-        "markdown-h6-color": "#000000",
-        "scrollbar": "#0000aa",
-        "scrollbar-hover": "#0000aa",
-        "scrollbar-active": "#0000aa",
-        "scrollbar-background": "#ffffff",
-    },
+    muted="#000000",
+    cursor=("#ffffff", "#0000aa"),
+    unfocused=("#000000", "#55ffff"),
+    selection=("#ffffff", "#0000aa"),
+    bar="#0000aa",
+    bar_hover="#0000aa",
 )
 
 PLAIN = Theme(

@@ -137,7 +137,7 @@ def test_what_fails_is_said_and_is_the_exit_status(tmp_path):
     for said in (
         "there is no command /nope",
         "/tint needs the screen",
-        "depth is 'deep'; it must be",
+        "depth is deep; it must be",
         "this conversation is empty",
         "name a pair",
         "top_p must be a number above 0 to 1",
