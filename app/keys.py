@@ -34,13 +34,13 @@ NAMED = {
 MODIFIERS = {"ctrl": "Ctrl", "alt": "Alt", "shift": "Shift", "super": "Super", "meta": "Meta"}
 
 TAKEN = {
-    "ctrl+c": "it stops and leaves",
+    "ctrl+c": "it stops a reply and quits",
     "ctrl+i": "terminals send it as Tab",
     "ctrl+m": "terminals send it as Enter",
-    "ctrl+j": "it makes a new line in the prompt, or sends it",
-    "enter": "it sends the prompt, or makes a new line in it",
-    "tab": "it moves from one part of the screen to the next",
-    "shift+tab": "it moves from one part of the screen to the one before",
+    "ctrl+j": "it starts a new line in the prompt, or sends it",
+    "enter": "it sends the prompt, or starts a new line in it",
+    "tab": "it moves to the next part of the screen",
+    "shift+tab": "it moves to the previous part of the screen",
 }
 """Keys that no action can have, and why."""
 
@@ -86,7 +86,7 @@ class Keys:
                 mine, theirs = (id, other) if id in changed else (other, id)
                 raise BadOptionError(
                     f"keys.{mine} in the settings: {key} is the key of {theirs}; choose another "
-                    f"one, or give keys.{theirs} another one too"
+                    f"one, or change keys.{theirs} too"
                 )
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -111,7 +111,7 @@ def _action(name: str) -> str:
         return BY_SLASH[name].id
     near = get_close_matches(name, [*BY_SLASH, *BY_ID], 1)
     hint = f"did you mean {near[0]}?" if near else "macspec chat --keys lists them"
-    raise BadOptionError(f"keys.{name} in the settings: there is no such action; {hint}")
+    raise BadOptionError(f"keys.{name} in the settings: unknown action; {hint}")
 
 
 def _parts(text: str) -> list[str]:
@@ -129,8 +129,8 @@ def _key(name: str, text: str) -> str:
         key in NAMED or (len(key) == 1 and key.isprintable() and not key.isspace())
     ):
         raise BadOptionError(
-            f"keys.{name} in the settings: {text!r} is no key; write one such as ctrl+t, f2, "
-            "left or a single character, or several with commas between"
+            f"keys.{name} in the settings: {text!r} is not a key; use one such as ctrl+t, f2, "
+            "left or a single character, or several separated by commas"
         )
     if whole in TAKEN:
         raise BadOptionError(
@@ -143,9 +143,9 @@ KEYS, COMMAND = 6, 11
 """Columns of what stands before the sentence."""
 
 HEADER = (
-    "Keys with Ctrl (^) work everywhere; plain ones where the conversation or the panel has the "
-    "focus (Tab goes there, Esc back). Ctrl+C twice leaves. Other keys: macspec config set "
-    "keys.COMMAND KEY"
+    "Keys with Ctrl (^) work everywhere; plain keys where the conversation or the panel "
+    "has the focus (Tab goes there, Esc back). Ctrl+C twice quits. To change a key: "
+    "macspec config set keys.COMMAND KEY"
 )
 
 

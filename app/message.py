@@ -66,10 +66,10 @@ def with_files(text: str, whole: Callable[[str], str] = str) -> WithFiles:
         path, rest = _existing(typed, quoted=match[3] is None)
         if path is None:
             if "/" in typed or match[3] is None:
-                notices.append(f"there is no file {one_line(typed)}; it was sent as text")
+                notices.append(f"there is no file {one_line(typed)}; sent as text")
             return match[0]
         if path.is_dir():
-            notices.append(f"{one_line(str(path))} is a folder; it was sent as text")
+            notices.append(f"{one_line(str(path))} is a folder; sent as text")
             return match[0]
         label = _label(typed.removesuffix(rest))
         blocks.setdefault(label, block(path, label))
@@ -99,7 +99,7 @@ def read(path: Path) -> str:
     """The text of a file; line ends become newlines.
 
     Raises:
-        FileError: it is no text in UTF-8, too large, no ordinary file, or cannot be read.
+        FileError: it is not UTF-8 text, too large, no ordinary file, or cannot be read.
     """
     shown = one_line(str(path))
     try:
@@ -107,21 +107,21 @@ def read(path: Path) -> str:
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise FileError(f"{shown} is no ordinary file")
+                raise FileError(f"{shown} is not a regular file")
             data = b"" if status.st_size > LARGEST else file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         raise FileError(f"{shown} cannot be read: {_why(error)}") from None
     if max(status.st_size, len(data)) > LARGEST:
         raise FileError(
-            f"{shown} has {status.st_size:,} bytes, and a message takes files of up to "
-            f"{LARGEST:,}; paste the part that matters"
+            f"{shown} has {status.st_size:,} bytes, but a message takes files of up to "
+            f"{LARGEST:,}; paste the relevant part"
         )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise FileError(f"{shown} is no text in UTF-8") from None
+        raise FileError(f"{shown} is not UTF-8 text") from None
     if "\0" in text:
-        raise FileError(f"{shown} is no text: it holds zero bytes")
+        raise FileError(f"{shown} is not text: it contains null bytes")
     return text.replace("\r\n", "\n")
 
 

@@ -66,7 +66,7 @@ def put(text: str, write: Write | None, environ: Mapping[str, str] | None = None
             if _run(program, data, environ):
                 return program[0]
     if write is None:
-        raise ClipboardError(f"no program here reaches a clipboard; {FILE}")
+        raise ClipboardError(f"no clipboard program found; {FILE}")
     if len(data) > LONGEST:
         raise ClipboardError(
             f"{len(data):,} bytes are too many for the terminal's clipboard; {FILE}"
@@ -119,10 +119,10 @@ def _multiplexer(environ: Mapping[str, str]) -> tuple[Callable[[str], Sequence[s
     """How a sequence gets through what lies between here and the terminal, and what to call it."""
     term = environ.get("TERM", "")
     if environ.get("TMUX"):
-        return _through_tmux, "OSC 52 through tmux, if allow-passthrough is on there"
+        return _through_tmux, "OSC 52 through tmux, if its allow-passthrough is on"
     if environ.get("STY") or term.startswith("screen"):
         return _through_screen, "OSC 52 through screen"
-    return lambda sequence: (sequence,), "OSC 52, where the terminal allows it"
+    return lambda sequence: (sequence,), "OSC 52, if the terminal allows it"
 
 
 def _through_tmux(sequence: str) -> Sequence[str]:
@@ -141,7 +141,7 @@ VARIABLES = ("VISUAL", "EDITOR")
 AT_ONCE_S = 0.4
 """An editor that ends sooner, with nothing changed, has opened a window and not waited."""
 
-KEPT = "the prompt is as it was"
+KEPT = "the prompt is unchanged"
 
 
 class EditorError(MacspecError):
@@ -160,7 +160,7 @@ def written(text: str, environ: Mapping[str, str] | None = None) -> str:
     try:
         folder = Path(tempfile.mkdtemp(prefix="macspec-"))  # 0700
     except OSError as error:
-        raise EditorError(f"no file for an editor: {_why(error)}; {KEPT}") from None
+        raise EditorError(f"cannot create a file for the editor: {_why(error)}; {KEPT}") from None
     path = folder / "prompt.md"
     at_once = False
     try:
@@ -171,12 +171,12 @@ def written(text: str, environ: Mapping[str, str] | None = None) -> str:
         at_once = after == before and time.monotonic() - began < AT_ONCE_S
         if at_once:
             raise EditorError(
-                "the editor did not wait: give it its option for that, as in EDITOR='code --wait'"
+                "the editor did not wait; use its option for that, such as EDITOR='code --wait'"
             )
         result = after.decode()
     except (OSError, UnicodeDecodeError, EditorError) as error:
         if at_once or _bytes(path) not in (None, before):
-            raise EditorError(f"{_why(error)}; {KEPT}, and what you write is in {path}") from None
+            raise EditorError(f"{_why(error)}; {KEPT}, and your text is in {path}") from None
         shutil.rmtree(folder, ignore_errors=True)
         raise EditorError(f"{_why(error)}; {KEPT}") from None
     shutil.rmtree(folder, ignore_errors=True)
@@ -223,7 +223,7 @@ def _create(path: Path, data: bytes) -> None:
 
 def _why(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
-        return "the editor left no text in UTF-8"
+        return "the editor saved text that is not UTF-8"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 

@@ -20,7 +20,7 @@ def sentences(state: PanelState) -> Iterator[str]:
     if state.kernels:
         yield f"Kernels: {one_line(state.kernels)}."
     tested = one_line(state.self_test)
-    yield f"Self-test: {tested}." if tested else "Self-test: macspec check runs it."
+    yield f"Self-test: {tested}." if tested else "Self-test: not run yet (macspec check)."
 
 
 def _speed(state: PanelState) -> Iterator[str]:
@@ -111,9 +111,9 @@ def comparison_sentences(found: Comparison) -> Iterator[str]:
         yield f"The text is the same ({one_line(found.rule)})."
     elif found.equal is None:
         rule = one_line(found.rule)
-        yield f"The {rule} rule promises the same distribution, not the same text."
+        yield f"The {rule} rule guarantees the same distribution, not the same text."
     else:
-        yield "The text is not the same."
+        yield "The texts differ."
     yield from (one_line(note) for note in found.notes)
 
 
@@ -130,8 +130,8 @@ def _way(name: str, way: ModeStats) -> str:
 
 
 def _fork(fork: TextDivergence) -> Iterator[str]:
-    why = "where two tokens nearly tie" if fork.near_tie else "which should not be"
+    why = "where two tokens nearly tie" if fork.near_tie else "which should not happen"
     gap = "" if fork.gap is None else f", their scores {fork.gap:.3g} apart"
-    yield f"The texts part at token {fork.token}, {why}{gap}."
-    yield f"Plain goes on: {one_line(fork.plain[:200])}"
-    yield f"Speculative goes on: {one_line(fork.speculative[:200])}"
+    yield f"The texts diverge at token {fork.token}, {why}{gap}."
+    yield f"Plain continues: {one_line(fork.plain[:200])}"
+    yield f"Speculative continues: {one_line(fork.speculative[:200])}"

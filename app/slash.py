@@ -69,10 +69,10 @@ def parse(text: str) -> Command | None:
         near = get_close_matches(name, BY_SLASH, 1)
         hint = f"did you mean /{near[0]}?" if near else "/help lists them"
         raise BadOptionError(
-            f"there is no command /{name}; {hint} (a space before the slash sends it as text)"
+            f"unknown command /{name}; {hint} (put a space before the slash to send it as text)"
         )
     if argument and not action.argument:
-        raise BadOptionError(f"/{action.slash} takes nothing after it")
+        raise BadOptionError(f"/{action.slash} takes no argument")
     return Command(action, argument)
 
 

@@ -114,7 +114,7 @@ def chat(options: argparse.Namespace) -> int:
         from .line import LineMode
 
         if reason is not None:
-            say(f"{reason}: line mode, as macspec chat --plain")
+            say(f"{reason}: using line mode (macspec chat --plain)")
         try:
             return LineMode(conversation, effective.config, choice, recalled).run()
         finally:
@@ -125,7 +125,7 @@ def chat(options: argparse.Namespace) -> int:
 def _forget(options: argparse.Namespace) -> None:
     """Keep what is said in memory alone, where nothing of earlier conversations is."""
     if options.named:
-        raise BadOptionError("nothing is to be kept, so conversation --chat cannot go on")
+        raise BadOptionError("--chat cannot be used with --no-save")
     options.store.close()
     options.store, options.chat = Store(None), None
 
@@ -136,7 +136,7 @@ def no_screen() -> str | None:
         return f"TERM is {os.environ['TERM']}"
     for name, stream in (("input", sys.stdin), ("output", sys.stdout)):
         if stream is None or not stream.isatty():
-            return f"standard {name} is no terminal"
+            return f"standard {name} is not a terminal"
     return None
 
 

@@ -26,7 +26,7 @@ FIELDS: dict[str, Setting] = {
 }
 """What can be set, by its name in the conversation's sampling."""
 
-SYSTEM = "What the model is told before the conversation; empty for none."
+SYSTEM = "Instructions to the model before the conversation; empty for none."
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class ChatSettingsForm(Box[ChatSettings | None]):
         """Leave without a change; what was typed takes a second Esc."""
         if not self._warned and self._touched():
             self._warned = True
-            self.tell("Esc again throws the changes away, Ctrl+S keeps them", "warning")
+            self.tell("Esc again discards the changes, Ctrl+S saves them", "warning")
         else:
             self.dismiss(None)
 

@@ -130,7 +130,7 @@ def test_a_message_is_changed_and_sent_again(store):
 
 def test_a_dumb_terminal_is_line_mode_by_itself():
     with plain("--max-tokens", "3", term="dumb") as terminal:
-        terminal.wait_for("TERM is dumb: line mode")
+        terminal.wait_for("TERM is dumb: using line mode")
         ready(terminal)
         terminal.type("/quit\r")
         assert terminal.ended() == 0

@@ -50,7 +50,7 @@ async def test_a_file_that_cannot_go_gives_the_message_back(
     (tmp_path / "picture").write_bytes(b"\xff\xd8")
     async with running() as it:
         await it.send("what is on @picture ?")
-        await it.until(lambda: "no text in UTF-8" in it.told)
+        await it.until(lambda: "not UTF-8 text" in it.told)
         assert it.app.main.prompt.value == "what is on @picture ?"
         assert it.engine.requests == []
 

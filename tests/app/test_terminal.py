@@ -221,7 +221,7 @@ def test_no_input_is_an_end_of_input(environ: Mapping[str, str]) -> None:
     )
     assert done.returncode == 0
     assert done.stdout == b""
-    assert b"standard input is no terminal: line mode" in done.stderr
+    assert b"standard input is not a terminal: line mode" in done.stderr
     assert b"\x1b" not in done.stderr
 
 
@@ -243,7 +243,7 @@ def test_a_pipe_is_a_conversation(environ: Mapping[str, str]) -> None:
     ("term", "pipe", "reason"),
     [
         ("dumb", "", "TERM is dumb"),
-        ("xterm-256color", " | cat", "standard output is no terminal"),
+        ("xterm-256color", " | cat", "standard output is not a terminal"),
     ],
 )
 def test_a_terminal_that_shows_no_screen(

@@ -91,7 +91,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     ("arguments", "config", "line"),
     [
         (["--chat", "5"], "", "there is no conversation 5"),
-        ([], '[keys]\ntnt = "f5"\n', "keys.tnt in the settings: there is no such action"),
+        ([], '[keys]\ntnt = "f5"\n', "keys.tnt in the settings: unknown action"),
         ([], '[keys]\ntint = "ctrl+c"\n', "ctrl+c cannot be changed"),
         (["--temperature", "200"], "", "--temperature: must be 0 or a number from"),
         (["--depth", "many"], "", "--depth: must be auto or a whole number from 0 to 32"),
@@ -113,14 +113,14 @@ def test_a_mistake_is_one_line(home: Path, arguments: list[str], config: str, li
 def test_nothing_is_kept_where_that_is_asked_for(home: Path) -> None:
     chat = answered("one", GenerationMetadata())
     done = run("--chat", str(chat), "--no-save")
-    assert "nothing is to be kept, so conversation" in done.stderr
+    assert "--chat cannot be used with --no-save" in done.stderr
 
 
 def test_why_there_is_no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     assert no_screen() == "TERM is dumb"
     monkeypatch.setenv("TERM", "xterm")
-    assert no_screen() == "standard input is no terminal"
+    assert no_screen() == "standard input is not a terminal"
 
 
 def test_without_a_terminal_textual_is_not_even_imported(home: Path) -> None:

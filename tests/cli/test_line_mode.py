@@ -120,7 +120,7 @@ def test_bare_macspec_without_a_terminal_says_so_and_ends(redirection):
     done = subprocess.run(
         ["sh", "-c", program], capture_output=True, text=True, check=False, timeout=120
     )
-    assert "line mode, as macspec chat --plain" in done.stderr or "closed" in done.stderr
+    assert "using line mode (macspec chat --plain)" in done.stderr or "closed" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 
@@ -135,7 +135,7 @@ def test_what_fails_is_said_and_is_the_exit_status(tmp_path):
     )
     assert done.returncode == 2
     for said in (
-        "there is no command /nope",
+        "unknown command /nope",
         "/tint needs the screen",
         "depth is deep; it must be",
         "this conversation is empty",

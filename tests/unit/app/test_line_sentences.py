@@ -66,7 +66,7 @@ def test_before_anything():
         "No reply in this session yet.",
         "Set: depth auto, method auto, rule block, temperature 0.7.",
         "Power: not measured; no counters.",
-        "Self-test: macspec check runs it.",
+        "Self-test: not run yet (macspec check).",
     ]
 
 
@@ -108,7 +108,7 @@ def test_a_comparison():
 
 def test_the_block_rule_never_promises_the_text():
     said = list(comparison_sentences(replace(FOUND, rule="block", equal=None)))
-    assert said[-1] == "The block rule promises the same distribution, not the same text."
+    assert said[-1] == "The block rule guarantees the same distribution, not the same text."
     assert not any("text is the same" in sentence for sentence in said)
 
 
@@ -116,7 +116,7 @@ def test_a_fork_is_named():
     fork = TextDivergence(17, "so", "a\x1b[31m", "b", 0.0012, near_tie=True)
     said = list(comparison_sentences(replace(FOUND, equal=False, fork=fork)))
     assert (
-        "The texts part at token 17, where two tokens nearly tie, their scores 0.0012 apart."
+        "The texts diverge at token 17, where two tokens nearly tie, their scores 0.0012 apart."
         in (said)
     )
     assert not harms("".join(said))

@@ -58,9 +58,9 @@ def test_what_is_for_the_model(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("/dept 4", "there is no command /dept; did you mean /depth?"),
-        ("/xyzzy", "there is no command /xyzzy; /help lists them"),
-        ("/tint on", "/tint takes nothing after it"),
+        ("/dept 4", "unknown command /dept; did you mean /depth?"),
+        ("/xyzzy", "unknown command /xyzzy; /help lists them"),
+        ("/tint on", "/tint takes no argument"),
     ],
 )
 def test_a_mistake_is_told_in_a_line(text: str, line: str) -> None:

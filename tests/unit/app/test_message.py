@@ -1,4 +1,4 @@
-"""Files in a message, their names while they are typed, and files that are written."""
+"""The text of a message: files, pastes, and prompts that were sent before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.app import message as files
-from macspec.app.message import FileError, completions, with_files, write
+from macspec.app.message import (
+    UNWIELDY,
+    FileError,
+    Pastes,
+    Recall,
+    block,
+    completions,
+    is_long,
+    with_files,
+    write,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -61,9 +71,9 @@ def test_what_looks_like_a_name_is_not_passed_over_in_silence(folder: Path) -> N
     found = with_files("@src/none.py and @src and @'no such'")
     assert found.text == "@src/none.py and @src and @'no such'"
     assert found.notices == (
-        "there is no file src/none.py; it was sent as text",
-        "src is a folder; it was sent as text",
-        "there is no file no such; it was sent as text",
+        "there is no file src/none.py; sent as text",
+        "src is a folder; sent as text",
+        "there is no file no such; sent as text",
     )
 
 
@@ -81,8 +91,8 @@ def test_what_was_pasted_names_no_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"\xff\xfe", "is no text in UTF-8"),
-        (b"\0text", "holds zero bytes"),
+        (b"\xff\xfe", "is not UTF-8 text"),
+        (b"\0text", "contains null bytes"),
         (b"x" * (files.LARGEST + 1), "262,145 bytes"),
     ],
 )
@@ -94,7 +104,7 @@ def test_no_text_no_message(folder: Path, data: bytes, says: str) -> None:
 
 def test_a_pipe_and_a_closed_file_do_not_hold_anybody_up(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
-    with pytest.raises(FileError, match="is no ordinary file"):
+    with pytest.raises(FileError, match="is not a regular file"):
         with_files("@pipe")
     if os.geteuid():
         (folder / "shut").touch(mode=0)
@@ -143,15 +153,11 @@ def test_writing_never_writes_over(folder: Path) -> None:
     assert write(Path("out.md"), "one\ud800") == Path("out.md")
     assert path.read_bytes() == "one\N{REPLACEMENT CHARACTER}".encode()
     assert path.stat().st_mode & 0o077 == 0
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileError, match="already exists"):
         write(path, "two")
     (folder / "link").symlink_to(folder / "nowhere")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileError, match="already exists"):
         write(folder / "link", "two")
-    path.chmod(0o644)
-    write(path, "two", replace=True)
-    assert path.read_text() == "two"
-    assert path.stat().st_mode & 0o777 == 0o644
     assert sorted(each.name for each in folder.iterdir()) == ["link", "out.md"]
 
 
@@ -172,3 +178,134 @@ def test_the_home_folder_is_written_to(tmp_path: Path) -> None:
 @given(st.text())
 def test_text_without_files_is_never_changed(text: str) -> None:
     assert with_files(text).text == text
+
+
+LONG = "\n".join(f"line {number}" for number in range(42))
+
+
+def test_only_long_pastes_fold() -> None:
+    assert not is_long("x" * 1000)
+    assert is_long("x" * 1001)
+    assert not is_long("\n".join("x" * 8))
+    assert not is_long("\n".join("x" * 8) + "\n")
+    assert is_long("\n".join("x" * 9))
+
+
+def test_a_name_says_what_it_stands_for() -> None:
+    pastes = Pastes()
+    assert pastes.fold(LONG) == "[pasted 42 lines #1]"
+    assert pastes.fold("x" * 12_345) == "[pasted 12,345 characters #2]"
+    assert pastes.fold(LONG) == "[pasted 42 lines #1]"
+    assert pastes.fold(f"{LONG}\n") == "[pasted 42 lines #3]"
+
+
+def test_it_is_whole_again_and_can_be_folded_again() -> None:
+    pastes = Pastes()
+    shown = f"before {pastes.fold(LONG)} after {pastes.fold(LONG)}"
+    whole = pastes.expand(shown)
+    assert whole == f"before {LONG} after {LONG}"
+    assert pastes.folded(whole) == shown
+    assert pastes.folded(whole.replace("line 3\n", "")) == whole.replace("line 3\n", "")
+
+
+def test_places_are_those_of_known_names() -> None:
+    pastes = Pastes()
+    name = pastes.fold(LONG)
+    line = f"ab {name}{name} [pasted 42 lines #9]"
+    assert [line[start:end] for start, end in pastes.places(line)] == [name, name]
+
+
+def test_a_text_with_a_name_in_it_stays_what_it_is() -> None:
+    pastes = Pastes()
+    name = pastes.fold(LONG)
+    text = f"it showed {name} there, and this: {LONG}"
+    shown = pastes.folded(text)
+    assert shown == f"it showed {name} there, and this: [pasted 42 lines #2]"
+    assert pastes.expand(shown) == text
+
+
+def test_a_paste_within_a_paste_is_not_unfolded() -> None:
+    pastes = Pastes()
+    name = pastes.fold(LONG)
+    outer = pastes.fold(f"{LONG}\n{name}")
+    assert pastes.expand(outer) == f"{LONG}\n{name}"
+
+
+def test_files_of_an_earlier_message_fold(tmp_path: Path) -> None:
+    path = tmp_path / "notes [1].md"
+    path.write_text(LONG + "\n```\nin a fence\n```\n")
+    text = f"what is this?\n\n{block(path, 'notes [1].md')}"
+    pastes = Pastes()
+    shown = pastes.folded(text)
+    assert shown == "what is this?\n\n[notes 1.md 48 lines #1]"
+    assert pastes.expand(shown) == text
+
+
+def test_what_is_too_long_for_a_few_lines_folds_as_a_whole() -> None:
+    pastes = Pastes()
+    text = "a b " * UNWIELDY
+    assert pastes.folded(text) == "[pasted 80,000 characters #1]"
+    assert pastes.expand(pastes.folded(text)) == text
+
+
+PIECES = st.sampled_from(
+    [LONG, "x" * 1500, "[pasted 42 lines #1]", "[pasted 42 lines #2]", "#1]", "[", " ", "a\n", "x"]
+)
+
+
+@given(
+    st.lists(st.lists(PIECES, min_size=1).map("".join), max_size=4),
+    st.lists(PIECES).map("".join),
+)
+def test_folding_never_changes_a_text(pasted: list[str], text: str) -> None:
+    pastes = Pastes()
+    for each in pasted:
+        pastes.fold(each)
+    assert pastes.expand(pastes.folded(text)) == text
+
+
+def test_there_and_back() -> None:
+    recall = Recall(["first", "second", "second", " "])
+    assert recall.newer("unsent") is None
+    assert recall.older("unsent") == "second"
+    assert recall.walking
+    assert recall.written("second") == "unsent"
+    assert recall.older("second") == "first"
+    assert recall.older("first") is None
+    assert recall.newer("first") == "second"
+    assert recall.newer("second") == "unsent"
+    assert not recall.walking
+
+
+def test_changes_stay_until_something_is_sent() -> None:
+    recall = Recall(["first", "second"])
+    recall.older("unsent")
+    assert recall.older("second, changed") == "first"
+    assert recall.unsent("first!") == ["unsent", "first!", "second, changed"]
+    assert recall.newer("first!") == "second, changed"
+    recall.add("second, changed")
+    assert recall.older("") == "second, changed"
+    assert recall.older("second, changed") == "second"
+    assert recall.unsent("second") == []
+
+
+def test_the_same_twice_is_one() -> None:
+    recall = Recall()
+    recall.add("again")
+    recall.add("again")
+    assert recall.older("") == "again"
+    assert recall.older("again") is None
+
+
+@given(
+    st.lists(st.sampled_from("abc"), max_size=4), st.lists(st.sampled_from(["older", "newer", "x"]))
+)
+def test_what_is_being_written_is_never_lost(sent: list[str], steps: list[str]) -> None:
+    recall, text = Recall(sent), "unsent"
+    for step in steps:
+        if step == "x":
+            text += step
+        else:
+            text = getattr(recall, step)(text) or text
+        assert recall.written(text).startswith("unsent")
+        assert any(each.startswith("unsent") for each in recall.unsent(text))
