@@ -1,74 +1,38 @@
-"""What the engine tells while it works, as the numbers of the panel.
+"""What the engine reports while it works, as the numbers of the panel.
 
-Every event costs the same however long the reply is, and so does a look at the panel.
+Every event takes the same time however long the reply is, and so does a snapshot.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from macspec.checked import last_check
-from macspec.events import Finished, Notice, Prefilled, Prefilling, ReplyStats, Round, Text
+from macspec.events import Finished, Prefilled, Prefilling, ReplyStats, Round
 from macspec.power.clocks import ClockWatch
+from macspec.stats import ReplyCounter
 from macspec.worker import Failed, Loaded, LoadProgress, PairInfo, Status
 from macspec.worker.messages import Answer
 
-from .latencies import Latencies
-from .speeds import Speeds
 from .state import Mark, PanelState
 
-RECENT = 24
-"""Rounds that acceptance now is taken over."""
+STEP = 0.5
+"""Seconds of decode that one value of the history stands for."""
 
+NOW = 1.0
+"""Seconds over which the current speed is taken, at least."""
 
-@dataclass(slots=True)
-class Reply:
-    """The counters of one reply."""
+ROUNDING = 1e-9
 
-    prompt: int = 0
-    ttft: float | None = None
-    tokens: int = 0
-    passes: int = 0
-    first: int = 0
-    """Tokens of the first pass, which the prompt's last part is read with."""
-    decode: float = 0.0
-    """Seconds after the first pass."""
-    drafted: int = 0
-    accepted: int = 0
-    drafted_at: list[int] = field(default_factory=list)
-    accepted_at: list[int] = field(default_factory=list)
-    recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
-    latencies: Latencies = field(default_factory=Latencies)
-    newest: Round | None = None
-    slept: bool = False
-    """The machine slept, or its clock was set, meanwhile: no time holds."""
-    final: ReplyStats | None = None
-
-    def count(self, event: Round) -> None:
-        """Count a pass."""
-        self.newest = event
-        self.passes += 1
-        self.tokens += len(event.tokens)
-        if self.passes == 1:
-            self.first = len(event.tokens)
-        else:
-            self.decode += event.seconds
-            self.latencies.add(event.seconds, max(len(event.tokens), 1))
-        self.drafted += event.drafted
-        self.accepted += event.accepted
-        self.recent.append((event.drafted, event.accepted))
-        grow = event.drafted - len(self.drafted_at)
-        self.drafted_at += [0] * grow
-        self.accepted_at += [0] * grow
-        for position in range(event.drafted):
-            self.drafted_at[position] += 1
-            self.accepted_at[position] += position < event.accepted
+LONGEST = 240
+"""Values of the history; older ones go."""
 
 
 class LiveStats:
-    """Listens to one engine.
+    """Turns the events of one engine into panel states.
 
     Args:
         clocks: notices when the machine slept.
@@ -77,7 +41,7 @@ class LiveStats:
     def __init__(self, clocks: ClockWatch | None = None) -> None:
         self._clocks = clocks or ClockWatch()
         self._speeds = Speeds()
-        self._reply = Reply()
+        self._reply = ReplyCounter()
         self._activity = "no model"
         self._progress: float | None = None
         self.pair: PairInfo | None = None
@@ -85,18 +49,18 @@ class LiveStats:
         self._plain: float | None = None
         self._self_test = ""
         self._pending = False
-        """Whether a reply has been asked for and is not over."""
+        """Whether a reply was requested and is not over."""
         self._elsewhere = False
-        """Whether the last reply is not of the conversation that is shown."""
+        """Whether the last reply belongs to another conversation than the one on screen."""
 
     def loading(self) -> None:
-        """A pair is asked for."""
+        """A pair was requested."""
         self._activity, self._progress = "loading", None
 
     def asked(self) -> None:
-        """A reply is asked for."""
+        """A reply was requested."""
         self._clocks.jumped()
-        self._reply, self._elsewhere = Reply(), False
+        self._reply, self._elsewhere = ReplyCounter(), False
         self._speeds.begin()
         self._pending = True
         self._activity, self._progress = "waiting", None
@@ -107,34 +71,32 @@ class LiveStats:
         self._rest()
 
     @property
-    def shown(self) -> Reply:
+    def shown(self) -> ReplyCounter:
         """The reply whose numbers there are."""
         return self._reply
 
-    def show(self, reply: Reply) -> None:
+    def show(self, reply: ReplyCounter) -> None:
         """Show the numbers of an earlier reply again."""
         self._reply = reply
 
     def elsewhere(self) -> None:
-        """Another conversation is shown; what the engine holds is not of it."""
+        """Another conversation is on screen; the engine does not hold it."""
         self._elsewhere = True
 
     def mark(self, what: str) -> None:
-        """The user has changed something now."""
+        """The user changed a setting."""
         if self._activity == "writing":
             self._speeds.mark(what)
 
     def see(self, event: Answer) -> None:
         """Take the next event of a load or a reply."""
         reply = self._reply
+        if isinstance(event, Round) and self._clocks.jumped():
+            reply.slept = True
+        reply.see(event)
         match event:
-            case Text():
-                pass
             case Round():
                 self._activity = "writing"
-                if self._clocks.jumped():
-                    reply.slept = True
-                reply.count(event)
                 if reply.passes > 1 and not reply.slept:
                     self._speeds.add(len(event.tokens), event.seconds)
             case Prefilling(done, total):
@@ -142,7 +104,6 @@ class LiveStats:
                 self._progress = done / total if total else None
             case Prefilled():
                 self._activity, self._progress = "writing", None
-                reply.prompt, reply.ttft = event.prompt_tokens, event.seconds
             case LoadProgress():
                 self._activity = "loading"
                 self._progress = event.done / event.total if event.total else None
@@ -156,7 +117,6 @@ class LiveStats:
                 if self._activity == "loading":
                     self._rest()
             case Finished():
-                reply.final = event.stats
                 self._learn_plain(event.stats)
                 self.resting()
             case Failed():
@@ -168,82 +128,67 @@ class LiveStats:
                 self._plain = event.plain_seconds or self._plain
                 if event.pair is not None:
                     self.pair = event.pair
-            case Notice():
-                pass
 
     def _rest(self) -> None:
         ready = "no model" if self.pair is None else "ready"
         self._activity, self._progress = "waiting" if self._pending else ready, None
 
     def state(self) -> PanelState:
-        """The numbers now, without those that the engine does not know of."""
-        return replace(self._of_pair(), **self._of_reply(), **self._of_speed())
-
-    def _of_pair(self) -> PanelState:
+        """The numbers now, without those that the engine does not know."""
         pair, status = self.pair, self._status
-        return PanelState(
+        known = PanelState(
             activity=self._activity,
             progress=self._progress,
-            target=None if pair is None else pair.target,
-            draft=None if pair is None else pair.draft,
-            draft_off=None if pair is None else pair.draft_off,
-            context_limit=None if pair is None else pair.context,
-            memory_plan=None if pair is None else pair.planned,
-            memory_used=None if status is None else status.memory,
-            memory_limit=None if status is None else status.memory_limit,
-            kernels="" if status is None else status.kernels,
+            plain_tokens_per_s=1 / self._plain if self._plain else None,
+            tokens_per_s=self._speeds.now,
+            speeds=self._speeds.values,
+            marks=tuple(Mark(at, what) for at, what in self._speeds.marks),
+            why=self._why(),
             self_test=self._self_test,
+            **self._of_reply(),
         )
+        if pair is not None:
+            known = replace(
+                known,
+                target=pair.target,
+                draft=pair.draft,
+                draft_off=pair.draft_off,
+                context_limit=pair.context,
+                context_used=self._context(),
+                memory_plan=pair.planned,
+            )
+        if status is not None:
+            memory, limit = status.memory, status.memory_limit
+            known = replace(known, memory_used=memory, memory_limit=limit, kernels=status.kernels)
+        return known
 
     def _of_reply(self) -> dict[str, Any]:
-        reply, newest = self._reply, self._reply.newest
-        drafted = sum(drafted for drafted, _ in reply.recent)
-        used = reply.prompt + reply.tokens
-        if not used and self._status is not None:
-            used = self._status.cached_tokens
-        if self._elsewhere:
-            used = 0
+        reply = self._reply
+        stats, newest = reply.stats(live=True), reply.newest
         return {
-            "acceptance_now": (
-                sum(accepted for _, accepted in reply.recent) / drafted if drafted else None
-            ),
-            "acceptance": reply.accepted / reply.drafted if reply.drafted else None,
-            "acceptance_by_position": tuple(
-                a / d for a, d in zip(reply.accepted_at, reply.drafted_at, strict=True)
-            ),
-            "tokens_per_pass": reply.tokens / reply.passes if reply.passes else None,
-            "tokens": reply.tokens,
-            "passes": reply.passes,
+            "acceptance_now": reply.recent_acceptance,
+            "acceptance": stats.acceptance,
+            "acceptance_by_position": stats.acceptance_by_position,
+            "tokens_per_pass": stats.tokens_per_pass,
+            "tokens": stats.tokens,
+            "passes": stats.passes,
             "drafter": newest.drafter if newest is not None and newest.drafted else None,
             "round_depth": None if newest is None else newest.depth,
-            "why": self._why(),
-            "context_used": used if self.pair is not None else None,
+            "tokens_per_s_reply": stats.decode_tokens_per_s,
+            "ttft_s": stats.ttft_s,
+            "itl_ms_median": stats.itl_ms_median,
+            "itl_ms_p95": stats.itl_ms_p95,
         }
 
-    def _of_speed(self) -> dict[str, Any]:
-        reply, final = self._reply, self._reply.final
-        decoded = reply.tokens - reply.first
-        speed = decoded / reply.decode if reply.decode > 0 and not reply.slept else None
-        median, p95 = (
-            None if reply.slept or seconds is None else 1e3 * seconds
-            for seconds in (reply.latencies.quantile(0.5), reply.latencies.quantile(0.95))
-        )
-        if final is not None and reply.passes:
-            speed = final.decode_tokens_per_s
-            median, p95 = final.itl_ms_median, final.itl_ms_p95
-        return {
-            "tokens_per_s": self._speeds.now,
-            "tokens_per_s_reply": speed,
-            "plain_tokens_per_s": 1 / self._plain if self._plain else None,
-            "speeds": self._speeds.values,
-            "marks": tuple(Mark(at, what) for at, what in self._speeds.marks),
-            "ttft_s": None if reply.slept else reply.ttft,
-            "itl_ms_median": median,
-            "itl_ms_p95": p95,
-        }
+    def _context(self) -> int:
+        """Tokens of the conversation that the engine holds."""
+        if self._elsewhere:
+            return 0
+        used = self._reply.prompt_tokens + self._reply.tokens
+        return used if used or self._status is None else self._status.cached_tokens
 
     def _why(self) -> str:
-        """Of the newest round; while a reply has none yet, nothing is known."""
+        """The newest round's; empty until a new reply has had one."""
         if self._reply.newest is not None:
             return self._reply.newest.why
         return "" if self._status is None or self._pending else self._status.why
@@ -252,3 +197,73 @@ class LiveStats:
         speed, over = stats.decode_tokens_per_s, stats.measured_speedup
         if speed and over:
             self._plain = over / speed
+
+
+class Speeds:
+    """Decoding speed now and over time, by the engine's own clock."""
+
+    def __init__(self) -> None:
+        self._values: deque[float] = deque(maxlen=LONGEST)
+        self._marks: deque[tuple[int, str]] = deque()
+        self._gone = 0
+        """Values dropped before the first one."""
+        self._recent: deque[tuple[int, float]] = deque()
+        self._recent_tokens, self._recent_seconds = 0, 0.0
+        self._tokens, self._seconds = 0.0, 0.0
+
+    def begin(self) -> None:
+        """Another reply begins: the history goes on, the last second starts anew."""
+        self._recent.clear()
+        self._recent_tokens, self._recent_seconds = 0, 0.0
+
+    def add(self, tokens: int, seconds: float) -> None:
+        """A pass gave these tokens in these seconds."""
+        self._recent.append((tokens, seconds))
+        self._recent_tokens += tokens
+        self._recent_seconds += seconds
+        while self._recent_seconds - self._recent[0][1] >= NOW:
+            old, took = self._recent.popleft()
+            self._recent_tokens -= old
+            self._recent_seconds -= took
+        self._spread(tokens, seconds)
+
+    def mark(self, what: str) -> None:
+        """A setting was changed."""
+        self._marks.append((self._gone + len(self._values), what))
+
+    @property
+    def now(self) -> float | None:
+        """Tokens per second over the last second or so; None before there are any."""
+        seconds = self._recent_seconds
+        return self._recent_tokens / seconds if seconds > 0 else None
+
+    @property
+    def values(self) -> Sequence[float]:
+        """The history, the newest last."""
+        return tuple(self._values)
+
+    @property
+    def marks(self) -> Sequence[tuple[int, str]]:
+        """What was changed, and at which of the values: the last one until there is a next."""
+        while self._marks and self._marks[0][0] < self._gone:
+            self._marks.popleft()
+        last = len(self._values) - 1
+        if last < 0:
+            return ()
+        return tuple((min(at - self._gone, last), what) for at, what in self._marks)
+
+    def _spread(self, tokens: float, seconds: float) -> None:
+        """Spread a pass over the steps that it spans."""
+        rate = tokens / seconds if seconds > 0 else 0.0
+        while self._seconds + seconds >= STEP - ROUNDING:
+            part = STEP - self._seconds
+            self._push((self._tokens + rate * part) / STEP)
+            seconds -= part
+            self._tokens, self._seconds = 0.0, 0.0
+        self._tokens += rate * seconds
+        self._seconds += seconds
+
+    def _push(self, value: float) -> None:
+        if len(self._values) == LONGEST:
+            self._gone += 1
+        self._values.append(value)
