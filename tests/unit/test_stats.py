@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from macspec.stats import Counters, SessionStats
+from macspec.stats import Counters, Latencies, SessionStats
 
 
 def counted() -> Counters:
@@ -78,3 +80,20 @@ def test_a_sleep_leaves_counts_and_no_times() -> None:
     assert (slept.tokens, slept.acceptance) == (whole.tokens, whole.acceptance)
     times = ("ttft_s", "itl_ms_median", "itl_ms_p95", "decode_tokens_per_s", "measured_speedup")
     assert {getattr(slept, name) for name in (*times, "prefill_tokens_per_s")} == {None}
+
+
+@given(st.lists(st.tuples(st.floats(1e-4, 10), st.integers(1, 9)), min_size=1, max_size=60))
+def test_live_latencies_are_known_to_one_percent(rounds: list[tuple[float, int]]) -> None:
+    latencies = Latencies()
+    each: list[float] = []
+    for seconds, tokens in rounds:
+        latencies.add(seconds, tokens)
+        each += [seconds] * tokens
+    each.sort()
+    for share in (0.5, 0.95):
+        found = latencies.quantile(share)
+        assert found is not None
+        low = each[max(int(share * len(each)) - 1, 0)]
+        high = each[min(int(share * len(each)) + 1, len(each) - 1)]
+        assert low * 0.98 <= found <= high * 1.02
+    assert Latencies().quantile(0.5) is None
