@@ -1,96 +1,56 @@
-"""Help and version: quick because light, and the README shows the same."""
+"""Help and version: quick because light, complete, and shown by the reference."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
+from importlib.metadata import version
 
 import pytest
+from reference import MARK, README, commands, reference
 
-README = Path(__file__).parents[2] / "README.md"
+from macspec.cli.main import main
 
-HEAVY = ("mlx", "mlx_lm", "textual", "transformers", "numpy", "huggingface_hub")
-
-SHOWN = [
-    ["--help"],
-    ["chat", "--help"],
-    ["run", "--help"],
-    ["check", "--help"],
-    ["models", "--help"],
-    ["history", "--help"],
-    ["config", "--help"],
-    ["bench", "--help"],
-    ["bench", "simulate", "--help"],
-    ["bench", "specbench", "--help"],
-]
-"""What README shows."""
-
-COMMANDS = [
-    *SHOWN,
-    *(["models", name, "--help"] for name in ("pull", "rm", "plan", "quantize", "convert")),
-    *(
-        ["history", name, "--help"]
-        for name in ("list", "search", "show", "export", "import", "rename", "delete", "undo")
-    ),
-    *(["config", name, "--help"] for name in ("show", "set", "unset", "edit", "path")),
-]
+HEAVY = ("mlx", "mlx_lm", "textual", "transformers", "numpy", "huggingface_hub", "tomlkit")
 
 
-def run(*arguments: str) -> str:
-    environment = {**os.environ, "COLUMNS": "80"}
-    return subprocess.run(
-        [sys.executable, "-m", "macspec", *arguments],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+@pytest.fixture(autouse=True)
+def columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["chat", "--keys"], *COMMANDS])
-def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
+def test_nothing_heavy_is_imported() -> None:
+    asked = [["--version"], ["chat", "--keys"], *([*words, "--help"] for words in commands())]
     code = (
-        "import sys; from macspec.cli.main import main; "
-        f"status = main({arguments!r}); "
-        f"heavy = [name for name in {HEAVY!r} if name in sys.modules]; "
-        "print(heavy, file=sys.stderr); sys.exit(status)"
+        "import sys; from macspec.cli.main import main\n"
+        f"for arguments in {asked!r}:\n"
+        "    assert main(arguments) == 0\n"
+        f"    heavy = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "    assert not heavy, (arguments, heavy)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == "[]"
-    assert done.stdout.startswith(("macspec ", "usage: macspec", "Keys "))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("usage: macspec") == len(commands()) > 20
 
 
-@pytest.mark.parametrize("arguments", COMMANDS)
-def test_every_help_ends_with_an_example(arguments: list[str]) -> None:
-    _, _, example = run(*arguments).rpartition("\n\nexample:\n")
-    assert all(line.startswith("  ") and "macspec " in line for line in example.splitlines())
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_every_help_fits_and_explains_and_ends_with_an_example(words: tuple[str, ...]) -> None:
+    text = commands()[words].format_help()
+    assert max(map(len, text.splitlines())) <= 80
+    _, _, example = text.rpartition("\n\nexample:\n")
     assert example
-
-
-@pytest.mark.parametrize("arguments", COMMANDS)
-def test_help_fits_80_columns(arguments: list[str]) -> None:
-    assert max(map(len, run(*arguments).splitlines())) <= 80
-
-
-@pytest.mark.parametrize("arguments", COMMANDS)
-def test_every_option_says_what_it_does(arguments: list[str]) -> None:
-    options = re.findall(r"^  (--[a-z-]+)(.*)\n(.*)", run(*arguments), re.MULTILINE)
-    for option, rest, following in options:
+    assert all(line.startswith("  ") and "macspec " in line for line in example.splitlines())
+    for option, rest, following in re.findall(r"^  (--[a-z-]+)(.*)\n(.*)", text, re.MULTILINE):
         assert re.search(r" {2,}\S", rest) or re.match(r" {20,}\S", following), option
 
 
-@pytest.mark.parametrize("arguments", [*SHOWN, ["chat", "--keys"]])
-def test_the_readme_shows_this_help(arguments: list[str]) -> None:
-    readme = README.read_text(encoding="utf-8")
-    shown = f"$ macspec {' '.join(arguments)}\n{run(*arguments)}"
-    assert shown in readme
+def test_the_reference_shows_all_of_it() -> None:
+    """If not: python tests/cli/reference.py."""
+    _, mark, shown = README.read_text(encoding="utf-8").partition(MARK)
+    assert mark + shown == reference()
 
 
-def test_the_version_is_the_packages() -> None:
-    from importlib.metadata import version
-
-    assert run("--version") == f"macspec {version('macspec')}\n"
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"macspec {version('macspec')}\n"
