@@ -1,4 +1,4 @@
-"""Models made smaller, or made into the format that mlx-lm loads."""
+"""Quantize models, or convert them to the format that mlx-lm loads."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadOptionError, MacspecError, ModelBrokenError, brief
-from .files import check_weights, locate
-from .loading import read_config
+from .files import locate
+from .loading import checked_config
 from .progress import size
 
 # mlx-lm has no annotations, and its package holds a function of the module's name.
 _conversion: Any = import_module("mlx_lm.convert")
 
 BITS = (2, 3, 4, 5, 6, 8)
-"""Bits of a weight that MLX's affine quantization knows."""
+"""Bits of a weight that MLX's affine quantization supports."""
 
 TARGET_BITS = 4
 DRAFT_BITS = 8
-"""The draft model's bytes are a small share of what a round reads, and each of its guesses that
-precision would have saved costs a share of a whole pass of the target."""
+"""A draft model's bytes are a small share of what a round reads, and each guess that it gets wrong
+for lack of precision costs a share of a whole pass of the target."""
 
 GROUP = 64
 """Weights that share a scale and a bias."""
@@ -39,13 +39,13 @@ def quantize(
     group: int = GROUP,
     trust_remote_code: bool = False,
 ) -> Path:
-    """Make a model smaller, with mlx-lm.
+    """Quantize a model, with mlx-lm.
 
     Args:
         source: a folder or a Hugging Face id, in full precision.
-        destination: the folder to make.
+        destination: the folder to create.
         bits: of a weight, one of ``BITS``; None: ``TARGET_BITS``, or ``DRAFT_BITS`` for a draft.
-        draft: the model is to be a draft model.
+        draft: it will be used as a draft model.
         group: weights that share a scale and a bias.
 
     Raises:
@@ -61,8 +61,8 @@ def quantize(
     if (known := config.get("quantization")) is not None:
         of = f" to {known['bits']} bits" if isinstance(known, dict) and "bits" in known else ""
         raise BadOptionError(
-            f"{source} is quantized{of} already, and would only lose by it: quantize the model "
-            "that it was made from"
+            f"{source} is already quantized{of}, and would lose quality: quantize the original "
+            "model instead"
         )
     # Scales and biases of 16 bits.
     share = (bits + 32 / group) / 16
@@ -74,11 +74,11 @@ def quantize(
 def convert(
     source: str, destination: str, *, dtype: str | None = None, trust_remote_code: bool = False
 ) -> Path:
-    """Make a model into the format that mlx-lm loads, in full precision.
+    """Convert a model to the format that mlx-lm loads, in full precision.
 
     Args:
         source: a folder or a Hugging Face id.
-        destination: the folder to make.
+        destination: the folder to create.
         dtype: float16, bfloat16 or float32; None: as it is.
 
     Raises:
@@ -90,14 +90,7 @@ def convert(
 
 def _opened(source: str, trust_remote_code: bool) -> tuple[Path, dict[str, Any]]:
     folder = locate(source, trust_remote_code=trust_remote_code)
-    config = read_config(source, folder)
-    if config.get("model_file") is not None and not trust_remote_code:
-        raise ModelBrokenError(
-            f"{source} runs its own code ({config['model_file']}): read it, and if you trust it "
-            "add --trust-remote-code"
-        )
-    check_weights(source, folder)
-    return folder, config
+    return folder, checked_config(source, folder, trust_remote_code)
 
 
 def _made(
@@ -108,17 +101,17 @@ def _made(
     trust_remote_code: bool,
     **settings: Any,
 ) -> Path:
-    """Convert a folder; the result stands at its place only when it is whole."""
+    """Convert a folder; the result appears only once it is complete."""
     made = Path(destination).expanduser()
     if made.exists():
         raise BadOptionError(f"{made} exists already: choose another folder, or delete it first")
     if not made.parent.is_dir():
-        raise BadOptionError(f"{made.parent} is no folder: make it first")
+        raise BadOptionError(f"{made.parent} is not a folder: create it first")
     needed = share * sum(file.stat().st_size for file in folder.glob("model*.safetensors"))
     free = shutil.disk_usage(made.parent).free
     if needed > free:
         raise BadOptionError(
-            f"{made} would take about {size(needed)} and {size(free)} are free there: free some "
+            f"{made} needs about {size(needed)}, but only {size(free)} is free there: free some "
             "space, or choose a folder on another disk"
         )
     with _unfinished(source, made) as part, redirect_stdout(sys.stderr):

@@ -54,6 +54,23 @@ CODE = ["*.py"]
 
 NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
+HEADER_LIMIT = 100_000_000
+"""Longest header in bytes that the safetensors format allows."""
+
+BITS = {
+    name: bits
+    for bits, names in (
+        (8, "BOOL U8 I8 F8_E4M3 F8_E5M2 F8_E8M0"),
+        (16, "U16 I16 F16 BF16"),
+        (32, "U32 I32 F32"),
+        (64, "U64 I64 F64"),
+    )
+    for name in names.split()
+}
+"""Of one number, by type; a type that is not here is not checked."""
+
+AGAIN = "copy it again, or for a Hugging Face id: hf download ID --force-download"
+
 LOGIN = "log in with 'hf auth login' or set HF_TOKEN"
 
 
@@ -61,7 +78,7 @@ def locate(name: str, *, trust_remote_code: bool = False) -> Path:
     """The folder of a model.
 
     A folder on this machine is taken as it is. Anything else is an id on the Hugging Face hub,
-    with ``@revision`` to pin one. What the hub's cache holds whole is used without asking the
+    with ``@revision`` to pin one. A complete copy in the hub's cache is used without asking the
     network, so an update on the hub never changes a conversation; ``hf download ID`` fetches it.
 
     Args:
@@ -82,10 +99,10 @@ def locate(name: str, *, trust_remote_code: bool = False) -> Path:
     if name.lower().endswith(".gguf"):
         raise ModelBrokenError(without_weights(name, [name]))
     if os.path.isfile(path):
-        raise ModelNotFoundError(f"{name} is a file: give the folder that it is in")
+        raise ModelNotFoundError(f"{name} is a file: give the folder it is in")
     if revision and os.path.isdir(os.path.expanduser(repository)):
         raise BadOptionError(
-            f"{repository} is a folder, which has no revisions: leave out @{revision}"
+            f"{repository} is a folder and has no revisions: leave out @{revision}"
         )
     return _fetch(repository, revision or None, PATTERNS + CODE * trust_remote_code)
 
@@ -97,7 +114,7 @@ def _fetch(repository: str, revision: str | None, patterns: list[str]) -> Path:
                 repository, revision=revision, allow_patterns=patterns, local_files_only=True
             )
         )
-        if _whole(folder):
+        if _complete(folder):
             return folder
     except Exception as error:
         if not isinstance(error, LocalEntryNotFoundError):
@@ -111,8 +128,8 @@ def _fetch(repository: str, revision: str | None, patterns: list[str]) -> Path:
     return folder
 
 
-def _whole(folder: Path) -> bool:
-    """False for what an interrupted download left."""
+def _complete(folder: Path) -> bool:
+    """Whether a folder is complete; an interrupted download is not."""
     try:
         check_weights(folder.name, folder)
     except ModelBrokenError:
@@ -121,7 +138,7 @@ def _whole(folder: Path) -> bool:
 
 
 def _listing(repository: str, revision: str | None, folder: Path) -> list[str]:
-    """The names of a repository's files, those that were not downloaded too if the hub answers."""
+    """The names of a repository's files; only those downloaded if the hub does not answer."""
     try:
         return list_repo_files(repository, revision=revision)
     except Exception:
@@ -129,7 +146,7 @@ def _listing(repository: str, revision: str | None, folder: Path) -> list[str]:
 
 
 def explain(error: Exception, repository: str, revision: str | None = None) -> MacspecError:
-    """The one line for an error of ``snapshot_download``: what is wrong and what to do."""
+    """One line for an error of ``snapshot_download``: what is wrong and what to do."""
     return ModelNotFoundError(_explanation(error, repository, revision))
 
 
@@ -166,14 +183,14 @@ def _explanation(error: Exception, repository: str, revision: str | None) -> str
     if any(failure.errno in NOT_WRITABLE and failure.filename for failure in failures):
         return (
             f"{repository} cannot be stored in {constants.HF_HUB_CACHE} ({brief(error)}): "
-            "set HF_HOME to a folder that can be written"
+            "set HF_HOME to a writable folder"
         )
     if any(isinstance(cause, OfflineModeIsEnabled) for cause in causes):
         pinned = f" --revision {revision}" if revision else ""
         return (
-            f"{repository} is not whole in the hub's cache {constants.HF_HUB_CACHE} and "
-            f"HF_HUB_OFFLINE is set: unset it, or run 'hf download {repository}{pinned}' where "
-            "there is a network"
+            f"{repository} is incomplete in the hub's cache {constants.HF_HUB_CACHE} and "
+            f"HF_HUB_OFFLINE is set: unset it, or run 'hf download {repository}{pinned}' while "
+            "online"
         )
     if any(isinstance(cause, ssl.SSLError) for cause in causes) or "SSL" in texts:
         return (
@@ -190,19 +207,19 @@ def _explanation(error: Exception, repository: str, revision: str | None) -> str
             "HTTPS_PROXY, or set NO_PROXY=huggingface.co"
         )
     if status == 401:
-        return f"the hub refuses the login for {repository} (401): {LOGIN} with a valid token"
+        return f"the hub rejects the login for {repository} (401): {LOGIN} with a valid token"
     if status == 403:
         return (
-            f"this login may not read {repository} (403): ask for access at "
-            f"https://hf.co/{repository}, or {LOGIN} with a token that may"
+            f"this login may not read {repository} (403): request access at "
+            f"https://hf.co/{repository}, or {LOGIN} with a token that has it"
         )
     if status == 429:
-        return f"the hub limits requests (429): wait a few minutes, or {LOGIN}, and try again"
+        return f"the hub limits requests (429): wait a few minutes, or {LOGIN}, then try again"
     if status is not None:
-        return f"the hub answers {status} for {repository}: try again later ({brief(error)})"
+        return f"the hub returned {status} for {repository}: try again later ({brief(error)})"
     if isinstance(error, IncompleteSnapshotError):
         return (
-            f"{repository} was downloaded only in part and the hub cannot be reached: connect and "
+            f"{repository} is only partly downloaded and the hub cannot be reached: connect and "
             "run the same command again"
         )
     if unreachable:
@@ -223,33 +240,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         following = following.__cause__ or following.__context__
 
 
-HEADER_LIMIT = 100_000_000
-"""Longest header in bytes that the format allows."""
-
-AGAIN = "copy it again, or for a Hugging Face id: hf download ID --force-download"
-
-BITS = {
-    "BOOL": 8,
-    "U8": 8,
-    "I8": 8,
-    "F8_E4M3": 8,
-    "F8_E5M2": 8,
-    "F8_E8M0": 8,
-    "U16": 16,
-    "I16": 16,
-    "F16": 16,
-    "BF16": 16,
-    "U32": 32,
-    "I32": 32,
-    "F32": 32,
-    "U64": 64,
-    "I64": 64,
-    "F64": 64,
-}
-
-
 def check_weights(name: str, folder: Path) -> None:
-    """Make sure that a folder's weights are there and whole.
+    """Make sure that a folder's weights are present and complete.
 
     Args:
         name: what the user calls the model.
@@ -263,7 +255,7 @@ def check_weights(name: str, folder: Path) -> None:
         raise ModelBrokenError(without_weights(name, [file.name for file in folder.iterdir()]))
     if any(sign in str(folder) for sign in "[]*?"):
         raise ModelBrokenError(
-            f"{name}: mlx-lm finds no weights in a folder whose path holds [ ] * or ?: rename it"
+            f"{name}: mlx-lm finds no weights in a folder whose path contains [ ] * or ?: rename it"
         )
     held: set[str] = set()
     for file in files:
@@ -299,7 +291,7 @@ def read_header(file: Path) -> dict[str, Any]:
     """The tensors of a safetensors file by name.
 
     Raises:
-        ValueError: the file is not whole; the message continues a sentence about the file.
+        ValueError: the file is damaged; the message continues a sentence about the file.
         OSError: the file cannot be read.
     """
     size = file.stat().st_size
@@ -307,9 +299,9 @@ def read_header(file: Path) -> dict[str, Any]:
         start = stream.read(8)
         length = int.from_bytes(start, "little")
         if start == b"version ":
-            raise ValueError("is a Git LFS pointer and not the weights (git lfs pull fetches them)")
+            raise ValueError("is a Git LFS pointer, not the weights (git lfs pull fetches them)")
         if size < 8 or length > size - 8:
-            raise ValueError(f"is cut off: it ends within its header, after {size} bytes")
+            raise ValueError(f"is truncated: it ends within its header, after {size} bytes")
         if length > HEADER_LIMIT:
             raise ValueError("is not a safetensors file: its header would be over 100 MB")
         text = stream.read(length)
@@ -321,9 +313,9 @@ def read_header(file: Path) -> dict[str, Any]:
         raise ValueError(f"has a damaged header ({brief(error)})") from error
     wanted = 8 + length + max(ends, default=0)
     if size < wanted:
-        raise ValueError(f"is cut off: {size} bytes of {wanted}")
+        raise ValueError(f"is truncated: it has {size} of {wanted} bytes")
     if size > wanted:
-        raise ValueError(f"is damaged: {size} bytes where its header accounts for {wanted}")
+        raise ValueError(f"is damaged: it has {size} bytes, but its header accounts for {wanted}")
     return tensors
 
 
@@ -332,7 +324,7 @@ def _end(name: str, tensor: dict[str, Any]) -> int:
     begin, end = (int(offset) for offset in tensor["data_offsets"])
     bits = BITS.get(tensor["dtype"])
     if not 0 <= begin <= end or (bits and (end - begin) * 8 != bits * prod(tensor["shape"])):
-        raise ValueError(f"the size of {name} does not follow from its type and shape")
+        raise ValueError(f"the size of {name} does not match its type and shape")
     return end
 
 

@@ -36,7 +36,7 @@ class Model:
     parameters: int
     weight_bytes: int
     context: int
-    """Positions the model was made for."""
+    """Positions that the model supports."""
     width: int
     """Logits of one row; may be more than the tokenizer has ids."""
 
@@ -54,13 +54,13 @@ CONTEXT_KEYS = (
     "n_positions",
     "n_ctx",
 )
-"""What architectures call the positions they were made for, the usual name first."""
+"""What architectures call the positions that they support, the usual name first."""
 
 UNKNOWN_CONTEXT = 4096
-"""Positions of a model that does not say how many it was made for."""
+"""Positions of a model that does not say how many it supports."""
 
 ENDLESS = 10**9
-"""A tokenizer's limit from here on means that it has none."""
+"""A tokenizer with a limit of this or more has none."""
 
 STRIDE = 256 * 2**20
 """Bytes of weights that are read between two reports of progress."""
@@ -69,7 +69,7 @@ STRIDE = 256 * 2**20
 def open_model(
     name: str, folder: Path, *, trust_remote_code: bool = False
 ) -> tuple[Model, MemoryEstimate]:
-    """Load everything of a model but the numbers of its weights, which stay on disk.
+    """Load all of a model but its weights, which stay on disk.
 
     Args:
         name: what the user calls the model.
@@ -83,14 +83,8 @@ def open_model(
         ModelBrokenError: a file is missing, damaged, or of a kind that cannot be loaded.
     """
     with _quiet():
-        config = read_config(name, folder)
-        if config.get("model_file") is not None and not trust_remote_code:
-            raise ModelBrokenError(
-                f"{name} runs its own code ({config['model_file']}): read it, and if you trust it "
-                "add --trust-remote-code"
-            )
-        check_weights(name, folder)
-        with _fitting_together(name, config):
+        config = checked_config(name, folder, trust_remote_code)
+        with _consistent(name, config):
             module, config = mlx_lm.load_model(
                 folder,
                 lazy=True,
@@ -99,7 +93,7 @@ def open_model(
             )
         tokenizer = load_tokenizer(name, folder, config, trust_remote_code)
         context = context_length(config, tokenizer)
-        with _fitting_together(name, config):
+        with _consistent(name, config):
             estimate = estimate_memory(module, context)
             parameters = int(mlx_lm.get_total_parameters(module))
     # Else the tokenizer warns about long texts; the session knows the context.
@@ -122,7 +116,7 @@ def read_weights(model: Model, progress: Callable[[int], None] = lambda done: No
     """Read a model's weights into memory.
 
     Args:
-        progress: told the bytes read so far, after every ``STRIDE`` or so; what it raises ends the
+        progress: gets the bytes read so far, after every ``STRIDE`` or so; what it raises ends the
             reading.
 
     Raises:
@@ -161,9 +155,25 @@ def _strides(arrays: Iterable[mx.array]) -> Iterator[list[mx.array]]:
 
 def _full(model: Model, error: BaseException) -> OutOfMemoryError:
     return OutOfMemoryError(
-        f"no memory for the {gigabytes(model.weight_bytes)} of weights of {model.name} "
+        f"not enough memory for the {gigabytes(model.weight_bytes)} of weights of {model.name} "
         f"({brief(error)}): close other programs, or choose a smaller or more quantized model"
     )
+
+
+def checked_config(name: str, folder: Path, trust_remote_code: bool) -> dict[str, Any]:
+    """The configuration of a folder whose weights are complete and whose code is trusted.
+
+    Raises:
+        ModelBrokenError: a file is missing or damaged, or the model brings code.
+    """
+    config = read_config(name, folder)
+    if config.get("model_file") is not None and not trust_remote_code:
+        raise ModelBrokenError(
+            f"{name} runs its own code ({config['model_file']}): read it, and if you trust it "
+            "add --trust-remote-code"
+        )
+    check_weights(name, folder)
+    return config
 
 
 def read_config(name: str, folder: Path) -> dict[str, Any]:
@@ -182,13 +192,11 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
             ) from error
         if any(file.endswith((".gguf", ".bin", ".pt", ".pth", ".ckpt")) for file in files):
             raise ModelBrokenError(without_weights(name, files))
-        raise ModelBrokenError(
-            f"{name}: {folder} has no config.json: give the folder that a model was saved in"
-        )
+        raise ModelBrokenError(f"{name}: {folder} has no config.json: give the folder of a model")
     try:
         config = mlx_lm.load_config(folder)
         if not isinstance(config, dict):
-            raise ValueError("it holds no object")
+            raise ValueError("it is not a JSON object")
     except Exception as error:
         raise ModelBrokenError(
             f"{name}: config.json cannot be read ({brief(error)}): {AGAIN}"
@@ -207,8 +215,8 @@ def load_tokenizer(
     brings_code = trust_remote_code and any(folder.glob("*.py"))
     if not brings_code and not any(any(folder.glob(pattern)) for pattern in TOKENIZER_FILES):
         raise ModelBrokenError(
-            f"{name} has no tokenizer (tokenizer.json or tokenizer.model): copy it from the model "
-            "that this one was made from"
+            f"{name} has no tokenizer (tokenizer.json or tokenizer.model): copy it from the "
+            "original model"
         )
     try:
         tokenizer: TokenizerWrapper = mlx_lm.load_tokenizer(
@@ -229,7 +237,7 @@ def load_tokenizer(
 
 
 def context_length(config: dict[str, Any], tokenizer: TokenizerWrapper) -> int:
-    """Positions a model was made for.
+    """Positions that a model supports.
 
     From the configuration or its ``text_config``, else the tokenizer's limit, else
     ``UNKNOWN_CONTEXT``.
@@ -251,27 +259,27 @@ def _architecture(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
         return model_class, arguments_class
     except Exception as error:
         raise ModelBrokenError(
-            f"{name}: mlx-lm has no architecture {config.get('model_type')!r}: "
+            f"{name}: mlx-lm does not support the architecture {config.get('model_type')!r}: "
             "update mlx-lm, or choose another model"
         ) from error
 
 
 @contextmanager
-def _fitting_together(name: str, config: dict[str, Any]) -> Iterator[None]:
+def _consistent(name: str, config: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     except ModelBrokenError:
         raise
     except Exception as error:
         raise ModelBrokenError(
-            f"{name}: its weights and config.json do not make a {config.get('model_type')} model "
+            f"{name}: its weights and config.json do not form a {config.get('model_type')} model "
             f"that mlx-lm can run ({brief(error)}): choose an MLX version of it"
         ) from error
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Standard output belongs to the model's text, and advice for trainers to nobody."""
+    """Keep libraries off standard output, and drop their advice for trainers."""
     level = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity(logging.ERROR)
     try:

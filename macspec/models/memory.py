@@ -100,7 +100,7 @@ class MemoryEstimate:
     itemsize: int
     """Bytes of one of them."""
     context: int
-    """Positions the model was made for; its cache holds no more."""
+    """Positions that the model supports; its cache holds no more."""
     layers: tuple[LayerEstimate, ...]
 
     def cache(self, context: int, kv_bits: int | None = None) -> int:
@@ -126,7 +126,7 @@ def estimate_memory(module: Any, context: int) -> MemoryEstimate:
 
     Args:
         module: a model of mlx-lm whose weights may still be on disk (``load_model(lazy=True)``).
-        context: positions the model was made for.
+        context: positions that the model supports.
     """
     cache = make_prompt_cache(module)
     logits = module(mx.array([[0]]), cache=cache)
@@ -229,7 +229,7 @@ def fit(
     kv_bits: int | None = None,
     held: int = 0,
 ) -> tuple[MemoryPlan, MemoryPlan | None]:
-    """Choose the context, and whether the draft model is used, so that the device can hold both.
+    """Choose the context, and whether to use the draft model, so that all fits into memory.
 
     An asked context is kept: if the pair does not fit, the target alone is planned. Without one
     the target's whole context is shortened, as long as at least ``LEAST`` positions remain.
@@ -237,7 +237,7 @@ def fit(
     Args:
         context: positions asked for, None for as many as fit.
         kv_bits: bits of the target's quantized cache; the draft's is never quantized.
-        held: bytes that are not to be had, because other engines hold them.
+        held: bytes that other engines hold.
 
     Returns:
         The plan, and the plan that did not fit if the draft model had to be left out.

@@ -88,7 +88,7 @@ def cut(folder: Path) -> None:
 
 
 BREAKS: dict[str, Callable[[Path], None]] = {
-    "model.safetensors is cut off": cut,
+    "model.safetensors is truncated": cut,
     "safetensors": lambda folder: (folder / "model.safetensors").unlink(),
     "config.json": lambda folder: (folder / "config.json").write_text("{"),
     "tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),

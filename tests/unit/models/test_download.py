@@ -187,7 +187,7 @@ def test_the_disk_is_checked_first(hub, monkeypatch):
         (404, "RepoNotFound", "no such model on the Hugging Face hub"),
         (401, "", "hf auth login"),
         (429, "", "limits requests"),
-        (500, "", "answers 500"),
+        (500, "", "returned 500"),
     ],
 )
 def test_refusals_are_one_line(hub, monkeypatch, status, code, says):

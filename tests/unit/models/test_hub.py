@@ -131,7 +131,12 @@ def test_revision_not_found(answering):
 
 @pytest.mark.parametrize(
     ("status", "says"),
-    [(401, "refuses the login"), (403, "may not read"), (429, "limits requests"), (502, "502")],
+    [
+        (401, "rejects the login"),
+        (403, "may not read"),
+        (429, "limits requests"),
+        (502, "502"),
+    ],
 )
 def test_other_answers(answering, status, says):
     message = "Invalid credentials in Authorization header"
@@ -144,7 +149,7 @@ def test_other_answers(answering, status, says):
 
 def test_server_down_and_nothing_cached(answering):
     answering(unreachable(response_error(503)))
-    assert "the hub answers 503 for owner/name: try again later" in line()
+    assert "the hub returned 503 for owner/name: try again later" in line()
 
 
 def test_no_network(answering):
@@ -196,7 +201,7 @@ def test_a_firewall_is_not_taken_for_a_folder(answering):
 
 def test_only_a_part_is_cached(answering):
     answering(errors.IncompleteSnapshotError("2 file(s) are missing", "/cache"))
-    assert "downloaded only in part" in line()
+    assert "only partly downloaded" in line()
 
 
 def test_anything_else_is_still_one_line(answering):

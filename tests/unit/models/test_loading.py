@@ -99,7 +99,7 @@ def test_an_unknown_architecture(copy, architecture):
     folder = copy()
     with edited(folder / "config.json") as config:
         config["model_type"] = architecture
-    assert f"mlx-lm has no architecture {architecture!r}" in broken(folder)
+    assert f"mlx-lm does not support the architecture {architecture!r}" in broken(folder)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_config_of_another_model(copy, key, value):
     folder = copy()
     with edited(folder / "config.json") as config:
         config[key] = value
-    assert "do not make a llama model that mlx-lm can run" in broken(folder)
+    assert "do not form a llama model that mlx-lm can run" in broken(folder)
 
 
 def test_weights_are_checked_before_mlx_reads_them(copy, monkeypatch):
@@ -129,7 +129,7 @@ def test_weights_are_checked_before_mlx_reads_them(copy, monkeypatch):
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-1000])
     monkeypatch.setattr(mx, "load", lambda *_: pytest.fail("MLX was asked to read it"))
-    assert "model.safetensors is cut off" in broken(folder)
+    assert "model.safetensors is truncated" in broken(folder)
 
 
 def test_a_model_with_code_of_its_own_needs_consent(copy):

@@ -61,7 +61,7 @@ def test_a_model_that_cannot_be_opened_is_in_no_pair(tmp_path):
     *_, first, second = scan([TARGET, str(broken)])
     assert (first.name, second.name) == (TARGET, str(broken))
     assert second.context is None
-    assert "is cut off" in second.reason
+    assert "is truncated" in second.reason
 
 
 def test_a_folder_with_other_files_has_another_stamp(tmp_path):
