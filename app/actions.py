@@ -169,7 +169,7 @@ ACTIONS: tuple[Action, ...] = (
            CHAT, ("n",), "rename", "[TITLE]", needs=("chat",)),
     Action("fork", "Fork", "Continue from the selected turn in a new conversation.",
            CHAT, ("f",), "fork", needs=("turns", "idle")),
-    Action("export", "Export", "Write this conversation to a file, as Markdown or JSON.",
+    Action("export", "Export", "Write this conversation to a file: Markdown, or JSON (*.json).",
            CHAT, ("x",), "export", "[FILE]", needs=("turns",)),
     Action("delete", "Delete", "Delete this conversation; undo restores it.",
            CHAT, ("X",), "delete", needs=("chat", "idle")),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from macspec.app.actions import ACTIONS
-from macspec.app.keys import Keys, everywhere, shown
+from macspec.app.keys import Keys, everywhere, shown, table
 from macspec.errors import BadOptionError
 
 
@@ -70,3 +72,9 @@ def test_how_keys_are_shown(key: str, long: str, short: str) -> None:
 def test_which_keys_type_nothing() -> None:
     assert all(map(everywhere, ("ctrl+g", "f1", "alt+up")))
     assert not any(map(everywhere, ("g", "?", "left", "end", "escape", "+")))
+
+
+def test_the_table_of_the_readme_is_this_one() -> None:
+    text = (Path(__file__).parents[3] / "app" / "README.md").read_text(encoding="utf-8")
+    shown = text.partition("$ macspec chat --keys\n")[2].partition("\n```")[0]
+    assert shown == "\n".join(table(Keys()))
