@@ -17,7 +17,7 @@ from .models.cached import PASS_TAIL, PREFILL_CHUNK, CachedModel, TreePass
 from .models.pair import Pair
 from .nearties import epsilon
 from .noise import TARGET, Noise
-from .power.clocks import ClockWatch
+from .power import ClockWatch
 from .rounds import Dispatcher, Flight, Landing, Reply, own_part
 from .sampling import Sampling
 from .text import Piece

@@ -16,7 +16,7 @@ from .config.schema import BUILT_IN, NONE
 from .errors import MacspecError
 from .models.machine import GIB, pressure, unified_memory, working_set
 from .plaintext import neutral, utf8
-from .power.report import check_lines
+from .power.choice import check_lines
 from .store import Store, store_path
 from .terminal import Output
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from macspec.checked import last_check
 from macspec.events import Finished, Prefilled, Prefilling, ReplyStats, Round
-from macspec.power.clocks import ClockWatch
+from macspec.power import ClockWatch
 from macspec.stats import ReplyCounter
 from macspec.worker import Failed, Loaded, LoadProgress, PairInfo, Status
 from macspec.worker.messages import Answer

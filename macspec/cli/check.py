@@ -25,7 +25,7 @@ from ..models.template import Template
 from ..nearties import scores
 from ..plaintext import one_line
 from ..power import awake
-from ..power.report import check_lines
+from ..power.choice import check_lines
 from ..sampling import Sampling
 from ..session import Session
 from ..terminal import Output, interruptible

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from .awake import awake
 from .choice import choose
-from .clocks import ClockWatch
-from .conditions import Conditions, conditions
-from .energy import ByMode, Energy, Saving
-from .history import Watts
-from .idle import Idle, remember_idle, remembered_idle
-from .meter import Meter
-from .reply import ReplyEnergy, ReplyWatch
+from .conditions import Conditions, awake, conditions
+from .energy import ByMode, Energy, ReplyEnergy, Saving
+from .history import Idle, Watts, remember_idle, remembered_idle
+from .meter import ClockWatch, Meter, ReplyWatch
 from .source import NoSource, PowerError, PowerSource, Rail, Reading
 
 __all__ = [

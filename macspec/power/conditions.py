@@ -1,11 +1,13 @@
-"""What a measurement was made under: battery or mains, and thermal pressure."""
+"""The machine around a measurement: battery, thermal pressure, and holding off sleep."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,19 +24,19 @@ SUPPLIES = Path("/sys/class/power_supply")
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """None where the system does not tell."""
+    """What the system reports; None: unknown."""
 
     supply: str | None = None
     """mains or battery."""
     charge: int | None = None
-    """The battery's, in percent."""
+    """Of the battery, in percent."""
     thermal: str | None = None
     """The pressure level: nominal, moderate, heavy, trapping or sleeping."""
 
     def __str__(self) -> str:
-        charge = "" if self.charge is None else f" ({self.charge} %)"
-        supply = "power supply not known" if self.supply is None else f"on {self.supply}{charge}"
-        thermal = "not known" if self.thermal is None else self.thermal
+        charge = "" if self.charge is None else f" ({self.charge}%)"
+        supply = "power supply unknown" if self.supply is None else f"on {self.supply}{charge}"
+        thermal = "unknown" if self.thermal is None else self.thermal
         return f"{supply}, thermal pressure {thermal}"
 
 
@@ -43,7 +45,7 @@ def conditions(
     ask: Callable[[tuple[str, ...]], str] | None = None,
     supplies: Path = SUPPLIES,
 ) -> Conditions:
-    """What the system tells without special rights; takes some ten milliseconds on a Mac.
+    """What the system reports without special rights; takes about 10 ms on a Mac.
 
     Args:
         system: as ``sys.platform``.
@@ -103,3 +105,40 @@ def _printed(command: tuple[str, ...]) -> str:
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""
+
+
+CAFFEINATE = "/usr/bin/caffeinate"
+"""Part of macOS: ``-i`` holds off idle sleep, ``-w`` until the given process ends."""
+
+
+@contextmanager
+def awake(wanted: bool = True, command: Sequence[str] | None = None) -> Iterator[None]:
+    """Hold off idle sleep within the context; closing the lid still puts the machine to sleep.
+
+    On a Mac this is caffeinate, which ends with this process however it ends. Elsewhere, and if it
+    cannot be started, nothing happens.
+
+    Args:
+        wanted: the setting ``power.keep_awake``.
+        command: what holds off sleep; None: caffeinate on a Mac, nothing elsewhere.
+    """
+    if command is None and sys.platform == "darwin":
+        command = [CAFFEINATE, "-i", "-w", str(os.getpid())]
+    helper = _started(command) if wanted and command else None
+    try:
+        yield
+    finally:
+        if helper is not None:
+            helper.terminate()
+            helper.wait()
+
+
+def _started(command: Sequence[str]) -> subprocess.Popen[bytes] | None:
+    quiet = subprocess.DEVNULL
+    try:
+        # In its own session, Ctrl-C does not reach it.
+        return subprocess.Popen(
+            command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+        )
+    except OSError:
+        return None

@@ -1,4 +1,4 @@
-"""Joules of a stretch of work, what they are of, and what speculation saves."""
+"""Energy of a window of time, of a reply, and what speculation saves."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """What a window took, of the whole machine: other programs' share is in it."""
+    """Energy of a window of time, other programs' share included."""
 
     seconds: float
     tokens: int
-    """Tokens that the window brought."""
+    """Tokens generated in the window."""
     source: str
     basis: str
-    """What the source's numbers are."""
+    """What the source's numbers cover."""
     rails: Mapping[str, float] = field(default_factory=dict)
-    """Joules by rail, of those that were measured."""
+    """Joules by rail, of the measured ones."""
     counted: tuple[str, ...] = ()
     """The rails whose sum is ``joules``."""
     missing: Mapping[str, str] = field(default_factory=dict)
-    """Why a rail was not measured, or is not in the sum."""
+    """Why a rail was not measured or is not in the sum."""
     idle: Mapping[str, float] = field(default_factory=dict)
-    """Watts by rail when nothing was computed, where that was measured."""
+    """Watts by rail of the idle baseline, where measured."""
     reason: str | None = None
-    """Why there are no joules; None where there are."""
+    """Why there are no joules; None: there are."""
 
     @property
     def joules(self) -> float | None:
-        """Of all counted rails."""
+        """The sum of all counted rails."""
         return self._sum(self.counted)
 
     @property
     def net_joules(self) -> float | None:
-        """The same without what the machine takes when idle; None where that is not known."""
+        """Joules above the idle baseline; None: it is unknown."""
         if not self.counted or any(rail not in self.idle for rail in self.counted):
             return None
         idle = sum(self.idle[rail] for rail in self.counted) * self.seconds
@@ -63,7 +63,7 @@ class Energy:
         return f"{', '.join(first)} and {last}" if first else last
 
     def as_dict(self) -> dict[str, Any]:
-        """The same, ready for JSON."""
+        """All of it for JSON."""
         return {
             "seconds": self.seconds,
             "tokens": self.tokens,
@@ -90,41 +90,63 @@ class Energy:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplyEnergy:
+    """Energy of a reply, prefill and decode apart."""
+
+    prefill: Energy
+    """Its tokens are those of the prompt that were not cached."""
+    decode: Energy
+    """Its tokens are those after the first pass."""
+    speculative: bool
+    """Whether anything was drafted."""
+    jumped: bool
+    """Whether the machine slept, or its clock was set, meanwhile: all times of the reply, its
+    latencies and costs included, are invalid then."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it for JSON."""
+        return {
+            "prefill": self.prefill.as_dict(),
+            "decode": self.decode.as_dict(),
+            "clock_jumped": self.jumped,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Saving:
-    """Plain against speculative, over the same rails."""
+    """Plain and speculative decoding compared over the same rails."""
 
     plain: float
-    """Joules per token, gross."""
+    """Joules per token, baseline included."""
     speculative: float
     rails: tuple[str, ...]
 
     @property
     def share(self) -> float:
-        """The part of the plain energy that is saved; negative where it costs more."""
+        """The share of the plain energy that is saved; negative: it costs more."""
         return 1 - self.speculative / self.plain
 
 
 class ByMode:
-    """The replies of a session, plain ones and speculative ones apart.
+    """Energy of a session's replies, plain and speculative ones apart.
 
-    Rails are compared only where they were measured in every reply that counts: a reply without
-    joules, or without tokens, does not.
+    Only rails measured in every reply are compared; replies without joules or tokens are left out.
     """
 
     def __init__(self) -> None:
         self._replies: dict[bool, list[Energy]] = {False: [], True: []}
 
     def add(self, energy: Energy, *, speculative: bool) -> None:
-        """Count a reply; ``speculative``: something was drafted in it."""
+        """Add a reply; ``speculative``: something was drafted."""
         if energy.joules_per_token is not None:
             self._replies[speculative].append(energy)
 
     def joules_per_token(self, *, speculative: bool) -> float | None:
-        """Of all replies of a mode, over the rails that all of them have."""
+        """Mean over the replies of a mode and the rails they have in common."""
         return self._mean(self._replies[speculative], self._common(self._replies[speculative]))
 
     def saving(self) -> Saving | str:
-        """What speculation saves, or why that is not known."""
+        """What speculation saves, or why that is unknown."""
         replies = [*self._replies[False], *self._replies[True]]
         for speculative, name in ((False, "plain"), (True, "speculative")):
             if not self._replies[speculative]:

@@ -1,31 +1,184 @@
-"""What a source said so far: windows of it, what makes them void, and the idle baseline."""
+"""What a source reported over time: power now, energy of windows, and the idle baseline.
+
+Only the moments at which a counter was seen to move count. A rail that publishes every two seconds
+looks idle in one reading and doubled in the next; between two movements, energy over time is the
+mean power whatever the rhythm (lablup/all-smi#410, #412).
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
+from ..config import state_folder
+from ..io import write_atomic
 from .energy import Energy
-from .idle import Idle
-from .series import HOLD, Series
-from .source import PowerSource, Reading
+from .source import PowerSource, Rail, Reading
+
+IDLE_AGE = 24 * 3600.0
+"""Seconds after which a stored baseline is too old."""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Power without any work, by which gross and net energy differ."""
+
+    source: str
+    """The source it was read from."""
+    watts: Mapping[str, float]
+    """By rail, of the rails that moved."""
+    seconds: float
+    """How long it was measured."""
+    at: float
+    """When, in seconds since 1970."""
+
+
+def remembered_idle(folder: Path | None = None, now: float | None = None) -> Idle | None:
+    """The baseline of an earlier session, unless it is too old.
+
+    Args:
+        folder: None: the user's state folder.
+        now: seconds since 1970; None: now.
+    """
+    try:
+        record = json.loads(_file(folder).read_bytes())
+        watts = {str(rail): float(value) for rail, value in record["watts"].items()}
+        idle = Idle(str(record["source"]), watts, float(record["seconds"]), float(record["at"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    age = (time.time() if now is None else now) - idle.at
+    return idle if 0 <= age <= IDLE_AGE else None
+
+
+def remember_idle(idle: Idle, folder: Path | None = None) -> None:
+    """Keep a baseline for later sessions, if possible."""
+    with suppress(OSError):
+        write_atomic(_file(folder), json.dumps(asdict(idle)), make_folder=True)
+
+
+def _file(folder: Path | None) -> Path:
+    return (folder or state_folder()) / "idle.json"
+
+
+_Move = tuple[float, float]
+"""When the counter was seen to move, and its joules until then."""
+
+KEPT = 3600
+"""Movements that are kept: an hour at one per second."""
+
+STRETCHES = 8
+"""Stretches before a break that are kept."""
+
+HOLD = 10.0
+"""Seconds for which a power is shown after the counter last moved."""
+
+SPAN = {False: 0.9, True: 4.0}
+"""Seconds over which power is averaged, at least, by whether the rail publishes in batches: a
+movement is seen up to a second late, and half a batch must not look like a jump."""
+
+COVERED = 0.5
+"""Share of a window that must be between two movements."""
+
+
+class Series:
+    """The movements of one rail's counter, in stretches without breaks."""
+
+    def __init__(self, rail: Rail) -> None:
+        self.rail = rail
+        self._raw: float | None = None
+        self._joules = 0.0
+        self._moves: deque[_Move] = deque(maxlen=KEPT)
+        self._earlier: deque[deque[_Move]] = deque(maxlen=STRETCHES)
+
+    def add(self, seconds: float, raw: float) -> bool:
+        """Add a reading; False: the counter was reset, which is a break."""
+        before, self._raw = self._raw, raw
+        if before is None:
+            # How old the first reading of a batched counter is, is unknown.
+            if not self.rail.batched:
+                self._moves.append((seconds, self._joules))
+            return True
+        step = raw - before
+        if step < 0 and self.rail.wraps_at is not None:
+            step += self.rail.wraps_at
+            if not 0 <= step < self.rail.wraps_at / 2:
+                step = -1.0
+        if step < 0:
+            self.restart()
+            self._raw = raw
+            return False
+        if step > 0 and self._moves and seconds <= self._moves[-1][0]:
+            self._raw = before  # two readings at one moment: the next one counts it
+        elif step > 0:
+            self._joules += step
+            self._moves.append((seconds, self._joules))
+        return True
+
+    def restart(self) -> None:
+        """Begin a new stretch, whose first reading is the next one."""
+        self._raw = None
+        self._earlier.append(self._moves)
+        self._moves = deque(maxlen=KEPT)
+
+    @property
+    def moved(self) -> float | None:
+        """When it last moved."""
+        return self._moves[-1][0] if self._moves else None
+
+    def watts(self, now: float) -> float | None:
+        """Mean power between its last movements; None: it has not moved lately."""
+        if len(self._moves) < 2 or now - self._moves[-1][0] > HOLD:
+            return None
+        end, joules = self._moves[-1]
+        for start, before in reversed(self._moves):
+            if end - start >= SPAN[self.rail.batched]:
+                return (joules - before) / (end - start)
+        return None
+
+    def joules(self, start: float, end: float) -> float | None:
+        """Energy of a window; None: too little of it is between two movements.
+
+        The rest of the window is counted with the mean power of that part.
+        """
+        for moves in (self._moves, *self._earlier):
+            if len(moves) < 2:
+                continue
+            low, high = max(start, moves[0][0]), min(end, moves[-1][0])
+            if high > low and high - low >= COVERED * (end - start):
+                inside = _at(moves, high) - _at(moves, low)
+                return inside * (end - start) / (high - low)
+        return None
+
+
+def _at(moves: Sequence[_Move], seconds: float) -> float:
+    """The counter at a moment between two movements, by linear interpolation."""
+    place = min(bisect_right(moves, seconds, key=lambda move: move[0]), len(moves) - 1)
+    (start, low), (end, high) = moves[place - 1], moves[place]
+    return low + (high - low) * (seconds - start) / (end - start)
+
 
 GAP = 10.0
 """Seconds without a reading after which a window is void."""
 
 REST_BEGINS = 3.0
-"""Seconds after the last work until the chip is taken to be idle."""
+"""Seconds after the last work until the chip counts as idle."""
 
 REST_LEAST = 5.0
-"""Seconds of idleness that a baseline needs; the last ``REST_MOST`` are used."""
+"""Idle seconds that a baseline needs; the last ``REST_MOST`` are used."""
 
 REST_MOST = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Watts:
-    """One rail now."""
+    """Power of one rail now."""
 
     watts: float | None
     reason: str | None
@@ -44,8 +197,8 @@ class History:
 
     Args:
         source: open, or one that says why it is not.
-        wall: seconds of the calendar.
-        idle: a baseline that is known already.
+        wall: seconds since 1970.
+        idle: the baseline of an earlier session.
     """
 
     def __init__(
@@ -53,14 +206,14 @@ class History:
     ) -> None:
         self.source, self._wall = source, wall
         self.idle = idle if idle is not None and idle.source == source.name else None
-        """What the machine takes when nothing computes."""
+        """The baseline."""
         self.read: float | None = None
         """When the last reading was."""
         self._series = [Series(rail) for rail in source.rails]
         self._voids: list[_Void] = []
 
     def add(self, reading: Reading, jumped: bool) -> None:
-        """Take a reading; ``jumped``: the clocks parted since the last one."""
+        """Add a reading; ``jumped``: the machine slept since the last one."""
         before, self.read = self.read, reading.seconds
         if jumped:
             self._break(before, reading.seconds, "the machine slept or its clock was set")
@@ -70,15 +223,15 @@ class History:
         for series in self._series:
             raw = reading.joules.get(series.rail.name)
             if raw is not None and not series.add(reading.seconds, raw):
-                why = f"the counter of {series.rail.name} began anew"
+                why = f"the counter of {series.rail.name} was reset"
                 self._voids.append(_Void(_since(before), reading.seconds, why))
 
     def die(self, reason: str) -> None:
-        """There will be no more readings."""
+        """Void everything from now on: there will be no more readings."""
         self._voids.append(_Void(_since(self.read), math.inf, reason))
 
     def void(self, start: float, end: float) -> str | None:
-        """Why a window has no joules whatever its rails did; None where it may have."""
+        """Why a window has no joules at all; None: it may have."""
         for void in self._voids:
             if void.start < end and start < void.end:
                 return void.reason
@@ -90,12 +243,12 @@ class History:
         shown = {}
         for series in self._series:
             watts = None if dead is not None else series.watts(now)
-            reason = None if watts is not None else dead or _standing(series, now)
+            reason = None if watts is not None else dead or _why_no_watts(series, now)
             shown[series.rail.name] = Watts(watts, reason)
         return shown
 
     def energy(self, start: float, end: float, tokens: int) -> Energy:
-        """What a window took; ``tokens`` is what it brought."""
+        """Energy of a window in which this many tokens were generated."""
         seconds = end - start
         reason = self.void(start, end)
         rails, counted, missing = {}, [], {}
@@ -110,7 +263,7 @@ class History:
             if rail.counts:
                 counted.append(rail.name)
             else:
-                missing[rail.name] = rail.partial or "holds the other rails"
+                missing[rail.name] = rail.partial or "includes the other rails"
         if reason is None and not counted:
             reason = self._why_nothing(seconds)
         return Energy(
@@ -138,7 +291,7 @@ class History:
         return read and all(at >= end or at < start for at in moved)
 
     def rested(self, since: float, now: float) -> None:
-        """Nothing computed in this time: take the baseline from it, if it was long enough."""
+        """Take the baseline from a time without work, if it was long enough."""
         start = max(since + REST_BEGINS, now - REST_MOST)
         if now - start < REST_LEAST or self.void(since, now) is not None:
             return
@@ -155,7 +308,7 @@ class History:
     def _why_nothing(self, seconds: float) -> str:
         least = [series.rail.least for series in self._series if series.rail.counts]
         if least and seconds < min(least):
-            return f"{seconds:.1f} s are too short to measure"
+            return f"{seconds:.1f} s is too short to measure"
         return "no counter moved" if least else "only a part of the chip is counted"
 
 
@@ -163,7 +316,7 @@ def _since(before: float | None) -> float:
     return -math.inf if before is None else before
 
 
-def _standing(series: Series, now: float) -> str:
+def _why_no_watts(series: Series, now: float) -> str:
     if series.moved is None:
         return "has not moved yet"
     if now - series.moved > HOLD:

@@ -1,7 +1,7 @@
-"""Reads a source once a second and says what a stretch of work took.
+"""Reads a power source once a second and measures the energy of windows of time and of replies.
 
-It belongs to the front end: a reading may hold Python's lock for milliseconds, which must not
-stop decoding. Nothing here waits for a source but ``settle``, and that for seconds at most.
+It runs in the front end, as a reading may hold Python's lock for milliseconds, which must not
+delay decoding. Only ``settle`` waits for a source, for seconds at most.
 """
 
 from __future__ import annotations
@@ -11,32 +11,56 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from .clocks import ClockWatch
-from .energy import Energy
-from .history import History, Watts
-from .idle import Idle
+from ..events import Event, Finished, Prefilled, Round
+from ..stats import ReplyCounter
+from .energy import Energy, ReplyEnergy
+from .history import History, Idle, Watts
 from .source import NoSource, PowerSource
 
 PERIOD = 1.0
 """Seconds between two readings."""
 
 SETTLING = 2.5
-"""Seconds that rails which publish in batches get to close a window."""
+"""Seconds to wait after a window for rails that publish in batches."""
 
 FAILURES = 3
-"""Failed readings in a row after which a source counts as dead."""
+"""Consecutive failed readings after which a source counts as dead."""
 
-LOOKING = "the source of power readings is still being looked for"
+JUMP = 1.0
+"""Seconds by which the clocks may diverge between two calls before it counts as a jump."""
+
+SEARCHING = "still looking for a power source"
+
+
+class ClockWatch:
+    """Compares the wall clock with the monotonic one, which stops while the machine sleeps.
+
+    Args:
+        clock: monotonic seconds.
+        wall: seconds since 1970.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
+    ) -> None:
+        self._clock, self._wall = clock, wall
+        self._last = clock(), wall()
+
+    def jumped(self) -> bool:
+        """Whether the machine slept, or its clock was set, since the last call."""
+        before, self._last = self._last, (self._clock(), self._wall())
+        seconds, wall = (now - then for now, then in zip(self._last, before, strict=True))
+        return abs(wall - seconds) > JUMP
 
 
 class Meter:
     """Watts now, and joules between two moments of its clock.
 
     Args:
-        find: gives the source; called by the meter's own thread, as it may take seconds.
+        find: returns the source; called on the meter's own thread, as it may take seconds.
         clock: monotonic seconds, the clock of the source's readings.
-        wall: seconds of the calendar.
-        idle: what the machine takes when nothing computes, if that is known already.
+        wall: seconds since 1970.
+        idle: the baseline of an earlier session.
     """
 
     def __init__(
@@ -53,14 +77,14 @@ class Meter:
         self._leaving = False
         self._thread: threading.Thread | None = None
         self._watch = ClockWatch(clock, wall)
-        self._history = History(NoSource(LOOKING), wall)
-        self._reason: str | None = LOOKING
+        self._history = History(NoSource(SEARCHING), wall)
+        self._reason: str | None = SEARCHING
         self._failures = 0
         self._resting: float | None = None
 
     @property
     def reason(self) -> str | None:
-        """Why nothing is measured, in one sentence; None while something is."""
+        """Why nothing is measured; None while something is."""
         return self._reason
 
     @property
@@ -70,41 +94,41 @@ class Meter:
 
     @property
     def idle(self) -> Idle | None:
-        """What the machine takes when nothing computes; None until it is known."""
+        """The idle baseline; None until it is known."""
         return self._history.idle
 
     def start(self) -> None:
-        """Look for a source and read it once a second, in a thread of its own."""
+        """Find a source and read it once a second, on a thread of its own."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="power", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """End the readings and let the source go."""
+        """Stop reading and close the source."""
         self._leaving = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join(PERIOD)
 
     def open(self) -> bool:
-        """Find the source; False where there is none. ``start`` does this."""
+        """Find the source; False: there is none. ``start`` does this."""
         try:
             source = self._find()
             reason = source.available()
-        except Exception as error:  # whatever a driver raises, a chat goes on
-            reason = f"the source of power readings failed: {error}"
+        except Exception as error:  # a chat goes on, whatever a driver raises
+            reason = f"the power source failed: {error}"
             source = NoSource(reason)
         with self._lock:
             self._history = History(source, self._wall, self._known)
             self._reason = reason
-            self._watch.jumped()  # what passed until now concerns no reading
+            self._watch.jumped()  # what passed until now affects no reading
         return reason is None
 
     def sample(self) -> bool:
         """Read the source; False once it is dead. ``start`` does this once a second."""
         try:
             reading = self._history.source.read()
-        except Exception as error:  # whatever a driver raises, a chat goes on
+        except Exception as error:  # a chat goes on, whatever a driver raises
             return self._failed(error)
         with self._lock:
             self._failures = 0
@@ -113,16 +137,16 @@ class Meter:
         return True
 
     def now(self) -> float:
-        """The moment now, on the meter's clock."""
+        """The time on the meter's clock."""
         return self._clock()
 
     def mark(self) -> float:
-        """The moment now, as a border of a window: the source is read as soon as can be."""
+        """The time, as the border of a window: the source is read as soon as possible."""
         self._wake.set()
         return self._clock()
 
     def begin(self) -> float:
-        """The moment now, at which work begins; idleness ends here."""
+        """The time, as the begin of work, which ends idleness."""
         now = self.mark()
         with self._lock:
             if self._resting is not None:
@@ -131,21 +155,21 @@ class Meter:
         return now
 
     def rest(self) -> None:
-        """Nothing computes from now on, until the next ``begin``: this gives the baseline."""
+        """Measure the idle baseline from now until the next ``begin``: there is no work."""
         with self._lock:
             self._resting = self._clock()
 
     def watts(self) -> dict[str, Watts]:
-        """Every rail of the source, now."""
+        """Power of every rail now."""
         with self._lock:
             return self._history.watts(self._clock())
 
     def energy(self, start: float, end: float, tokens: int) -> Energy:
-        """What a window took.
+        """Energy of a window.
 
         Args:
             start, end: from ``begin``, ``mark`` or ``now``.
-            tokens: what the window brought.
+            tokens: generated in the window.
         """
         with self._lock:
             energy = self._history.energy(start, end, tokens)
@@ -154,12 +178,12 @@ class Meter:
             return energy
 
     def settled(self, start: float, end: float) -> bool:
-        """Whether every rail that moved in a window has moved after it too."""
+        """Whether the energy of a window is final."""
         with self._lock:
             return self._reason is not None or self._history.settled(start, end)
 
     def settle(self, start: float, end: float) -> None:
-        """Wait until a window is settled, for ``SETTLING`` seconds after its end at most."""
+        """Wait until a window is final, at most ``SETTLING`` seconds after its end."""
         while not self.settled(start, end):
             left = end + SETTLING - self._clock()
             if left <= 0:
@@ -183,3 +207,61 @@ class Meter:
             self._history.die(self._reason)
             self._lock.notify_all()
         return False
+
+
+class ReplyWatch:
+    """Measures the energy of one reply from its events, from when this is made.
+
+    Events may come late, all by the same time: durations are taken from what they say.
+
+    Args:
+        meter: running.
+        clocks: tells whether the machine slept; None: a new one.
+    """
+
+    def __init__(self, meter: Meter, clocks: ClockWatch | None = None) -> None:
+        self._meter = meter
+        self._clocks = clocks or ClockWatch()
+        self._jumped = False
+        self._end = meter.begin()
+        self._counter = ReplyCounter()
+        self._ended = False
+
+    def see(self, event: Event) -> None:
+        """Take the reply's next event."""
+        self._jumped |= self._clocks.jumped()
+        self._counter.see(event)
+        if isinstance(event, Prefilled):
+            self._end = self._meter.mark()
+        elif isinstance(event, Round):
+            self._end = self._meter.now()
+        elif isinstance(event, Finished):
+            self.end()
+
+    def end(self) -> None:
+        """End the measurement, after an interrupt too."""
+        if not self._ended:
+            self._ended = True
+            self._meter.mark()
+            self._meter.rest()
+
+    @property
+    def settled(self) -> bool:
+        """Whether the result is final; until then it may lack rails."""
+        return self._meter.settled(self._end - self._counter.decode, self._end)
+
+    def settle(self) -> None:
+        """Wait until the result is final, at most for seconds."""
+        self._meter.settle(self._end - self._counter.decode, self._end)
+
+    def result(self) -> ReplyEnergy:
+        """The reply's energy, as far as it is known now."""
+        count = self._counter
+        start = self._end - count.decode
+        read = count.prompt_tokens - count.cached_tokens
+        return ReplyEnergy(
+            self._meter.energy(start - (count.prefill or 0.0), start, read),
+            self._meter.energy(start, self._end, count.tokens - count.first_tokens),
+            count.drafted > 0,
+            self._jumped,
+        )

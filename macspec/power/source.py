@@ -1,4 +1,4 @@
-"""What joules are read from."""
+"""Power sources: what joules are read from."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Protocol
 from ..errors import MacspecError
 
 SMOOTH_LEAST = 0.5
-"""Seconds of a window below which even a rail that moves all the time is not worth a number."""
+"""Seconds of the shortest window, for a rail that moves all the time."""
 
 BATCHED_LEAST = 5.0
-"""The same where a rail publishes every 2 to 2.3 seconds, as the CPU's and the memory's do on
-Apple's chips (measured on M5 Max and M1 Ultra: lablup/all-smi#412 and #424)."""
+"""The same for a rail that publishes every 2 to 2.3 seconds, like CPU and memory on Apple's chips
+(measured on M5 Max and M1 Ultra: lablup/all-smi#412 and #424)."""
 
 
 class PowerError(MacspecError):
-    """A source could not be read."""
+    """A source cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +27,22 @@ class Rail:
     name: str
     """gpu, cpu, dram, ane, or system for the whole machine."""
     batched: bool = False
-    """Whether it stands still for seconds and then moves by all of them at once."""
+    """Whether it stands still for seconds and then jumps."""
     wraps_at: float | None = None
-    """Joules at which it begins again at 0; None where it does not."""
+    """Joules at which it restarts at 0; None: never."""
     contains: bool = False
-    """Whether it holds what other rails count too: it is shown and never added to them."""
+    """Whether it includes other rails: it is shown but never added to them."""
     partial: str | None = None
-    """Why it counts only a part of what its name says; it is then shown and never added."""
+    """Why it counts only part of what its name says: it is shown but never added."""
 
     @property
     def least(self) -> float:
-        """Seconds of the shortest window that the rail says something about."""
+        """Seconds of the shortest window that can be measured."""
         return BATCHED_LEAST if self.batched else SMOOTH_LEAST
 
     @property
     def counts(self) -> bool:
-        """Whether it is a part of the sum."""
+        """Whether it is part of the sum."""
         return not self.contains and self.partial is None
 
 
@@ -53,11 +53,11 @@ class Reading:
     seconds: float
     """Of the monotonic clock."""
     joules: Mapping[str, float]
-    """By rail, since some moment that stays the same; a rail may be missing."""
+    """By rail, since some fixed moment; a rail may be missing."""
 
 
 class PowerSource(Protocol):
-    """Cumulative joules of this machine. All of them: other programs' too."""
+    """Cumulative joules of this machine, other programs' included."""
 
     @property
     def name(self) -> str:
@@ -65,17 +65,14 @@ class PowerSource(Protocol):
 
     @property
     def basis(self) -> str:
-        """What its numbers are, in a few words."""
+        """What its numbers cover, in a few words."""
 
     @property
     def rails(self) -> tuple[Rail, ...]:
         """Its counters; known once it is available."""
 
     def available(self) -> str | None:
-        """Open it: None, or why it cannot be used and what to do, in one sentence.
-
-        May take seconds.
-        """
+        """Open it, which may take seconds: None, or why it cannot be used and what to do."""
 
     def read(self) -> Reading:
         """The counters now.
@@ -85,7 +82,7 @@ class PowerSource(Protocol):
         """
 
     def close(self) -> None:
-        """Let it go; may be called more than once."""
+        """Close it; may be called more than once."""
 
 
 class NoSource:

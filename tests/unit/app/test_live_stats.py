@@ -13,7 +13,7 @@ from scripted import PAIR, STATUS
 
 from macspec.app.panel.live import LONGEST, STEP, LiveStats, Speeds
 from macspec.events import Finished, Prefilled, Prefilling, Round, Text
-from macspec.power.clocks import ClockWatch
+from macspec.power import ClockWatch
 from macspec.stats import RECENT, ReplyCounter
 from macspec.worker import Failed, Loaded, LoadProgress
 

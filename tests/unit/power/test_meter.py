@@ -61,7 +61,7 @@ def test_a_long_reply_counts_every_rail_that_moves() -> None:
     assert energy.joules == pytest.approx(500, abs=5)
     assert energy.joules_per_token == pytest.approx(5, abs=0.05)
     assert energy.watts == pytest.approx(25, abs=0.25)
-    assert energy.missing == {"ane": "did not move", "system": "holds the other rails"}
+    assert energy.missing == {"ane": "did not move", "system": "includes the other rails"}
     assert energy.net_joules is None
 
 
@@ -86,7 +86,7 @@ def test_a_blink_is_too_short() -> None:
     energy = bench.meter.energy(start, bench.meter.mark(), tokens=3)
     assert energy.joules is None
     assert energy.joules_per_token is None
-    assert energy.reason == "0.2 s are too short to measure"
+    assert energy.reason == "0.2 s is too short to measure"
 
 
 def test_a_window_settles_when_the_batches_are_in() -> None:
@@ -167,7 +167,7 @@ def test_a_counter_that_begins_anew_voids() -> None:
     bench.source.scripts = {**bench.source.scripts, "gpu": Script(lambda now: now / 1e3)}
     bench.run(3)
     energy = bench.meter.energy(start, bench.meter.now(), 1)
-    assert energy.reason == "the counter of gpu began anew"
+    assert energy.reason == "the counter of gpu was reset"
 
 
 def test_a_rail_that_comes_and_goes_is_left_out() -> None:
@@ -221,7 +221,7 @@ def test_a_source_that_dies_is_said_and_keeps_what_was() -> None:
 def test_nothing_to_measure_with() -> None:
     meter = Meter(lambda: NoSource("no meter at hand"))
     before = meter.energy(0, 1, 1)
-    assert before.reason == "the source of power readings is still being looked for"
+    assert before.reason == "still looking for a power source"
     assert not meter.open()
     assert meter.reason == "no meter at hand"
     assert meter.energy(0, 1, 1).reason == "no meter at hand"
@@ -235,7 +235,7 @@ def test_a_search_that_fails_is_a_reason() -> None:
 
     meter = Meter(find)
     assert not meter.open()
-    assert meter.reason == "the source of power readings failed: out of luck"
+    assert meter.reason == "the power source failed: out of luck"
 
 
 def resting(bench: Bench, seconds: float) -> None:

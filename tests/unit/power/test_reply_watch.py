@@ -90,7 +90,7 @@ def test_a_reply_of_one_token_has_no_decode() -> None:
     bench.see(Prefilled(10, 0, 1.0), passed(1, 1.0), finished())
     decode = bench.watch.result().decode
     assert decode.joules_per_token is None
-    assert decode.reason == "0.0 s are too short to measure"
+    assert decode.reason == "0.0 s is too short to measure"
 
 
 def test_a_reply_that_never_began() -> None:

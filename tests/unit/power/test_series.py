@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scriptedpower import Script, steady
 
-from macspec.power.series import HOLD, SPAN, Series
+from macspec.power.history import HOLD, SPAN, Series
 from macspec.power.source import BATCHED_LEAST, Rail
 
 POWER = st.floats(0.5, 200)

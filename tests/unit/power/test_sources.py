@@ -12,11 +12,9 @@ import pytest
 
 from macspec.power import PowerError, choose
 from macspec.power import apple as apple_module
-from macspec.power.apple import Apple
+from macspec.power.apple import Apple, Macmon, _is_program
 from macspec.power.choice import SOURCES, candidates
-from macspec.power.macmon import Macmon, _is_program
-from macspec.power.nvml import Nvml
-from macspec.power.rapl import Rapl
+from macspec.power.linux import Nvml, Rapl
 
 MAC = ("darwin", "arm64")
 FOUND = 'print(\'["gpu", "cpu", "ane"]\')'
@@ -54,7 +52,7 @@ def test_apple_does_not_add_half_of_an_ultra() -> None:
 
 @pytest.mark.parametrize(
     ("machine", "reason"),
-    [(("linux", "aarch64"), "not a Mac"), (("darwin", "x86_64"), "not built for Apple's chips")],
+    [(("linux", "aarch64"), "not a Mac"), (("darwin", "x86_64"), "not an Apple silicon build")],
 )
 def test_apple_elsewhere(machine: tuple[str, str], reason: str) -> None:
     assert reason in str(Apple(machine).available())
@@ -63,11 +61,11 @@ def test_apple_elsewhere(machine: tuple[str, str], reason: str) -> None:
 @pytest.mark.parametrize(
     ("probe", "reason"),
     [
-        ("import os; os.kill(os.getpid(), 11)", "ended by signal 11"),
+        ("import os; os.kill(os.getpid(), 11)", "killed by signal 11"),
         ("raise RuntimeError('IOReport refuses')", "RuntimeError: IOReport refuses"),
         ("print('hello')", "no answer"),
-        ("print('[]')", "publishes no energy counters"),
-        ("print('[\"sun\"]')", "publishes no energy counters"),
+        ("print('[]')", "has no energy counters"),
+        ("print('[\"sun\"]')", "has no energy counters"),
     ],
 )
 def test_apple_is_tried_in_a_child_first(probe: str, reason: str) -> None:
@@ -160,8 +158,8 @@ def test_macmon_that_ends() -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ([sys.executable, "-c", "pass"], "macmon says nothing: macmon ended with status 0"),
-        (["/nowhere/macmon"], "macmon cannot be started: No such file"),
+        ([sys.executable, "-c", "pass"], "macmon prints nothing: macmon exited with status 0"),
+        (["/nowhere/macmon"], "cannot start macmon: No such file"),
     ],
 )
 def test_macmon_that_does_not_work(command: list[str], reason: str) -> None:
@@ -177,7 +175,7 @@ def test_a_script_called_macmon_is_not_macmon(
     program = tmp_path / "macmon"
     program.write_text("#!/bin/sh\n")
     program.chmod(stat.S_IRWXU)
-    assert f"{program} is another program" in str(Macmon().available())
+    assert f"{program} is not macmon" in str(Macmon().available())
     program.write_bytes(b"\xcf\xfa\xed\xfe and more")
     assert _is_program(str(program))
 
@@ -278,7 +276,7 @@ def test_rapl_that_is_not_there_or_not_for_us(
     assert "no energy counters" in str(Rapl(tmp_path).available())
     place = zone(tmp_path, "0", "package-0", 1)
     (place / "energy_uj").write_text("nonsense")
-    assert "cannot be read" in str(Rapl(tmp_path).available())
+    assert "cannot read" in str(Rapl(tmp_path).available())
 
     def refuse(file: Path, *_: object, **__: object) -> str:
         raise PermissionError(13, "Permission denied", str(file))
@@ -308,7 +306,7 @@ def test_the_choice_says_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(SOURCES, "macmon", lambda: Macmon(["/nowhere/macmon"]))
     reason = str(choose().available())
     assert "no energy counters" in reason
-    assert "; macmon cannot be started" in reason
+    assert "; cannot start macmon" in reason
     monkeypatch.setitem(
         SOURCES, "macmon", lambda: Macmon([sys.executable, "-c", PIPE.replace("LINES", "99")])
     )

@@ -21,9 +21,8 @@ from macspec.power import (
     remembered_idle,
 )
 from macspec.power.apple import Apple
-from macspec.power.choice import SOURCES
+from macspec.power.choice import SOURCES, check_lines
 from macspec.power.conditions import NOTIFYUTIL, PMSET
-from macspec.power.report import check_lines
 
 KEY = "com.apple.system.thermalpressurelevel"
 BATTERIES = {
@@ -71,8 +70,8 @@ def test_conditions_of_linux(tmp_path: Path) -> None:
 
 
 def test_conditions_in_words() -> None:
-    assert str(Conditions()) == "power supply not known, thermal pressure not known"
-    assert str(Conditions("battery", 7, "heavy")) == "on battery (7 %), thermal pressure heavy"
+    assert str(Conditions()) == "power supply unknown, thermal pressure unknown"
+    assert str(Conditions("battery", 7, "heavy")) == "on battery (7%), thermal pressure heavy"
 
 
 def test_the_helper_lives_as_long_as_the_work(tmp_path: Path) -> None:
@@ -155,7 +154,7 @@ def test_check_says_why_there_are_no_watts(monkeypatch: pytest.MonkeyPatch) -> N
     lines = list(check_lines())
     assert lines[0] == (
         "watts",
-        "apple: this Python is not built for Apple's chips (platform.machine() is not arm64)",
+        "apple: this Python is not an Apple silicon build (platform.machine() is not arm64)",
     )
     assert lines[1] == ("", "macmon: macmon is not installed: brew install macmon")
     assert next(iter(check_lines("off"))) == (
@@ -167,4 +166,4 @@ def test_check_says_why_there_are_no_watts(monkeypatch: pytest.MonkeyPatch) -> N
 def test_check_says_when_a_source_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Scripted(World(), {}, (Rail("gpu"),), dies=lambda now: True)
     monkeypatch.setitem(SOURCES, "rapl", lambda: source)
-    assert next(iter(check_lines("rapl"))) == ("watts", "rapl: cannot be read: gone")
+    assert next(iter(check_lines("rapl"))) == ("watts", "rapl: cannot read it: gone")
