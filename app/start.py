@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from macspec.config import Config, Effective
 from macspec.config.schema import BUILT_IN, NONE, section
 from macspec.errors import BadOptionError
-from macspec.store import Chat, Store, store_path
+from macspec.store import Chat, Store, last_generated, store_path
 from macspec.terminal import say
 from macspec.worker import PairChoice, ProcessEngine
 
@@ -48,9 +48,9 @@ def recall(options: argparse.Namespace) -> None:
         options.chat = last.id
     options.recalled = False
     if options.chat is not None and options.target is None and options.draft is None:
-        models = _models(store, options.chat)
-        if models is not None:
-            options.target, options.draft = models
+        made = last_generated(store.chat(options.chat), store.thread(options.chat))
+        if made is not None:
+            options.target, options.draft = made.model or BUILT_IN, made.draft or NONE
             options.recalled = True
 
 
@@ -59,15 +59,6 @@ def _last(store: Store) -> Chat | None:
     newest = store.chats(1)
     begun = newest and newest[0].leaf is None and newest[0].unsent
     return newest[0] if begun else store.last_chat()
-
-
-def _models(store: Store, id: int) -> tuple[str, str] | None:
-    """Target and draft of the last reply that was made here; None: there is none."""
-    imported = store.chat(id).imported or 0
-    # What an imported file names is neither fetched nor loaded unasked.
-    own = [turn.metadata for turn in store.thread(id) if turn.id > imported]
-    makings = [making for making in own if making is not None]
-    return (makings[-1].model or BUILT_IN, makings[-1].draft or NONE) if makings else None
 
 
 def chat(options: argparse.Namespace) -> int:

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from ..assets import pocket
-from ..cache import KV_BITS
 from ..config.schema import BUILT_IN
 from ..device import prepare
 from ..errors import BadOptionError, ModelNotFoundError
@@ -36,7 +35,7 @@ from .table import DASH, Table, number
 
 
 def list_models(known: Sequence[Entry], as_json: bool) -> None:
-    """Print the machine, the models at hand, which can draft for which, and the catalogue.
+    """Print the machine, the models here, which can draft for which, and the catalogue.
 
     Args:
         known: the catalogue.
@@ -57,17 +56,24 @@ def list_models(known: Sequence[Entry], as_json: bool) -> None:
                 opened[event.name] = event
             case PairFit():
                 fits.append(event)
-    _show_models(output, found.values(), opened, as_json)
-    if not as_json:
-        output.text("\ndrafts for them\n" if len(opened) > 1 else "")
-    for fit in sorted(fits, key=lambda it: (it.target.lower(), it.draft.lower())):
-        if as_json:
-            output.json({"match": asdict(fit)})
-        else:
-            verdict = "fits" if fit.reason is None else f"no: {fit.reason}"
-            output.text(one_line(f"  {fit.target} + {fit.draft}: {verdict}") + "\n")
-    names = {it.name for it in found.values() if it.missing is None}
-    _show_catalogue(output, known, names, limit, best(unified_memory(), limit), as_json)
+    fits.sort(key=lambda it: (it.target.lower(), it.draft.lower()))
+    proposal = best(unified_memory(), limit)
+    if as_json:
+        _write_json(output, found.values(), opened, fits, known, limit, proposal)
+        return
+    output.text(_models_table(found.values(), opened) or "  nothing yet\n")
+    output.text("\nmatching drafts\n" if len(opened) > 1 else "")
+    for fit in fits:
+        verdict = "fits" if fit.reason is None else f"no: {fit.reason}"
+        output.text(one_line(f"  {fit.target} + {fit.draft}: {verdict}") + "\n")
+    here = {it.name for it in found.values() if it.missing is None}
+    output.text(f"\npairs to fetch\n{_catalogue_table(known, here, limit)}")
+    untried = [pair for pair in known if pair.loaded is None]
+    if untried:
+        names = "these" if len(untried) == len(known) else ", ".join(it.name for it in untried)
+        output.text(f"  nobody has loaded {names} with macspec yet; their sizes are computed\n")
+    if proposal is not None:
+        output.text(f"for this machine: macspec models pull {proposal.name}\n")
 
 
 def _show_machine(output: Output, machine: MachineMemory, as_json: bool) -> None:
@@ -78,75 +84,65 @@ def _show_machine(output: Output, machine: MachineMemory, as_json: bool) -> None
     else:
         output.text(
             f"this machine: {gigabytes(machine.memory)} of memory, {gigabytes(machine.limit)} of "
-            f"it for models; pressure {now}\n\nin the hub's cache\n"
+            f"it for models; pressure {now}\n\nin the Hugging Face cache\n"
         )
 
 
-def _show_models(
-    output: Output, found: Iterable[FoundModel], opened: Mapping[str, OpenedModel], as_json: bool
-) -> None:
-    rows: list[tuple[str, ...]] = []
-    for model in found:
-        it = opened.get(model.name)
-        memory, fits = (None, None) if it is None else (it.memory, it.fits)
-        reason = model.missing or (it.reason if it else None)
-        if as_json:
-            record = {"name": model.name, "size": model.size, "memory": memory, "fits": fits}
-            output.json({"model": {**record, "folder": model.folder, "reason": reason}})
-        else:
-            needs = (
-                DASH if it is None or memory is None else f"{gigabytes(memory)} at {it.positions}"
-            )
-            row = (model.name, size(model.size), needs, _fit(fits), reason or "")
-            rows.append(tuple(map(one_line, row)))
-    if not as_json:
-        output.text(_table(rows) if rows else "  nothing yet\n")
-
-
-def _show_catalogue(
+def _write_json(
     output: Output,
-    known: Sequence[Entry],
-    here: set[str],
+    found: Iterable[FoundModel],
+    opened: Mapping[str, OpenedModel],
+    fits: Iterable[PairFit],
+    known: Iterable[Entry],
     limit: int,
     proposal: Entry | None,
-    as_json: bool,
 ) -> None:
-    rows: list[tuple[str, ...]] = []
+    for model in found:
+        it = opened.get(model.name)
+        record: dict[str, Any] = {"name": model.name, "size": model.size}
+        record |= {"memory": it and it.memory, "fits": it and it.fits, "folder": model.folder}
+        output.json({"model": {**record, "reason": _reason(model, it)}})
+    for fit in fits:
+        output.json({"match": asdict(fit)})
     for pair in known:
-        fits = pair.fits(limit)
-        if as_json:
-            record: dict[str, Any] = {**asdict(pair), "fits": fits, "proposed": pair == proposal}
-            record |= {"date": str(pair.date), "loaded": pair.loaded and str(pair.loaded)}
-            output.json({"pair": record})
-            continue
-        row = (
+        record = {**asdict(pair), "fits": pair.fits(limit), "proposed": pair == proposal}
+        record |= {"date": str(pair.date), "loaded": pair.loaded and str(pair.loaded)}
+        output.json({"pair": record})
+
+
+def _reason(model: FoundModel, opened: OpenedModel | None) -> str | None:
+    """Why a model cannot be used."""
+    return model.missing or (opened.reason if opened else None)
+
+
+def _models_table(found: Iterable[FoundModel], opened: Mapping[str, OpenedModel]) -> str:
+    rows = []
+    for model in found:
+        it = opened.get(model.name)
+        needs = fits = None
+        if it is not None and it.memory is not None:
+            needs, fits = f"{gigabytes(it.memory)} at {it.positions}", it.fits
+        cells = (model.name, size(model.size), needs or DASH, _fit(fits), _reason(model, it) or "")
+        rows.append([one_line(cell) for cell in cells])
+    return Table("", (), rows, left=None).text() if rows else ""
+
+
+def _catalogue_table(known: Iterable[Entry], here: set[str], limit: int) -> str:
+    rows = []
+    for pair in known:
+        cells = (
             pair.name,
             number(pair.download, "{:.1f} GB"),
             number(pair.memory_8k, f"{{:.1f}} GB at {CONTEXT}"),
-            "here" if here.issuperset(pair.models) else _fit(fits),
+            "here" if here.issuperset(pair.models) else _fit(pair.fits(limit)),
             " + ".join(pair.models),
         )
-        rows.append(tuple(map(one_line, row)))
-    if as_json:
-        return
-    output.text(f"\npairs to fetch\n{_table(rows)}")
-    untried = [pair for pair in known if pair.loaded is None]
-    if untried:
-        output.text(
-            "  nobody has loaded "
-            + ("these" if len(untried) == len(known) else ", ".join(it.name for it in untried))
-            + " with macspec yet; their sizes are computed\n"
-        )
-    if proposal is not None:
-        output.text(f"for this machine: macspec models pull {proposal.name}\n")
+        rows.append([one_line(cell) for cell in cells])
+    return Table("", (), rows, left=None).text() if rows else ""
 
 
 def _fit(fits: bool | None) -> str:
     return "" if fits is None else "fits" if fits else "too large"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    return Table("", (), rows, left=None).text()
 
 
 def show_plan(
@@ -160,18 +156,16 @@ def show_plan(
 
     Args:
         target, draft: folders, ids, or ``built-in``.
-        entry: the catalogue's word on them, for what is not here yet.
+        entry: of the catalogue, for models that are not here yet.
         context: positions; None: the target's own, or as many as fit.
         kv_bits: bits of the target's quantized cache.
 
     Raises:
-        BadOptionError: a value out of range.
+        BadOptionError: more positions than the target was made for.
         ModelNotFoundError: a model is not here and the catalogue does not know it.
         ModelBrokenError: one cannot be loaded.
     """
     prepare()
-    if kv_bits is not None and kv_bits not in KV_BITS:
-        raise BadOptionError(f"--kv-bits {kv_bits}: choose one of {', '.join(map(str, KV_BITS))}")
     if target == BUILT_IN and draft is None:
         draft = BUILT_IN
     absent = [name for name in (target, draft) if name is not None and not _here(name)]
@@ -198,22 +192,22 @@ def _opened(name: str, role: int) -> Candidate:
 
 
 def _unseen(absent: list[str], entry: Entry | None, context: int | None) -> int:
-    """What the catalogue says of models that are not here."""
+    """Show what the catalogue says of models that are not here."""
     if entry is None or entry.memory_8k is None:
         raise ModelNotFoundError(
-            f"{' and '.join(absent)}: not on this machine: macspec models pull "
-            f"{' '.join(absent)} fetches what a plan is made from"
+            f"{' and '.join(absent)}: not on this machine; macspec models pull "
+            f"{' '.join(absent)} fetches what a plan needs"
         )
     limit = memory.device_limit()
     fits = bool(entry.fits(limit))
     output = Output()
     output.text(
         f"{entry.name}: about {entry.memory_8k:g} GB at {CONTEXT} positions, from the catalogue, "
-        f"since {' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not here yet\n"
+        f"because {' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not here yet\n"
     )
     output.text(f"{'fits' if fits else 'does not fit'}: {_limits(limit)}\n")
     if context is not None and context != CONTEXT:
-        output.text(f"for {context} positions: macspec models pull {entry.name} first\n")
+        output.text(f"to plan for {context} positions, first: macspec models pull {entry.name}\n")
     return 0 if fits else 1
 
 
@@ -233,7 +227,7 @@ def _show(
     if positions > estimate.context:
         raise BadOptionError(
             f"--context {positions}: {target.name} was made for {estimate.context} positions, "
-            "give at most that"
+            "so give at most that"
         )
     planned = memory.plan(estimate, draft, positions, kv_bits, limit)
     weights, caches = [estimate.weights], [estimate.cache(positions, kv_bits)]
@@ -244,7 +238,7 @@ def _show(
         ("weights", _parts(weights)),
         ("caches", f"{_parts(caches)}, for {positions} positions"),
         ("buffers", f"{gigabytes(planned.buffers)}, of the largest pass; an estimate"),
-        ("together", gigabytes(planned.total)),
+        ("total", gigabytes(planned.total)),
         ("limit", _limits(memory.device_limit())),
         *(("in use", _holder(other)) for other in others),
         ("now", f"memory pressure {pressure()}"),

@@ -1,4 +1,4 @@
-"""The conversation that ``macspec run`` continues, and where its turns are kept."""
+"""The conversation that ``macspec run`` continues, and in which it saves its turns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from ..config.schema import BUILT_IN, NONE
+from ..config.schema import BUILT_IN, NONE, section
 from ..errors import BadOptionError
 from ..events import Event, Finished, Text
 from ..power import ReplyEnergy
@@ -19,58 +19,49 @@ from ..store import (
     Message,
     OpenReply,
     Store,
+    last_generated,
     store_path,
     stored_model,
 )
 from ..text import Written
+from .options import LAST
 
 if TYPE_CHECKING:
     from ..sampling import Sampling  # imports MLX
 
-LAST = "last"
-"""The value of ``options.chat`` for ``--continue``."""
-
-REMEMBERED = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-)
-"""Options that a conversation keeps when they are given on the command line."""
+SAVED = [name for name in section("sampling") if name != "seed"]
+"""Sampling options that a conversation keeps if they are given on the command line."""
 
 
 class Conversation:
-    """What was said so far, and the turn that is being added.
+    """The turns so far, and the one that is being added.
 
-    Made before the settings fill in what the command line leaves open: a conversation that goes on
-    comes before the settings, with its system prompt, its sampling and its models.
+    Make it before the settings fill in the options: the system prompt, sampling and models of a
+    conversation that is continued take precedence over the settings.
 
     Args:
-        options: of ``macspec run``; what they leave open, and the conversation has, is set.
+        options: of ``macspec run``; those not given are set to the conversation's.
 
     Raises:
-        BadOptionError: there is no such conversation, or it cannot go on.
+        BadOptionError: there is no such conversation, or it cannot be continued.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        given = {name: getattr(options, name) for name in REMEMBERED}
+        given = {name: getattr(options, name) for name in SAVED}
         self._sampling = {name: value for name, value in given.items() if value is not None}
         self._store: Store | None = None
         self._chat: Chat | None = None
         self._thread: list[Message] = []
         self._reply: OpenReply | None = None
         self._written = Written()
-        self._making = GenerationMetadata()
+        self._metadata = GenerationMetadata()
         if options.chat is not None:
             self._recall(options.chat)
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing is saved although it should be; None while it is."""
+        """Why nothing is saved although it should be; None: it is."""
         return None if self._store is None or not self._options.save else self._store.trouble
 
     @property
@@ -79,7 +70,7 @@ class Conversation:
         return bool(self._thread)
 
     def messages(self) -> str | list[dict[str, str]]:
-        """What to ask the session; a raw prompt stays text."""
+        """What the engine is asked; a raw prompt stays text."""
         options = self._options
         if options.raw:
             return str(options.prompt)
@@ -88,7 +79,7 @@ class Conversation:
         return [*system, *said, {"role": USER, "content": options.prompt}]
 
     def begin(self, sampling: Sampling) -> None:
-        """Keep the prompt; the reply follows with ``take``."""
+        """Save the prompt; ``take`` saves the reply."""
         options = self._options
         if not options.save:
             return
@@ -103,7 +94,7 @@ class Conversation:
                 store.set_sampling(chat.id, {**chat.sampling, **self._sampling})
         parent = self._thread[-1].id if self._thread else None
         prompt = store.add(chat.id, parent, options.prompt, RAW if options.raw else USER)
-        self._making = GenerationMetadata(
+        self._metadata = GenerationMetadata(
             model=stored_model(options.target),
             draft=stored_model(options.draft),
             sampling={name: value for name, value in asdict(sampling).items() if name != "seed"},
@@ -112,10 +103,10 @@ class Conversation:
             depth=options.depth,
             seed=sampling.seed,
         )
-        self._reply = store.reply(chat.id, prompt.id, self._making)
+        self._reply = store.reply(chat.id, prompt.id, self._metadata)
 
     def take(self, event: Event) -> None:
-        """Keep what an event of the reply brings."""
+        """Save the text of an event."""
         if self._reply is not None and isinstance(event, Text):
             self._reply.append(*self._written.take(event))
 
@@ -129,14 +120,14 @@ class Conversation:
         """The reply is over.
 
         Args:
-            broken: neither the model nor the user has ended it.
-            energy: what it took, where that was measured.
+            broken: neither the model nor the user ended it.
+            energy: what it took, if that was measured.
         """
         reply, written = self._reply, self._written
         if reply is None:
             return
-        making = replace(
-            self._making,
+        metadata = replace(
+            self._metadata,
             spans=written.spans,
             reasoning_spans=written.reasoning_spans,
             energy=None if energy is None else energy.as_dict(),
@@ -144,8 +135,8 @@ class Conversation:
         if finished is not None:
             if len(finished.text) > written.characters:
                 reply.append(finished.text[written.characters :])
-            making = replace(
-                making,
+            metadata = replace(
+                metadata,
                 rule=finished.rule,
                 method=finished.method,
                 depth=finished.depth,
@@ -153,13 +144,13 @@ class Conversation:
                 stats=finished.stats.as_dict(),
             )
         if finished is None or broken:
-            reply.cut_off(making)
+            reply.cut_off(metadata)
         else:
-            reply.finish(finished.reason, making)
-        self._reply = None  # Only now: an interrupt may have this done again.
+            reply.finish(finished.reason, metadata)
+        self._reply = None  # only now: after an interrupt this may be called again
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         if self._store is not None:
             self._store.close()
 
@@ -177,18 +168,15 @@ class Conversation:
         self._chat, self._thread = chat, _answered(thread)
         if options.system is None:
             options.system = chat.system
-        for name in REMEMBERED:
+        for name in SAVED:
             if getattr(options, name) is None:
                 setattr(options, name, chat.sampling.get(name))
-        # What an imported file names is neither fetched nor loaded unasked.
-        own = [turn.metadata for turn in thread if turn.id > (chat.imported or 0)]
-        makings = [making for making in own if making is not None]
-        if options.target is None and options.draft is None and makings:
-            options.target = makings[-1].model or BUILT_IN
-            options.draft = makings[-1].draft or NONE
+        made = last_generated(chat, thread)
+        if options.target is None and options.draft is None and made is not None:
+            options.target, options.draft = made.model or BUILT_IN, made.draft or NONE
 
 
 def _answered(thread: list[Message]) -> list[Message]:
-    """The turns up to the last reply that says something."""
+    """The turns up to the last reply with text."""
     ends = [n for n, turn in enumerate(thread, 1) if turn.role == ASSISTANT and turn.text]
     return thread[: ends[-1]] if ends else []

@@ -123,6 +123,15 @@ def title_of(chat: Chat) -> str:
     return one_line(chat.title) or "Untitled"
 
 
+def last_generated(chat: Chat, thread: Sequence[Message]) -> GenerationMetadata | None:
+    """How the newest reply of a thread was generated on this machine; None: there is none.
+
+    What an imported file names is skipped: its models must not be fetched or loaded unasked.
+    """
+    own = [turn.metadata for turn in thread if turn.id > (chat.imported or 0)]
+    return next((it for it in reversed(own) if it is not None), None)
+
+
 def first_line(text: str) -> str:
     """The first line with text in it, shortened to a title."""
     lines = map(one_line, utf8(text[:TITLE_SOURCE]).decode().splitlines())
