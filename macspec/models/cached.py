@@ -23,13 +23,13 @@ PASS_TAIL = 16
 
 
 class CachedModel:
-    """A model and its cache; ``length`` tokens of the sequence are in it.
+    """A model and its cache, which holds ``length`` tokens of the sequence.
 
     Args:
         module: a model of mlx-lm.
         vocabulary: ids that exist; wider logits are cut, narrower ones padded with -inf.
         kv_bits: quantize keys and values to this many bits.
-        kernels: what passes with logits are computed with; None: MLX's own.
+        kernels: for passes that return logits; None: MLX's own.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class CachedModel:
         return self.cache.length
 
     def read(self, tokens: Sequence[int]) -> None:
-        """Take in a chunk of tokens whose logits nobody needs; dispatched, not awaited."""
+        """Read a chunk of tokens whose logits are not needed; started, not awaited."""
         self.cache.mark()
         self.module(mx.array(list(tokens), mx.uint32)[None], cache=self.cache.layers)
         self.cache.advance(len(tokens))
@@ -73,7 +73,7 @@ class CachedModel:
         """Take in tokens [n] and return the logits [rows, vocabulary] after the last ``rows``.
 
         Args:
-            dispatch: starts an evaluation; given, the device begins while the pass is being built.
+            dispatch: starts an evaluation; with it the device begins while the pass is being built.
         """
         self.cache.mark()
         layers = self.cache.layers if dispatch is None else self.cache.early(dispatch)
@@ -204,7 +204,7 @@ class TreePass:
         others = sorted({type(layer).__name__ for layer in layers if type(layer) is not KVCache})
         if others:
             return (
-                "trees are off: one branch of a tree cannot be kept in this model's kind of cache "
+                "trees are off: this model's kind of cache cannot keep a single branch "
                 f"({', '.join(others)})"
             )
         try:
@@ -212,11 +212,10 @@ class TreePass:
             self._appended = []
         except Exception as error:
             return (
-                "trees are off: this model does not take the rows of a tree "
-                f"({type(error).__name__})"
+                f"trees are off: this model cannot run the rows of a tree ({type(error).__name__})"
             )
         if not alike:
-            return "trees are off: this model gives a tree other logits than its branches"
+            return "trees are off: this model's logits differ between a tree and its branches"
         return None
 
     def _tried(self) -> bool:

@@ -20,7 +20,7 @@ CONTEXT = 8192
 """Positions for which the catalogue states the memory."""
 
 GIVEN = GIB // 2
-"""A Mac sold as 16 GB may report a little less: what is overlooked."""
+"""A Mac sold as 16 GB may report slightly less; this much is overlooked."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Entry:
     quantization: tuple[str, ...] = ()
     """Of the target, and of the draft."""
     download: float | None = None
-    """GB (10**9) of both, about; None where nobody stated it."""
+    """Approximate GB (10**9) of both; None where unknown."""
     memory_8k: float | None = None
     """GB (2**30) that both need at ``CONTEXT`` positions."""
     drafters: tuple[str, ...] = ("draft", "suffix", "ngram")
@@ -44,13 +44,13 @@ class Entry:
     """When it was taken from its source."""
     source: str = ""
     loaded: datetime.date | None = None
-    """When somebody loaded it with macspec; None: nobody has yet."""
+    """When it was last loaded with macspec; None: never."""
     user: bool = False
     """From the settings."""
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The ids to have for it, the target first."""
+        """The ids that it needs, the target first."""
         return (self.target,) if self.draft is None else (self.target, self.draft)
 
     def fits(self, limit: int) -> bool | None:
@@ -69,7 +69,7 @@ def shipped() -> tuple[Entry, ...]:
 
 
 def catalogue(own: Iterable[Mapping[str, Any]] = ()) -> tuple[Entry, ...]:
-    """The user's pairs, then those that ship and whose names the user did not take.
+    """The user's pairs, then the built-in ones whose names the user has not taken.
 
     Args:
         own: tables of the settings, each with the fields of ``Entry``.
@@ -81,7 +81,7 @@ def catalogue(own: Iterable[Mapping[str, Any]] = ()) -> tuple[Entry, ...]:
     for table in own:
         pair = entry(table, user=True)
         if pair.name in added:
-            raise BadOptionError(f"two pairs of the settings are called {pair.name}: rename one")
+            raise BadOptionError(f"two pairs in the settings are named {pair.name}: rename one")
         added[pair.name] = pair
     return (*added.values(), *(pair for pair in shipped() if pair.name not in added))
 
@@ -115,11 +115,11 @@ def _checked(name: str, key: str, value: Any) -> Any:
         wanted = "a number of GB above 0"
     elif key in ("quantization", "drafters"):
         right = isinstance(value, list) and all(isinstance(item, str) for item in value)
-        value, wanted = tuple(value) if right else value, "a list of texts"
+        value, wanted = tuple(value) if right else value, "a list of strings"
     elif key in ("date", "loaded"):
         right, wanted = type(value) is datetime.date, "a date like 2026-01-31"
     else:
-        right, wanted = isinstance(value, str) and bool(value.strip()), "a text"
+        right, wanted = isinstance(value, str) and bool(value.strip()), "a string"
     if not right:
         raise BadOptionError(f"the pair {name}: {key} must be {wanted}, not {value!r}")
     return value
@@ -136,13 +136,13 @@ def find(name: str, pairs: Sequence[Entry]) -> Entry:
             return pair
     near = get_close_matches(name, [pair.name for pair in pairs], 1)
     hint = f"did you mean {near[0]}?" if near else "macspec models lists them"
-    raise BadOptionError(f"no pair is called {name}: {hint}")
+    raise BadOptionError(f"no pair is named {name}: {hint}")
 
 
 def best(memory: int, limit: int | None = None) -> Entry | None:
-    """The pair to propose on a machine that has none yet: the one for the largest Macs up to this.
+    """The pair to suggest on a machine that has none: the one for the largest Macs up to this.
 
-    Among several the first of the catalogue; the user's own pairs need no proposal.
+    Of several it is the first in the catalogue; the user's own pairs are not suggested.
 
     Args:
         memory: bytes of unified memory.

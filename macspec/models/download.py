@@ -35,8 +35,27 @@ from ..errors import ModelBrokenError, ModelNotFoundError, brief
 from .files import PATTERNS, explain, http, without_weights
 from .progress import Cancelled, DownloadEvent, Listed, Progress, Pulled, Retrying, size
 
-# What it offers to other programs without saying so.
+# Its public names are not all annotated.
 _utils: Any = utils
+
+
+PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
+"""Seconds to wait before each new attempt while nothing arrives; then the download ends."""
+
+TRANSIENT = (408, 429, 500, 502, 503, 504)
+"""Status codes of a server that is worth asking again."""
+
+CHUNK = 2**20
+"""Bytes taken from the network and hashed at a time."""
+
+INTERVAL = 0.2
+"""Seconds between two reports of progress."""
+
+RESERVE = 512 * 2**20
+"""Bytes that a download leaves free on the disk."""
+
+LARGEST = 50 * 10**9
+"""Bytes above which the hub serves a file only to its own library."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +114,7 @@ def listing(name: str) -> Repository:
     """Ask the hub for a repository's newest commit, or that of ``id@revision``.
 
     Raises:
-        ModelNotFoundError: the hub does not tell.
+        ModelNotFoundError: the hub does not answer, or has no such model.
         ModelBrokenError: it holds no weights that macspec loads.
     """
     id, _, revision = name.partition("@")
@@ -124,35 +143,16 @@ def listing(name: str) -> Repository:
     return Repository(name, id, revision or None, commit, files)
 
 
-PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
-"""Seconds to wait before each new attempt while nothing arrives; then the download ends."""
-
-PASSING = (408, 429, 500, 502, 503, 504)
-"""Answers of a server after which it is worth asking again."""
-
-CHUNK = 2**20
-"""Bytes taken from the network and hashed at a time."""
-
-INTERVAL = 0.2
-"""Seconds between two reports of progress."""
-
-RESERVE = 512 * 2**20
-"""Bytes that a download leaves free on the disk."""
-
-LARGEST = 50 * 10**9
-"""Bytes above which the hub serves a file only to its own library."""
-
-
 def pull(
     names: Sequence[str],
     *,
     cancel: threading.Event | None = None,
     pauses: Sequence[float] | None = None,
 ) -> Generator[DownloadEvent, None, None]:
-    """Bring models into the hub's cache, each file checked against the hub's checksum.
+    """Download models into the hub's cache, each file checked against the hub's checksum.
 
     Nothing is fetched unless all of it fits on the disk. Closing the generator stops it, as
-    ``cancel`` does; what arrived stays for the next time.
+    ``cancel`` does; what has arrived stays for the next time.
 
     Args:
         names: ids on the hub, ``id@revision`` to pin one.
@@ -163,7 +163,7 @@ def pull(
     Raises:
         ModelNotFoundError: there is no such model, it may not be fetched, the connection stayed
             broken, or the disk is too small.
-        ModelBrokenError: it has no weights that macspec loads, or it came damaged.
+        ModelBrokenError: it has no weights that macspec loads, or it arrived damaged.
     """
     cancel = cancel or threading.Event()
     repositories = [listing(name) for name in dict.fromkeys(names)]
@@ -202,16 +202,17 @@ def _check_room(listed: Listed) -> None:
     missing = listed.total - listed.present
     if missing and missing + RESERVE > listed.free:
         raise ModelNotFoundError(
-            f"{' and '.join(listed.models)}: {size(missing)} to download and {size(listed.free)} "
-            f"free in {constants.HF_HUB_CACHE}: free {size(missing + RESERVE - listed.free)} more, "
-            "or set HF_HOME to a folder on another disk"
+            f"{' and '.join(listed.models)}: {size(missing)} to download, but only "
+            f"{size(listed.free)} is free in {constants.HF_HUB_CACHE}: free "
+            f"{size(missing + RESERVE - listed.free)} more, or set HF_HOME to a folder on another "
+            "disk"
         )
 
 
 def _fetch(
     repository: Repository, cancel: threading.Event, pauses: Sequence[float]
 ) -> Iterator[DownloadEvent]:
-    """Bring every missing file of a repository, small ones first, into the cache."""
+    """Download the missing files of a repository into the cache, small ones first."""
     meter = _Meter(repository)
     for file in sorted(repository.files, key=lambda file: file.size):
         failures = 0
@@ -219,8 +220,8 @@ def _fetch(
             before = repository.present(file)
             try:
                 yield from _stream(repository, file, meter, cancel)
-            except (http.TransportError, errors.HfHubHTTPError, ConnectionError) as error:
-                if not _passing(error):
+            except Exception as error:
+                if not _transient(error):
                     raise
                 failures = 0 if repository.present(file) > before else failures
                 if failures == len(pauses):
@@ -232,17 +233,23 @@ def _fetch(
                 return
 
 
-def _passing(error: Exception) -> bool:
+def _transient(error: Exception) -> bool:
+    """Whether another attempt may succeed."""
     if isinstance(error, errors.HfHubHTTPError):
-        return error.response.status_code in PASSING
-    # A proxy that refuses, or a certificate that is not trusted, will do so again.
-    return not isinstance(error, http.ProxyError) and "SSL" not in str(error)
+        return error.response.status_code in TRANSIENT
+    return _disconnected(error)
+
+
+def _disconnected(error: Exception) -> bool:
+    """Whether the connection broke; a proxy that refuses, or a bad certificate, will not change."""
+    broken = isinstance(error, http.TransportError | ConnectionError)
+    return broken and not isinstance(error, http.ProxyError) and "SSL" not in str(error)
 
 
 def _stream(
     repository: Repository, file: File, meter: _Meter, cancel: threading.Event
 ) -> Iterator[DownloadEvent]:
-    """One attempt to bring what is missing of a file; it stays where it is if that fails."""
+    """One attempt to download what is missing of a file; what has arrived stays if it fails."""
     with _locked(repository, file) as part:
         digest = file.hash()
         while block := part.read(CHUNK):
@@ -273,8 +280,8 @@ def _stream(
         if here > file.size or digest.hexdigest() != file.checksum:
             part.truncate(0)
             raise ModelBrokenError(
-                f"{file.path} of {repository.name} came damaged ({here} bytes, the checksum is not "
-                "the hub's): run the same command again"
+                f"{file.path} of {repository.name} arrived damaged ({here} bytes, with a checksum "
+                "that is not the hub's): run the same command again"
             )
         part.flush()
         os.fsync(part.fileno())
@@ -285,7 +292,7 @@ def _stream(
 
 @contextmanager
 def _locked(repository: Repository, file: File) -> Iterator[BinaryIO]:
-    """The part of a file that is here, for this process alone."""
+    """The partial file in the cache, locked for this process."""
     path = repository.partial(file)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as part:
@@ -293,7 +300,7 @@ def _locked(repository: Repository, file: File) -> Iterator[BinaryIO]:
             fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise ModelNotFoundError(
-                f"another macspec is downloading {repository.name}: wait for it, or end it"
+                f"another macspec is downloading {repository.name}: wait for it, or stop it"
             ) from error
         part.seek(0)
         yield part
@@ -306,11 +313,10 @@ def _explained(repository: Repository) -> Iterator[None]:
     except (ModelBrokenError, ModelNotFoundError):
         raise
     except Exception as error:
-        broken = isinstance(error, http.TransportError | ConnectionError)
-        if broken and not isinstance(error, http.ProxyError) and "SSL" not in str(error):
+        if _disconnected(error):
             raise ModelNotFoundError(
                 f"the connection to the hub broke while downloading {repository.name} "
-                f"({brief(error)}): run the same command again, it goes on where it was"
+                f"({brief(error)}): run the same command again to resume"
             ) from error
         raise explain(error, repository.id, repository.revision) from error
 

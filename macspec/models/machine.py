@@ -1,4 +1,4 @@
-"""What this machine has for models: its memory, the GPU's share of it, and how short it is now.
+"""What this machine has for models: memory, the GPU's share of it, and the pressure on it.
 
 Nothing here imports MLX, so that the app can ask too.
 """
@@ -16,7 +16,7 @@ from typing import Literal
 GIB = 2**30
 
 LARGE = 36 * GIB
-"""From this much memory on, macOS lets the GPU use three quarters of it and not two thirds."""
+"""With this much memory, macOS lets the GPU use three quarters of it instead of two thirds."""
 
 LEVELS: dict[int, Literal["normal", "warning", "critical"]] = {
     1: "normal",
@@ -37,9 +37,9 @@ class Pressure:
     """How short of memory the machine is now."""
 
     level: Literal["normal", "warning", "critical"] | None
-    """None where the system does not tell."""
+    """None where unknown."""
     free: float | None
-    """Share of the memory that can still be had, 0 to 1; None where the system does not tell."""
+    """Available share of the memory, 0 to 1; None where unknown."""
 
     def __str__(self) -> str:
         parts: list[str] = [self.level or "unknown"]
@@ -54,7 +54,7 @@ def unified_memory() -> int:
 
 
 def recommended_for(memory: int) -> int:
-    """Bytes that Metal recommends to use on a Mac with so much memory.
+    """Bytes that Metal recommends using on a Mac with this much memory.
 
     The share is the one that logs of llama.cpp show: 11453 MB of 16 GB, 22906 MB of 32 GB,
     28991 MB of 36 GB, 51540 MB of 64 GB. Newer versions of macOS recommend up to a tenth more.
@@ -79,7 +79,7 @@ def wired_limit() -> int | None:
 
 
 def wired_advice(needed: int, limit: int) -> str | None:
-    """How to let models use more of a Mac's memory, if that would make a plan fit.
+    """How to let models use more of a Mac's memory, if a plan would then fit.
 
     Args:
         needed: bytes of the plan.
@@ -90,9 +90,9 @@ def wired_advice(needed: int, limit: int) -> str | None:
         return None
     megabytes = -(-needed * 21 // 20 // 2**20)
     return (
-        "macOS keeps the GPU to a part of the memory; to raise that until the next restart: "
-        f"sudo sysctl iogpu.wired_limit_mb={min(megabytes, room // 2**20)} (everything else on "
-        "this Mac then has the rest)"
+        "macOS limits the GPU to part of the memory; to raise the limit until the next restart: "
+        f"sudo sysctl iogpu.wired_limit_mb={min(megabytes, room // 2**20)} (leaving the rest to "
+        "everything else on this Mac)"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a download tells, in the order it happens."""
+"""The events of a download, in order, and sizes for people."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What is to be fetched, before anything is."""
+    """What will be downloaded, before it starts."""
 
     models: tuple[str, ...]
     total: int
     """Bytes of all of them."""
     present: int
-    """Bytes of those that are here already."""
+    """Bytes already in the cache."""
     free: int
     """Bytes free on the cache's disk."""
 
@@ -34,7 +34,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """The connection broke; the download goes on where it was."""
+    """The connection broke; the download will resume."""
 
     model: str
     reason: str
@@ -44,7 +44,7 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """It was asked to stop; what arrived stays for the next time."""
+    """It was cancelled; what has arrived stays for the next time."""
 
     model: str
     done: int
@@ -53,7 +53,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """A model is here whole, its files checked against the hub's checksums."""
+    """A model is complete, its files checked against the hub's checksums."""
 
     model: str
     folder: Path

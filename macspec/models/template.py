@@ -10,10 +10,10 @@ from ..text import opened
 from .pair import Pair
 
 MARK = "macspec-probe"
-"""A text that no template holds by itself."""
+"""A text that no template contains."""
 
 SWITCHES = ("enable_thinking", "thinking")
-"""Names under which templates know the switch for reasoning."""
+"""What templates call the switch for reasoning."""
 
 Messages = Sequence[Mapping[str, str]]
 
@@ -21,11 +21,11 @@ Messages = Sequence[Mapping[str, str]]
 class Template:
     """Turns messages into the token list that the target was trained to answer.
 
-    What the template does with a system turn and with the switch for reasoning is found by
-    rendering a probe. A system turn that the template refuses is left out.
+    How the template handles a system message, and what it calls its switch for reasoning, is found
+    by rendering a probe. A system message that it rejects is left out.
 
     Args:
-        pair: whose target's template is used; the draft model's own is never.
+        pair: whose target's template is used, never the draft model's own.
         think: reasoning on or off, where the template has a switch; None for its default.
     """
 
@@ -38,7 +38,7 @@ class Template:
         self._settings: dict[str, Any] = {}
         self._drops_system = False
         self.system_notice: str | None = None
-        """Set where a system turn has no effect."""
+        """Set where a system message has no effect."""
         self.think_notice: str | None = None
         """Set where ``think`` has no effect."""
         if self._tokenizer.has_chat_template:
@@ -49,12 +49,12 @@ class Template:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Everything that the template does not do."""
+        """What the template does not support, each a line for the user."""
         both = (self.think_notice, self.system_notice)
         return tuple(notice for notice in both if notice is not None)
 
     def notices_for(self, messages: Messages) -> tuple[str, ...]:
-        """The notices that concern these messages: without a system turn, not that one."""
+        """The notices that concern these messages, which may have no system message."""
         system = any(message["role"] == "system" for message in messages)
         return tuple(it for it in self.notices if system or it is not self.system_notice)
 
@@ -67,12 +67,12 @@ class Template:
             messages: turns with ``role`` and ``content``.
 
         Raises:
-            BadOptionError: there is no template, or it refuses these messages.
+            BadOptionError: there is no template, or it rejects these messages.
         """
         if not self._tokenizer.has_chat_template:
             raise BadOptionError(
                 f"{self._name} has no chat template: add --raw to continue the prompt as it is, "
-                "or choose a model that was made for chat"
+                "or choose a chat model"
             )
         if self._drops_system:
             messages = [message for message in messages if message["role"] != "system"]
@@ -82,8 +82,8 @@ class Template:
             tokens = self._render(messages, tokenize=True, **self._settings)
         except Exception as error:
             raise BadOptionError(
-                f"the chat template of {self._name} refuses this conversation ({brief(error)}): "
-                "change its turns, or add --raw"
+                f"the chat template of {self._name} rejects this conversation ({brief(error)}): "
+                "change its messages, or add --raw"
             ) from error
         return self._known(tokens)
 
@@ -134,7 +134,7 @@ class Template:
         strange = next((token for token in tokens if token >= self._rows), None)
         if strange is not None:
             raise BadOptionError(
-                f"the prompt holds {self._tokenizer.convert_ids_to_tokens(strange)!r}, a token "
+                f"the prompt contains {self._tokenizer.convert_ids_to_tokens(strange)!r}, a token "
                 f"that {self._name} has no embedding for: leave that text out"
             )
         return list(tokens)
@@ -144,21 +144,21 @@ class Template:
         try:
             self._render([user])
         except Exception:
-            # It wants something else than a system turn; tokens() tells what.
+            # It rejects even this; tokens() will say why.
             return
         try:
             text = self._render([{"role": "system", "content": MARK}, user])
         except Exception:
             self._drops_system = True
             self.system_notice = (
-                f"the chat template of {self._name} refuses system turns: the system text is "
-                "left out"
+                f"the chat template of {self._name} rejects system messages: the system prompt "
+                "is left out"
             )
             return
         if MARK not in text:
             self.system_notice = (
-                f"the chat template of {self._name} ignores system turns: the system text has "
-                "no effect"
+                f"the chat template of {self._name} ignores system messages: the system prompt "
+                "has no effect"
             )
 
     def _turn_switch(self, think: bool) -> None:
@@ -166,8 +166,8 @@ class Template:
             self._settings = {self.switch: think}
             return
         self.think_notice = (
-            f"the chat template of {self._name} has no switch for reasoning: on or off has no "
-            "effect"
+            f"the chat template of {self._name} has no switch for reasoning: turning it on "
+            "or off has no effect"
         )
 
     def _probe_switch(self) -> None:

@@ -137,10 +137,10 @@ def test_the_users_pairs_come_first_and_replace():
         ({"name": None}, "needs a name"),
         ({"targett": "x"}, "unknown field targett: did you mean target"),
         ({"user": True}, "unknown field user"),
-        ({"target": ""}, "target must be a text"),
+        ({"target": ""}, "target must be a string"),
         ({"memory_8k": "much"}, "memory_8k must be a number of GB above 0"),
         ({"least": True}, "least must be a number"),
-        ({"drafters": "draft"}, "drafters must be a list of texts"),
+        ({"drafters": "draft"}, "drafters must be a list of strings"),
         ({"date": datetime.datetime(2026, 1, 1)}, "date must be a date like"),
     ],
 )
@@ -152,7 +152,7 @@ def test_a_table_that_cannot_be_used(changes, says):
 def test_a_target_is_needed_and_names_are_unique():
     with pytest.raises(BadOptionError, match="has no target"):
         catalogue([{"name": "mine"}])
-    with pytest.raises(BadOptionError, match="two pairs of the settings are called mine"):
+    with pytest.raises(BadOptionError, match="two pairs in the settings are named mine"):
         catalogue([OWN, OWN])
 
 

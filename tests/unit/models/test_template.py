@@ -74,7 +74,7 @@ def test_a_longer_history_begins_with_the_shorter_one(built_in):
 def test_a_template_that_ignores_system_turns_is_named(with_template):
     template = Template(with_template(IGNORES))
     assert template.tokens([SYSTEM, USER]) == template.tokens([USER])
-    assert "ignores system turns" in template.system_notice
+    assert "ignores system messages" in template.system_notice
     assert template.notices == template.notices_for([SYSTEM, USER]) == (template.system_notice,)
     assert template.notices_for([USER]) == ()
 
@@ -89,21 +89,21 @@ def test_a_template_that_honours_system_turns_is_not(built_in, with_template):
 def test_a_refused_system_turn_is_left_out(with_template):
     template = Template(with_template(REFUSES + HONOURS))
     assert template.tokens([SYSTEM, USER]) == template.tokens([USER])
-    assert "refuses system turns" in template.system_notice
+    assert "rejects system messages" in template.system_notice
     assert template.notices_for([USER]) == ()
 
 
 def test_a_conversation_that_the_template_refuses(with_template):
     template = Template(with_template(ALTERNATES + HONOURS))
     template.tokens([USER, ANSWER, USER])
-    with pytest.raises(BadOptionError, match=r"refuses this conversation \(Roles must alternate\)"):
+    with pytest.raises(BadOptionError, match=r"rejects this conversation \(Roles must alternate\)"):
         template.tokens([USER, USER])
 
 
 @pytest.mark.parametrize("broken", ["{% if %}", "{{ nothing.at.all }}", "{{ 1 / 0 }}"])
 def test_a_broken_template_is_one_line(with_template, broken):
     template = Template(with_template(broken), think=True)
-    with pytest.raises(BadOptionError, match="refuses this conversation") as caught:
+    with pytest.raises(BadOptionError, match="rejects this conversation") as caught:
         template.tokens([USER])
     assert "\n" not in str(caught.value)
 
@@ -182,7 +182,9 @@ def test_a_token_without_an_embedding_is_refused(copy):
         content["added_tokens"].append({**content["added_tokens"][0], "id": 4096, "content": "<x>"})
     template = Template(load_pair(str(folder)))
     assert template.raw("an x")
-    with pytest.raises(BadOptionError, match=r"holds '<x>', a token that .* has no embedding for"):
+    with pytest.raises(
+        BadOptionError, match=r"contains '<x>', a token that .* has no embedding for"
+    ):
         template.raw("an <x>")
 
 

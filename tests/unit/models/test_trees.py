@@ -129,7 +129,7 @@ def test_a_window_counts_places_and_not_rows() -> None:
 def test_a_model_that_puts_positions_to_other_uses_is_refused(name: str) -> None:
     passes = TreePass(CachedModel(treelike(name), VOCABULARY))
     assert passes.reason is not None
-    assert passes.reason.startswith("trees are off: this model does not take the rows of a tree (")
+    assert passes.reason.startswith("trees are off: this model cannot run the rows of a tree (")
     with pytest.raises(ValueError, match="trees are off"):
         passes.logits(mx.array([1]), tree_of([2, 3], (-1, -1)))
 
@@ -296,7 +296,10 @@ def test_the_trial_tells_right_from_wrong(
         with monkeypatch.context() as patch:
             patch.setattr(holder, name, changed)
             reason = TreePass(model).reason
-            assert reason == "trees are off: this model gives a tree other logits than its branches"
+            assert (
+                reason
+                == "trees are off: this model's logits differ between a tree and its branches"
+            )
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
