@@ -1,22 +1,90 @@
-"""The rows around a turn's text, and notes between turns."""
+"""The rows around a turn's text: who speaks, how a reply ended, its numbers; and notices."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
-from ..chat.turns import Turn
-from .footer import BORDER, ending, figures, marks, model_name, speaker
-from .rows import Row, broken, drawn, row
-from .styles import Styles
-from .tint import legend
+from macspec.plaintext import one_line
 
-if TYPE_CHECKING:
-    from .turn import Look, TurnRows
+from ..chat.turns import Turn, TurnStats
+from .rows import Look, Row, Styles, broken, drawn, row
+from .source import Author, legend
+
+DASH = "–"
+
+REASONS = {
+    "length": "stopped at the length limit",
+    "context": "stopped because the context is full",
+}
+
+DROPPED = "out of context"
+BORDER = "context full: the model no longer sees what is above"
+
+
+def speaker(turn: Turn) -> str:
+    """Who wrote the turn."""
+    if turn.role == "user":
+        return "You"
+    if turn.role == "raw":
+        return "Continued text"
+    return model_name(turn.model or "macspec")
+
+
+def model_name(name: str) -> str:
+    """A model's name without its owner or folder."""
+    return one_line(name).rstrip("/").rpartition("/")[2]
+
+
+def marks(turn: Turn) -> list[str]:
+    """Marks of a turn for its first line: its place among siblings, and if it was dropped."""
+    found = []
+    if turn.siblings > 1:
+        found.append(f"‹ {turn.sibling}/{turn.siblings} ›")
+    if turn.dropped:
+        found.append(DROPPED)
+    return found
+
+
+def ending(turn: Turn) -> str | None:
+    """How a reply ended, unless the model ended it."""
+    if turn.state == "stopped":
+        return "■ stopped"
+    if turn.state == "cut off":
+        return "✗ interrupted"
+    if turn.state == "complete" and turn.reason in REASONS:
+        return f"■ {REASONS[turn.reason]}"
+    return None
+
+
+def figures(stats: TurnStats) -> list[str]:
+    """The numbers under a reply; what was not measured is a dash."""
+
+    def shown(value: float | None, form: str) -> str:
+        return DASH if value is None else format(value, form)
+
+    energy = f"{shown(stats.joules_per_token, '.2f')} J/token"
+    if stats.joules_per_token is None and stats.energy_basis:
+        energy += f" ({one_line(stats.energy_basis)})"
+    seconds = DASH if stats.ttft_s is None else f"{stats.ttft_s:.2f} s"
+    tokens = f"{stats.tokens:,} token" + "s" * (stats.tokens != 1)
+    if stats.parts > 1:
+        tokens += f" in {stats.parts} parts" if stats.whole else " in the last part"
+    return [
+        tokens,
+        f"{shown(stats.tokens_per_s, '.1f')} tok/s",
+        f"{shown(stats.acceptance, '.0%')} accepted",
+        f"{shown(stats.tokens_per_pass, '.2f')} tokens/pass",
+        f"TTFT {seconds}",
+        energy,
+    ]
+
+
+# -- rows ---------------------------------------------------------------------------------------
 
 SEPARATOR = " · "
 
@@ -54,40 +122,39 @@ def note(text: str, look: Look) -> list[Row]:
     return [*made, *blank(styles)]
 
 
-def head(rows: TurnRows, look: Look) -> list[Row]:
-    """Who speaks, which sibling this is, and what the tints mean."""
-    turn, styles = rows.turn, look.styles
-    made = []
-    if rows.border:
-        line = f" {BORDER} "
-        room = max(look.width - cell_len(line), 0)
-        made += flowing(
-            [Text("─" * (room // 2) + line + "─" * (room - room // 2), styles["mark"])],
-            look,
-            styles["mark"],
-        )
-        made += blank(styles)
-        for each in made:
-            each.bare = True
+def border(look: Look) -> list[Row]:
+    """Where the part of the conversation begins that the model still sees."""
+    line, style = f" {BORDER} ", look.styles["mark"]
+    room = max(look.width - cell_len(line), 0)
+    ruled = Text("─" * (room // 2) + line + "─" * (room - room // 2), style)
+    made = [*flowing([ruled], look, style), *blank(look.styles)]
+    for each in made:
+        each.bare = True
+    return made
+
+
+def head(turn: Turn, look: Look, written: Counter[Author] | None) -> list[Row]:
+    """Who speaks, which sibling this is, and what the tints mean.
+
+    Args:
+        written: characters of each author, where they are tinted.
+    """
+    styles = look.styles
     name = Text(speaker(turn), styles["user" if turn.role == "user" else "model"])
     parts: list[Text] = [name]
     if turn.draft:
         parts.append(Text(f"draft {model_name(turn.draft)}", styles["dim"]))
     parts += (Text(mark, styles["mark"]) for mark in marks(turn))
-    made += flowing(parts, look, styles["dim"])
-    if rows.tinted:
-        counted = rows.answer.authors.counts()
-        if rows.open(look):
-            counted += rows.thought.authors.counts()
-        parts = [Text("source text", styles["dim"]), *legend(counted, styles)]
+    made = flowing(parts, look, styles["dim"])
+    if written is not None:
+        parts = [Text("source text", styles["dim"]), *legend(written, styles)]
         made += flowing(parts, look, styles["dim"])
     return made
 
 
-def fold(rows: TurnRows, look: Look) -> list[Row]:
-    """The line that stands for reasoning, or above it."""
-    words = len(rows.thought.text.split())
-    sign = "▾" if rows.open(look) else "▸"
+def fold(words: int, unfolded: bool, look: Look) -> list[Row]:
+    """The line that opens and folds reasoning."""
+    sign = "▾" if unfolded else "▸"
     return [_row(Text(f"{sign} reasoning, {words:,} words", look.styles["dim"]), look.styles)]
 
 

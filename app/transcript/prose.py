@@ -1,4 +1,4 @@
-"""Markdown as rows: Rich's renderer, with what hides, fetches or misleads taken out.
+"""Markdown and code as rows: Rich's renderer, with what hides, fetches or misleads taken out.
 
 HTML stays text, addresses stand beside their links in full, images are links, and there are no
 link definitions that would vanish. A newline is a newline.
@@ -7,18 +7,122 @@ link definitions that would vanish. A newline is a newline.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from functools import cache, lru_cache
+from typing import Any, ClassVar
 
 from markdown_it.token import Token
 from rich import box, markdown
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from .code import code_label, coloured
 from .markdown import clean, language_of, parser
-from .rows import JOINS, NEW_LINE, NO_TEXT, Row, broken, rows_of
-from .styles import Page, Styles
+from .rows import JOINS, NEW_LINE, NO_TEXT, NOTHING, Page, Row, Styles, broken, drawn, row, rows_of
+
+# -- code ---------------------------------------------------------------------------------------
+
+LONGEST = 1_000
+"""Characters of a line that is still coloured: some lexers take long over long lines."""
+
+KINDS = (
+    ("Comment", "comment"),
+    ("Keyword", "keyword"),
+    ("Operator.Word", "keyword"),
+    ("Literal.String", "string"),
+    ("Literal.Number", "number"),
+    ("Name.Function", "name"),
+    ("Name.Class", "name"),
+    ("Name.Decorator", "name"),
+    ("Name.Tag", "keyword"),
+    ("Name.Attribute", "name"),
+    ("Name.Builtin", "name"),
+    ("Generic.Deleted", "wrong"),
+    ("Generic.Inserted", "string"),
+    ("Generic.Heading", "keyword"),
+    ("Generic.Subheading", "keyword"),
+)
+"""Kinds of token, and the style of each."""
+
+
+@lru_cache(64)
+def lexer(language: str) -> Any:
+    """Pygments' lexer of a language, or None where it knows none by that name."""
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+
+    try:
+        return get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+
+
+@cache
+def style_name(kind: Any) -> str | None:
+    """The style of a token of Pygments."""
+    name = str(kind).removeprefix("Token.")
+    return next((style for prefix, style in KINDS if name.startswith(prefix)), None)
+
+
+def code_label(language: str, number: int) -> str:
+    """What stands above a block of code."""
+    return f"{language or 'code'} · {number}"
+
+
+def coloured(source: str, language: str, styles: Styles) -> list[Text]:
+    """The lines of some code, without their newlines."""
+    text = Text(source, end="", no_wrap=True)
+    known = lexer(language_of(language)) if language else None
+    if known is not None and all(len(line) <= LONGEST for line in source.split("\n")):
+        parts: dict[str, Style] = styles.parts
+        for at, kind, value in known.get_tokens_unprocessed(source):
+            if (name := style_name(kind)) is not None:
+                text.stylize(parts[name], at, at + len(value))
+    text.expand_tabs(4)
+    return list(text.split("\n", allow_blank=True))
+
+
+def code_rows(text: str, info: str, number: int | None, styles: Styles, width: int) -> list[Row]:
+    """Code on a background of its own, a column from its edges; lines fold anywhere.
+
+    Args:
+        number: of the block of code; None for what continues one.
+    """
+    page, ground = styles.page(width), styles.base + styles["block"]
+    language = language_of(info)
+    rows = []
+    if number is not None:
+        label = Text(code_label(language, number), styles["label"])
+        rows.append(_ground(label, page, ground, width))
+        rows[-1].lead = width
+    for line in coloured(text.removesuffix("\n"), language, styles):
+        for part, join in _folded(line, width - 2):
+            rows.append(_ground(part, page, ground, width, join))
+    return rows
+
+
+def _folded(line: Text, width: int) -> list[tuple[Text, str]]:
+    """A line of code in rows of at most ``width`` columns."""
+    offsets, used = [], 0
+    for index, character in enumerate(line.plain):
+        cells = cell_len(character)
+        if used + cells > max(width, 1):
+            offsets.append(index)
+            used = 0
+        used += cells
+    parts = list(line.divide(offsets)) if offsets else [line]
+    return [(part, NOTHING) for part in parts[:-1]] + [(parts[-1], NEW_LINE)]
+
+
+def _ground(text: Text, page: Page, ground: Style, width: int, join: str = NEW_LINE) -> Row:
+    room = max(width - 1 - cell_len(text.plain), 0)
+    segments = [Segment(" "), *drawn(text, page), Segment(" " * room)]
+    return row(segments, ground, 1, join)
+
+
+# -- Markdown -----------------------------------------------------------------------------------
 
 
 def _rows(text: Text, width: int) -> Iterator[Text]:

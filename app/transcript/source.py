@@ -1,20 +1,123 @@
-"""One text of a turn, its authors and its blocks; and how a block is drawn."""
+"""The text of a turn and who wrote it; and how its blocks are drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
-from rich.cells import cell_len
-from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
+from macspec.plaintext import one_line
+
 from ..chat.turns import Span
-from .code import code_label, coloured
-from .markdown import Block, Markdown, Plain, code_in, language_of, moved
-from .rows import NEW_LINE, NOTHING, SPACE, TAB, Row, broken, drawn, row
-from .styles import Page, Styles
-from .tint import Authors, tinted
+from .markdown import Block, Markdown, Plain, clean, code_in, moved
+from .rows import NOTHING, SPACE, TAB, Row, Styles, broken, drawn, row
+
+# -- authors ------------------------------------------------------------------------------------
+
+NAMES = {"draft": "draft model", "ngram": "n-gram", "suffix": "past replies"}
+"""Drafters in words; another one is shown by its own name."""
+
+Author = str | None
+UNKNOWN = "?"
+
+
+def author_name(author: Author) -> str:
+    """A drafter in words; None is the target."""
+    return "the target's own" if author is None else NAMES.get(author, one_line(author))
+
+
+def author_style(author: Author, styles: Styles) -> Style:
+    if author is None:
+        return Style.null()
+    if author == UNKNOWN:
+        return styles["tint-unknown"]
+    return styles.parts.get(f"tint-{author}", styles["tint-other"])
+
+
+class Authors:
+    """Who wrote a text that grows; its characters are those of the cleaned text."""
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []
+        self._who: list[Author] = []
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Authors):
+            return NotImplemented
+        return self._ends == other._ends and self._who == other._who
+
+    def __len__(self) -> int:
+        """Characters so far."""
+        return self._ends[-1] if self._ends else 0
+
+    def take(self, text: str, spans: Iterable[Span]) -> str:
+        """Adds a text and its spans. What spans leave out has no known author.
+
+        Returns:
+            The cleaned text.
+        """
+        at, shown = 0, []
+        for length, who in (*spans, (len(text), UNKNOWN)):
+            part = clean(text[at : at + max(length, 0)])
+            at += max(length, 0)
+            if part:
+                shown.append(part)
+                self._add(len(part), who)
+        return "".join(shown)
+
+    def _add(self, length: int, who: Author) -> None:
+        if self._who and self._who[-1] == who:
+            self._ends[-1] += length
+        else:
+            self._ends.append(len(self) + length)
+            self._who.append(who)
+
+    def within(self, start: int, stop: int) -> Iterator[tuple[int, int, Author]]:
+        """The spans of ``[start, stop)``, as places inside of it."""
+        index = bisect_right(self._ends, start)
+        at = start
+        while at < stop and index < len(self._ends):
+            end = min(self._ends[index], stop)
+            yield at - start, end - start, self._who[index]
+            at, index = end, index + 1
+
+    def counts(self) -> Counter[Author]:
+        """Characters of each author."""
+        counted: Counter[Author] = Counter()
+        at = 0
+        for end, who in zip(self._ends, self._who, strict=True):
+            counted[who] += end - at
+            at = end
+        return counted
+
+
+def tinted(text: Text, authors: Authors, start: int, styles: Styles) -> None:
+    """Styles ``text``, which begins at ``start`` of the source, by its authors."""
+    for first, last, who in authors.within(start, start + len(text)):
+        text.stylize(author_style(who, styles), first, last)
+
+
+def legend(counted: Counter[Author], styles: Styles) -> list[Text]:
+    """What the tints mean and how much of the text is whose; one part for each author."""
+    whole = counted.total()
+    drafters = sorted(
+        (who for who in counted if who not in (None, UNKNOWN)), key=lambda who: -counted[who]
+    )
+    known: list[Author] = [*drafters, None] if whole > counted[UNKNOWN] else []
+    parts = [
+        Text.assemble((author_name(who), author_style(who, styles)), f" {counted[who] / whole:.0%}")
+        for who in known
+    ]
+    if counted[UNKNOWN]:
+        rest = "the rest: not known" if known else "who wrote it is not known"
+        parts.append(Text(rest, styles["tint-unknown"]))
+    return parts
+
+
+# -- source -------------------------------------------------------------------------------------
 
 
 class Source:
@@ -83,15 +186,15 @@ def draw_block(
 def _block(source: Source, block: Block, styles: Styles, width: int, *, tint: bool) -> list[Row]:
     if block.kind == "plain":
         return _plain(source, block, styles, width, tint=tint)
+    from .prose import code_rows, prose  # Takes long to import: not before it is needed.
+
     text = moved(source.text[block.start : block.stop], block.indent)
     if block.kind == "code":
         number = source.code_before(block) + 1 if block.first else None
-        return _code(text, block.info, number, styles, width)
+        return code_rows(text, block.info, number, styles, width)
     first = source.code_before(block) + 1 if code_in(source.text, block) else 1
     if block.head is not None:
         text = source.text[slice(*block.head)] + text
-    from .prose import prose
-
     return prose(text, width, styles, block.number, first)
 
 
@@ -109,37 +212,3 @@ def _plain(source: Source, block: Block, styles: Styles, width: int, *, tint: bo
         for line in lines
         for part, join in broken(line, width)
     ]
-
-
-def _code(text: str, info: str, number: int | None, styles: Styles, width: int) -> list[Row]:
-    """Code on its own ground, a column from its edges; lines fold anywhere."""
-    page, ground = styles.page(width), styles.base + styles["block"]
-    language = language_of(info)
-    rows = []
-    if number is not None:
-        label = Text(code_label(language, number), styles["label"])
-        rows.append(_ground(label, page, ground, width))
-        rows[-1].lead = width
-    for line in coloured(text.removesuffix("\n"), language, styles):
-        for part, join in _folded(line, width - 2):
-            rows.append(_ground(part, page, ground, width, join))
-    return rows
-
-
-def _folded(line: Text, width: int) -> list[tuple[Text, str]]:
-    """A line of code in rows of at most ``width`` columns."""
-    offsets, used = [], 0
-    for index, character in enumerate(line.plain):
-        cells = cell_len(character)
-        if used + cells > max(width, 1):
-            offsets.append(index)
-            used = 0
-        used += cells
-    parts = list(line.divide(offsets)) if offsets else [line]
-    return [(part, NOTHING) for part in parts[:-1]] + [(parts[-1], NEW_LINE)]
-
-
-def _ground(text: Text, page: Page, ground: Style, width: int, join: str = NEW_LINE) -> Row:
-    room = max(width - 1 - cell_len(text.plain), 0)
-    segments = [Segment(" "), *drawn(text, page), Segment(" " * room)]
-    return row(segments, ground, 1, join)

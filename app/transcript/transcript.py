@@ -6,24 +6,68 @@ conversation opens at once, and a reply that streams costs the same whatever sta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Thread
+from time import perf_counter
 from typing import Any, ClassVar
 
-from rich.segment import Segment
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.reactive import reactive
-from textual.strip import Strip
+from textual.timer import Timer
+from textual.widget import Widget
 
 from ..chat.turns import TextPiece, Turn
 from .canvas import GUTTER, Canvas
-from .code import lexer
 from .markdown import parser
-from .streaming import Buffer
-from .styles import CLASSES, CSS, PARTS, Styles, part_style
-from .turn import Entry, Look, Note, TurnRows
+from .rows import CLASSES, CSS, PARTS, Look, Styles, part_style
+from .turn import Note, TurnRows
+
+PAUSE_S = 0.1
+"""Between two flushes, at least."""
+
+SHARE = 10
+"""A flush that took a while is followed by this many times as long without one."""
+
+
+class Buffer:
+    """What came since the last flush.
+
+    Args:
+        widget: whose timer is used.
+        show: what is done with it; takes as long as showing it takes.
+    """
+
+    def __init__(self, widget: Widget, show: Callable[[Sequence[TextPiece]], None]) -> None:
+        self._widget, self._show = widget, show
+        self._waiting: list[TextPiece] = []
+        self._timer: Timer | None = None
+        self._next = 0.0
+
+    def add(self, piece: TextPiece) -> None:
+        """One more; it is shown within a moment, at once if nothing was for a while."""
+        self._waiting.append(piece)
+        if self._timer is None:
+            wait = max(self._next - perf_counter(), 0.001)
+            self._timer = self._widget.set_timer(wait, self.flush)
+
+    def flush(self) -> None:
+        """Shows what waits now."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            began = perf_counter()
+            self._show(waiting)
+            now = perf_counter()
+            self._next = now + max(PAUSE_S, SHARE * (now - began))
+
+    def clear(self) -> None:
+        """Forgets what waits."""
+        self._waiting = []
+
 
 WIDEST = 120
 """Columns of text; longer lines are hard to read."""
@@ -34,7 +78,7 @@ WARM_S = 0.5
 
 def warm() -> None:
     """Imports what the first reply needs."""
-    from . import prose  # noqa: F401
+    from .prose import lexer
 
     parser()
     lexer("python")
@@ -84,7 +128,6 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self._live: TurnRows | None = None
         self._buffer = Buffer(self, self._write)
         self._theme: Styles | None = None
-        self._gutters: dict[str, Strip] = {}
 
     # -- what is shown --------------------------------------------------------------------------
 
@@ -161,14 +204,18 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
 
     # -- looks ----------------------------------------------------------------------------------
 
-    @property
-    def look(self) -> Look:
+    def on_resize(self, event: events.Resize) -> None:
+        self.relook()
+        self.changed()
+
+    def relook(self) -> None:
+        """Draws everything anew if the theme, the width or what is shown has changed."""
         if self._theme is None:
             parts = {part: part_style(self, part) for part in PARTS}
             self._theme = Styles(self.rich_style, parts)
         room = self.scrollable_content_region.width
         width = max(min(room - GUTTER - 1, WIDEST), 1)
-        return Look(self._theme, width, self.tint, self.reasoning_open)
+        self.set_look(Look(self._theme, width, self.tint, self.reasoning_open))
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
@@ -177,7 +224,6 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
 
     def _restyle(self) -> None:
         self._theme = None
-        self._gutters.clear()
         self.relook()
 
     def watch_tint(self) -> None:
@@ -187,15 +233,6 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         for rows in self._turns.values():
             rows.unfolded = None
         self.relook()
-
-    def beside(self, entry: Entry | None) -> Strip:
-        sign, part = "" if entry is None else entry.gutter, "user"
-        if isinstance(entry, TurnRows) and entry.turn.id == self.chosen:
-            sign, part = "┃", "chosen"
-        if (strip := self._gutters.get(sign)) is None:
-            style = self.look.styles.base + self.look.styles[part]
-            strip = self._gutters[sign] = Strip([Segment(sign.ljust(GUTTER), style)])
-        return strip
 
     # -- keys and mouse -------------------------------------------------------------------------
 
@@ -230,6 +267,8 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
 
     def choose(self, turn_id: int | None) -> None:
         """Marks a turn and brings it into view; None marks none."""
+        for rows in self._turns.values():
+            rows.choose(rows.turn.id == turn_id)
         self.chosen = turn_id
         if turn_id is None:
             self.refresh()
@@ -263,6 +302,6 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         if kind == "head":
             self.choose(None if rows.turn.id == self.chosen else rows.turn.id)
         elif kind == "fold":
-            rows.unfolded = not rows.open(self.look)
+            rows.unfolded = not rows.open(self.list.look)
             rows.compose()
             self.changed()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -12,21 +14,8 @@ from macspec.plaintext import one_line
 from ..chat.turns import TextPiece, Turn
 from . import header
 from .markdown import Block
-from .rows import Row
+from .rows import Look, Row
 from .source import Source, draw_block, guess
-from .styles import Styles
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What the drawing of a turn depends on, besides the turn."""
-
-    styles: Styles
-    width: int
-    """Columns of its text."""
-    tint: bool = False
-    reasoning: bool = False
-    """Reasoning stays open when the answer has begun."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,13 +38,12 @@ class Part:
         return self.rows
 
 
-class Entry:
+class Entry(ABC):
     """Something with rows: a turn or a note."""
 
-    gutter = ""
-    """A sign to its left."""
-
     def __init__(self) -> None:
+        self.gutter = ("", "user")
+        """A sign to its left, and the style of that."""
         self.parts: list[Part] = []
         """None until the entry comes near the screen."""
         self._ends: list[int] | None = None
@@ -85,12 +73,13 @@ class Entry:
         self.parts = []
         self.measure()
 
+    @abstractmethod
     def guess(self, width: int) -> int:
-        raise NotImplementedError
+        """About how many rows it has."""
 
+    @abstractmethod
     def arrange(self, look: Look) -> None:
         """Makes the parts."""
-        raise NotImplementedError
 
 
 class Note(Entry):
@@ -114,7 +103,7 @@ class TurnRows(Entry):
     def __init__(self, turn: Turn) -> None:
         super().__init__()
         self.turn = turn
-        self.gutter = "▎" if turn.role == "user" else ""
+        self.choose(False)
         self.border = False
         """The turn before it is one that the model no longer sees."""
         self.unfolded: bool | None = None
@@ -147,8 +136,13 @@ class TurnRows(Entry):
     def tinted(self) -> bool:
         return self._look is not None and self._look.tint and self.turn.role != "user"
 
+    def choose(self, chosen: bool) -> None:
+        """Marks the turn, or marks it no more."""
+        bar = "▎" if self.turn.role == "user" else ""
+        self.gutter = ("┃", "chosen") if chosen else (bar, "user")
+
     def open(self, look: Look) -> bool:
-        """Whether reasoning is shown in full: while nothing else is there, or as wished."""
+        """Whether reasoning is shown in full: while there is no answer, or as chosen."""
         if not self.answer.text.strip():
             return self.unfolded is not False
         return look.reasoning if self.unfolded is None else self.unfolded
@@ -192,11 +186,11 @@ class TurnRows(Entry):
             look = replace(look, styles=look.styles.faded)
         facts = (look, replace(turn, text="", spans=(), reasoning="", reasoning_spans=()))
         written = (len(self.answer.authors), len(self.thought.authors)) if tinted else ()
-        head = lambda: header.head(self, look)  # noqa: E731
-        rows = [self._kept("head", (facts, self.border, written), head)]
+        rows = [self._kept("head", (facts, self.border, written), lambda: self._head(look))]
         if self.thought.text:
             key = (look, len(self.thought.text), self.open(look))
-            rows.append(self._kept("fold", key, lambda: header.fold(self, look)))
+            words, unfolded = len(self.thought.text.split()), self.open(look)
+            rows.append(self._kept("fold", key, lambda: header.fold(words, unfolded, look)))
             if self.open(look):
                 dim = replace(look, styles=look.styles.dimmed)
                 self._thinking = _parts(self._thinking, self.thought, dim, tinted)
@@ -207,6 +201,14 @@ class TurnRows(Entry):
         rows.append(self._kept("foot", facts, lambda: header.foot(turn, look)))
         self.parts = rows
         self.measure()
+
+    def _head(self, look: Look) -> list[Row]:
+        written = None
+        if self.tinted:
+            written = self.answer.authors.counts()
+            written += self.thought.authors.counts() if self.open(look) else Counter()
+        above = header.border(look) if self.border else []
+        return [*above, *header.head(self.turn, look, written)]
 
     def _kept(self, kind: str, drawn_from: object, draw: Callable[[], list[Row]]) -> Part:
         """The part that there was, if it would be drawn the same; its height if it would not."""

@@ -109,7 +109,7 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         )
         os.kill(engine, signal.SIGKILL)
         terminal.wait_for("the engine stopped")
-        terminal.wait_for("✗ cut off before its end")
+        terminal.wait_for("✗ interrupted")
         ask(terminal, "/temperature 0")
         terminal.wait_for("temperature 0 from the next round")
         ask(terminal, "hello")
@@ -197,7 +197,7 @@ def test_a_terminal_that_stands_still_holds_up_nothing(
         terminal.wait_for(lambda: store.thread(1)[-1].state != OPEN, what="the reply's end")
         assert "● writing" in terminal.text
         terminal.thaw()
-        terminal.wait_for("■ ended at the length limit")
+        terminal.wait_for("■ stopped at the length limit")
         terminal.wait_for("● ready")
 
         ask(terminal, "And then?")

@@ -54,13 +54,13 @@ async def test_states_have_marks() -> None:
         await pilot.pause()
         shown = seen(app)
     assert "You · out of context" in shown
-    assert "─ the model no longer sees what is above: its context is full ─" in shown
+    assert "─ context full: the model no longer sees what is above ─" in shown
     assert shown.index("answer 2") < shown.index("no longer sees") < shown.index("question 3")
     for mark in (
         "■ stopped",
-        "✗ cut off before its end",
-        "■ ended at the length limit",
-        "■ ended because the context is full",
+        "✗ interrupted",
+        "■ stopped at the length limit",
+        "■ stopped because the context is full",
     ):
         assert mark in shown
     assert "the model is now another one ␛[31m" in shown

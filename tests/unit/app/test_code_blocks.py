@@ -5,8 +5,8 @@ from __future__ import annotations
 from markdowntexts import MARKDOWN, generated
 
 from macspec.app.chat.turns import Turn
+from macspec.app.transcript.canvas import RowList
 from macspec.app.transcript.markdown import CodeBlock, code_blocks
-from macspec.app.transcript.rowlist import RowList
 from macspec.app.transcript.turn import TurnRows
 
 

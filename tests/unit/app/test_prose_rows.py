@@ -11,9 +11,8 @@ from markdowntexts import MARKDOWN, cut, generated
 from rich.style import Style
 
 from macspec.app.chat.turns import TextPiece, Turn
-from macspec.app.transcript.rows import NEW_LINE, NOTHING, SPACE, Row
-from macspec.app.transcript.styles import PARTS, Styles
-from macspec.app.transcript.turn import Look, TurnRows
+from macspec.app.transcript.rows import NEW_LINE, NOTHING, PARTS, SPACE, Look, Row, Styles
+from macspec.app.transcript.turn import TurnRows
 
 INKS = Styles(Style.null(), {part: Style(link=part) for part in PARTS})
 WIDTHS = st.sampled_from([20, 37, 100])

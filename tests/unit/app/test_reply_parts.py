@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from macspec.app.chat.turns import after, instead, stats_of
-from macspec.app.transcript.footer import figures
+from macspec.app.transcript.header import figures
 from macspec.stats import Counters
 
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from markdowntexts import MARKDOWN, generated
 
 from macspec.app.chat.turns import Turn
-from macspec.app.transcript.rowlist import RowList
-from macspec.app.transcript.turn import Look, Note, TurnRows
+from macspec.app.transcript.canvas import RowList
+from macspec.app.transcript.rows import Look
+from macspec.app.transcript.turn import Note, TurnRows
 
 TEXTS = st.lists(MARKDOWN, min_size=1, max_size=3)
 

@@ -10,8 +10,8 @@ from rich.style import Style
 from rich.text import Text
 
 from macspec.app.transcript.markdown import clean
-from macspec.app.transcript.styles import PARTS, Styles
-from macspec.app.transcript.tint import UNKNOWN, Authors, legend, tinted
+from macspec.app.transcript.rows import PARTS, Styles
+from macspec.app.transcript.source import UNKNOWN, Authors, legend, tinted
 
 INKS = Styles(Style.null(), {part: Style(link=part) for part in PARTS})
 WHO = st.sampled_from([None, "draft", "ngram", "suffix", "other"])
