@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 from rich.color import Color
@@ -19,155 +18,73 @@ from textual.app import App
 from textual.filter import LineFilter, NoColor
 from textual.theme import BUILTIN_THEMES, Theme
 
+NAMES = ("macspec-dark", "macspec-light", "dark-16", "light-16")
+"""macspec's own themes, and what stands for any dark or light one where there are 16 colours: all
+of these are painted, the background too, since the terminal's own may be light or dark."""
 
-def _theme(
-    name: str,
-    *,
-    muted: str,
-    disabled: str,
-    blurred: str,
-    cursor: tuple[str, str],
-    unfocused: tuple[str, str],
-    selection: tuple[str, str],
-    more: Mapping[str, str] = MappingProxyType({}),
-    **colours: Any,
-) -> Theme:
-    """A theme whose variables follow from a few colours.
+COLOURS = {
+    "foreground": ("#e4e6eb", "#1c1f25", "#ffffff", "#000000"),
+    "background": ("#14161b", "#fcfcfa", "#000000", "#ffffff"),
+    "surface": ("#1c1f26", "#f2f2ee", "#000000", "#ffffff"),
+    "panel": ("#262a33", "#e7e7e2", "#000000", "#ffffff"),
+    "primary": ("#82aaff", "#1c5bb8", "#00aaaa", "#0000aa"),
+    "secondary": ("#6fd3dc", "#00646f", "#55ffff", "#0000aa"),
+    "accent": ("#c8a2ff", "#6a1fa8", "#ff55ff", "#0000aa"),
+    "success": ("#86d992", "#1c6a2d", "#55ff55", "#0000aa"),
+    "warning": ("#ffb65c", "#6e3b00", "#ffff55", "#aa0000"),
+    "error": ("#ff8890", "#a51626", "#ff5555", "#aa0000"),
+}
+"""Of each of ``NAMES``."""
 
-    Args:
-        blurred: borders of what does not have the focus.
-        cursor: foreground and background of the chosen row; the background is the border too.
-        unfocused: the same in a list that does not have the focus.
-        selection: foreground and background of selected text.
-        more: variables beside these.
-        colours: as ``Theme`` takes them.
-    """
-    text, background = colours["foreground"], colours["background"]
-    variables = {
-        "text": text,
-        "text-muted": muted,
-        "text-disabled": disabled,
-        "foreground-muted": muted,
-        "foreground-disabled": disabled,
-        "border": colours["primary"],
-        "border-blurred": blurred,
-        "block-cursor-foreground": cursor[0],
-        "block-cursor-background": cursor[1],
-        "block-cursor-blurred-foreground": unfocused[0],
-        "block-cursor-blurred-background": unfocused[1],
-        "input-cursor-foreground": background,
-        "input-cursor-background": text,
-        "input-selection-foreground": selection[0],
-        "input-selection-background": selection[1],
-        "screen-selection-foreground": selection[0],
-        "screen-selection-background": selection[1],
-        "footer-key-foreground": colours["accent"],
-        "markdown-h6-color": muted,
-    }
-    return Theme(name, variables={**variables, **more}, **colours)
+VARIABLES = {
+    ("text-muted", "foreground-muted", "markdown-h6-color"): (
+        ("#a9afbb", "#51565f", "#aaaaaa", "#000000")
+    ),
+    ("text-disabled", "foreground-disabled"): ("#8b919e", "#575c66", "#aaaaaa", "#000000"),
+    ("border-blurred",): ("#6f7787", "#767a82", "#aaaaaa", "#000000"),
+    ("block-cursor-foreground",): ("#14161b", "#ffffff", "#000000", "#ffffff"),
+    ("block-cursor-blurred-background",): ("#3a4152", "#cfd8e8", "#0000aa", "#55ffff"),
+    ("input-selection-foreground", "screen-selection-foreground"): (
+        ("#ffffff", "#101216", "#ffffff", "#ffffff")
+    ),
+    ("input-selection-background", "screen-selection-background"): (
+        ("#2f5fb3", "#b4d0ff", "#0000aa", "#0000aa")
+    ),
+    ("scrollbar",): (None, None, "#aaaaaa", "#0000aa"),
+    ("scrollbar-hover", "scrollbar-active"): (None, None, "#ffffff", "#0000aa"),
+    ("block-hover-background",): (None, None, "#0000aa", "#55ffff"),
+}
+"""Variables that share a colour; None: Textual derives it."""
 
-
-def _theme_16(name: str, *, bar: str, bar_hover: str, **options: Any) -> Theme:
-    """A theme made of the standard 16 colours, its background too: the terminal's own may differ.
-
-    Args:
-        bar, bar_hover: colours of scroll bars.
-    """
-    background, muted = options["background"], options["muted"]
-    plain = dict.fromkeys(("surface", "panel", "boost"), background)
-    named = ("primary", "secondary", "accent", "success", "warning", "error")
-    more = {
-        **{f"text-{colour}": options[colour] for colour in named},
-        "block-hover-background": options["unfocused"][1],
-        "scrollbar": bar,
-        "scrollbar-hover": bar_hover,
-        "scrollbar-active": bar_hover,
-        "scrollbar-background": background,
-    }
-    return _theme(name, disabled=muted, blurred=muted, more=more, **plain, **options)
+AS_COLOURS = {
+    "text": "foreground",
+    "border": "primary",
+    "block-cursor-background": "primary",
+    "block-cursor-blurred-foreground": "foreground",
+    "input-cursor-foreground": "background",
+    "input-cursor-background": "foreground",
+    "footer-key-foreground": "accent",
+}
+"""Variables that are one of the colours."""
 
 
-DARK = _theme(
-    "macspec-dark",
-    dark=True,
-    foreground="#e4e6eb",
-    background="#14161b",
-    surface="#1c1f26",
-    panel="#262a33",
-    primary="#82aaff",
-    secondary="#6fd3dc",
-    accent="#c8a2ff",
-    success="#86d992",
-    warning="#ffb65c",
-    error="#ff8890",
-    muted="#a9afbb",
-    disabled="#8b919e",
-    blurred="#6f7787",
-    cursor=("#14161b", "#82aaff"),
-    unfocused=("#e4e6eb", "#3a4152"),
-    selection=("#ffffff", "#2f5fb3"),
-)
+def _theme(at: int) -> Theme:
+    """The theme in this column of the tables."""
+    colours: dict[str, Any] = {name: columns[at] for name, columns in COLOURS.items()}
+    variables = {name: colours[colour] for name, colour in AS_COLOURS.items()}
+    for names, columns in VARIABLES.items():
+        if (colour := columns[at]) is not None:
+            variables |= dict.fromkeys(names, colour)
+    if NAMES[at].endswith("-16"):
+        named = ("primary", "secondary", "accent", "success", "warning", "error")
+        variables |= {f"text-{name}": colours[name] for name in named}
+        variables["scrollbar-background"] = colours["boost"] = colours["background"]
+    return Theme(NAMES[at], dark="dark" in NAMES[at], variables=variables, **colours)
 
-LIGHT = _theme(
-    "macspec-light",
-    dark=False,
-    foreground="#1c1f25",
-    background="#fcfcfa",
-    surface="#f2f2ee",
-    panel="#e7e7e2",
-    primary="#1c5bb8",
-    secondary="#00646f",
-    accent="#6a1fa8",
-    success="#1c6a2d",
-    warning="#6e3b00",
-    error="#a51626",
-    muted="#51565f",
-    disabled="#575c66",
-    blurred="#767a82",
-    cursor=("#ffffff", "#1c5bb8"),
-    unfocused=("#1c1f25", "#cfd8e8"),
-    selection=("#101216", "#b4d0ff"),
-)
+
+DARK, LIGHT, DARK_16, LIGHT_16 = map(_theme, range(len(NAMES)))
 
 OWN = (DARK, LIGHT)
-
-DARK_16 = _theme_16(
-    "dark-16",
-    dark=True,
-    foreground="#ffffff",
-    background="#000000",
-    primary="#00aaaa",
-    secondary="#55ffff",
-    accent="#ff55ff",
-    success="#55ff55",
-    warning="#ffff55",
-    error="#ff5555",
-    muted="#aaaaaa",
-    cursor=("#000000", "#00aaaa"),
-    unfocused=("#ffffff", "#0000aa"),
-    selection=("#ffffff", "#0000aa"),
-    bar="#aaaaaa",
-    bar_hover="#ffffff",
-)
-
-LIGHT_16 = _theme_16(
-    "light-16",
-    dark=False,
-    foreground="#000000",
-    background="#ffffff",
-    primary="#0000aa",
-    secondary="#0000aa",
-    accent="#0000aa",
-    success="#0000aa",
-    warning="#aa0000",
-    error="#aa0000",
-    muted="#000000",
-    cursor=("#ffffff", "#0000aa"),
-    unfocused=("#000000", "#55ffff"),
-    selection=("#ffffff", "#0000aa"),
-    bar="#0000aa",
-    bar_hover="#0000aa",
-)
 
 PLAIN = Theme(
     name="plain",

@@ -11,20 +11,15 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.events import DescendantFocus
+from textual.widget import Widget
 from textual.widgets import Input, Label, TextArea
 
 from macspec.config import Config
-from macspec.config.schema import SETTINGS, Setting
+from macspec.config.schema import Setting
 from macspec.plaintext import neutral
 
+from ..actions import SAMPLING
 from .box import Box
-
-FIELDS: dict[str, Setting] = {
-    key.removeprefix("sampling."): setting
-    for key, setting in SETTINGS.items()
-    if key.startswith("sampling.")
-}
-"""What can be set, by its name in the conversation's sampling."""
 
 SYSTEM = "Instructions to the model before the conversation; empty for none."
 
@@ -39,12 +34,44 @@ class ChatSettings:
 
 
 class Field(Input):
-    """One setting; Up and Down go to its neighbours."""
+    """One setting; Up and Down go to its neighbours.
+
+    Args:
+        default: what holds where nothing is set.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "app.focus_next", show=False),
         Binding("up", "app.focus_previous", show=False),
     ]
+
+    def __init__(self, setting: Setting, value: object, default: object) -> None:
+        self.setting, self.given = setting, _text(value)
+        super().__init__(
+            self.given,
+            id=setting.name,
+            placeholder=_text(default) or "random",
+            compact=True,
+            select_on_focus=False,
+        )
+
+    def read(self) -> Any:
+        """What is set; None: nothing is.
+
+        Raises:
+            ValueError: it cannot be used.
+        """
+        text = self.value.strip()
+        return self.setting.kind.from_text(text) if text else None
+
+    @property
+    def wrong(self) -> str:
+        """What is wrong with it, in one line; empty: nothing."""
+        try:
+            self.read()
+        except ValueError:
+            return f"{self.setting.label} must be {self.setting.kind.says}"
+        return ""
 
 
 class ChatSettingsForm(Box[ChatSettings | None]):
@@ -53,7 +80,7 @@ class ChatSettingsForm(Box[ChatSettings | None]):
     Args:
         set: what the conversation sets now.
         config: the settings, for what it does not set.
-        focus: the field to begin with: ``system``, or one of ``FIELDS``.
+        focus: the field to begin with: ``system``, or one of ``SAMPLING``.
     """
 
     heading = "This conversation"
@@ -74,13 +101,13 @@ class ChatSettingsForm(Box[ChatSettings | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel"),
-        Binding("ctrl+s", "keep", "Keep"),
+        Binding("ctrl+s", "save", "Save"),
     ]
 
     def __init__(self, set: ChatSettings, config: Config, *, focus: str = "system") -> None:
         super().__init__()
         self._set, self._first = set, focus
-        self._usual = {name: getattr(config.sampling, name) for name in FIELDS}
+        self._default = {name: getattr(config.sampling, name) for name in SAMPLING}
         self._shown_system = ""
         self._warned = False
 
@@ -90,21 +117,15 @@ class ChatSettingsForm(Box[ChatSettings | None]):
             yield TextArea(
                 neutral(self._set.system), id="system", compact=True, show_line_numbers=False
             )
-            for name, setting in FIELDS.items():
+            for name, setting in SAMPLING.items():
                 with Horizontal():
-                    yield Label(name.replace("_", " "), classes="name", markup=False)
-                    yield Field(
-                        _text(self._set.sampling.get(name)),
-                        id=name,
-                        placeholder=_text(self._usual[name]) or "random",
-                        compact=True,
-                        select_on_focus=False,
-                    )
+                    yield Label(setting.label, classes="name", markup=False)
+                    yield Field(setting, self._set.sampling.get(name), self._default[name])
                     yield Label(setting.kind.says, classes="range", markup=False)
 
     def on_mount(self) -> None:
         self.hint(
-            ("Ctrl+S", "keep"), ("Esc", "cancel"), ("↑ ↓ Tab", "fields"), ("empty", "as usual")
+            ("Ctrl+S", "save"), ("Esc", "cancel"), ("↑ ↓ Tab", "fields"), ("empty", "default")
         )
         system = self.query_one("#system", TextArea)
         system.move_cursor(system.document.end)
@@ -112,7 +133,7 @@ class ChatSettingsForm(Box[ChatSettings | None]):
         self.query_one(f"#{self._first}").focus()
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        self._explain(event.widget.id or "")
+        self._explain(event.widget)
 
     @on(Input.Changed)
     @on(TextArea.Changed)
@@ -120,20 +141,20 @@ class ChatSettingsForm(Box[ChatSettings | None]):
         self._warned = False
         it = event.control
         if isinstance(it, Field):
-            it.set_class(self._wrong(it) is not None, "-invalid")
+            it.set_class(bool(it.wrong), "-invalid")
         if it.has_focus:
-            self._explain(it.id or "")
+            self._explain(it)
 
     @on(Input.Submitted)
     def _entered(self) -> None:
-        self.action_keep()
+        self.action_save()
 
-    def action_keep(self) -> None:
+    def action_save(self) -> None:
         """Leave with what is in the form, if all of it can be used."""
         for it in self.query(Field):
-            if self._wrong(it) is not None:
+            if it.wrong:
                 it.focus()
-                self._explain(it.id or "")
+                self._explain(it)
                 return
         self.dismiss(self._filled())
 
@@ -145,40 +166,27 @@ class ChatSettingsForm(Box[ChatSettings | None]):
         else:
             self.dismiss(None)
 
-    def _explain(self, name: str) -> None:
-        """Say what a field is for, or what is wrong with what stands in it."""
-        if name == "system":
+    def _explain(self, it: Widget) -> None:
+        """Say what a field is for, or what is wrong with it."""
+        if isinstance(it, Field):
+            self.tell(it.wrong or it.setting.about, "error" if it.wrong else "")
+        elif it.id == "system":
             self.tell(SYSTEM)
-        elif name in FIELDS:
-            wrong = self._wrong(self.query_one(f"#{name}", Field))
-            self.tell(wrong or FIELDS[name].about, "error" if wrong else "")
-
-    def _wrong(self, it: Field) -> str | None:
-        """What is wrong with a field, in one line; None where nothing is."""
-        setting = FIELDS[it.id or ""]
-        try:
-            self._value(it)
-        except ValueError:
-            return f"{(it.id or '').replace('_', ' ')} must be {setting.kind.says}"
-        return None
-
-    def _value(self, it: Field) -> Any:
-        text = it.value.strip()
-        return FIELDS[it.id or ""].kind.from_text(text) if text else None
 
     def _filled(self) -> ChatSettings:
         text = self.query_one("#system", TextArea).text
         system = self._set.system if text == self._shown_system else text
-        sampling = {name: value for name, value in self._set.sampling.items() if name not in FIELDS}
+        sampling = {
+            name: value for name, value in self._set.sampling.items() if name not in SAMPLING
+        }
         for it in self.query(Field):
-            if (value := self._value(it)) is not None:
-                sampling[it.id or ""] = value
+            if (value := it.read()) is not None:
+                sampling[it.setting.name] = value
         return ChatSettings(system, sampling)
 
     def _touched(self) -> bool:
-        given = {name: _text(self._set.sampling.get(name)) for name in FIELDS}
-        typed = {it.id: it.value for it in self.query(Field)}
-        return typed != given or self.query_one("#system", TextArea).text != self._shown_system
+        typed = self.query_one("#system", TextArea).text
+        return typed != self._shown_system or any(it.value != it.given for it in self.query(Field))
 
 
 def _text(value: Any) -> str:

@@ -6,7 +6,8 @@ import pytest
 from hostile import TEXTS, harms
 from screentext import Host, seen, until
 
-from macspec.app.screens.chatsettings import FIELDS, ChatSettings, ChatSettingsForm
+from macspec.app.actions import SAMPLING
+from macspec.app.screens.chatsettings import ChatSettings, ChatSettingsForm
 from macspec.config import Config
 
 GIVEN = ChatSettings("Be brief.", {"temperature": 0.4, "of_a_newer_macspec": 1})
@@ -22,10 +23,10 @@ async def test_every_field_can_be_reached(size):
     async with app.run_test(size=size) as pilot:
         await app.ask(form())
         await pilot.press("tab")
-        for name in FIELDS:
+        for name in SAMPLING:
             assert app.focused is not None
             assert app.focused.id == name
-            label = name.replace("_", " ")
+            label = SAMPLING[name].label
             await until(pilot, lambda label=label: label in seen(app))
             await pilot.press("down")
 
@@ -68,7 +69,7 @@ async def test_what_cannot_be_is_not_kept(name, typed):
     async with app.run_test() as pilot:
         await app.ask(form(focus=name))
         await pilot.press("ctrl+u", *typed, "shift+tab", "ctrl+s")
-        await until(pilot, lambda: f"{name.replace('_', ' ')} must be" in seen(app))
+        await until(pilot, lambda: f"{SAMPLING[name].label} must be" in seen(app))
         assert not app.results
         assert app.focused is not None
         assert app.focused.id == name
@@ -97,14 +98,14 @@ async def test_escape_without_changes_leaves_at_once():
 
 async def test_a_hostile_system_prompt_is_shown_as_text_and_kept_as_it_is():
     system = "\n".join(text[:200] for text in TEXTS.values())
-    given = ChatSettings(system, dict.fromkeys(FIELDS, TEXTS["answerback"]))
+    given = ChatSettings(system, dict.fromkeys(SAMPLING, TEXTS["answerback"]))
     app = Host()
     async with app.run_test(size=(60, 150)) as pilot:
         await app.ask(form(given))
         app.screen.query_one("#system").styles.height = 120
         await until(pilot, lambda: "DROP TABLE" in seen(app))
         assert not harms(seen(app))
-        for _ in FIELDS:
+        for _ in SAMPLING:
             await pilot.press("tab", "ctrl+u")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: app.results)
