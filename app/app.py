@@ -34,7 +34,7 @@ from .chat.turns import Turn, Update
 from .commands import Commands
 from .keys import Keys, hints
 from .leaving import Leaving, unforeseen
-from .messages import Tune
+from .panel.sliders import Tune
 from .prompt.prompt import Prompt
 from .replies import Replies
 from .screens.main import Main

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, NamedTuple
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Offset, Size
+from textual.message import Message
 
 from macspec.choices import MAX_DEPTH, METHODS, RULES
 from macspec.plaintext import one_line
 
-from ..messages import Tune
 from ..widgets.lines import Line, LinesView, Role, cells, fit, fitting, ruled, wrapped
 from .charts import TRACK
 from .figures import fixed, number
@@ -256,6 +256,14 @@ def _depth_track(width: int) -> int:
 def _number(value: Value) -> float:
     known = None if isinstance(value, str) else number(value)
     return 0.0 if known is None else max(min(known, 1e6), -1e6)
+
+
+@dataclass
+class Tune(Message):
+    """The user set something that takes effect with the next round."""
+
+    changes: Mapping[str, Any]
+    """As ``EngineClient.tune`` takes them: method, depth, rule or fields of sampling."""
 
 
 class Sliders(LinesView, can_focus=True):

@@ -15,9 +15,9 @@ from textual.worker import Worker
 from macspec.errors import MacspecError
 
 from ..chat.comparison import Comparison
-from ..widgets.comparisonlines import comparison_lines
 from ..widgets.lines import LinesView
 from .box import Box
+from .comparelines import comparison_lines
 
 PER_SECOND = 4
 """How often what is shown follows what is known."""

@@ -20,7 +20,7 @@ from ..keys import Keys, names
 from ..panel.panel import Panel
 from ..panel.state import PanelState
 from ..panel.table import HELP
-from ..widgets.welcome import card
+from ..widgets.chrome import card
 from .box import Box
 
 PERIOD = 0.25

@@ -19,9 +19,7 @@ from ..panel.panel import Panel, Summary
 from ..panel.sliders import Sliders
 from ..prompt.prompt import Prompt
 from ..transcript.transcript import Transcript
-from ..widgets.keyline import KeyLine
-from ..widgets.titleline import TitleLine
-from ..widgets.welcome import Welcome
+from ..widgets.chrome import KeyLine, TitleLine, Welcome
 
 LEAST = (40, 12)
 """Columns and rows below which there is only a line that asks for room."""

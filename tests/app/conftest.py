@@ -75,7 +75,7 @@ def settings(tmp_path: Path) -> Path:
 @pytest.fixture
 def running(tmp_path: Path, settings: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs the app: ``async with running("a reply") as it``. What it says stays."""
-    monkeypatch.setattr("macspec.app.widgets.keyline.STAYS", 3600.0)
+    monkeypatch.setattr("macspec.app.widgets.chrome.STAYS", 3600.0)
 
     @asynccontextmanager
     async def run(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PICTURES = ROOT / "assets" / "screenshots"
+COMMAND = Path(__file__).with_name("screenshots.py")
 
 
 def words(picture: Path) -> str:
@@ -19,7 +20,7 @@ def words(picture: Path) -> str:
 
 
 def test_the_command_makes_a_picture_of_the_real_engine(tmp_path: Path) -> None:
-    command = [sys.executable, str(PICTURES / "make.py"), str(tmp_path), "--only", "narrow"]
+    command = [sys.executable, str(COMMAND), str(tmp_path), "--only", "narrow"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     made = tmp_path / "narrow.svg"
@@ -32,7 +33,7 @@ def test_the_command_makes_a_picture_of_the_real_engine(tmp_path: Path) -> None:
 def test_pictures_fetch_nothing_and_show_what_they_are_of() -> None:
     shown = {file.stem: words(file) for file in PICTURES.glob("*.svg")}
     assert set(shown) == {"chat", "light", "compare", "models", "narrow"}
-    assert "Sliders" in shown["chat"]
+    assert "Tuning" in shown["chat"]
     assert "same text" in shown["compare"]
     assert "choose a target" in shown["models"]
     assert not any(

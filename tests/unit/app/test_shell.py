@@ -6,8 +6,7 @@ from macspec.app.actions import ACTIONS, GROUPS, Situation
 from macspec.app.chat.picker import Proposal, proposal
 from macspec.app.keys import Keys, hints, table
 from macspec.app.panel.state import PanelState
-from macspec.app.widgets.keyline import fitted
-from macspec.app.widgets.titleline import line, right
+from macspec.app.widgets.chrome import fitted, line, right
 from macspec.models.catalog import Entry
 from macspec.models.machine import GIB
 

@@ -1,9 +1,9 @@
-"""Make README's pictures of the app, from the real engine and the built-in pair.
+"""Make README's pictures of the app, with the real engine and the built-in pair.
 
-    python assets/screenshots/make.py [FOLDER]
+    python tests/app/screenshots.py [FOLDER]
 
-Text, numbers and speeds are what this machine gives. Nothing of yours is read or written but the
-pictures: settings and conversations are in a folder of their own.
+Text, numbers and speeds are those of this machine. Nothing of yours is read or written but the
+pictures: settings and conversations are in a temporary folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from macspec.app.app import MacspecApp
 
-HERE = Path(__file__).resolve().parent
+PICTURES = Path(__file__).resolve().parents[2] / "assets" / "screenshots"
 
 QUESTIONS = ("What can you do?", "How does the draft model help?", "Tell me a story.")
 
@@ -157,7 +157,7 @@ def picture(app: MacspecApp) -> str:
 def main() -> None:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
-    parser.add_argument("folder", nargs="?", type=Path, default=HERE, help="where pictures go")
+    parser.add_argument("folder", nargs="?", type=Path, default=PICTURES, help="where pictures go")
     parser.add_argument("--only", choices=list(SCENES), action="append", help="only this one")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)

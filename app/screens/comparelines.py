@@ -8,7 +8,7 @@ from ..chat.comparison import Comparison, TextDivergence
 from ..panel.charts import bar, big
 from ..panel.figures import DASH, fixed, number, percent, ratio, seconds, whole
 from ..panel.rows import SAME_DISTRIBUTION, SAME_TEXT, speed_role
-from .lines import BLANK, Line, Role, cells, cut, fit, sides, wrapped
+from ..widgets.lines import BLANK, Line, Role, cells, cut, fit, sides, wrapped
 
 NAME = 12
 """Columns of a label."""

@@ -1,0 +1,208 @@
+"""What frames the conversation: the title line, the welcome card and the key line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+from textual.timer import Timer
+from textual.widgets import Static
+
+from macspec.plaintext import one_line
+
+from ..chat.picker import PRIVATE, WHAT, Proposal
+from ..keys import Keys
+from ..panel.state import PanelState
+
+ACTIVITY_SIGNS = {"ready": "●", "writing": "▶", "reading": "▷", "loading": "◌", "waiting": "◌"}
+"""What the engine does, readable without colours; ``no model`` and the rest have ○."""
+
+
+class TitleLine(Static):
+    """A title on the left, the pair and what it does on the right."""
+
+    DEFAULT_CSS = """
+    TitleLine {
+        height: 1;
+        padding: 0 1;
+        background: $panel;
+        color: $text;
+        text-wrap: nowrap;
+        text-overflow: ellipsis;
+    }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__("", id=id, markup=False)
+        self._shown = ("", "")
+
+    def show(self, title: str, state: PanelState) -> None:
+        """Show a conversation's title and a snapshot; only what changed costs anything."""
+        shown = (one_line(title), right(state))
+        if shown != self._shown:
+            self._shown = shown
+            self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        self.update(line(*self._shown, self.size.width), layout=False)
+
+
+def right(state: PanelState) -> str:
+    """The pair, or how far it is loaded."""
+    sign = ACTIVITY_SIGNS.get(state.activity, "○")
+    progress = "" if state.progress is None else f" {state.progress:.0%}"
+    if state.activity == "loading":
+        return f"{sign} loading{progress}"
+    if state.target is None:
+        return f"{sign} {state.activity}"
+    pair = state.target if state.draft is None else f"{state.target} + {state.draft}"
+    doing = "" if state.activity in ("ready", "writing") else f" {state.activity}{progress}"
+    return f"{sign}{doing} {one_line(pair)}"
+
+
+def line(left: str, right: str, width: int) -> Content:
+    """Both in one line; where there is little room, the left one is cut, then the right one."""
+    most = max(width - 12, width // 2)
+    shown = Content(right).truncate(most, ellipsis=True)
+    title = Content.styled(left, "bold").truncate(
+        max(width - shown.cell_length - 2, 0), ellipsis=True
+    )
+    gap = width - title.cell_length - shown.cell_length
+    return Content.assemble(title, " " * max(gap, 0), shown)
+
+
+class Welcome(Static):
+    """A card at the first run, and later only the keys to begin with."""
+
+    DEFAULT_CSS = """
+    Welcome {
+        width: 1fr;
+        height: auto;
+        max-height: 100%;
+        max-width: 76;
+        margin: 1 2;
+        color: $text-muted;
+        &.-card {
+            border: round $primary;
+            border-title-color: $primary;
+            padding: 0 1;
+            color: $text;
+        }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__("", markup=False)
+
+    def show_keys(self, keys: Keys) -> None:
+        """Only what to begin with."""
+        self.remove_class("-card")
+        self.border_title = None
+        rows = [
+            (keys.shown("chats"), "goes on with an earlier conversation"),
+            (keys.shown("models"), "chooses the models"),
+            ("/", "lists the commands"),
+            (keys.shown("help"), "explains the keys and the panel"),
+        ]
+        wide = max(len(key) for key, _ in rows)
+        lines = [Content.assemble((key.ljust(wide), "bold"), f"  {what}") for key, what in rows]
+        self.update(Content("\n").join([Content("Write, and send it with Enter."), *lines]))
+
+    def show_card(self, keys: Keys, proposal: Proposal) -> None:
+        """What macspec is, and which real pair fits this machine."""
+        self.add_class("-card")
+        self.border_title = Content("Welcome to macspec")
+        self.update(card(keys, proposal))
+
+
+def card(keys: Keys, proposal: Proposal) -> Content:
+    """What macspec is, which real pair fits this machine, and how to get it."""
+    how = f"{keys.shown('models')} fetches it, or any other; {keys.shown('help')} is the help."
+    return Content("\n\n").join(
+        [Content(one_line(part)) for part in (WHAT, *proposal.lines(), how, PRIVATE)]
+    )
+
+
+STAYS = 4.0
+"""Seconds that a line stays, plus ``READING`` for each character; errors stay twice as long."""
+
+READING = 0.05
+
+Hint = tuple[str, str]
+"""A key, and what it does."""
+
+
+class KeyLine(Static):
+    """Names keys, as many as there is room for, and says a line now and then in their place."""
+
+    DEFAULT_CSS = """
+    KeyLine {
+        height: auto;
+        max-height: 3;
+        padding: 0 1;
+        color: $text-muted;
+        &.-information { color: $text; }
+        &.-warning { color: $text-warning; }
+        &.-error { color: $text-error; }
+    }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__("", id=id, markup=False)
+        self._hints: Sequence[Hint] = ()
+        self._timer: Timer | None = None
+        self.told = ""
+        """What is said now; empty while keys are named."""
+
+    def show(self, hints: Sequence[Hint]) -> None:
+        """Name these keys, the most important ones first."""
+        if hints != self._hints:
+            self._hints = hints
+            self._draw()
+
+    def tell(self, line: str, severity: str = "information", *, also: bool = False) -> None:
+        """Say a line for a while.
+
+        Args:
+            line: made neutral here.
+            severity: information, warning or error.
+            also: what is said now stays above it.
+        """
+        self.told = "\n".join([*([self.told] if also and self.told else []), one_line(line)])
+        self.set_class(severity == "information", "-information")
+        self.set_class(severity == "warning", "-warning")
+        self.set_class(severity == "error", "-error")
+        self._draw()
+        if self._timer is not None:
+            self._timer.stop()
+        seconds = STAYS + READING * len(self.told)
+        self._timer = self.set_timer(2 * seconds if severity == "error" else seconds, self.hush)
+
+    def hush(self) -> None:
+        """Name keys again."""
+        if self.told:
+            self.told = ""
+            self.remove_class("-information", "-warning", "-error")
+            self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        before = self.size.height
+        content = Content(self.told) if self.told else fitted(self._hints, self.size.width)
+        self.update(content, layout=bool(self.told) or before != 1)
+
+
+def fitted(hints: Sequence[Hint], width: int) -> Content:
+    """As many hints as fit into one line, none of them broken."""
+    line = Content("")
+    for key, what in hints:
+        hint = Content.assemble((key, "bold $text"), f" {what}")
+        longer = Content("  ").join([line, hint]) if line else hint
+        if longer.cell_length <= width or not line:
+            line = longer
+    return line
