@@ -19,8 +19,7 @@ from ..forks import Fork, explain, first_difference
 from ..kernels import Kernels
 from ..metal.dispatch import checked_kernels, kernels_for
 from ..metal.variants import variants_for
-from ..models import Model, Pair, load_pair, memory
-from ..models.memory import estimate_memory
+from ..models import Model, Pair, load_pair
 from ..models.template import Template
 from ..nearties import scores
 from ..plaintext import one_line
@@ -54,7 +53,7 @@ def check(options: argparse.Namespace) -> int:
         kv_bits=options.kv_bits,
         trust_remote_code=options.trust_remote_code,
     )
-    report.pair(pair, options.kv_bits)
+    report.pair(pair)
     if options.kernels:
         for line in _kernel_table(pair):
             report.line(line)
@@ -178,7 +177,7 @@ class _Report:
         self.row("backend", "Metal" if on_metal() else "CPU")
         self.row("mx.compile", "works" if compile_off is None else f"off: {compile_off}")
 
-    def pair(self, pair: Pair, kv_bits: int | None) -> None:
+    def pair(self, pair: Pair) -> None:
         """Print the models, notices about them, and the memory plan."""
         self.line("pair")
         self.row("target", _described(pair.target))
@@ -187,7 +186,7 @@ class _Report:
             self.row("draft off", pair.draft_off)
         self.row("vocabulary", f"{pair.vocabulary} ids")
         self.row("context", f"{pair.context} positions")
-        self.row("memory", str(_memory_plan(pair, kv_bits)))
+        self.row("memory", str(pair.plan))
         for notice in (*pair.notices, ModelCache(pair.target.module).reason):
             if notice is not None:
                 self.row("notice", notice)
@@ -243,15 +242,6 @@ def _kernel_table(pair: Pair) -> Iterator[str]:
         yield f"MLX's own: {line}"
     if not on_metal():
         yield f"{DASH}: Metal is not available here, so kernels are neither checked nor used"
-
-
-def _memory_plan(pair: Pair, kv_bits: int | None) -> memory.MemoryPlan:
-    target, draft = (
-        None if model is None else estimate_memory(model.module, model.context)
-        for model in (pair.target, pair.draft)
-    )
-    assert target is not None
-    return memory.plan(target, draft, pair.context, kv_bits, memory.device_limit())
 
 
 def _described(model: Model) -> str:

@@ -16,14 +16,14 @@ from macspec.verification.rule import Verdict
 
 
 def test_the_built_in_pair_passes(macspec: Callable[..., Any]) -> None:
-    outcome = macspec("check", "--prompts", "3", "--max-tokens", "16")
+    outcome = macspec("check", "--prompts", "2", "--max-tokens", "12")
     report = outcome.out.decode()
     assert outcome.status == 0
     for label in ("chip", "memory", "MLX", "backend", "mx.compile", "target", "draft", "vocab"):
         assert f"\n  {label}" in report
     assert report.splitlines()[-1].startswith("passed: ")
     lines = [line for line in report.splitlines() if line.startswith("  prompt ")]
-    assert len(lines) == 3 * 2 * 2
+    assert len(lines) == 2 * 2 * 2
     assert any("draft" in line and "acceptance" in line for line in lines)
 
 
@@ -35,7 +35,7 @@ def test_a_rule_that_keeps_a_wrong_token_fails(
         return Verdict(everything, mx.take(drawn, everything))
 
     monkeypatch.setattr(match, "first_mismatch", too_generous)
-    outcome = macspec("check", "--prompts", "3", "--max-tokens", "24")
+    outcome = macspec("check", "--prompts", "2", "--max-tokens", "16")
     report = outcome.out.decode()
     assert outcome.status == 1
     assert "NOT EQUAL at token" in report
