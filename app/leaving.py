@@ -16,7 +16,7 @@ from textual.app import App
 
 from macspec.config import state_folder
 from macspec.errors import brief
-from macspec.worker.log import Log
+from macspec.worker import Log
 
 from .chat.conversation import Conversation
 from .driver import ScreenDriver

@@ -14,7 +14,7 @@ from macspec.forks import first_difference
 from macspec.power import ByMode, Saving
 from macspec.power.meter import SETTLING
 from macspec.store import ASSISTANT
-from macspec.worker import Call, EngineClient, Failed, ReplyRequest, Tuning, Weighed
+from macspec.worker import Call, EngineClient, Failed, ReplyRequest, ScoreMargin, Tuning
 
 from ..panel.live import LiveStats
 from .energy import LOOK, Energies
@@ -274,11 +274,11 @@ class Comparing:
         )
         ids = [each.token_ids[at] for each in (plain, other) if at < len(each.token_ids)]
         if len(ids) == 2:
-            call = self._engine.weigh(self._request, plain.token_ids[:at], tuple(ids))
+            call = self._engine.score_margin(self._request, plain.token_ids[:at], tuple(ids))
             async for answer in call:
-                if isinstance(answer, Weighed):
-                    near = answer.gap <= answer.epsilon
-                    fork = replace(fork, gap=answer.gap, near_tie=near)
+                if isinstance(answer, ScoreMargin):
+                    near = answer.margin <= answer.tolerance
+                    fork = replace(fork, gap=answer.margin, near_tie=near)
         return fork
 
     def _length(self) -> int | None:

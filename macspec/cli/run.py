@@ -14,7 +14,7 @@ from ..models.progress import Progress
 from ..power import Meter, ReplyEnergy, ReplyWatch, awake, choose, remembered_idle
 from ..sampling import Sampling
 from ..terminal import Output, interruptible, say, show, status_of
-from ..worker.call import Call
+from ..worker import Call
 from ..worker.inprocess import InProcessEngine
 from ..worker.messages import Answer, Failed, LoadProgress, PairChoice, ReplyRequest
 from .models import DownloadBar
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace, conversation: Conversation) -> int:
     output = Output()
     gauge = Gauge(options.stats or options.json, options.settings.power.source)
     show_event = _JsonLines(output, gauge) if options.json else _Plain(output)
-    engine = InProcessEngine(told=_Loading(show_event))
+    engine = InProcessEngine(on_event=_Loading(show_event))
     _done(engine.load(_pair(options)))
     _done(
         engine.tune(

@@ -1,14 +1,13 @@
-"""The engine behind an interface that a front end can hold: in a child process, or in this one.
+"""The engine behind one interface: in a child process, or in this one.
 
 A front end asks an ``EngineClient`` and gets a ``Call``, the stream of events that answers it.
-``ProcessEngine`` never imports MLX. ``InProcessEngine`` does, and is left out of this page's names
-for that reason: import it from ``macspec.worker.inprocess``.
+``ProcessEngine`` never imports MLX. ``InProcessEngine`` does, so it is not exported here but from
+``macspec.worker.inprocess``.
 """
 
 from __future__ import annotations
 
-from .call import Call
-from .client import EngineClient
+from .client import Call, EngineClient
 from .messages import (
     Failed,
     Loaded,
@@ -16,13 +15,13 @@ from .messages import (
     PairChoice,
     PairInfo,
     ReplyRequest,
+    ScoreMargin,
     Status,
     Tuned,
     Tuning,
     Unloaded,
-    Weighed,
 )
-from .process import ProcessEngine
+from .process import Log, ProcessEngine
 
 __all__ = [
     "Call",
@@ -30,13 +29,14 @@ __all__ = [
     "Failed",
     "LoadProgress",
     "Loaded",
+    "Log",
     "PairChoice",
     "PairInfo",
     "ProcessEngine",
     "ReplyRequest",
+    "ScoreMargin",
     "Status",
     "Tuned",
     "Tuning",
     "Unloaded",
-    "Weighed",
 ]

@@ -1,39 +1,372 @@
-"""The child's program: ``python -m macspec.worker.child COMMANDS EVENTS PARENT FORMAT``.
+"""The engine's child process: ``python -m macspec.worker.child COMMANDS EVENTS PARENT FORMAT``.
 
-The first two are descriptors. Standard output and error belong to whoever writes to them; the
-parent keeps them in a log.
+The first two arguments are descriptors. Standard output and error are free for anything; the parent
+logs them.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import select
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from io import TextIOWrapper
+from typing import Any, Protocol
 
-from .codec import FORMAT
-from .lifeline import die_with
-from .pipes import Inbox, Outbox
-from .server import Served, Server
+from ..errors import MacspecError, brief
+from ..events import Event, Finished, Prefilled, Text
+from .messages import (
+    FORMAT,
+    Answer,
+    Close,
+    Command,
+    Failed,
+    GetStatus,
+    Load,
+    Loaded,
+    MeasureMargin,
+    PairChoice,
+    ReplyRequest,
+    ScoreMargin,
+    Status,
+    Stop,
+    Tune,
+    Tuned,
+    Tuning,
+    Unload,
+    Unloaded,
+    decode,
+    encode,
+)
+
+HELD = 4 * 2**20
+"""Bytes of events to buffer for a late reader before decoding waits."""
+
+LEAVE = 1.0
+"""Seconds to shut down once the parent has asked for it."""
+
+LOOK = 0.02
+"""Seconds between two attempts to write to a late reader."""
+
+STOPPED_EARLY = "stopped before it finished"
+"""Of a call that was stopped before it had an effect."""
+
+_PR_SET_PDEATHSIG = 1
+
+Report = Callable[[Answer], None]
+
+
+class Served(Protocol):
+    """What serving needs of an engine; the real one is ``macspec.worker.engine.Engine``."""
+
+    def load(self, choice: PairChoice, report: Report) -> Loaded: ...
+
+    def unload(self) -> None: ...
+
+    def reply(self, request: ReplyRequest) -> Generator[Event, None, None]: ...
+
+    def stop(self) -> Finished: ...
+
+    def score_margin(self, choice: MeasureMargin) -> ScoreMargin: ...
+
+    def tune(self, changes: Any) -> Tuning: ...
+
+    def status(self) -> Status: ...
+
+    def idle(self) -> Iterator[None]: ...
+
+    def close(self) -> None: ...
+
+
+def carry_out(engine: Served, command: Command, report: Report = lambda event: None) -> Answer:
+    """Have an engine carry out any command but a reply, and return its answer."""
+    match command:
+        case Load(choice):
+            return engine.load(choice, report)
+        case Unload():
+            engine.unload()
+            return Unloaded()
+        case Tune(changes):
+            return Tuned(engine.tune(changes))
+        case MeasureMargin():
+            return engine.score_margin(command)
+        case _:
+            return engine.status()
+
+
+def between_rounds(event: Event) -> bool:
+    """Whether a round is complete with this event, so that a reply can end here."""
+    return not isinstance(event, Text | Prefilled)
+
+
+def log(error: BaseException) -> None:
+    """Log the traceback of an error without its message, which may quote the chat."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    print(f"{frames}{type(error).__name__}", file=sys.stderr, flush=True)
+
+
+def _unforeseen(error: Exception) -> str:
+    return (
+        f"unexpected {type(error).__name__} in the engine: {brief(error)} (if it happens again, "
+        "please report it with the output of macspec check)"
+    )
+
+
+class Stopped(Exception):  # noqa: N818 - it is no error
+    """A load was asked to stop."""
+
+
+class Server:
+    """Serves an engine over two pipes, on the thread that calls ``run``.
+
+    Args:
+        engine: what does the work.
+        inbox: where commands come from.
+        outbox: where events go.
+    """
+
+    def __init__(self, engine: Served, inbox: Inbox, outbox: Outbox) -> None:
+        self._engine = engine
+        self._inbox = inbox
+        self._outbox = outbox
+        self._idle: Iterator[None] | None = None
+
+    def run(self) -> None:
+        """Serve until the parent closes."""
+        self._inbox.expendable = False
+        while not self._inbox.closing:
+            item = self._inbox.take()
+            if item is not None:
+                self._answer(*item)
+            elif self._outbox:
+                self._outbox.flush()
+                self._inbox.wait(LOOK)
+            elif self._idle is not None:
+                self._idle_step(self._idle)
+            else:
+                self._inbox.wait()
+        self._engine.close()
+        self._outbox.drain()
+
+    def _answer(self, call: int, command: Any) -> None:
+        """Carry out a command and report any error."""
+        try:
+            self._send(call, self._done(call, command))
+        except MacspecError as error:
+            self._send(call, Failed("refused", str(error)))
+        except Stopped:
+            self._send(call, Failed("stopped", STOPPED_EARLY))
+        except Exception as error:
+            log(error)
+            self._send(call, Failed("error", _unforeseen(error)))
+
+    def _done(self, call: int, command: Any) -> Answer:
+        """Carry out a command and return what ends its call."""
+        if isinstance(command, Tune | GetStatus):
+            return carry_out(self._engine, command)
+        self._idle = None
+        if self._inbox.stopped(call):
+            raise Stopped
+        if isinstance(command, ReplyRequest):
+            return self._reply(call, command)
+        self._inbox.expendable = isinstance(command, Load)
+        try:
+            return carry_out(self._engine, command, lambda event: self._report(call, event))
+        finally:
+            self._inbox.expendable = False
+
+    def _reply(self, call: int, request: ReplyRequest) -> Finished:
+        for event in self._engine.reply(request):
+            if isinstance(event, Finished):
+                break
+            self._outbox.put(call, event)
+            if not between_rounds(event):
+                continue
+            self._outbox.flush()
+            self._outbox.make_room(lambda: self._inbox.stopped(call))
+            if self._inbox.stopped(call):
+                break
+            while (item := self._inbox.take_quick()) is not None:
+                self._answer(*item)
+        finished = self._engine.stop()
+        self._idle = self._engine.idle()
+        return finished
+
+    def _report(self, call: int, event: Answer) -> None:
+        self._send(call, event)
+        if self._inbox.stopped(call):
+            raise Stopped
+
+    def _send(self, call: int, event: Answer) -> None:
+        self._outbox.put(call, event)
+        self._outbox.flush()
+
+    def _idle_step(self, idle: Iterator[None]) -> None:
+        try:
+            next(idle)
+        except StopIteration:
+            self._idle = None
+        except Exception as error:
+            log(error)
+            self._idle = None
+
+
+class Inbox:
+    """Commands, read on a thread of its own, which ends the process when the parent is gone."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._commands: deque[tuple[int, Any]] = deque()
+        self._stopped: set[int] = set()
+        self._arrived = threading.Condition()
+        self.closing = False
+        """Whether the parent has asked this process to end."""
+        self.expendable = True
+        """Whether it may end at once, with nothing to save."""
+        threading.Thread(target=self._read, name="commands", daemon=True).start()
+
+    def __bool__(self) -> bool:
+        return bool(self._commands) or self.closing
+
+    def take(self) -> tuple[int, Any] | None:
+        """The next command and its call; None if there is none."""
+        with self._arrived:
+            return self._commands.popleft() if self._commands else None
+
+    def take_quick(self) -> tuple[int, Any] | None:
+        """The next command that need not wait for the end of a reply."""
+        if not self._commands:
+            return None
+        with self._arrived:
+            for item in self._commands:
+                if isinstance(item[1], Tune | GetStatus):
+                    self._commands.remove(item)
+                    return item
+        return None
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for a command, or for the end."""
+        with self._arrived:
+            if not self:
+                self._arrived.wait(timeout)
+
+    def stopped(self, call: int) -> bool:
+        """Whether a call is to end early."""
+        return self.closing or call in self._stopped
+
+    def _read(self) -> None:
+        with open(self._descriptor, "rb") as lines:
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    break
+                call, command = decode(line)
+                with self._arrived:
+                    if isinstance(command, Stop):
+                        self._stopped.add(command.call)
+                    elif isinstance(command, Close):
+                        self.closing = True
+                    else:
+                        self._commands.append((call, command))
+                    self._arrived.notify_all()
+        if self.closing and not self.expendable:
+            time.sleep(LEAVE)
+        os._exit(0)
+
+
+class Outbox:
+    """Events, buffered for a late reader; a round waits only when ``HELD`` bytes do."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._held = bytearray()
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def put(self, call: int, event: Any) -> None:
+        """Add an event, to be sent with the next ``flush``."""
+        self._held += encode(call, event)
+
+    def flush(self) -> None:
+        """Send what the pipe takes at once."""
+        try:
+            while self._held:
+                del self._held[: os.write(self._descriptor, self._held)]
+        except BlockingIOError:
+            pass
+        except BrokenPipeError:
+            os._exit(0)
+
+    def make_room(self, give_up: Callable[[], bool]) -> None:
+        """Wait until fewer than ``HELD`` bytes are buffered, or ``give_up`` returns true."""
+        while len(self._held) >= HELD and not give_up():
+            self._wait()
+
+    def drain(self) -> None:
+        """Wait until everything is sent; the inbox ends the process if nobody reads."""
+        while self._held:
+            self._wait()
+
+    def _wait(self) -> None:
+        select.select([], [self._descriptor], [], LOOK)
+        self.flush()
+
+
+def exit_with_parent(parent: int) -> None:
+    """End this process when its parent ends, even while a library holds Python's lock.
+
+    The closed pipe from the parent shows it too, unless nobody can read it. On Linux the signal
+    comes when the thread that started this process ends, so that thread must live as long.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(0)
+    elif sys.platform == "darwin":
+        threading.Thread(target=_await_exit, args=(parent,), daemon=True).start()
+
+
+if sys.platform == "darwin":
+    import select
+
+    def _await_exit(parent: int) -> None:
+        queue = select.kqueue()
+        leaving = select.kevent(
+            parent, select.KQ_FILTER_PROC, select.KQ_EV_ADD, select.KQ_NOTE_EXIT
+        )
+        try:
+            queue.control([leaving], 1, None)
+        except ProcessLookupError:
+            pass  # It has ended already.
+        except OSError:
+            return
+        os._exit(0)
 
 
 def engine() -> Served:
-    """The real one; its import takes longer than everything else here."""
+    """The real engine, whose import takes long."""
     from .engine import Engine
 
     return Engine()
 
 
 def main(arguments: Sequence[str], make: Callable[[], Served] = engine) -> None:
-    """Serve until the parent closes its end, then leave without the interpreter's farewell."""
+    """Serve until the parent closes its end, then exit without the interpreter's clean-up."""
     commands, events, parent = map(int, arguments[:3])
     if arguments[3] != FORMAT:
-        sys.exit("macspec was updated while it ran: start it again")
+        sys.exit("macspec was updated while it was running; restart it")
     for descriptor in (commands, events):
         os.set_inheritable(descriptor, False)
-    die_with(parent)
+    exit_with_parent(parent)
     if isinstance(sys.stdout, TextIOWrapper):
-        # A process that is killed takes what it has not written with it.
+        # Buffered output would be lost if this process is killed.
         sys.stdout.reconfigure(line_buffering=True)
     inbox, outbox = Inbox(commands), Outbox(events)
     Server(make(), inbox, outbox).run()

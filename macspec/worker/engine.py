@@ -1,4 +1,4 @@
-"""A session that can change its pair: the engine itself, in whatever process it runs."""
+"""The engine itself, in whatever process it runs: a session that can change its pair."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 import os
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any, Literal, cast
@@ -19,24 +19,26 @@ from ..errors import BadOptionError, MacspecError, OutOfMemoryError
 from ..events import Event, Finished, Notice
 from ..learned import corpus, ledger
 from ..metal.dispatch import kernels_for
+from ..models.download import pull
+from ..models.hubcache import cached_folder
 from ..models.machine import Pressure, pressure
 from ..models.memory import device_limit, gigabytes
 from ..models.pair import Pair, open_pair
+from ..models.progress import Progress, Retrying
 from ..sampling import Sampling
 from ..session import Session
 from ..stats import SessionStats
-from .fetching import fetch
 from .messages import (
     Answer,
     Loaded,
     LoadProgress,
+    MeasureMargin,
     PairChoice,
     PairInfo,
     ReplyRequest,
+    ScoreMargin,
     Status,
     Tuning,
-    Weigh,
-    Weighed,
 )
 from .registry import Registry, Running
 
@@ -47,10 +49,10 @@ _SAMPLING = tuple(field.name for field in fields(Sampling))
 
 
 class Engine:
-    """Holds at most one pair, and answers conversations with it. All calls from one thread.
+    """Holds at most one pair and answers conversations with it, on one thread.
 
     Args:
-        registry: where engines make themselves known to each other.
+        registry: where engines register their memory.
         pressure: how short of memory the machine is.
     """
 
@@ -67,31 +69,31 @@ class Engine:
         self._pressure = pressure
 
     def load(self, choice: PairChoice, report: Report) -> Loaded:
-        """Load a pair, or switch to it. The conversation is the front end's, and stays there.
+        """Load a pair, or switch to it.
 
-        The new pair passes its gates and the memory plan before anything of the old one is let go.
-        Both are held while the new one is read if they fit together and memory is not short; else
-        the old one goes first, and is read again if the new one fails. Where only the draft model
-        changes, the target stays as it is, with what it has read.
+        The new pair passes its checks and the memory plan before anything of the old one is
+        released. Both are held while the new one is read if they fit together and memory is not
+        low; otherwise the old one goes first and is read again if the new one fails. If only the
+        draft model changes, the target stays, with what it has read.
 
         Args:
-            report: told of notices and progress; what it raises ends the loading.
+            report: called with notices and progress; what it raises ends the loading.
 
         Raises:
-            MacspecError: the pair cannot be loaded; the old one works.
+            MacspecError: the pair cannot be loaded; the old one still works.
         """
         began = time.monotonic()
         if self.session is not None and choice == self._choice:
             return Loaded(_info(self.session), 0.0, kept_cache=True)
         report(LoadProgress("finding"))
-        fetch([name for name in (choice.target, choice.draft) if name is not None], report)
+        _fetch([name for name in (choice.target, choice.draft) if name is not None], report)
         pair = self._opened(choice)
         for notice in pair.notices:
             report(Notice(notice))
         level = self._pressure().level
         if level == "critical":
-            report(Notice("the system is short of memory: close other programs, or it will swap"))
-        # No name here may keep the old pair alive.
+            report(Notice("memory is low: close other programs to avoid swapping"))
+        # No local name may keep the old pair alive.
         kept = self.session is not None and pair.target is self.session.pair.target
         both = pair.plan.total + self._resident(kept)
         together = level in (None, "normal") and self._enter(choice, both)
@@ -104,7 +106,7 @@ class Engine:
             pair.read(lambda done: report(LoadProgress("reading", done, pair.plan.weights)))
             self._install(pair, choice, report)
         except BaseException as error:
-            # Nor may the error keep what was read of the new one.
+            # Nor may the error keep what was read of the new pair.
             traceback.clear_frames(error.__traceback__)
             del pair
             self._go_back(together, error)
@@ -113,7 +115,7 @@ class Engine:
         return Loaded(_info(self._loaded()), time.monotonic() - began, kept_cache=kept)
 
     def unload(self) -> None:
-        """Let go of the pair."""
+        """Release the pair."""
         self._let_go()
         self._choice = None
         self._registry.leave()
@@ -138,14 +140,14 @@ class Engine:
             learn=request.learn,
         )
 
-    def weigh(self, choice: Weigh) -> Weighed:
-        """How close a choice in a reply was, with rule and sampling as they are now.
+    def score_margin(self, choice: MeasureMargin) -> ScoreMargin:
+        """How close a choice of a reply was, under the current rule and sampling.
 
         Raises:
-            BadOptionError: no pair is loaded, or there are no such tokens; or as ``reply``.
+            BadOptionError: no pair is loaded, or a token does not exist; or as ``reply``.
         """
         request = choice.request
-        gap, epsilon = self._loaded().weigh(
+        margin, tolerance = self._loaded().weigh(
             request.messages,
             choice.said,
             choice.tokens,
@@ -153,20 +155,20 @@ class Engine:
             raw=request.raw,
             think=request.think,
         )
-        return Weighed(gap, epsilon)
+        return ScoreMargin(margin, tolerance)
 
     def stop(self) -> Finished:
-        """End the reply, if it has not ended yet, and say how it did."""
+        """End the reply, if it has not ended, and return how it ended."""
         session = self._loaded()
         session.close()
         assert session.finished is not None
         return session.finished
 
     def tune(self, changes: Mapping[str, Any]) -> Tuning:
-        """Change what is named, all of it or nothing.
+        """Change settings, all of them or none.
 
         Raises:
-            BadOptionError: a name or value that there is not.
+            BadOptionError: a name or value is invalid.
         """
         _check_names(changes, _TUNING)
         sampling = {**self._tuning.sampling, **(changes.get("sampling") or {})}
@@ -179,7 +181,7 @@ class Engine:
         return tuning
 
     def status(self) -> Status:
-        """How things are."""
+        """The engine's state."""
         session = self.session
         return Status(
             pid=os.getpid(),
@@ -196,13 +198,13 @@ class Engine:
         )
 
     def idle(self) -> Iterator[None]:
-        """What is worth doing while nobody asks: measuring, then keeping what was learned."""
+        """Work for idle times: measure costs, then save what was learned."""
         if self.session is not None:
             yield from self.session.measure()
             self.session.remember()
 
     def close(self) -> None:
-        """Keep what was learned, and leave."""
+        """Save what was learned and leave the registry."""
         if self.session is not None:
             self.session.close()
             self.session.remember()
@@ -214,7 +216,7 @@ class Engine:
         return self.session
 
     def _opened(self, choice: PairChoice) -> Pair:
-        """A pair that has passed everything but the reading of its weights."""
+        """A pair that has passed all checks, its weights not yet read."""
         others = self._registry.others()
         beside = None
         if self.session is not None and _same_target(choice, self._choice):
@@ -236,7 +238,7 @@ class Engine:
             raise OutOfMemoryError(f"{error}; {_holders(others)}") from error
 
     def _resident(self, kept: bool) -> int:
-        """Bytes of the loaded pair that are to be had once another one is there.
+        """Bytes of the loaded pair that a switch frees.
 
         Args:
             kept: the target stays.
@@ -249,13 +251,13 @@ class Engine:
         return 0 if pair.draft is None else pair.draft.weight_bytes
 
     def _enter(self, choice: PairChoice, planned: int) -> bool:
-        """Whether so much fits beside the other engines; if so it is now this one's."""
+        """Reserve memory beside the other engines; whether it fits."""
         names = " + ".join(name for name in (choice.target or "built-in", choice.draft) if name)
         limit = device_limit()
         return planned <= limit and not self._registry.enter(names, planned, limit)
 
     def _install(self, pair: Pair, choice: PairChoice, report: Report) -> None:
-        """Make a pair that has been read the session's."""
+        """Begin a session with a pair that has been read, or change the session's draft model."""
         session = self.session
         same = session is not None and session.pair.target is pair.target
         if session is not None and same:
@@ -264,7 +266,7 @@ class Engine:
             kernels = kernels_for(pair, choice.kernels)
         known = ledger(pair, choice.kv_bits, kernels=kernels.key) if choice.learn else None
         if self._tuning.method == DraftModel.name and pair.draft is None:
-            report(Notice("this pair has no draft model: the method is auto again"))
+            report(Notice("this pair has no draft model; the method is auto again"))
             self._tuning = replace(self._tuning, method="auto")
         settings = _settings(self._tuning)
         if session is not None and same:
@@ -278,7 +280,7 @@ class Engine:
             session = Session(
                 pair, kv_bits=choice.kv_bits, ledger=known, corpus=past, kernels=kernels
             )
-        # A draft model can turn out to be of no use after all, and reason enough is said later.
+        # A draft model may prove unusable only now; the reason is shown later.
         with suppress(BadOptionError):
             session.method = settings.method
         _apply(settings, session)
@@ -286,7 +288,7 @@ class Engine:
         _free()
 
     def _let_go(self, keep_target: bool = False) -> None:
-        """Forget the session, or only its draft model."""
+        """Drop the session, or only its draft model."""
         session = self.session
         if session is None:
             return
@@ -300,7 +302,7 @@ class Engine:
         _free()
 
     def _go_back(self, together: bool, cause: BaseException) -> None:
-        """After a load that failed: the old pair, read again if it had to go."""
+        """Restore the old pair after a failed load, reading it again if it was released."""
         _free()
         choice, pair = self._choice, None if self.session is None else self.session.pair
         if choice is None:
@@ -317,7 +319,7 @@ class Engine:
                 self._choice = None
                 self._registry.leave()
             raise type(error)(
-                f"{cause}; and the pair before could not be loaded again: {error}"
+                f"{cause}; the previous pair could not be reloaded either: {error}"
             ) from cause
 
 
@@ -330,7 +332,7 @@ def _check_names(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
 
 
 def _settings(tuning: Tuning) -> Settings:
-    """A tuning with everything checked.
+    """The settings of a tuning, checked.
 
     Raises:
         BadOptionError: a value is outside its range.
@@ -348,7 +350,7 @@ def _apply(settings: Settings, session: Session) -> None:
 
 
 def _same_target(choice: PairChoice, old: PairChoice | None) -> bool:
-    """Whether two choices differ in the draft model and the context at most."""
+    """Whether two choices differ only in draft model and context."""
     return (
         old is not None
         and replace(choice, draft=old.draft, context=old.context, require_draft=old.require_draft)
@@ -374,14 +376,45 @@ def _info(session: Session) -> PairInfo:
 
 
 def _holders(others: list[Running]) -> str:
-    """Who holds what, and what to do about it."""
+    """Which engines hold memory, and what to do about it."""
     held = ", ".join(
-        f"process {other.pid} {gigabytes(other.planned)} for {other.pair}" for other in others
+        f"process {other.pid} holds {gigabytes(other.planned)} for {other.pair}" for other in others
     )
-    return f"other macspec engines hold memory ({held}): close one of them"
+    return f"other macspec engines are running ({held}): close one of them"
 
 
 def _free() -> None:
-    """Give memory back that nobody refers to any more."""
+    """Return unreferenced memory to the system."""
     gc.collect()
     mx.clear_cache()
+
+
+def _fetch(names: Sequence[str], report: Callable[[Answer], None]) -> None:
+    """Download models that are hub ids and not in the hub's cache.
+
+    Args:
+        names: folders or ids, as ``load_pair`` takes them.
+        report: called with the progress; what it raises ends the download, which the next one
+            continues.
+
+    Raises:
+        ModelNotFoundError, ModelBrokenError: as ``pull``.
+    """
+    missing = [
+        name for name in names if _on_hub(name) and cached_folder(name.partition("@")[0]) is None
+    ]
+    if not missing:
+        return
+    for event in pull(missing):
+        if isinstance(event, Progress):
+            report(LoadProgress("downloading", event.done, event.total, event.model))
+        elif isinstance(event, Retrying):
+            again = f"retrying in {event.seconds:.0f} s"
+            report(Notice(f"lost the connection to the hub ({event.reason}); {again}"))
+
+
+def _on_hub(name: str) -> bool:
+    """Whether a name is a hub id; whoever opens it reports what else is wrong with it."""
+    owner, _, model = name.partition("/")
+    path = os.path.expanduser(name)
+    return bool(owner and model) and path == name and not os.path.exists(path) and "/" not in model

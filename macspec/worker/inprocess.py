@@ -1,79 +1,55 @@
-"""The engine in this process, driven by whoever reads its events."""
+"""The engine in this process, run by whoever reads its events."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from ..errors import MacspecError
 from ..events import Finished
-from .call import Call
-from .client import EngineClient
+from .child import STOPPED_EARLY, between_rounds, carry_out
+from .client import Call, EngineClient
 from .engine import Engine
-from .messages import (
-    Answer,
-    Failed,
-    Loaded,
-    PairChoice,
-    ReplyRequest,
-    Status,
-    Tuned,
-    Unloaded,
-    Weigh,
-    Weighed,
-)
-from .server import between_rounds
+from .messages import ENDS, Answer, Command, Failed, ReplyRequest
 
 
 class InProcessEngine(EngineClient):
-    """An ``EngineClient`` without a process: reading a reply's next event runs its next round.
+    """An engine without a process: reading a reply's next event runs its next round.
 
-    So it costs nothing beside the session itself. Everything happens on the caller's thread, which
-    must always be the same; all but replies is done at once, and a reply that nobody reads stands
-    still. What an event does to its reader, an interrupt or an error that is not for users, is
-    raised as it is, and ends the reply there.
+    So it adds no cost to the session's. Everything runs on the caller's thread, always the same
+    one: replies when they are read, all else at once. Unexpected errors and interrupts are raised
+    where they happen and end the reply there.
 
     Args:
         engine: None: a new one.
-        told: told a load's events as they happen; who reads the call gets them afterwards.
+        on_event: called with a load's events as they happen; its call has them only afterwards.
     """
 
     def __init__(
-        self, engine: Engine | None = None, told: Callable[[Answer], None] = lambda event: None
+        self, engine: Engine | None = None, on_event: Callable[[Answer], None] = lambda event: None
     ) -> None:
         self.engine = engine or Engine()
-        self._told = told
-        self._reply: Driven | None = None
+        self._on_event = on_event
+        self._reply: InProcessReply | None = None
 
     def start(self) -> None:
         pass
 
-    def load(self, choice: PairChoice) -> Call:
-        call = Call(Loaded)
+    def ask(self, command: Command) -> Call:
+        if isinstance(command, ReplyRequest):
+            self._reply = InProcessReply(self.engine, command)
+            return self._reply
+        call = Call(ENDS[type(command)])
 
         def report(event: Answer) -> None:
             call.put(event)
-            self._told(event)
+            self._on_event(event)
 
-        return _at_once(call, lambda: self.engine.load(choice, report))
-
-    def unload(self) -> Call:
-        self.engine.unload()
-        return _at_once(Call(Unloaded), Unloaded)
-
-    def reply(self, request: ReplyRequest) -> Call:
-        self._reply = Driven(self.engine, request)
-        return self._reply
-
-    def tune(self, **changes: Any) -> Call:
-        return _at_once(Call(Tuned), lambda: Tuned(self.engine.tune(changes)))
-
-    def status(self) -> Call:
-        return _at_once(Call(Status), self.engine.status)
-
-    def weigh(self, request: ReplyRequest, said: tuple[int, ...], tokens: tuple[int, ...]) -> Call:
-        return _at_once(Call(Weighed), lambda: self.engine.weigh(Weigh(request, said, tokens)))
+        try:
+            call.put(carry_out(self.engine, command, report))
+        except MacspecError as error:
+            call.put(Failed("refused", str(error)))
+        return call
 
     def interrupt(self) -> None:
         if self._reply is not None:
@@ -83,8 +59,8 @@ class InProcessEngine(EngineClient):
         self.engine.close()
 
 
-class Driven(Call):
-    """A reply whose reader runs it. What cannot be asked is refused at once."""
+class InProcessReply(Call):
+    """A reply that runs as it is read. An invalid request is refused at once."""
 
     def __init__(self, engine: Engine, request: ReplyRequest) -> None:
         super().__init__(Finished, self._halt)
@@ -98,7 +74,7 @@ class Driven(Call):
             self.put(Failed("refused", str(error)))
 
     def result(self, timeout: float | None = None) -> Answer:
-        """Run the reply to its end, however long that takes."""
+        """Run the reply to its end, whatever the timeout."""
         while not self.done:
             self._step()
         return super().result()
@@ -120,10 +96,10 @@ class Driven(Call):
 
     def _step(self) -> None:
         if self._halted and self._border:
-            stopped = Failed("stopped", "it was stopped before it was done")
+            stopped = Failed("stopped", STOPPED_EARLY)
             self.put(self._engine.stop() if self._begun else stopped)
             return
-        self._begun = self._border = True  # So it stands if this is where the reply breaks off.
+        self._begun = self._border = True  # This stays if the reply breaks off here.
         try:
             event = next(self._reply, None)
         except MacspecError as error:
@@ -134,11 +110,3 @@ class Driven(Call):
             return
         self._border = between_rounds(event)
         self.put(event)
-
-
-def _at_once(call: Call, work: Callable[[], Answer]) -> Call:
-    try:
-        call.put(work())
-    except MacspecError as error:
-        call.put(Failed("refused", str(error)))
-    return call

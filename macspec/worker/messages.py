@@ -1,12 +1,30 @@
-"""What a front end asks of an engine, and what it answers beside the events of a reply."""
+"""What front ends ask of an engine and how it answers, and how that crosses a pipe.
+
+Messages travel as lines of JSON, ``[call, name, fields]``. Both ends run the same code, so fields
+are known by their order; ``FORMAT`` is compared to be sure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from hashlib import sha256
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from ..events import Event, Finished
+from ..events import (
+    Emitted,
+    Event,
+    Finished,
+    Notice,
+    Prefilled,
+    Prefilling,
+    ReplyStats,
+    Round,
+    Seconds,
+    Text,
+)
 from ..stats import SessionStats
 
 
@@ -22,20 +40,20 @@ class PairChoice:
     trust_remote_code: bool = False
     require_draft: bool = False
     learn: bool = True
-    """Use and keep what sessions learn about costs, and past replies to draft from."""
+    """Use and save learned costs, acceptance rates and past replies."""
     kernels: str = "auto"
     """auto, off or strict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What can be changed between any two rounds, as ``macspec.settings.Settings``."""
+    """What can be changed between any two rounds, as in ``Settings``."""
 
     method: str = "auto"
     depth: int | str = "auto"
     rule: str = "block"
     sampling: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of ``macspec.sampling.Sampling``; what is not named has its default."""
+    """Fields of ``Sampling``; the others have their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,53 +80,53 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Tune:
-    """Change what is named; of ``sampling`` too only the fields that are named."""
+    """Change only what is named, in ``sampling`` too."""
 
     changes: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Unload:
-    """Let go of the pair."""
+    """Release the pair."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """Ask how things are."""
+class GetStatus:
+    """Ask for the engine's state."""
 
 
 @dataclass(frozen=True, slots=True)
-class Weigh:
-    """Ask how close a choice was: the one after the first tokens of a reply."""
+class MeasureMargin:
+    """Ask how close a choice of a reply was."""
 
     request: ReplyRequest
     """What the reply answered."""
     said: tuple[int, ...]
     """Tokens of the reply before the choice."""
     tokens: tuple[int, ...]
-    """Those that were chosen there, one way and another."""
+    """Tokens chosen there in different replies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End another call: a reply keeps what it has, a load leaves the old pair."""
+    """End another call: a reply keeps its text, a load leaves the old pair."""
 
     call: int
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Keep what was learned, and exit."""
+    """Save what was learned and exit."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairInfo:
-    """What a front end shows of a loaded pair; sizes in bytes."""
+    """A loaded pair; sizes in bytes."""
 
     target: str
     draft: str | None
     draft_off: str | None
-    """Why there is no draft model, if one was asked for."""
+    """Why the requested draft model is not used."""
     context: int
     target_parameters: int
     draft_parameters: int | None
@@ -117,13 +135,13 @@ class PairInfo:
     """Planned for the whole context."""
     buffers: int
     limit: int
-    """What this machine gives, less what other engines had planned at that time."""
+    """What this machine allows, minus what other engines had planned."""
     thinks: bool = True
-    """Whether the target's chat template has a switch for reasoning."""
+    """Whether the target's chat template can switch reasoning."""
 
     @property
     def planned(self) -> int:
-        """Bytes that the pair needs once its context is full."""
+        """Bytes the pair needs with a full context."""
         return self.weights + self.caches + self.buffers
 
 
@@ -132,18 +150,18 @@ class LoadProgress:
     """A step of loading."""
 
     stage: str
-    """finding (where it is, and whether it fits), downloading, or reading (the weights)."""
+    """finding (where it is and whether it fits), downloading, or reading (the weights)."""
     done: int = 0
     """Bytes."""
     total: int = 0
-    """Bytes; 0 where that is not known."""
+    """Bytes; 0: unknown."""
     model: str = ""
-    """The model that is downloaded."""
+    """The model being downloaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The pair is there. With ``kept_cache`` the conversation need not be read again."""
+    """The pair is ready. With ``kept_cache`` the conversation need not be read again."""
 
     pair: PairInfo
     seconds: float
@@ -152,70 +170,154 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Unloaded:
-    """The pair is gone."""
+    """The pair is released."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What holds from the next round on."""
+    """What applies from the next round on."""
 
     tuning: Tuning
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How things are; sizes in bytes."""
+    """The engine's state; sizes in bytes."""
 
     pid: int
     pair: PairInfo | None
     tuning: Tuning
     why: str
-    """Why the newest round drafted as it did, or not at all; before the first one, what is known of
-    it."""
+    """Why the newest round drafted as it did, or not at all; before the first round, what is known
+    about it."""
     stats: SessionStats
     """Totals since the pair was loaded."""
     cached_tokens: int
     memory: int
-    """In use by arrays."""
+    """Used by arrays."""
     memory_peak: int
     memory_limit: int
     kernels: str = ""
-    """Whose kernels compute, and why, in half a sentence; empty while no pair is loaded."""
+    """Which kernels are used and why; empty while no pair is loaded."""
     plain_seconds: float | None = None
-    """What a plain round takes, by the cost curve; None while that is not known."""
+    """Seconds of a plain round by the cost curve; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class ScoreMargin:
     """How close a choice was."""
 
-    gap: float
-    """Best score less the lowest one of the tokens."""
-    epsilon: float
-    """Scores that are no further apart may swap places by rounding."""
+    margin: float
+    """The best score minus the lowest score of the tokens."""
+    tolerance: float
+    """Rounding may reorder scores that are no further apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A call came to nothing, or a reply was broken off."""
+    """A call failed, or a reply was cut off."""
 
     kind: str
-    """refused (nothing has changed), error (an unforeseen one; the engine goes on), crashed (the
-    engine is gone, the next call starts it again) or stopped (as was asked)."""
+    """refused (nothing has changed), error (an unexpected one; the engine keeps working), crashed
+    (the engine is lost, the next call restarts it) or stopped (on request)."""
     message: str
-    """One line: what is wrong, and what to do."""
+    """What is wrong and what to do, in one line."""
 
 
-Command = Load | ReplyRequest | Tune | Unload | Ask | Weigh | Stop | Close
+Command = Load | ReplyRequest | Tune | Unload | GetStatus | MeasureMargin | Stop | Close
 
-Answer = Event | LoadProgress | Loaded | Unloaded | Tuned | Status | Weighed | Failed
+Answer = Event | LoadProgress | Loaded | Unloaded | Tuned | Status | ScoreMargin | Failed
 
 ENDS: dict[type[Command], type[Answer]] = {
     Load: Loaded,
     ReplyRequest: Finished,
     Tune: Tuned,
     Unload: Unloaded,
-    Ask: Status,
-    Weigh: Weighed,
+    GetStatus: Status,
+    MeasureMargin: ScoreMargin,
 }
-"""What answers a command in the end, if not ``Failed``."""
+"""What a command's call ends with, if not ``Failed``."""
+
+TOP = (
+    *(Load, ReplyRequest, Tune, Unload),
+    *(GetStatus, MeasureMargin, Stop, Close),
+    *(Prefilling, Prefilled, Text, Round, Notice, Finished),
+    *(LoadProgress, Loaded, Unloaded, Tuned),
+    *(Status, ScoreMargin, Failed),
+)
+NESTED = (
+    *(Emitted, ReplyStats, Seconds, SessionStats),
+    *(PairChoice, PairInfo, Tuning),
+)
+
+_FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in (*TOP, *NESTED)}
+_KINDS = {kind.__name__: kind for kind in TOP}
+
+FORMAT = sha256(
+    repr([(kind.__name__, names) for kind, names in _FIELDS.items()]).encode()
+).hexdigest()[:16]
+"""A hash that changes with every message and field."""
+
+
+def encode(call: int, message: Any) -> bytes:
+    """A message as one ASCII line, newline included."""
+    line = [call, type(message).__name__, _packed(message)]
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> tuple[int, Any]:
+    """The call and the message of a line.
+
+    Raises:
+        ValueError, LookupError, TypeError: it is not a line of ``encode``.
+    """
+    call, name, packed = json.loads(line)
+    return call, _BUILD[_KINDS[name]](packed)
+
+
+def _packed(value: Any) -> Any:
+    names = _FIELDS.get(type(value))
+    if names is not None:
+        return [_packed(getattr(value, name)) for name in names]
+    if type(value) is tuple:
+        return [_packed(item) for item in value]
+    return value
+
+
+def _builder(kind: Any) -> Callable[[Any], Any]:
+    """A function from packed fields to an instance of a dataclass."""
+    hints = get_type_hints(kind)
+    parts = [_converter(hints[name]) for name in _FIELDS[kind]]
+    plain = all(part is None for part in parts)
+
+    def build(packed: Any) -> Any:
+        if plain:
+            return kind(*packed)
+        return kind(
+            *(
+                value if part is None else part(value)
+                for part, value in zip(parts, packed, strict=True)
+            )
+        )
+
+    return build
+
+
+def _converter(hint: Any) -> Callable[[Any], Any] | None:
+    """A function from a packed value to one of a type; None: they are the same."""
+    if hint in _FIELDS:
+        return lambda packed: _BUILD[hint](packed)
+    if get_origin(hint) is tuple:
+        item = _converter(get_args(hint)[0])
+        return tuple if item is None else lambda packed: tuple(map(item, packed))
+    if get_origin(hint) in (Union, UnionType):
+        parts = [part for part in map(_converter, get_args(hint)) if part is not None]
+        if not parts:
+            return None
+        # The only unions here are with None and with a string, which are packed as they are.
+        (part,) = parts
+        return lambda packed: packed if isinstance(packed, NoneType | str) else part(packed)
+    return None
+
+
+_BUILD = {kind: _builder(kind) for kind in (*TOP, *NESTED)}

@@ -1,24 +1,30 @@
-"""The engine in a child process."""
+"""The engine in a child process, and the log of what that prints."""
 
 from __future__ import annotations
 
 import atexit
+import os
+import selectors
+import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from ..config import state_folder
+from ..errors import QUOTED, brief
 from ..events import Notice
-from .call import Call
-from .client import EngineClient
-from .codec import encode
-from .link import Link
-from .log import Log
+from ..plaintext import one_line
+from .client import Call, EngineClient
 from .messages import (
     ENDS,
-    Ask,
+    FORMAT,
     Close,
     Command,
     Failed,
@@ -30,27 +36,38 @@ from .messages import (
     Tune,
     Tuned,
     Tuning,
-    Unload,
     Unloaded,
-    Weigh,
+    decode,
+    encode,
 )
 
 # Not from the current folder, where anything may be called macspec.
 PROGRAM = (sys.executable, "-P", "-m", "macspec.worker.child")
 
 GRACE = 1.0
-"""Seconds that an engine has to keep what it learned before it is killed."""
+"""Seconds an engine has to save what it learned before it is killed."""
+
+CHUNK = 2**16
+
+MOST = 16
+"""Chunks of a dead child's output that are still read; a pipe holds less."""
+
+LINGER = 1.0
+"""Seconds a child has to end once it has closed its pipe."""
+
+LOG_LIMIT = 2**19
+"""Bytes of a log file; the one before it is kept too."""
 
 
 class ProcessEngine(EngineClient):
-    """An ``EngineClient`` whose engine is a child process, started when it is first needed.
+    """An engine in a child process, which starts when it is first needed.
 
     If the child is lost, every open call ends with ``Failed`` of kind crashed and keeps its text,
-    and the next call starts another one, which loads the last pair before it replies.
+    and the next call starts another child, which loads the last pair before it replies.
 
     Args:
         program: what to run instead of the engine.
-        log: where the child's standard output and error go; None: ``engine.log`` in the user's
+        log: the child's standard output and error; None: ``engine.log`` in the user's
             state folder.
     """
 
@@ -58,14 +75,14 @@ class ProcessEngine(EngineClient):
         self._program = program
         self._log = log
         self._lock = threading.RLock()
-        self._link: Link | None = None
+        self._child: ChildProcess | None = None
         self._calls: dict[int, tuple[Command, Call]] = {}
         self._again: set[int] = set()
         """Those that load a lost pair again."""
         self._next = 0
         self._choice: PairChoice | None = None
         """The last pair that was loaded."""
-        self._there = False
+        self._pair_loaded = False
         """Whether the child has it."""
         self._tuning = Tuning()
         self._closed = False
@@ -74,33 +91,34 @@ class ProcessEngine(EngineClient):
     @property
     def pid(self) -> int | None:
         """The child's process id; None while there is none."""
-        link = self._link
-        return None if link is None else link.pid
+        child = self._child
+        return None if child is None else child.pid
 
     def start(self) -> None:
         with self._lock:
-            if self._link is None and not self._closed:
-                self._link = Link(self._program, Log(self._log), self._take, self._lose)
+            if self._child is None and not self._closed:
+                self._child = ChildProcess(self._program, Log(self._log), self._take, self._lose)
                 if self._tuning != Tuning():
-                    self._link.send(encode(0, Tune(asdict(self._tuning))))
+                    self._child.send(encode(0, Tune(asdict(self._tuning))))
 
-    def load(self, choice: PairChoice) -> Call:
-        return self._ask(Load(choice))
-
-    def unload(self) -> Call:
-        return self._ask(Unload())
-
-    def reply(self, request: ReplyRequest) -> Call:
-        return self._ask(request)
-
-    def tune(self, **changes: Any) -> Call:
-        return self._ask(Tune(changes))
-
-    def status(self) -> Call:
-        return self._ask(Ask())
-
-    def weigh(self, request: ReplyRequest, said: tuple[int, ...], tokens: tuple[int, ...]) -> Call:
-        return self._ask(Weigh(request, said, tokens))
+    def ask(self, command: Command) -> Call:
+        with self._lock:
+            number = self._number()
+            call = Call(ENDS[type(command)], lambda: self._stop(number))
+            if self._closed:
+                call.put(Failed("refused", "the engine is closed; restart macspec"))
+                return call
+            self.start()
+            assert self._child is not None
+            if (
+                isinstance(command, ReplyRequest)
+                and not self._pair_loaded
+                and self._choice is not None
+            ):
+                self._restore(self._choice, call)
+            self._calls[number] = command, call
+            self._child.send(encode(number, command))
+        return call
 
     def interrupt(self) -> None:
         with self._lock:
@@ -114,33 +132,18 @@ class ProcessEngine(EngineClient):
         atexit.unregister(self.close)
         with self._lock:
             self._closed = True
-            link = self._link
-        if link is not None:
-            link.close(encode(0, Close()), grace)
-
-    def _ask(self, command: Command) -> Call:
-        with self._lock:
-            number = self._number()
-            call = Call(ENDS[type(command)], lambda: self._stop(number))
-            if self._closed:
-                call.put(Failed("refused", "the engine was closed: start macspec again"))
-                return call
-            self.start()
-            assert self._link is not None
-            if isinstance(command, ReplyRequest) and not self._there and self._choice is not None:
-                self._restore(self._choice, call)
-            self._calls[number] = command, call
-            self._link.send(encode(number, command))
-        return call
+            child = self._child
+        if child is not None:
+            child.close(encode(0, Close()), grace)
 
     def _restore(self, choice: PairChoice, call: Call) -> None:
-        """Have a new child load the pair that the old one had, as a part of another call."""
-        assert self._link is not None
+        """Load the last pair in a new child, as part of another call."""
+        assert self._child is not None
         number, command = self._number(), Load(choice)
         self._calls[number] = command, call
         self._again.add(number)
-        self._link.send(encode(number, command))
-        call.put(Notice("the engine is started again, and reads the conversation anew"))
+        self._child.send(encode(number, command))
+        call.put(Notice("the engine was restarted and is reading the conversation again"))
 
     def _number(self) -> int:
         self._next += 1
@@ -148,38 +151,260 @@ class ProcessEngine(EngineClient):
 
     def _stop(self, number: int) -> None:
         with self._lock:
-            if number in self._calls and self._link is not None:
-                self._link.send(encode(0, Stop(number)))
+            if number in self._calls and self._child is not None:
+                self._child.send(encode(0, Stop(number)))
 
-    def _take(self, link: Link, number: int, event: Any) -> None:
-        """Pass an event on to its call, on the link's thread."""
+    def _take(self, child: ChildProcess, number: int, event: Any) -> None:
+        """Pass an event on to its call, on the child's thread."""
         with self._lock:
             command, call = self._calls.get(number, (None, None))
             if command is None or call is None:
                 return
             if isinstance(event, Loaded) and isinstance(command, Load):
-                self._choice, self._there = command.choice, True
+                self._choice, self._pair_loaded = command.choice, True
             elif isinstance(event, Unloaded):
-                self._choice, self._there = None, False
+                self._choice, self._pair_loaded = None, False
             elif isinstance(event, Tuned):
                 self._tuning = event.tuning
             if isinstance(event, ENDS[type(command)] | Failed):
                 del self._calls[number]
             elif isinstance(event, Notice) and number in self._again:
-                return  # It was said when the pair was loaded first.
+                return  # Shown when the pair was first loaded.
         call.put(event)
 
-    def _lose(self, link: Link, how: str) -> None:
-        """The child is gone."""
+    def _lose(self, child: ChildProcess, how: str) -> None:
+        """End all calls of a child that has ended."""
         with self._lock:
-            self._link, self._there = None, False
+            self._child, self._pair_loaded = None, False
             calls = [call for _, call in self._calls.values()]
             self._calls.clear()
             self._again.clear()
         if self._closed:
             failed = Failed("stopped", "the engine was closed")
         else:
-            kept = "what was written is kept, and the next message starts it again"
+            kept = "the text so far is kept, and the next message restarts it"
             failed = Failed("crashed", f"the engine stopped: {how}; {kept}")
         for call in calls:
             call.put(failed)
+
+
+class ChildProcess:
+    """A child process and the thread that starts, reads and outlives it, so callers never wait.
+
+    Its standard output and error go to the log. The messages have two pipes of their own. The child
+    is in its own session, out of reach of the terminal's keys and signals.
+
+    Args:
+        program: what to run; the descriptors to read and write, this process's id and ``FORMAT``
+            are appended.
+        log: for its output.
+        on_message: called with each message, on that thread.
+        on_end: called last, once, with how the child ended: a clause for people.
+    """
+
+    def __init__(
+        self,
+        program: Sequence[str],
+        log: Log,
+        on_message: Callable[[ChildProcess, int, Any], None],
+        on_end: Callable[[ChildProcess, str], None],
+    ) -> None:
+        self._program = program
+        self._log = log
+        self._on_message = on_message
+        self._on_end = on_end
+        self._lock = threading.Lock()
+        self._unsent = bytearray()
+        self._hang_up = False
+        self._wake_in, self._wake = os.pipe()
+        for descriptor in (self._wake_in, self._wake):
+            os.set_blocking(descriptor, False)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._run, name="macspec engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def pid(self) -> int | None:
+        """The child's id; None before it starts and after it ends, when others may get its id."""
+        process = self._process
+        return None if process is None or process.returncode is not None else process.pid
+
+    def send(self, line: bytes) -> None:
+        """Write a line as soon as the child takes it."""
+        with self._lock:
+            self._unsent += line
+            self._awake()
+
+    def close(self, line: bytes, grace: float) -> None:
+        """Send a last line, hang up and wait; kill the child after ``grace`` seconds."""
+        with self._lock:
+            self._unsent += line
+            self._hang_up = True
+            self._awake()
+        self._thread.join(grace)
+        if self._thread.is_alive() and self._process is not None:
+            self._process.kill()
+            self._thread.join(LINGER)
+
+    def _awake(self) -> None:
+        # A full pipe wakes the thread too; a closed one has no thread left.
+        with suppress(OSError):
+            os.write(self._wake, b"!")
+
+    def _run(self) -> None:
+        reason = ""
+        try:
+            with ExitStack() as stack:
+                reason = self._attend(stack)
+        except OSError as error:
+            reason = f"it could not be started ({error.strerror})"
+        except Exception as error:  # Nothing may reach the terminal from here.
+            reason = f"it sent an unreadable message ({brief(error)})"
+        finally:
+            with self._lock:
+                for descriptor in (self._wake_in, self._wake):
+                    os.close(descriptor)
+                self._wake = self._wake_in = -1
+            self._on_end(self, reason)
+
+    def _attend(self, stack: ExitStack) -> str:
+        """Start the child, serve its pipes until it ends, and return how it ended."""
+        theirs_in, commands = _pipe(stack, ours=1)
+        events, theirs_out = _pipe(stack, ours=0)
+        log, output = _pipe(stack, ours=0)
+        ends = (theirs_in.fileno(), theirs_out.fileno())
+        process = self._process = subprocess.Popen(
+            [*self._program, *map(str, ends), str(os.getpid()), FORMAT],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=ends,
+            start_new_session=True,
+        )
+        for end in (theirs_in, theirs_out, output):
+            end.close()
+        self._log.begin(process.pid)
+        try:
+            with selectors.DefaultSelector() as selector:
+                self._serve(selector, commands, events, log)
+        finally:
+            try:
+                process.wait(LINGER)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for _ in range(MOST):
+            self._keep(log)
+        last = self._log.last_line
+        return _ending(process.returncode) + (f" ({last})" if last else "")
+
+    def _serve(
+        self, selector: selectors.BaseSelector, commands: FileIO, events: FileIO, log: FileIO
+    ) -> None:
+        """Pass on messages in both directions until the child closes its end."""
+        for readable in (events, log, self._wake_in):
+            selector.register(readable, selectors.EVENT_READ)
+        buffer = bytearray()
+        while True:
+            self._push(commands, selector)
+            ready = {key.fileobj for key, _ in selector.select()}
+            if self._wake_in in ready:
+                os.read(self._wake_in, CHUNK)
+            if log in ready and self._keep(log):
+                selector.unregister(log)
+            if events in ready:
+                data = events.read(CHUNK)
+                if data == b"":
+                    return
+                buffer += data or b""
+                end = buffer.rfind(b"\n") + 1
+                for line in bytes(buffer[:end]).splitlines():
+                    self._on_message(self, *decode(line))
+                del buffer[:end]
+
+    def _push(self, commands: FileIO, selector: selectors.BaseSelector) -> None:
+        """Write as much of what is unsent as the child takes."""
+        with self._lock:
+            waiting = not commands.closed and commands in selector.get_map()
+            while self._unsent and not commands.closed:
+                try:
+                    taken = commands.write(self._unsent[:CHUNK])
+                except OSError:  # Nobody reads it any more.
+                    taken = len(self._unsent)
+                if taken is None:
+                    if not waiting:
+                        selector.register(commands, selectors.EVENT_WRITE)
+                    return
+                del self._unsent[:taken]
+            if waiting:
+                selector.unregister(commands)
+            if self._hang_up:
+                commands.close()
+
+    def _keep(self, log: FileIO) -> bool:
+        """Log a chunk of the child's output; True: that was the end."""
+        data = log.read(CHUNK)
+        self._log.write(data or b"")
+        return data == b""
+
+
+class Log:
+    """A bounded log file that knows its last line; if it cannot be written, only the file is lost.
+
+    Args:
+        path: None: ``engine.log`` in the user's state folder.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or state_folder() / "engine.log"
+        self._tail = b""
+
+    @property
+    def last_line(self) -> str:
+        """The last line with text, shortened."""
+        lines = self._tail.decode(errors="replace").replace("\r", "\n").split("\n")
+        text = next((line for line in map(one_line, reversed(lines)) if line), "")
+        return text if len(text) <= QUOTED else text[: QUOTED - 1] + "…"
+
+    def begin(self, pid: int) -> None:
+        """Mark the start of another process, which has no last line yet."""
+        self.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} engine {pid}\n".encode())
+        self._tail = b""
+
+    def write(self, data: bytes) -> None:
+        """Append data."""
+        if not data:
+            return
+        self._tail = (self._tail + data)[-4096:]
+        data = data[-LOG_LIMIT:]
+        with suppress(OSError):
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = self._open()
+            try:
+                if os.fstat(file).st_size + len(data) > LOG_LIMIT:
+                    os.replace(self.path, self.path.with_suffix(".log.1"))
+                    os.close(file)
+                    file = self._open()
+                os.write(file, data)
+            finally:
+                os.close(file)
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+
+def _pipe(stack: ExitStack, ours: int) -> tuple[FileIO, FileIO]:
+    """The reading and the writing end of a pipe; our end never blocks."""
+    ends = os.pipe()
+    os.set_blocking(ends[ours], False)
+    read, write = FileIO(ends[0], "rb"), FileIO(ends[1], "wb")
+    return stack.enter_context(read), stack.enter_context(write)
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"it exited with status {status}"
+    try:
+        return f"it was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"it was killed by signal {-status}"

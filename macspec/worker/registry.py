@@ -1,4 +1,4 @@
-"""Which engines run on this machine, and what memory each of them has planned."""
+"""The engines running on this machine, and the memory each has planned."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..config import state_folder
 from ..plaintext import one_line
 
 PATIENCE = 2.0
-"""Seconds to wait for another process that is entering itself."""
+"""Seconds to wait for another process that is registering."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """An engine of another process, or another one of this."""
+    """Another engine, of this process or another."""
 
     pid: int
     pair: str
@@ -30,10 +30,10 @@ class Running:
 
 
 class Registry:
-    """A folder with one file for each engine, locked as long as its process lives.
+    """A folder with one file per engine, locked while its process lives.
 
-    The lock goes with the process however it ends, so a file that is not locked is a dead one's and
-    is removed. Where the folder cannot be used, there are no others and entering does nothing.
+    The lock ends with the process, however that dies, so an unlocked file is removed. If the folder
+    cannot be used, there are no other engines and entering does nothing.
 
     Args:
         folder: None: in the user's state folder.
@@ -45,7 +45,7 @@ class Registry:
         self._lock: int | None = None
 
     def others(self) -> list[Running]:
-        """The engines that run beside this one."""
+        """The other running engines."""
         found = []
         with suppress(OSError):
             for path in sorted(self._folder.glob("*.json")):
@@ -55,15 +55,15 @@ class Registry:
         return found
 
     def enter(self, pair: str, planned: int, limit: int) -> list[Running]:
-        """Enter what this engine is about to hold, unless it does not fit beside the others.
+        """Reserve memory for this engine, if it fits beside the others.
 
         Args:
-            pair: for people.
+            pair: its name for people.
             planned: bytes.
-            limit: bytes that all engines together may hold.
+            limit: bytes for all engines together.
 
         Returns:
-            Who is in the way; nobody, if it was entered.
+            The engines in the way; none: it is reserved.
         """
         try:
             with self._alone():
@@ -76,7 +76,7 @@ class Registry:
         return []
 
     def leave(self) -> None:
-        """Take this engine out."""
+        """Remove this engine."""
         if self._path is not None and self._lock is not None:
             with suppress(OSError):
                 self._path.unlink()
@@ -84,7 +84,7 @@ class Registry:
         self._path = self._lock = None
 
     def _write(self, entry: dict[str, object]) -> None:
-        # Locked before it has its name, so that nobody can take it for a dead one's.
+        # Locked before it is renamed, so that nobody takes it for a dead engine's.
         lock, aside = tempfile.mkstemp(dir=self._folder)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -112,7 +112,7 @@ class Registry:
 
 
 def _alive(path: Path) -> Running | None:
-    """What a file says, if its process lives; else the file is removed."""
+    """The engine of a file; a dead engine's file is removed."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError:
@@ -131,7 +131,7 @@ def _alive(path: Path) -> Running | None:
 
 
 def _locked(descriptor: int, how: int) -> bool:
-    """Whether the lock could be had at once."""
+    """Lock a file without waiting; whether that worked."""
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:

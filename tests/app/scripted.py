@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,13 +21,13 @@ from macspec.worker import (
     PairChoice,
     PairInfo,
     ReplyRequest,
+    ScoreMargin,
     Status,
     Tuned,
     Tuning,
     Unloaded,
-    Weighed,
 )
-from macspec.worker.messages import Answer
+from macspec.worker.messages import Answer, Command, Load, MeasureMargin, Tune, Unload
 
 PAIR = PairInfo(
     target="Qwen3-8B-4bit",
@@ -159,8 +159,8 @@ class ScriptedEngine(EngineClient):
         self.choices: list[PairChoice] = []
         self.loaded = False
         self.closed = False
-        self.weighed: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
-        self.weight: Answer = Weighed(0.001, 0.25)
+        self.margins: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self.margin: Answer = ScoreMargin(0.001, 0.25)
         """What is said of every choice."""
 
     # As an engine.
@@ -168,7 +168,31 @@ class ScriptedEngine(EngineClient):
     def start(self) -> None:
         pass
 
-    def load(self, choice: PairChoice) -> Call:
+    def ask(self, command: Command) -> Call:
+        match command:
+            case Load(choice):
+                return self._begin_load(choice)
+            case ReplyRequest():
+                return self._begin_reply(command)
+            case Tune(changes):
+                return self._tune(changes)
+            case MeasureMargin(_, said, tokens):
+                self.margins.append((said, tokens))
+                return _at_once(self.margin)
+            case Unload():
+                self.loaded = False
+                return _at_once(Unloaded())
+        pair = self._pair if self.loaded else None
+        return _at_once(replace(self._status, pair=pair, tuning=self.tuning))
+
+    def interrupt(self) -> None:
+        if self._playing is not None:
+            self._stop()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _begin_load(self, choice: PairChoice) -> Call:
         call = Call(Loaded, lambda: call.put(Failed("stopped", "it was stopped")))
         self.choices.append(choice)
         self._load = call, choice
@@ -177,11 +201,7 @@ class ScriptedEngine(EngineClient):
             self.finish_load()
         return call
 
-    def unload(self) -> Call:
-        self.loaded = False
-        return _at_once(Unloaded())
-
-    def reply(self, request: ReplyRequest) -> Call:
+    def _begin_reply(self, request: ReplyRequest) -> Call:
         self.requests.append(request)
         script = self._replies[0]
         if len(self._replies) > 1:
@@ -192,7 +212,7 @@ class ScriptedEngine(EngineClient):
             self.play_all()
         return call
 
-    def tune(self, **changes: Any) -> Call:
+    def _tune(self, changes: Mapping[str, Any]) -> Call:
         try:
             check_method(changes.get("method", "auto"))
             check_depth(changes.get("depth", "auto"))
@@ -203,21 +223,6 @@ class ScriptedEngine(EngineClient):
         sampling = {**self.tuning.sampling, **changes.get("sampling", {})}
         self.tuning = replace(self.tuning, **{**changes, "sampling": sampling})
         return _at_once(Tuned(self.tuning))
-
-    def status(self) -> Call:
-        pair = self._pair if self.loaded else None
-        return _at_once(replace(self._status, pair=pair, tuning=self.tuning))
-
-    def weigh(self, request: ReplyRequest, said: tuple[int, ...], tokens: tuple[int, ...]) -> Call:
-        self.weighed.append((said, tokens))
-        return _at_once(self.weight)
-
-    def interrupt(self) -> None:
-        if self._playing is not None:
-            self._stop()
-
-    def close(self) -> None:
-        self.closed = True
 
     # As a script.
 
@@ -262,7 +267,7 @@ class ScriptedEngine(EngineClient):
     def crash(self, how: str = "it was killed by SIGKILL") -> None:
         """Lose the engine in the middle of a reply."""
         assert self._playing is not None
-        kept = "what was written is kept, and the next message starts it again"
+        kept = "the text so far is kept, and the next message restarts it"
         self._finish(self._playing, Failed("crashed", f"the engine stopped: {how}; {kept}"))
 
     def _stop(self) -> None:
@@ -321,7 +326,7 @@ class ScriptedEngine(EngineClient):
             playing.call.put(failure)
             return
         if not playing.begun and playing.script.reason == "interrupted":
-            playing.call.put(Failed("stopped", "it was stopped before it was done"))
+            playing.call.put(Failed("stopped", "stopped before it finished"))
             return
         playing.call.put(
             Finished(

@@ -16,8 +16,7 @@ from macspec import diagnostics
 from macspec.app.leaving import unforeseen
 from macspec.config import config_file, state_folder
 from macspec.store import GenerationMetadata, Store, store_path
-from macspec.worker import server
-from macspec.worker.log import Log
+from macspec.worker import Log, child
 
 NAME = "wilhelmina"
 SECRET = "the launch codes are 0000"
@@ -73,7 +72,7 @@ def fill_logs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         stream = io.StringIO()
         patch.setattr(sys, "stderr", stream)
-        server.log(error())
+        child.log(error())
     log = Log()
     log.begin(123)
     said = f"{stream.getvalue()}warning: {home}/models/Large is slow\n\x1b[31mred\n"

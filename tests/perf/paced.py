@@ -26,12 +26,12 @@ from macspec.worker import (
     PairChoice,
     PairInfo,
     ReplyRequest,
+    ScoreMargin,
     Status,
     Tuning,
-    Weighed,
 )
 from macspec.worker.child import main
-from macspec.worker.messages import Answer, Weigh
+from macspec.worker.messages import Answer, MeasureMargin
 
 DEPTH = 4
 ROUNDS = (1, 3, 2, 1, 3)
@@ -150,7 +150,7 @@ class PacedEngine:
             self._counters.stats(),
         )
 
-    def weigh(self, choice: Weigh) -> Weighed:
+    def score_margin(self, choice: MeasureMargin) -> ScoreMargin:
         raise BadOptionError("this engine has no scores")
 
     def tune(self, changes: Mapping[str, Any]) -> Tuning:

@@ -14,7 +14,7 @@ from macspec.app.chat.comparison import Comparison
 from macspec.app.chat.conversation import Conversation
 from macspec.config import schema
 from macspec.errors import BadOptionError, MacspecError
-from macspec.worker import Call, Failed, ReplyRequest, Weighed
+from macspec.worker import Call, Failed, ReplyRequest, ScoreMargin
 
 TEXT = "The quick brown fox jumps over the lazy dog."
 
@@ -118,14 +118,14 @@ async def test_a_fork_is_shown_at_its_token(gap: float, near: bool) -> None:
     fork = [Step((word if n == 0 else f" {word}",)) for n, word in enumerate(words[:4])]
     changed = [*fork, Step((" sleeps",), ids=(99,)), Step((" well.",), ids=(100,))]
     engine = Recording(same()[0], changed, changed, same()[0])
-    engine.weight = Weighed(gap, 0.25)
+    engine.margin = ScoreMargin(gap, 0.25)
     last = (await run(await ready(engine)))[-1]
     assert last.equal is False
     assert last.fork is not None
     assert (last.fork.token, last.fork.before) == (4, "The quick brown fox ")
     assert (last.fork.plain, last.fork.speculative) == ("jumps over the lazy dog.", "sleeps well.")
     assert (last.fork.gap, last.fork.near_tie) == (gap, near)
-    assert engine.weighed == [((0, 1, 2, 3), (4, 99))]
+    assert engine.margins == [((0, 1, 2, 3), (4, 99))]
 
 
 async def test_a_text_that_only_ends_early_is_no_near_tie() -> None:
@@ -133,7 +133,7 @@ async def test_a_text_that_only_ends_early_is_no_near_tie() -> None:
     fork = (await run(await ready(engine)))[-1].fork
     assert fork is not None
     assert (fork.token, fork.speculative, fork.gap, fork.near_tie) == (4, "", None, False)
-    assert engine.weighed == []
+    assert engine.margins == []
 
 
 async def test_a_run_that_is_left_puts_everything_back() -> None:

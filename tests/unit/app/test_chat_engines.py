@@ -110,7 +110,7 @@ async def test_a_child_that_dies_in_mid_reply(child: ProcessEngine) -> None:
     assert turn.stats.tokens == 3
     updates = await read(conversation.ask("go on"))
     assert ended(updates).text == "0 1 2 3 4 5 6 7 "
-    assert any("started again" in line for line in told(updates))
+    assert any("restarted" in line for line in told(updates))
     assert conversation.turns[1] == turn
 
 

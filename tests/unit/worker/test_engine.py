@@ -234,7 +234,7 @@ def test_an_old_draft_model_goes_before_a_new_one_where_memory_is_short(
     loaded = engine.load(PairChoice(TARGET, TARGET, learn=False), events.append)
     assert loaded.kept_cache
     assert there == [False]
-    assert any(isinstance(event, Notice) and "short of memory" in event.message for event in events)
+    assert any(isinstance(event, Notice) and "memory is low" in event.message for event in events)
     assert talk(engine).token_ids == first.token_ids
 
 
@@ -269,7 +269,7 @@ def test_where_even_the_old_pair_is_lost_both_reasons_are_told(
     engine.load(BOTH, ignore)
     room(1.05 * held(engine).plan.total)
     at_reading(failing(ModelBrokenError("the disk is gone"), times=2))
-    with pytest.raises(ModelBrokenError, match="disk is gone; and the pair before could not"):
+    with pytest.raises(ModelBrokenError, match="disk is gone; the previous pair could not"):
         engine.load(SMALL, ignore)
     assert engine.status().pair is None
     with pytest.raises(BadOptionError, match="no model is loaded"):

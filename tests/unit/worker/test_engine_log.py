@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from macspec.worker.log import LIMIT, Log
+from macspec.worker.process import LOG_LIMIT, Log
 
 
 def test_it_is_bounded_and_private(tmp_path: Path) -> None:
@@ -13,11 +13,11 @@ def test_it_is_bounded_and_private(tmp_path: Path) -> None:
     log = Log(path)
     for number in range(300):
         log.write(f"{number}\n".encode() + b"x" * 10_000 + b"\n")
-    log.write(b"y" * (3 * LIMIT))
+    log.write(b"y" * (3 * LOG_LIMIT))
     log.write(b"\nthe end\n\n")
     files = list(path.parent.iterdir())
     assert sorted(file.name for file in files) == ["engine.log", "engine.log.1"]
-    assert all(file.stat().st_size <= LIMIT for file in files)
+    assert all(file.stat().st_size <= LOG_LIMIT for file in files)
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert log.last_line == "the end"

@@ -15,9 +15,8 @@ import pytest
 from children import SCRIPTED, eventually
 
 from macspec.events import Finished, Text
-from macspec.worker.codec import FORMAT, decode, encode
-from macspec.worker.messages import Load, PairChoice, ReplyRequest, Stop
-from macspec.worker.pipes import HELD, Outbox
+from macspec.worker.child import HELD, Outbox
+from macspec.worker.messages import FORMAT, Load, PairChoice, ReplyRequest, Stop, decode, encode
 
 WIDE = 10_000
 """Characters in each of the scripted engine's wide words, at least."""

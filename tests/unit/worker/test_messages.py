@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from macspec.events import Emitted, Finished, Notice, Prefilled, Prefilling, ReplyStats, Round, Text
 from macspec.stats import SessionStats
 from macspec.worker import messages
-from macspec.worker.codec import TOP, decode, encode
+from macspec.worker.messages import TOP, decode, encode
 
 # Half of a surrogate pair is what a broken tokenizer may bring.
 texts = st.text(st.characters())
@@ -43,9 +43,11 @@ EVERY = {
     ),
     messages.Tune: st.builds(messages.Tune, options),
     messages.Unload: st.just(messages.Unload()),
-    messages.Ask: st.just(messages.Ask()),
-    messages.Weigh: st.builds(messages.Weigh, st.builds(messages.ReplyRequest, texts), ids, ids),
-    messages.Weighed: st.builds(messages.Weighed, numbers, numbers),
+    messages.GetStatus: st.just(messages.GetStatus()),
+    messages.MeasureMargin: st.builds(
+        messages.MeasureMargin, st.builds(messages.ReplyRequest, texts), ids, ids
+    ),
+    messages.ScoreMargin: st.builds(messages.ScoreMargin, numbers, numbers),
     messages.Stop: st.builds(messages.Stop, counts),
     messages.Close: st.just(messages.Close()),
     Prefilling: st.builds(Prefilling, counts, counts),
