@@ -280,8 +280,8 @@ def _stream(
         if here > file.size or digest.hexdigest() != file.checksum:
             part.truncate(0)
             raise ModelBrokenError(
-                f"{file.path} of {repository.name} arrived damaged ({here} bytes, with a checksum "
-                "that is not the hub's): run the same command again"
+                f"{file.path} of {repository.name} arrived damaged ({here} bytes, and its "
+                "checksum is not the hub's): run the same command again"
             )
         part.flush()
         os.fsync(part.fileno())

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -112,10 +112,8 @@ def recorded() -> Iterator[dict[str, tuple[str, str]]]:
         yield texts
 
 
-def files() -> dict[str, str]:
+def files(texts: Mapping[str, tuple[str, str]]) -> dict[str, str]:
     """The contents of every file by its name."""
-    with recorded() as texts:
-        launch_all()
     found: dict[tuple[str, str], list[str]] = {}
     for name, (kernel, text) in texts.items():
         # One name for the template of all instances; on the host each keeps its own.
@@ -134,7 +132,9 @@ def files() -> dict[str, str]:
 
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    made = files()
+    with recorded() as texts:
+        launch_all()
+    made = files(texts)
     for name, text in made.items():
         (folder / name).write_text(text, encoding="utf-8")
     print(f"{len(made)} files in {folder}")

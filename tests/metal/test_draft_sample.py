@@ -87,7 +87,7 @@ def steps(seed: int, count: int, widths: tuple[int, ...]) -> int:
 
 def test_steps_are_the_portable_ones() -> None:
     with installed(inspected=False):
-        assert steps(1, 200, (8, 61)) == 0
+        assert steps(1, 100, (8, 61)) == 0
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_steps_are_the_portable_ones_many_times(seed: int) -> None:
         assert steps(seed + 2, 4000, WIDTHS) <= 4
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [7, 8, 1_009])
 def test_every_layer_passes(width: int) -> None:
     with through_every_layer() as ran:
         steps(width, 3, (width,))
