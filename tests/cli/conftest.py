@@ -12,8 +12,7 @@ from functools import partial
 from typing import IO
 
 import pytest
-from outcome import Outcome
-from scripted_run import Script
+from scripted_run import Outcome, Script
 
 from macspec.cli.main import main
 from macspec.worker.inprocess import InProcessEngine

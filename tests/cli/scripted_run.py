@@ -1,9 +1,9 @@
-"""An engine that says what it is told to, for ``macspec run``."""
+"""Commands in tests: an engine with a script for ``macspec run``, and what a command left behind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from macspec.events import Emitted, Event, Finished, Notice, Prefilled, Round, Text
@@ -66,3 +66,19 @@ class Script(Engine):
                 reason, "".join(said), ids, 7, "block", "auto", "auto", counters.stats()
             )
         yield self.finished
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left behind."""
+
+    status: int
+    out: bytes
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The only error line."""
+        lines = [line for line in self.err.splitlines() if "error" in line]
+        assert len(lines) == 1, self.err
+        return lines[0]

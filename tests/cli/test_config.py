@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from outcome import Outcome
-from scripted_run import Script
+from scripted_run import Outcome, Script
 
 from macspec.config.schema import SETTINGS
 

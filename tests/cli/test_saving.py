@@ -344,8 +344,8 @@ def as_in_a_shell() -> None:
     ("signum", "status", "state"),
     [
         (signal.SIGTERM, 143, STOPPED),
-        (signal.SIGHUP, 129, STOPPED),
-        (signal.SIGINT, 130, STOPPED),
+        pytest.param(signal.SIGHUP, 129, STOPPED, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, STOPPED, marks=pytest.mark.slow),
         (signal.SIGKILL, -9, CUT_OFF),
     ],
 )
