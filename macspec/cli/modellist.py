@@ -70,8 +70,10 @@ def list_models(known: Sequence[Entry], as_json: bool) -> None:
     output.text(f"\npairs to fetch\n{_catalogue_table(known, here, limit)}")
     untried = [pair for pair in known if pair.loaded is None]
     if untried:
-        names = "these" if len(untried) == len(known) else ", ".join(it.name for it in untried)
-        output.text(f"  nobody has loaded {names} with macspec yet; their sizes are computed\n")
+        names = (
+            "all of these" if len(untried) == len(known) else ", ".join(it.name for it in untried)
+        )
+        output.text(f"  not tried with macspec yet: {names}; the sizes are computed\n")
     if proposal is not None:
         output.text(f"for this machine: macspec models pull {proposal.name}\n")
 
@@ -83,8 +85,8 @@ def _show_machine(output: Output, machine: MachineMemory, as_json: bool) -> None
         output.json({"machine": record})
     else:
         output.text(
-            f"this machine: {gigabytes(machine.memory)} of memory, {gigabytes(machine.limit)} of "
-            f"it for models; pressure {now}\n\nin the Hugging Face cache\n"
+            f"this machine: {gigabytes(machine.memory)} of memory, of which models may use "
+            f"{gigabytes(machine.limit)}; pressure {now}\n\nin the Hugging Face cache\n"
         )
 
 
@@ -237,7 +239,7 @@ def _show(
     rows = [
         ("weights", _parts(weights)),
         ("caches", f"{_parts(caches)}, for {positions} positions"),
-        ("buffers", f"{gigabytes(planned.buffers)}, of the largest pass; an estimate"),
+        ("buffers", f"{gigabytes(planned.buffers)}, an estimate for the largest pass"),
         ("total", gigabytes(planned.total)),
         ("limit", _limits(memory.device_limit())),
         *(("in use", _holder(other)) for other in others),
@@ -261,11 +263,11 @@ def _parts(sizes: list[int]) -> str:
 
 
 def _limits(limit: int) -> str:
-    return f"{gigabytes(limit)} of the {gigabytes(unified_memory())} are for models"
+    return f"models may use {gigabytes(limit)} of {gigabytes(unified_memory())}"
 
 
 def _holder(other: Running) -> str:
-    return f"{gigabytes(other.planned)} by macspec's process {other.pid}, for {other.pair}"
+    return f"{gigabytes(other.planned)} by macspec process {other.pid}, for {other.pair}"
 
 
 def _verdict(planned: memory.MemoryPlan, longest: int, own: int) -> str:

@@ -117,7 +117,8 @@ def whole(lowest: int, highest: int | None = None, *words: str) -> Kind:
 
 def number(lowest: float, highest: float, *, above: bool = False, zero: bool = False) -> Kind:
     """A number in a range; ``above``: the lowest is left out; ``zero``: 0 is allowed too."""
-    says = f"a number {'above' if above else 'from'} {_written(lowest)} to {_written(highest)}"
+    low, high = _written(lowest), _written(highest)
+    says = f"a number above {low} and at most {high}" if above else f"a number from {low} to {high}"
     if -lowest == highest >= 1e6:
         says = "a number"
 

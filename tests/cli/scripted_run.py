@@ -1,4 +1,4 @@
-"""Commands in tests: an engine with a script for ``macspec run``, and what a command left behind."""
+"""A scripted engine for ``macspec run``, and what a command left behind."""
 
 from __future__ import annotations
 
