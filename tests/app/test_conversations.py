@@ -117,17 +117,6 @@ async def test_export(
         json.loads((tmp_path / "sky.json").read_text())
 
 
-async def test_copy_to_a_file(
-    running: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    async with running("Blue.\n\n```python\nprint(6)\n```\n") as it:
-        await it.ask("What colour is the sky?")
-        await it.send("/copy reply.md")
-        await it.until(lambda: "reply.md" in it.told)
-        assert (tmp_path / "reply.md").read_text().startswith("Blue.")
-
-
 async def test_the_system_prompt(running: Callable[..., Any]) -> None:
     async with running("Blue.") as it:
         await it.send("/system Answer in one word.")

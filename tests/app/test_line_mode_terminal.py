@@ -126,12 +126,3 @@ def test_a_message_is_changed_and_sent_again(store):
         ready(terminal)
         terminal.press("ctrl+d")
         assert terminal.ended() == 0
-
-
-def test_a_dumb_terminal_is_line_mode_by_itself():
-    with plain("--max-tokens", "3", term="dumb") as terminal:
-        terminal.wait_for("TERM is dumb: using line mode")
-        ready(terminal)
-        terminal.type("/quit\r")
-        assert terminal.ended() == 0
-        assert b"\x1b" not in terminal.output

@@ -62,15 +62,6 @@ async def test_a_name_that_is_no_file_is_sent_and_said(running: Callable[..., An
         assert "there is no file angular/core" in it.told
 
 
-async def test_a_message_while_a_reply_is_written_comes_back(running: Callable[..., Any]) -> None:
-    async with running("One long reply.") as it:
-        await it.send("first")
-        await it.until(lambda: it.engine.playing)
-        await it.send("second")
-        await it.until(lambda: it.app.main.prompt.value == "second")
-        assert "Esc" in it.told
-
-
 async def test_a_paste_goes_into_the_prompt_from_anywhere(running: Callable[..., Any]) -> None:
     async with running("One.") as it:
         await it.ask("hello")

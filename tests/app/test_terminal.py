@@ -6,12 +6,11 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from terminal import TIMEOUT_S, Terminal, descendants, macspec
+from terminal import Terminal, descendants, macspec
 
 from macspec.assets import pocket
 from macspec.store import OPEN, Store
@@ -211,34 +210,6 @@ def test_a_terminal_that_stands_still_holds_up_nothing(
     store.close()
 
 
-def test_no_input_is_an_end_of_input(environ: Mapping[str, str]) -> None:
-    done = subprocess.run(
-        macspec(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env=environ,
-        timeout=TIMEOUT_S,
-    )
-    assert done.returncode == 0
-    assert done.stdout == b""
-    assert b"standard input is not a terminal: line mode" in done.stderr
-    assert b"\x1b" not in done.stderr
-
-
-def test_a_pipe_is_a_conversation(environ: Mapping[str, str]) -> None:
-    done = subprocess.run(
-        macspec("--temperature", "0"),
-        input=f"{CAPITAL}\nWhat is 2 plus 3?\n".encode(),
-        capture_output=True,
-        env=environ,
-        timeout=TIMEOUT_S,
-    )
-    assert done.returncode == 0
-    assert b"Paris" in done.stdout
-    assert b"5" in done.stdout
-    assert b"\x1b" not in done.stdout + done.stderr
-
-
 @pytest.mark.parametrize(
     ("term", "pipe", "reason"),
     [
@@ -251,9 +222,9 @@ def test_a_terminal_that_shows_no_screen(
 ) -> None:
     command = ["sh", "-c", f"{shlex.join(macspec())}{pipe}"]
     with Terminal(command, environ, term=term) as terminal:
-        terminal.wait_for(f"{reason}: line mode")
+        terminal.wait_for(f"{reason}: using line mode")
         assert not terminal.modes
         terminal.type("/quit\r")
         assert terminal.ended() == 0
-        assert b"\x1b[?1049h" not in terminal.output
+        assert (b"\x1b" if term == "dumb" else b"\x1b[?1049h") not in terminal.output
         terminal.assert_restored()

@@ -40,7 +40,7 @@ def store(home: Path):
 def chat(lines: str | bytes, *options: str, **settings: Any) -> subprocess.CompletedProcess[str]:
     data = lines if isinstance(lines, bytes) else lines.encode()
     done = subprocess.run(
-        [*CHAT, "--plain", *options],
+        [*CHAT, *options],
         input=data,
         capture_output=True,
         check=False,
