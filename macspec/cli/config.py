@@ -15,6 +15,7 @@ from ..config.file import change_file, create_file, refusal, toml, unknown
 from ..config.schema import Setting, setting_of
 from ..errors import BadOptionError
 from ..terminal import Output, say
+from .options import add_actions
 
 EDITORS = ("VISUAL", "EDITOR")
 
@@ -40,28 +41,16 @@ def add_config(commands: Any) -> None:
         epilog=EXAMPLE,
     )
     it.set_defaults(command="config", action="show", key=None, json=False)
-    actions = it.add_subparsers(title="actions", metavar="ACTION", prog="macspec config")
-
-    def action(name: str, arguments: str, about: str, example: str) -> Any:
-        it = actions.add_parser(
-            name,
-            usage=f"macspec config {name}{arguments}",
-            help=about,
-            description=f"{about[:1].upper()}{about[1:]}.",
-            epilog=f"example:\n  macspec config {name}{example}",
-        )
-        it.set_defaults(action=name)
-        return it
-
+    action = add_actions(it)
     about = "show the settings in effect and where they come from"
-    it = action("show", " [KEY] [options]", about, " models.target")
+    it = action("show", "[KEY] [options]", about, "models.target")
     it.add_argument("key", metavar="KEY", nargs="?", help="only this one, with an explanation")
     it.add_argument("--json", action="store_true", help="print one JSON object a line")
     key = {"metavar": "KEY", "help": "section and name, as macspec config shows them"}
-    it = action("set", " KEY VALUE", "change a setting in the file", " speculation.rule keyed")
+    it = action("set", "KEY VALUE", "change a setting in the file", "speculation.rule keyed")
     it.add_argument("key", **key)
     it.add_argument("value", metavar="VALUE", help="its new value")
-    it = action("unset", " KEY", "remove a setting from the file", " models.draft")
+    it = action("unset", "KEY", "remove a setting from the file", "models.draft")
     it.add_argument("key", **key)
     action("edit", "", "open the file in $VISUAL or $EDITOR", "")
     action("path", "", "show where the file is", "")

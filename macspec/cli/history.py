@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BadOptionError, MacspecError
 from ..plaintext import one_line
 from ..terminal import Output, decoded, say
-from .options import LARGEST, whole
+from .options import LARGEST, add_actions, whole
 
 if TYPE_CHECKING:
     from ..store import Chat, Message, Store
@@ -67,60 +67,48 @@ def add_history(commands: Any) -> None:
         epilog='example:\n  macspec history search "sky blue"\n',
     )
     history.set_defaults(command="history", action="list", limit=None, deleted=False, json=False)
-    actions = history.add_subparsers(title="actions", metavar="ACTION", prog="macspec history")
-
-    def action(name: str, arguments: str, about: str, example: str, more: str = "") -> Any:
-        it = actions.add_parser(
-            name,
-            usage=f"macspec history {name}{arguments}",
-            help=about,
-            description=more or f"{about.capitalize()}.",
-            epilog=f"example:\n  macspec history {example}\n",
-        )
-        it.set_defaults(action=name)
-        return it
-
+    action = add_actions(history)
     id_of: dict[str, Any] = {"metavar": "ID", "type": whole(1, LARGEST)}
     json: dict[str, Any] = {"action": "store_true", "help": "print one JSON object a line"}
     limit: dict[str, Any] = {"metavar": "N", "type": whole(1)}
 
-    it = action("list", " [options]", "list conversations, newest first", "list --limit 20")
+    it = action("list", "[options]", "list conversations, last changed first", "--limit 20")
     it.add_argument("--limit", **limit, help="at most this many (default: all)")
     it.add_argument("--deleted", action="store_true", help="list those that undo can restore")
     it.add_argument("--json", **json)
 
-    it = action("search", " WORD ... [options]", "find conversations", "search sky blue", SEARCH)
+    it = action("search", "WORD ... [options]", "find conversations", "sky blue", SEARCH)
     it.add_argument("words", metavar="WORD", nargs="+", help="what to look for")
     it.add_argument("--limit", **limit, default=20, help="at most this many (default: 20)")
     it.add_argument("--json", **json)
 
-    it = action("show", " [ID]", "show a conversation as Markdown", "show 12")
+    it = action("show", "[ID]", "show a conversation as Markdown", "12")
     it.add_argument("id", **id_of, nargs="?", help="which one (default: the last)")
 
     about = "export conversations"
-    it = action("export", " [ID ...] [options]", about, "export 12 --out sky.md", EXPORT)
+    it = action("export", "[ID ...] [options]", about, "12 --out sky.md", EXPORT)
     it.add_argument("ids", **id_of, nargs="*", help="which ones (default: all)")
     it.add_argument("--out", metavar="FILE", help="a new file (default: standard output)")
     it.add_argument(
         "--format",
         choices=("markdown", "json"),
-        help="default: json if FILE ends in .json, otherwise markdown",
+        help="format of the output (default: json if FILE ends in .json, otherwise markdown)",
     )
 
-    it = action("import", " FILE", "import exported conversations", "import chats.json", IMPORT)
+    it = action("import", "FILE", "import exported conversations", "chats.json", IMPORT)
     it.add_argument("file", metavar="FILE", help="a file, or - for standard input")
 
-    it = action("rename", " ID TITLE", "rename a conversation", 'rename 12 "The sky"')
+    it = action("rename", "ID TITLE", "rename a conversation", '12 "The sky"')
     it.add_argument("id", **id_of, help="which one")
     it.add_argument("title", metavar="TITLE", help="its new title")
 
-    it = action("delete", " ID ... [options]", "delete conversations", "delete 12 13", DELETE)
+    it = action("delete", "ID ... [options]", "delete conversations", "12 13", DELETE)
     it.add_argument("ids", **id_of, nargs="+", help="which ones")
     it.add_argument(
         "--for-good", action="store_true", help="remove them from the disk now; no undo"
     )
 
-    action("undo", "", "restore what was deleted last", "undo", UNDO)
+    action("undo", "", "restore what was deleted last", "", UNDO)
 
 
 def history(options: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from ..models.catalog import Entry, catalogue, find
 from ..models.progress import Cancelled, Listed, Progress, Pulled, Retrying, size
 from ..plaintext import one_line
 from ..terminal import Output, ProgressLine, interruptible, say
-from .options import add_setting
+from .options import add_actions, add_setting
 
 DESCRIPTION = """\
 Show this machine's memory, the models in the Hugging Face cache, what they
@@ -61,37 +61,25 @@ def add_models_command(commands: Any) -> None:
     )
     it.set_defaults(command="models", action="list", json=False)
     it.add_argument("--json", action="store_true", help="print one JSON object a line")
-    actions = it.add_subparsers(title="actions", metavar="ACTION", prog="macspec models")
-
-    def action(name: str, arguments: str, about: str, description: str, example: str) -> Any:
-        it = actions.add_parser(
-            name,
-            usage=f"macspec models {name} {arguments}",
-            help=about,
-            description=description,
-            epilog=f"example:\n  macspec models {name} {example}\n",
-        )
-        it.set_defaults(action=name)
-        return it
-
+    action = add_actions(it)
     pair = "a pair's name, or a Hugging Face id"
-    it = action("pull", "PAIR... [options]", "fetch a pair or a model", PULL, "qwen3-8b")
+    it = action("pull", "PAIR... [options]", "fetch a pair or a model", "qwen3-8b", PULL)
     it.add_argument("names", metavar="PAIR", nargs="+", help=f"{pair} (id@revision pins a version)")
     it.add_argument("--json", action="store_true", help="print one JSON event a line")
 
-    it = action("rm", "PAIR... [options]", "delete models", REMOVE, "qwen3-8b")
+    it = action("rm", "PAIR... [options]", "delete models", "qwen3-8b", REMOVE)
     it.add_argument("names", metavar="PAIR", nargs="+", help=pair)
     it.add_argument("--yes", action="store_true", help="do not ask")
 
     example = "qwen3-8b --context 16384"
-    it = action("plan", "TARGET [options]", "show the memory a pair needs", PLAN, example)
+    it = action("plan", "TARGET [options]", "show the memory a pair needs", example, PLAN)
     it.add_argument("target", metavar="TARGET", help="a pair's name, a folder, an id or built-in")
     it.add_argument("--draft", metavar="MODEL", help="a folder or an id (default: the pair's)")
     add_setting(it, "models.context")
     add_setting(it, "models.kv_bits")
 
     example = "./my-model ./my-model-4bit"
-    it = action("quantize", "SOURCE FOLDER [options]", "quantize a model", QUANTIZE, example)
+    it = action("quantize", "SOURCE FOLDER [options]", "quantize a model", example, QUANTIZE)
     _add_places(it)
     it.add_argument(
         "--bits",
@@ -117,7 +105,7 @@ def add_models_command(commands: Any) -> None:
     )
 
     about, example = "convert a model to MLX's format", "owner/name ./my-model"
-    it = action("convert", "SOURCE FOLDER [options]", about, CONVERT, example)
+    it = action("convert", "SOURCE FOLDER [options]", about, example, CONVERT)
     _add_places(it)
     it.add_argument(
         "--dtype",

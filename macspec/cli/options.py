@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from ..config import Effective, load
 from ..config.kinds import Kind
 from ..config.kinds import whole as whole_kind
-from ..config.schema import BUILT_IN, NONE, SETTINGS, Setting, section
+from ..config.schema import BUILT_IN, NONE, SETTINGS, Setting, section, sentence
 from ..terminal import complain
 
 LARGEST = 2**63 - 1
@@ -72,6 +72,28 @@ def some_text(text: str) -> str:
     return text
 
 
+def add_actions(parser: argparse.ArgumentParser) -> Callable[..., Any]:
+    """Make a command take actions; returns what adds one.
+
+    Its arguments: the action's name, how its usage goes on, its help, how its example goes on,
+    and a description, where that says more than the help.
+    """
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", prog=parser.prog)
+
+    def add(name: str, usage: str, about: str, example: str, description: str = "") -> Any:
+        it = actions.add_parser(
+            name,
+            usage=f"{parser.prog} {name} {usage}".rstrip(),
+            help=about,
+            description=description or sentence(about),
+            epilog=f"example:\n  {parser.prog} {name} {example}".rstrip() + "\n",
+        )
+        it.set_defaults(action=name)
+        return it
+
+    return add
+
+
 def add_setting(group: Any, key: str, note: str = "") -> None:
     """The option of a setting. Its default is None: ``fill`` gives it the setting's value.
 
@@ -86,7 +108,7 @@ def add_setting(group: Any, key: str, note: str = "") -> None:
             f"--no-{flag}", dest=setting.name, action="store_false", default=None, help=setting.off
         )
         return
-    free = setting.kind.parse is str and not setting.kind.choices
+    free = setting.kind.parse is str and not setting.kind.choices  # checked where it is used
     group.add_argument(
         f"--{flag}",
         metavar=setting.kind.metavar,

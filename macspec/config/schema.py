@@ -62,9 +62,7 @@ class Setting:
     @property
     def about(self) -> str:
         """What it does, as a sentence."""
-        if self.help.startswith("macspec"):
-            return f"{self.help}."
-        return f"{self.help[:1].upper()}{self.help[1:]}."
+        return sentence(self.help)
 
     def explained(self) -> Iterator[str]:
         """What it does and which values it takes, in lines."""
@@ -76,6 +74,11 @@ class Setting:
             yield f"It must be {self.kind.says}."
         if self.unset:
             yield f"{'Unset' if self.default is None else 'Empty'}: {self.unset}."
+
+
+def sentence(clause: str) -> str:
+    """A clause with a capital and a full stop."""
+    return f"{clause[:1].upper()}{clause[1:]}."
 
 
 def variable_of(key: str) -> str:
