@@ -1,11 +1,11 @@
-"""Acceptance in two launches: logits of a pass in, how many drafted tokens stand and the next out.
+"""Acceptance in two launches: logits in, the number of accepted tokens and the next token out.
 
 Match, keyed, greedy and trees: ``accept_draw`` draws the target's token at every row, and
 ``accept_walk`` follows the draws through the drafted tokens. Block: ``accept_measure`` finds what
 truncation keeps of each row, and its normaliser, and ``accept_block`` judges. The host waits for
 none of it.
 
-With ``scores = sampling.scores(logits[:, :size], recent)``, ``accept`` takes the place of
+With ``scores = sampling.scores(logits[:, :size])``, ``accept`` takes the place of
 
     rule.accept(scores, drafted, log_q, noise)
 
@@ -23,7 +23,6 @@ holds for a drafted token that its own ``log_q`` excludes.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -33,7 +32,6 @@ import numpy as np
 from macspec.noise import Noise
 from macspec.sampling import Sampling
 from macspec.verification import Block, Match, Tree, TreeVerdict, Verdict
-from macspec.verification import follow as portable_follow
 
 from .kernel import Kernel, Launch
 
@@ -82,25 +80,22 @@ def accept(
     log_q: mx.array | None,
     noise: Noise | None,
     *,
-    recent: mx.array | None = None,
     size: int | None = None,
 ) -> Verdict:
     """Judge a chain of K drafted tokens on the GPU.
 
     Args:
-        sampling: temperature and truncation; bias and penalties are applied beforehand.
+        sampling: temperature and truncation; it has no bias and no penalties.
         logits: [K + 1, V] of a type that ``supports`` passes; K is 32 at most.
         drafted: [K] uint32.
         log_q: [K, W] float32, normalised log-probabilities that the tokens were drawn from, for
             the block rule; W may differ from V, and ids beyond either width cannot occur there.
         noise: the pass's noise; None when greedy.
-        recent: as for ``Sampling.scores``.
         size: ids of the tokenizer; those from there on cannot occur. None: all of V.
 
     Returns:
         What the rule returns, not yet evaluated; ``accepted`` is ``BROKEN`` for a broken pass.
     """
-    logits = adjusted(sampling, logits, recent)
     size = logits.shape[-1] if size is None else size
     depth = drafted.shape[0]
     if noise is None or log_q is None or depth == 0:
@@ -122,7 +117,6 @@ def follow(
     tree: Tree,
     noise: Noise | None,
     *,
-    recent: mx.array | None = None,
     size: int | None = None,
 ) -> TreeVerdict:
     """Judge a tree of N nodes on the GPU.
@@ -130,12 +124,11 @@ def follow(
     Args:
         logits: [N + 1, V], row 0 after the last committed token, row i + 1 after node i.
         tree: the nodes.
-        sampling, noise, recent, size: as for ``accept``.
+        sampling, noise, size: as for ``accept``.
 
     Returns:
         What ``verification.follow`` returns, not yet evaluated.
     """
-    logits = adjusted(sampling, logits, recent)
     size = logits.shape[-1] if size is None else size
     return _walked(sampling, logits, tree.tokens, tree.parents, noise, size)
 
@@ -226,11 +219,10 @@ def reference(
     log_q: mx.array | None,
     noise: Noise | None,
     *,
-    recent: mx.array | None = None,
     size: int | None = None,
 ) -> Verdict:
     """``accept`` in plain MLX."""
-    scores = sampling.scores(logits[:, :size], recent)
+    scores = sampling.scores(logits[:, :size])
     rule = Match() if log_q is None else Block()
     if log_q is not None:
         log_q = _fitted(log_q, scores.shape[-1])
@@ -241,21 +233,6 @@ def reference(
         broken = broken | ~mx.all(chances > -mx.inf)
     accepted, token = _or_broken(broken, verdict)
     return Verdict(accepted, token)
-
-
-def follow_reference(
-    sampling: Sampling,
-    logits: mx.array,
-    tree: Tree,
-    noise: Noise | None,
-    *,
-    recent: mx.array | None = None,
-    size: int | None = None,
-) -> TreeVerdict:
-    """``follow`` in plain MLX."""
-    verdict = portable_follow(sampling.scores(logits[:, :size], recent), tree, noise)
-    accepted, token = _or_broken(_broken(logits[:, :size]), verdict)
-    return TreeVerdict(accepted, token, verdict.path)
 
 
 def _broken(logits: mx.array) -> mx.array:
@@ -288,13 +265,6 @@ def supports(logits: mx.array) -> str | None:
     if width > MOST_WIDTH:
         return f"{width} columns of logits: the kernels take at most {MOST_WIDTH}"
     return None
-
-
-def adjusted(sampling: Sampling, logits: mx.array, recent: mx.array | None) -> mx.array:
-    """Logits [rows, V] after bias and penalties, which the kernels do not apply."""
-    if not sampling.logit_bias and not sampling.penalised:
-        return logits
-    return replace(sampling, temperature=0).scores(logits, recent)
 
 
 def threads_for(width: int) -> int:

@@ -1,8 +1,8 @@
-"""One step of a draft model: a token drawn on the GPU, and under the block rule what it was from.
+"""One step of a draft model: a token drawn on the GPU and, under the block rule, its distribution.
 
-``draft_sample`` stands for these lines of a draft model's chain,
+``draft_sample`` replaces these lines of a draft model's chain,
 
-    scores = sampling.scores(logits, recent)
+    scores = sampling.scores(logits)
     drawn = scores if noise is None else scores + rule.draft_noise(noise)[step]
     token, log_q = mx.argmax(drawn, axis=-1), scores
 
@@ -23,7 +23,6 @@ from macspec.sampling import Sampling
 from .accept import (
     DRAW,
     PARTS,
-    adjusted,
     draw_launch,
     id_limits,
     noise_place,
@@ -49,25 +48,22 @@ def draft_sample(
     step: int,
     *,
     keeps_q: bool,
-    recent: mx.array | None = None,
     size: int | None = None,
 ) -> tuple[mx.array, mx.array | None]:
     """Draw one token of a chain.
 
     Args:
-        sampling: temperature and truncation; bias and penalties are applied beforehand.
+        sampling: temperature and truncation; it has no bias and no penalties.
         logits: [1, W] of the draft model, of a type that ``supports`` passes.
         noise: the pass's noise; None takes the most likely token.
         step: of the chain, 0 the first.
         keeps_q: of the rule. True draws with noise of the draft's own, False with the target's.
-        recent: as for ``Sampling.scores``.
         size: ids of the tokenizer; those from there on cannot occur. None: all of W.
 
     Returns:
         The token [1] uint32; and [1, W] float32, the normalised log-probabilities that it was drawn
         from, None unless it was drawn with ``keeps_q``. Not yet evaluated.
     """
-    logits = adjusted(sampling, logits, recent)
     options = sampling_options(sampling)
     limits = id_limits(sampling.top_k, logits.shape[-1] if size is None else size)
     place = noise_place(noise, step)
@@ -99,13 +95,12 @@ def reference(
     step: int,
     *,
     keeps_q: bool,
-    recent: mx.array | None = None,
     size: int | None = None,
 ) -> tuple[mx.array, mx.array | None]:
     """``draft_sample`` in plain MLX."""
     width = logits.shape[-1]
     size = width if size is None else min(size, width)
-    scores = sampling.scores(logits[:, :size], recent)
+    scores = sampling.scores(logits[:, :size])
     drawn = scores
     if noise is not None:
         stream, draw = (DRAFT, noise.draw) if keeps_q else (TARGET, 0)

@@ -108,8 +108,6 @@ class Hooks:
             layers = list(_quantized_layers(module))
             functions = list(_functions(module))
         self.layers: list[Module] = [layer for _, _, layer in layers]
-        self.attention = bool(functions)
-        """Whether a layer's module has the name to bind."""
         self._places: list[tuple[Any, Any, Callable[[Any], Any]]] = [
             *((holder, key, QuantizedLayer) for holder, key, _ in layers),
             *((names, NAME, _attention) for names in functions),

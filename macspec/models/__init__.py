@@ -1,4 +1,4 @@
-"""Loading a target and its draft, and the gates they pass before the first token."""
+"""Loading a target and its draft model; incompatible pairs are rejected up front."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ __all__ = ["Model", "Pair", "Template", "load_pair"]
 
 
 def __getattr__(name: str) -> Any:
-    # Kept light: parts of this room are of use to processes that never touch MLX.
+    # Lazy: some of these modules serve processes that never import MLX.
     if name in _HOMES:
         return getattr(import_module(f".{_HOMES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -108,21 +108,19 @@ def locate(name: str, *, trust_remote_code: bool = False) -> Path:
 
 
 def _fetch(repository: str, revision: str | None, patterns: list[str]) -> Path:
-    try:
-        folder = Path(
-            snapshot_download(
-                repository, revision=revision, allow_patterns=patterns, local_files_only=True
+    for local in (True, False):
+        try:
+            folder = Path(
+                snapshot_download(
+                    repository, revision=revision, allow_patterns=patterns, local_files_only=local
+                )
             )
-        )
-        if _complete(folder):
-            return folder
-    except Exception as error:
-        if not isinstance(error, LocalEntryNotFoundError):
+        except Exception as error:
+            if local and isinstance(error, LocalEntryNotFoundError):
+                continue
             raise explain(error, repository, revision) from error
-    try:
-        folder = Path(snapshot_download(repository, revision=revision, allow_patterns=patterns))
-    except Exception as error:
-        raise explain(error, repository, revision) from error
+        if local and _complete(folder):
+            return folder
     if not any(folder.glob("model*.safetensors")):
         raise ModelBrokenError(without_weights(repository, _listing(repository, revision, folder)))
     return folder

@@ -27,7 +27,7 @@ from macspec.metal import accept
 from macspec.metal.accept import BROKEN
 from macspec.noise import ACCEPT, TARGET, Noise, bits, row_key, to_gumbel, to_uniform
 from macspec.sampling import Sampling
-from macspec.verification import Tree, Verdict
+from macspec.verification import Tree, TreeVerdict, Verdict, follow
 
 LARGE = 151_936
 PRIME = 1_009
@@ -84,6 +84,15 @@ EDGES = tuple(
     for depth, width in ((0, 7), (0, 8), (1, PRIME), (4, 8), (7, PRIME), (8, 61), (15, 61))
     for dtype in TYPES
 )
+
+
+def follow_reference(
+    sampling: Sampling, logits: mx.array, tree: Tree, noise: Noise | None, *, size: int
+) -> TreeVerdict:
+    """``accept.follow`` in plain MLX."""
+    found = follow(sampling.scores(logits[:, :size]), tree, noise)
+    accepted, token = accept._or_broken(accept._broken(logits[:, :size]), found)
+    return TreeVerdict(accepted, token, found.path)
 
 
 def every_layer(depth: int, width: int, dtype: mx.Dtype) -> None:
@@ -342,7 +351,7 @@ def test_trees_are_followed_as_the_portable_walk_does(greedy: bool) -> None:
             sampling = Sampling(temperature=0) if greedy else sampling_of(rng, 4)
             noise = None if greedy else Noise(number, 1, 50, tree.depth + 1, 4)
             mine = accept.follow(sampling, logits, tree, noise, size=4)
-            theirs = accept.follow_reference(sampling, logits, tree, noise, size=4)
+            theirs = follow_reference(sampling, logits, tree, noise, size=4)
             assert verdict(mine) == verdict(theirs)
             assert mine.path.tolist() == theirs.path.tolist()
             lengths[verdict(mine)[0]] += 1
@@ -356,20 +365,6 @@ def test_a_tree_through_every_layer() -> None:
     with through_every_layer():
         mine = accept.follow(Sampling(temperature=0), logits, tree, None)
     assert (*verdict(mine), mine.path.tolist()) == (3, 2, [0, 3, 4])
-
-
-@pytest.mark.parametrize("rule", ["keyed", "block"])
-def test_bias_and_penalties_come_first(rule: str) -> None:
-    case = one_pass(np.random.default_rng(10), rule, 2, 61, mx.bfloat16)
-    sampling = replace(
-        case.sampling, logit_bias=((3, 4.0),), presence_penalty=1.5, repetition_penalty=1.2
-    )
-    recent = mx.array([[1, 2, 3], [2, 3, 4], [3, 4, 5]], mx.int32)
-    arguments = (sampling, *case.arguments[1:])
-    with installed(inspected=False):
-        mine = accept.accept(*arguments, recent=recent, size=case.size)
-    theirs = accept.reference(*arguments, recent=recent, size=case.size)
-    assert verdict(mine) == verdict(theirs)
 
 
 def test_what_the_kernels_do_not_read() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import mlx.core as mx
@@ -200,17 +199,3 @@ def test_a_draft_that_is_the_target_stands_whole() -> None:
                 noise = Noise(77, 1, position, 4, 61)
                 _, accepted, _ = chain(keeps_q, table, mx.array([5], mx.uint32), noise)
                 assert accepted.item() == 3
-
-
-def test_bias_and_penalties_come_first() -> None:
-    sampling = replace(Sampling(temperature=0.8), logit_bias=((3, 4.0),), presence_penalty=2.0)
-    logits = mx.array(np.random.default_rng(6).normal(size=(1, 61)), mx.bfloat16)
-    recent = mx.array([[1, 2, 3]], mx.int32)
-    arguments = (sampling, logits, Noise(1, 2, 3, 2, 61), 1)
-    with installed(inspected=False):
-        mine = draft_sample.draft_sample(*arguments, keeps_q=True, recent=recent)
-    theirs = draft_sample.reference(*arguments, keeps_q=True, recent=recent)
-    assert mine[0].item() == theirs[0].item()
-    assert mine[1] is not None
-    assert theirs[1] is not None
-    assert mx.allclose(mine[1], theirs[1], atol=NEAR)
