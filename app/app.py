@@ -334,7 +334,7 @@ class MacspecApp(App[None], inherit_bindings=False):
             also: what is said already stays.
         """
         if self.main.there:
-            self.main.key_line.tell(line, severity, also=also)
+            self.main.key_line.show_notice(line, severity, also=also)
 
     def notice(self, line: str, severity: str = "information") -> None:
         self.replies.notice(line, severity)

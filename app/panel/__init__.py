@@ -1,1 +1,1 @@
-"""The live panel: the numbers behind it, their rows, and the sliders."""
+"""The live panel: its numbers, its rows and the sliders."""

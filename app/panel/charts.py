@@ -1,4 +1,4 @@
-"""Bars, columns, the sparkline and large digits: numbers that can be read without colour."""
+"""Bars, columns, the sparkline and large digits, all readable without colour."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ FULL, HALF, TRACK, NOTCH = "━", "╸", "─", "┃"
 
 
 def bar(share: float | None, width: int, role: Role = "bar", notch: float | None = None) -> Line:
-    """A share of 1 in ``width`` columns, in half columns.
+    """A share of 1 as a bar of ``width`` columns, in steps of half a column.
 
     Args:
-        notch: a share that is marked on it.
+        notch: a share to mark on it.
     """
     halves = round(_clamped(share) * 2 * width)
     if halves == 0 and _clamped(share) > 0:
@@ -43,16 +43,16 @@ def bar(share: float | None, width: int, role: Role = "bar", notch: float | None
 
 
 def columns(shares: Sequence[float], width: int, rows: int) -> list[Line]:
-    """A column for each share of 1, from the top row to the bottom one.
+    """One column per share of 1; rows from top to bottom.
 
-    Two columns wide with a gap where there is room, else one; what has no room is left out.
+    Each is two columns wide with a gap if there is room; shares beyond the width are left out.
     """
     if rows < 1:
         return []
     step = next((step for step in (3, 2, 1) if len(shares) * step - (step > 1) <= width), 1)
     body = "x" * max(step - 1, 1)
     heights = [round(_clamped(share) * 8 * rows) for share in shares[: max(width, 0)]]
-    # A position that is hardly ever accepted is still one that was drafted.
+    # A position that is hardly ever accepted was still drafted.
     heights = [max(height, 1) for height in heights]
     gap = " " if step > 1 else ""
     return [
@@ -74,7 +74,7 @@ def axis(count: int, width: int) -> str:
 
 
 def eighth(height: int, row: int) -> str:
-    """The block that a column of ``height`` eighths has in a row, 0 the lowest."""
+    """What a column of ``height`` eighths shows in a row; row 0 is the lowest."""
     return EIGHTHS[max(min(height - 8 * row, 8), 0)]
 
 
@@ -94,16 +94,16 @@ def _runs(text: str, heavy: int, role: Role) -> Line:
 SIGN = "▴"
 
 STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
-"""Where a scale may end, times a power of ten: it must not change with every value."""
+"""Ends of a scale, times a power of ten: few, so that it rarely changes."""
 
 
 def sparkline(
     values: Sequence[float], width: int, rows: int, plain: float | None = None
 ) -> list[Line]:
-    """The newest ``width`` values, from the top row to the bottom one; the newest is on the right.
+    """The newest ``width`` values, the newest on the right; rows from top to bottom.
 
-    The scale begins at 0. What rises above ``plain`` has another colour: its upper rows, or in a
-    single row the whole column.
+    The scale starts at 0. What exceeds ``plain`` has another colour: the upper rows, or in a single
+    row the whole column.
     """
     if width < 1 or rows < 1:
         return [BLANK] * max(rows, 0)
@@ -124,13 +124,13 @@ def sparkline(
 
 
 def marks(found: Sequence[Mark], count: int, width: int) -> Line:
-    """A sign under each value at which something changed, and what, where there is room.
+    """A sign under each value at which something changed, with its name if there is room.
 
-    What a sign has no room for on its right stands before it, together with that of the next ones;
-    the newest goes before older ones.
+    A name that does not fit on the right of its sign goes to the left of it, together with those
+    of the next signs; newer names take precedence.
 
     Args:
-        count: how many values the history has.
+        count: values in the history.
     """
     first = count - width
     seen = {mark.at - first: one_line(mark.what) for mark in found if 0 <= mark.at - first < width}
@@ -149,7 +149,7 @@ def marks(found: Sequence[Mark], count: int, width: int) -> Line:
 
 
 def _before(text: str, signs: Sequence[int], seen: Mapping[int, str]) -> str:
-    """``text`` and so many signs, with as many of their names in front as there is room for."""
+    """``text`` and some signs, with as many of their names in front as fit."""
     if not signs:
         return text
     *others, newest = signs
@@ -176,9 +176,9 @@ def _padded(text: str, width: int) -> str:
 
 
 def scale(highest: float, level: float = 0.0, rows: int = 1) -> tuple[float, int]:
-    """The end of a scale that holds ``highest``, and how many rows lie below ``level``.
+    """The end of a scale that includes ``highest``, and the number of rows below ``level``.
 
-    Where it can be, ``level`` is the edge between two rows.
+    If possible, ``level`` is the edge between two rows.
     """
     if level > 0:
         for below in range(rows - 1, 0, -1):
@@ -207,7 +207,7 @@ POINT = (" ", " ", "▪")
 
 
 def big(text: str) -> tuple[str, str, str] | None:
-    """Three lines for a number; None where there is a character that has no large form."""
+    """A number three lines high; None if one of its characters has no large form."""
     lines = ["", "", ""]
     for character in text.replace(DASH, "-"):
         if character == ".":

@@ -21,16 +21,16 @@ def number(value: float | None) -> float | None:
 
 
 def fixed(value: float | None, width: int, decimals: int = 0) -> str:
-    """``value`` on the right of ``width`` columns; decimals, then thousands, go as it grows.
+    """``value`` right-aligned in ``width`` columns; as it grows, it loses decimals, then thousands.
 
-    A dash where it is not known.
+    A dash if it is unknown.
     """
     known = number(value)
     if known is None:
         return DASH.rjust(width)
     for unit, factor in UNITS if abs(known) < 1e15 else ():
         for places in range(decimals, -1, -1):
-            # Adding nothing turns a negative zero into a zero.
+            # Adding zero turns a negative zero into zero.
             text = f"{round(known / factor, places) + 0.0:.{places}f}{unit}"
             if len(text) <= width:
                 return text.rjust(width)
@@ -38,7 +38,7 @@ def fixed(value: float | None, width: int, decimals: int = 0) -> str:
 
 
 def whole(value: float | None, width: int) -> str:
-    """A count, with separators where there is room for them."""
+    """A count, with separators if there is room."""
     known = number(value)
     if known is not None and abs(known) < 1e15:
         text = f"{round(known):,}"
@@ -56,7 +56,7 @@ def percent(share: float | None) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """Milliseconds in seven columns; seconds from ten on."""
+    """Milliseconds in seven columns; from ten seconds on, seconds."""
     known = number(value)
     if known is None:
         return DASH.rjust(7)
@@ -66,13 +66,13 @@ def milliseconds(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Seconds as ``milliseconds`` has them."""
+    """Seconds in the form of ``milliseconds``."""
     known = number(value)
     return milliseconds(None if known is None else known * 1e3)
 
 
 def gigabytes(value: float | None, width: int = 5) -> str:
-    """Bytes as GiB without the unit; three decimals below a tenth, as the memory plan has it."""
+    """Bytes in GiB, without the unit; three decimals below a tenth."""
     known = number(value)
     if known is None:
         return DASH.rjust(width)
@@ -81,7 +81,7 @@ def gigabytes(value: float | None, width: int = 5) -> str:
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:
-    """part / whole; None where that says nothing."""
+    """part / whole; None if that is meaningless."""
     top, bottom = number(part), number(whole)
     if top is None or bottom is None or not 0 < bottom < math.inf or not 0 <= top < math.inf:
         return None

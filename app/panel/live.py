@@ -28,7 +28,7 @@ NOW = 1.0
 ROUNDING = 1e-9
 
 LONGEST = 240
-"""Values of the history; older ones go."""
+"""Most values in the history; older ones are dropped."""
 
 
 class LiveStats:
@@ -72,7 +72,7 @@ class LiveStats:
 
     @property
     def shown(self) -> ReplyCounter:
-        """The reply whose numbers there are."""
+        """The reply whose numbers are shown."""
         return self._reply
 
     def show(self, reply: ReplyCounter) -> None:
@@ -134,7 +134,7 @@ class LiveStats:
         self._activity, self._progress = "waiting" if self._pending else ready, None
 
     def state(self) -> PanelState:
-        """The numbers now, without those that the engine does not know."""
+        """The current numbers, without those that the engine does not know."""
         pair, status = self.pair, self._status
         known = PanelState(
             activity=self._activity,
@@ -181,7 +181,7 @@ class LiveStats:
         }
 
     def _context(self) -> int:
-        """Tokens of the conversation that the engine holds."""
+        """Tokens of the conversation in the engine's cache."""
         if self._elsewhere:
             return 0
         used = self._reply.prompt_tokens + self._reply.tokens

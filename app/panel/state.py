@@ -1,4 +1,4 @@
-"""Everything that the live panel shows, as plain values: the panel is a pure function of it."""
+"""Everything the live panel shows, as plain values: the panel is a pure function of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment of the speed history at which the user changed something."""
+    """A point of the speed history at which the user changed a setting."""
 
     at: int
     """Index into ``PanelState.speeds``."""
@@ -18,21 +18,19 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class PanelState:
-    """A snapshot; None where something is not known, or was not measured."""
+    """A snapshot; None where something is unknown or was not measured."""
 
-    # What happens.
     activity: str = "no model"
     """no model, loading, ready, reading, writing or waiting (for the engine)."""
     progress: float | None = None
-    """Of loading or prefill, 0 to 1."""
-    # The pair.
+    """Of loading or prefill, from 0 to 1."""
     target: str | None = None
     draft: str | None = None
     draft_off: str | None = None
-    """Why there is no draft model, if one was asked for."""
-    # Speculation: the reply that streams, or the last one.
+    """Why there is no draft model although one was requested."""
+    # Speculation, in the current reply or the last one.
     acceptance_now: float | None = None
-    """Over the last rounds."""
+    """Over the latest rounds."""
     acceptance: float | None = None
     """Accepted / drafted over the reply."""
     acceptance_by_position: Sequence[float] = ()
@@ -40,29 +38,29 @@ class PanelState:
     tokens: int = 0
     passes: int = 0
     drafter: str | None = None
-    """In use in the newest round; None: it was a plain one."""
+    """Of the latest round; None: it did not draft."""
     round_depth: int | None = None
-    """Of the newest round."""
+    """Depth of the latest round."""
     method: str = "auto"
     depth: int | str = "auto"
     rule: str = "block"
     temperature: float = 0.7
     why: str = ""
-    """Why the newest round drafted as it did; while it did not, why not."""
+    """Why the latest round drafted the way it did, or did not draft."""
     # Speed.
     tokens_per_s: float | None = None
     """Over the last second or so."""
     tokens_per_s_reply: float | None = None
     """Over the reply's decode."""
     plain_tokens_per_s: float | None = None
-    """What plain decoding would give, from the cost curve."""
+    """What plain decoding would reach, from the cost curve."""
     speeds: Sequence[float] = ()
-    """Newest last, one for each half second of decode."""
+    """One per half second of decode, the newest last."""
     marks: Sequence[Mark] = ()
     ttft_s: float | None = None
     itl_ms_median: float | None = None
     itl_ms_p95: float | None = None
-    # Room.
+    # Capacity.
     context_used: int | None = None
     """Tokens."""
     context_limit: int | None = None
@@ -70,19 +68,19 @@ class PanelState:
     """Bytes."""
     memory_limit: int | None = None
     memory_plan: int | None = None
-    """What the pair needs once its context is full."""
-    # Power.
+    """What the pair needs with a full context."""
+    # Energy.
     watts: Mapping[str, float] = field(default_factory=dict)
-    """By rail, of those that can be read now."""
+    """By power rail, where readings exist."""
     joules_per_token: float | None = None
     net_joules_per_token: float | None = None
     plain_joules_per_token: float | None = None
-    """Gross, measured over this session's plain replies."""
+    """Gross, over this session's plain replies."""
     energy_reason: str = ""
     """Why there are no watts; empty where there are."""
     energy_source: str = ""
-    # Trust.
+    # Exactness.
     kernels: str = ""
-    """Ours, MLX's or the reference, in half a sentence."""
+    """What computes: our kernels, MLX's or the reference."""
     self_test: str = ""
-    """When this pair last passed ``macspec check``; empty: never, or not known."""
+    """Result and time of this pair's last ``macspec check``; empty: none known."""

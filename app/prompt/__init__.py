@@ -1,1 +1,1 @@
-"""The prompt: the text area, its completions, and what they send."""
+"""The prompt: its text area and its completions."""

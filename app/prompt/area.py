@@ -1,4 +1,4 @@
-"""The lines that are typed into, and the document behind them."""
+"""The text area of the prompt, and the document behind it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SHOWN = {
     code: "␍" if code == 0x0D else shown or "\N{REPLACEMENT CHARACTER}"
     for code, shown in {**NEUTRAL, **SURROGATES}.items()
 }
-"""One sign for each control character, so that columns stay what they are."""
+"""One sign per control character, so that columns stay the same."""
 
 
 class NeutralDocument(Document):
-    """Lines end at a newline and nowhere else, so that every other character is kept.
+    """A document whose lines end only at newlines, so that every other character is kept.
 
-    The lines that are given out to be wrapped and drawn have control characters replaced, one for
-    one; ``text`` and what an edit has replaced have them.
+    Its ``lines``, which are wrapped and drawn, have signs in place of control characters; ``text``
+    has the characters themselves.
     """
 
     def __init__(self, text: str) -> None:
@@ -71,15 +71,15 @@ def _neutral(line: str) -> str:
 
 
 LEAST_ROWS = 3
-"""What it may grow to on the lowest screen."""
+"""Rows it may grow to on any screen."""
 
 
 class PromptArea(TextArea):
-    """A text area in which the name of a paste is one unit, and control characters are only shown.
+    """A text area in which the name of a paste is one unit.
 
     Args:
         pastes: the names and what they stand for.
-        take_key: sees every key first, and says whether it has done all there was to do.
+        take_key: gets every key first and returns whether it handled it.
     """
 
     DEFAULT_CSS = """
@@ -112,22 +112,22 @@ class PromptArea(TextArea):
         self.match_cursor_bracket = False
 
     def put(self, text: str, *, at_start: bool = False) -> None:
-        """Replace everything; undo brings back what was there.
+        """Replace everything; undo brings back the former text.
 
         Args:
-            at_start: the cursor goes to the end of the first line, not of the last.
+            at_start: put the cursor at the end of the first line, not the last.
         """
         self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
         if at_start:
             self.move_cursor((0, len(self.document[0])))
 
     def type(self, text: str, start: Location) -> None:
-        """Put a text in the place of what lies between ``start`` and the cursor."""
+        """Replace what is between ``start`` and the cursor."""
         self.replace(text, start, self.cursor_location, maintain_selection_offset=False)
 
     @property
     def selected_text(self) -> str:
-        """What is selected, with pastes whole."""
+        """The selection, with pastes expanded."""
         return self._pastes.expand(super().selected_text)
 
     @property
@@ -137,19 +137,19 @@ class PromptArea(TextArea):
 
     @property
     def on_first_row(self) -> bool:
-        """Whether there is nothing above the cursor, wrapped lines counted."""
+        """Whether the cursor is on the first row, counting wrapped ones."""
         return (
             self.navigator.is_first_wrapped_line(self.cursor_location) and self.cursor_at_first_line
         )
 
     @property
     def on_last_row(self) -> bool:
-        """Whether there is nothing below the cursor, wrapped lines counted."""
+        """Whether the cursor is on the last row, counting wrapped ones."""
         offset = self.wrapped_document.location_to_offset(self.cursor_location)
         return offset.y == self.wrapped_document.height - 1
 
     def edit(self, edit: Edit) -> EditResult:
-        """As in Textual, but what cuts the name of a paste takes all of it."""
+        """As in Textual, but an edit within the name of a paste takes all of it."""
         top, bottom = self._unit(edit.top)[0], self._unit(edit.bottom)[1]
         if edit.top == edit.bottom:
             bottom = top
@@ -158,7 +158,7 @@ class PromptArea(TextArea):
         return super().edit(edit)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many rows as there are, up to a third of the screen."""
+        """Its rows, up to a third of the screen."""
         rows = super().get_content_height(container, viewport, width)
         return min(rows, max(LEAST_ROWS, viewport.height // 3))
 
@@ -169,7 +169,7 @@ class PromptArea(TextArea):
         return line
 
     def _unit(self, location: Location) -> tuple[Location, Location]:
-        """The start and end of the paste that a location lies within, or twice the location."""
+        """Start and end of the paste around a location, or twice the location."""
         row, column = location
         if row < self.document.line_count:
             for start, end in self._pastes.places(self.document[row]):
@@ -183,7 +183,7 @@ class PromptArea(TextArea):
         return Selection(self._beside(start, before), self._beside(end, before))
 
     def _beside(self, location: Location, before: Location) -> Location:
-        """A place that the cursor may be at: it goes through the name of a paste in one step."""
+        """Where the cursor may be: it crosses the name of a paste in one step."""
         start, end = self._unit(location)
         if before >= end:
             return start
@@ -205,9 +205,9 @@ class PromptArea(TextArea):
             event.prevent_default()
 
     async def _act(self, key: str) -> bool:
-        """Do at once what a key is bound to here.
+        """Run what a key is bound to here at once.
 
-        Left to Textual it would be done by way of the app, after letters that were typed later.
+        Textual would run it by way of the app, after characters that were typed later.
         """
         for binding in self._bindings.key_to_bindings.get(key, ()):
             if await self.app.run_action(binding.action, self):
@@ -223,7 +223,7 @@ class PromptArea(TextArea):
         self.paste(self.app.clipboard)
 
     def paste(self, text: str) -> None:
-        """Insert a text at the cursor, by its name where it is long."""
+        """Insert a text at the cursor; a long one by its name."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         if not text:
             return

@@ -15,17 +15,17 @@ from macspec.plaintext import one_line
 from ..slash import Complete, Completion, nothing
 
 ROWS = 8
-"""Completions that are seen at once."""
+"""Completions visible at once."""
 
 KEYS = ("up", "down", "tab", "enter", "escape")
-"""What it takes while it is open; Enter only once somebody has walked through it."""
+"""Keys it takes while open; Enter only after the arrow keys."""
 
 
 class Popup(OptionList, can_focus=False):
-    """Shows completions over what is above; the prompt gives it the keys.
+    """Shows completions above the prompt, which passes keys on to it.
 
     Args:
-        accept: takes the one that was chosen.
+        accept: called with the chosen one.
     """
 
     DEFAULT_CSS = """
@@ -59,22 +59,22 @@ class Popup(OptionList, can_focus=False):
         self._looked_up = ""
         self._walked = False
         self._dismissed: int | None = None
-        """Where the completions begin that were closed with Esc."""
+        """Where the completions that Esc closed begin."""
 
     @property
     def open(self) -> bool:
-        """Whether it is seen."""
+        """Whether it is visible."""
         return bool(self._completions)
 
     @property
     def completion(self) -> Completion | None:
-        """The one that is highlighted."""
+        """The highlighted one."""
         if self.highlighted is None or not self.open:
             return None
         return self._completions[self.highlighted]
 
     def look_up(self, typed: str) -> None:
-        """Show what can come after what was typed up to the cursor."""
+        """Show completions of the text up to the cursor."""
         if typed == self._looked_up:
             return
         self._looked_up = typed
@@ -86,7 +86,7 @@ class Popup(OptionList, can_focus=False):
         self._show(found)
 
     def take_key(self, key: str) -> bool:
-        """Whether a key was meant for the list."""
+        """Handle a key if it is meant for the list; return whether it was."""
         completion = self.completion
         if completion is None:
             return False

@@ -1,4 +1,4 @@
-"""Where the next message is written."""
+"""The prompt: where messages are written."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .area import PromptArea
 from .popup import KEYS, Popup
 
 NEW_LINE = ("shift+enter", "alt+enter", "ctrl+enter", "shift+\r", "alt+\r", "ctrl+\r")
-"""Keys for a new line, where a terminal tells them from Enter; the last three as xterm does."""
+"""Keys for a new line where the terminal reports them; the last three are xterm's."""
 
 LOW = 16
-"""Rows of a screen below which the prompt goes without a frame."""
+"""Rows of the screen below which the prompt has no border."""
 
 
 @dataclass(frozen=True, slots=True)
 class Editing:
-    """An earlier message is changed, and this is how it goes back."""
+    """An earlier message that is being edited, and the text to restore afterwards."""
 
     turn_id: int
     original: str
@@ -61,16 +61,16 @@ class Prompt(Vertical):
 
     @dataclass
     class Submitted(Message):
-        """A new message, or a slash command; the prompt is empty again."""
+        """A new message or slash command was sent; the prompt is empty again."""
 
         text: str
-        """What was typed and pasted."""
+        """The text with pastes expanded."""
         message: Callable[[], WithFiles]
-        """Gives it with the files that were named in what was typed; raises ``FileError``."""
+        """Adds the files named in what was typed; raises ``FileError``."""
 
     @dataclass
     class Edited(Message):
-        """An earlier message as it shall be now."""
+        """An earlier message was edited."""
 
         turn_id: int
         text: str
@@ -79,15 +79,15 @@ class Prompt(Vertical):
 
     @dataclass
     class Cancelled(Message):
-        """An earlier message stays as it was."""
+        """Editing an earlier message was cancelled."""
 
         turn_id: int
 
     class Asked(Message):
-        """A question mark was typed into the empty prompt: somebody looks for help."""
+        """A question mark was typed into the empty prompt: the user wants help."""
 
     class Changed(Message):
-        """What stands in the prompt is not what stood there."""
+        """The text of the prompt has changed."""
 
     def __init__(self, *, send_key: str = "enter", id: str | None = None) -> None:
         super().__init__(id=id)
@@ -109,12 +109,12 @@ class Prompt(Vertical):
 
     @property
     def value(self) -> str:
-        """The text, with pastes whole."""
+        """The text with pastes expanded."""
         return self._pastes.expand(self.area.text)
 
     @property
     def complete(self) -> Complete:
-        """Gives completions of the text before the cursor."""
+        """Completes the text before the cursor."""
         return self.popup.complete
 
     @complete.setter
@@ -123,12 +123,12 @@ class Prompt(Vertical):
 
     @property
     def editing(self) -> bool:
-        """Whether an earlier message is being changed."""
+        """Whether an earlier message is being edited."""
         return self._edited is not None
 
     @property
     def unsent(self) -> str:
-        """All that was typed and not sent; what to keep when macspec ends."""
+        """Everything typed but not sent, to be kept when macspec quits."""
         texts = self._recall.unsent(self.value)
         if self._edited is not None:
             changed = [text for text in texts if text != self._edited.original]
@@ -136,38 +136,36 @@ class Prompt(Vertical):
         return "\n\n".join(text for text in texts if text.strip())
 
     def set_history(self, sent: Iterable[str]) -> None:
-        """What Up brings back, oldest first; what is being written stays."""
+        """Set what Up brings back, oldest first; the text stays."""
         self._recall = Recall(sent)
 
     def load(self, text: str) -> None:
-        """Put a whole text in, instead of what is there; undo brings that back."""
+        """Replace the text; undo brings the former one back."""
         self._recall.rest()
         self._show(text)
 
     def give_back(self, text: str) -> None:
-        """Put a text that could not be sent before what was typed since."""
+        """Put a text that could not be sent in front of what was typed since."""
         self._show("\n\n".join(part for part in (text, self.value) if part.strip()))
 
     def edit(self, turn_id: int, text: str, what: str, *, changed: bool = False) -> None:
-        """Change an earlier message; what was being written comes back afterwards.
+        """Edit an earlier message; the current text comes back afterwards.
 
         Args:
             what: the message, such as "message 3".
-            changed: the text is not what was said, but was typed.
+            changed: the text was typed already, and is not the original.
         """
         unsent = self._edited.unsent if self._edited else self.unsent
         self._recall.rest()
         self._edited = Editing(turn_id, "" if changed else text, unsent)
         send = "Enter" if self.send_key == "enter" else "Ctrl+J"
-        self.query_one("#editing", Static).update(
-            f"editing {what} · {send} resends · Esc leaves it"
-        )
+        self.query_one("#editing", Static).update(f"editing {what} · {send} resends · Esc cancels")
         self.add_class("-editing")
         self._show(text)
         self.area.focus()
 
     def stop_editing(self) -> None:
-        """Leave an earlier message as it was, as Esc does; if none is changed, nothing happens."""
+        """Cancel editing an earlier message, as Esc does."""
         if self.editing:
             self._cancel_editing()
 
@@ -176,7 +174,7 @@ class Prompt(Vertical):
         return self
 
     def send(self) -> None:
-        """Send what stands there, if anything does."""
+        """Send the text unless it is blank."""
         text, shown = self.value, self.area.text
         if not text.strip():
             return
@@ -192,16 +190,16 @@ class Prompt(Vertical):
         self._look_up()
 
     def open_editor(self) -> None:
-        """Hand the text to the user's own editor, and wait for it.
+        """Open the text in the user's editor and wait for it.
 
         Raises:
-            EditorError: no text came back; what stood in the prompt still does.
+            EditorError: no text came back; the prompt is unchanged.
         """
         try:
-            with self.app.suspend():  # An error within would leave the terminal to nobody.
+            with self.app.suspend():  # Nothing may raise here: the terminal would not be restored.
                 outcome = outside.attempt(self.value)
         except SuspendNotSupported:
-            raise EditorError("this terminal cannot be lent to an editor") from None
+            raise EditorError("this terminal cannot be handed to an editor") from None
         if isinstance(outcome, EditorError):
             raise outcome
         self._show(outcome)
@@ -231,7 +229,7 @@ class Prompt(Vertical):
     def _take_key(self, event: events.Key) -> bool:
         key = event.key
         if key in KEYS:
-            self._look_up()  # The last key may have opened it, and that is yet to be told.
+            self._look_up()  # The last key may have opened the list.
             if self.popup.take_key(key):
                 return True
         if key == self.send_key and key == "ctrl+j":
@@ -284,14 +282,14 @@ class Prompt(Vertical):
         self._look_up()
 
     def _look_up(self) -> None:
-        """Offer what can be completed where the cursor is."""
+        """Offer completions at the cursor."""
         self.popup.look_up(self.area.before_cursor if self.area.selection.is_empty else "")
 
     def on_mount(self) -> None:
         self.screen.screen_layout_refresh_signal.subscribe(self, self._fit, immediate=True)
 
     def _fit(self, screen: Screen[object]) -> None:
-        """Take as much room as the screen has for it."""
+        """Adapt to the size of the screen."""
         if screen.size != self._screen_size:
             self._screen_size = screen.size
             self.set_class(screen.size.height < LOW, "-tight")

@@ -1,4 +1,4 @@
-"""A comparison as lines: which way is faster, what it costs, and whether the text is the same."""
+"""A comparison as lines: which is faster, what it costs, and whether the texts are the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDE = 66
 """Columns from which on the ratio is three lines high."""
 
 TEXT_RULES = ("greedy", "keyed")
-"""Rules that promise the very text of plain decoding."""
+"""Rules that guarantee exactly the text of plain decoding."""
 
 
 def comparison_lines(found: Comparison, width: int) -> tuple[Line, ...]:
@@ -28,7 +28,7 @@ def comparison_lines(found: Comparison, width: int) -> tuple[Line, ...]:
         *_race(found, width),
         BLANK,
         *_badge(found, width),
-        *([BLANK, *_fork(found.fork, width)] if found.fork is not None else []),
+        *([BLANK, *_divergence(found.fork, width)] if found.fork is not None else []),
         BLANK,
         *_table(found, width),
         *_notes(found, width),
@@ -50,7 +50,7 @@ def _head(found: Comparison, width: int) -> list[Line]:
     if found.drafting:
         how += f", method {one_line(found.drafting)}"
     if found.finished:
-        right: Line = ((f"{done} replies, in turns", "label"),)
+        right: Line = ((f"{done} replies, alternating", "label"),)
     else:
         share = ratio(done + min(max(number(found.progress) or 0.0, 0.0), 1.0), found.planned)
         doing: Line = ((f"{one_line(found.doing)} ", "label"),) if found.doing else ()
@@ -62,7 +62,7 @@ def _head(found: Comparison, width: int) -> list[Line]:
 
 
 def _race(found: Comparison, width: int) -> list[Line]:
-    """Both speeds on one scale, and how many times faster the second one is."""
+    """Both speeds on one scale, and their ratio."""
     plain, mine = found.plain.tokens_per_s, found.speculative.tokens_per_s
     times = ratio(mine, plain)
     most = max(number(plain) or 0.0, number(mine) or 0.0)
@@ -125,25 +125,25 @@ def _row(label: str, plain: str, speculative: str) -> Line:
 
 
 def _badge(found: Comparison, width: int) -> list[Line]:
-    """What the replies share. Only rules that promise the same text are held to it."""
+    """What the replies have in common. Only rules that guarantee the same text must deliver it."""
     tokens = found.speculative.tokens
     if found.rule not in TEXT_RULES:
-        about = f"the {one_line(found.rule)} rule draws anew: each text is one of many"
+        about = f"the {one_line(found.rule)} rule samples anew: each text is one of many"
         return [(("✓ ", "good"), (SAME_DISTRIBUTION, "good")), *_said(about, width)]
     if found.equal is None:
-        return [(("◌ ", "label"), ("the texts are not there to compare yet", "label"))]
+        return [(("◌ ", "label"), ("no texts to compare yet", "label"))]
     if found.equal:
         count = "every token is" if tokens is None else f"all {tokens:,} tokens are"
         return [(("✓ ", "good"), (SAME_TEXT, "good")), *_said(f"{count} the same", width)]
     if found.fork is not None and found.fork.near_tie:
         about = (
-            "there two tokens score the same but for rounding, and a pass of more rows may round "
-            "the other way: both texts are the model's"
+            "two tokens have the same score up to rounding there, and a pass over more rows may "
+            "round the other way: both texts are the model's"
         )
         title = f"{SAME_TEXT} up to a near-tie at token {found.fork.token + 1:,}"
         return [(("≈ ", "warn"), (title, "warn")), *_said(about, width)]
     where = "" if found.fork is None else f" from token {found.fork.token + 1:,} on"
-    about = "that should not be: macspec check finds out more, and macspec check --report tells us"
+    about = "this should not happen: run macspec check, and report it with macspec check --report"
     return [(("✗ ", "bad"), (f"the texts differ{where}", "bad")), *_said(about, width)]
 
 
@@ -151,13 +151,13 @@ def _said(text: str, width: int) -> list[Line]:
     return [(("  ", "plain"), (line, "label")) for line in wrapped(text, width - 2, 4) if line]
 
 
-def _fork(fork: TextDivergence, width: int) -> list[Line]:
+def _divergence(fork: TextDivergence, width: int) -> list[Line]:
     gap = "" if fork.gap is None else f", {fork.gap:.2g} apart in score"
     room = max(width - NAME, 8)
     before = wrapped(_visible(fork.before[-300:]), room, 99)
     shared = [line for line in before if line][-2:]
     lines: list[Line] = [
-        ((f"Fork at token {fork.token + 1:,}", "head"), (gap, "label")),
+        ((f"Divergence at token {fork.token + 1:,}", "head"), (gap, "label")),
         *_block("both", shared, "label"),
     ]
     for name, text in (("plain", fork.plain), ("speculative", fork.speculative)):

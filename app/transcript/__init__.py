@@ -1,1 +1,1 @@
-"""The conversation as it is shown: rows of turns, drawn when they come near the screen."""
+"""The conversation on screen: rows of turns, drawn when they come near the screen."""

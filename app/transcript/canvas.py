@@ -1,4 +1,4 @@
-"""Rows under one another, of which only those near the screen are drawn, and a widget for them."""
+"""A list of rows of which only those near the screen are drawn, and the widget that shows it."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from .turn import Entry, Part
 
 
 class Place(NamedTuple):
-    """A row that stays where it is while others change."""
+    """A row that keeps its position on screen while others change."""
 
     entry: Entry
     part: int
-    """Its number, from the end where it is negative."""
+    """Its index; negative: from the end."""
     row: int
     """Within the part."""
     source: Source | None
-    """The text that it shows, and where in it: parts may be cut in another way."""
+    """The text that it shows, and where in it: the parts may be cut differently later."""
     at: float
 
 
 class RowList:
-    """All rows, by their number from the top; the heights of what was not drawn are guesses."""
+    """All rows, numbered from the top; where nothing is drawn yet, heights are guesses."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -48,7 +48,7 @@ class RowList:
         self._drawn: dict[Part, None] = {}
 
     def measure(self) -> None:
-        """Heights have changed."""
+        """Heights changed."""
         self._ends = None
 
     @property
@@ -83,7 +83,7 @@ class RowList:
         return entry, entry.parts[number], line
 
     def row(self, y: int) -> tuple[Entry, Row] | None:
-        """A row; None where there is none, or it is not drawn yet."""
+        """A row; None if there is none or it is not drawn yet."""
         if (found := self.part(y)) is None:
             return None
         entry, part, line = found
@@ -93,7 +93,7 @@ class RowList:
         return entry, part.rows[line]
 
     def line(self, y: int) -> tuple[int, int]:
-        """The first and the last row of what was one line before rows were broken."""
+        """The first and last row of what was one line before it was wrapped."""
         first = last = y
         while (above := self.row(first - 1)) is not None and above[1].join != NEW_LINE:
             first -= 1
@@ -102,10 +102,13 @@ class RowList:
         return first, last
 
     def draw(self, first: int, last: int, until: float) -> bool:
-        """Draws what is not drawn yet of these rows, the lowest first. Whether that was anything.
+        """Draws those of these rows that are not drawn yet, the lowest first.
 
         Args:
-            until: the moment at which to stop, after one part at least.
+            until: when to stop, after one part at least.
+
+        Returns:
+            Whether there were any.
         """
         drew = False
         last = min(last, len(self))
@@ -137,14 +140,14 @@ class RowList:
             self._ends = None
 
     def trim(self, kept: int) -> None:
-        """Lets go of the rows that were not looked at for longest."""
+        """Forgets the rows that have gone unseen the longest."""
         while len(self._drawn) > kept:
             part = next(iter(self._drawn))
             del self._drawn[part]
             part.rows = None
 
     def forget(self, look: Look) -> None:
-        """Everything is to be drawn anew, in another look."""
+        """Everything has to be drawn again, in another look."""
         self.look = look
         for entry in self.entries:
             entry.forget()
@@ -154,7 +157,7 @@ class RowList:
     # -- keeping the place ----------------------------------------------------------------------
 
     def place(self, y: int) -> Place | None:
-        """What stands in a row."""
+        """What a row shows."""
         if not self.entries:
             return None
         index, inside = self.at(y)
@@ -170,7 +173,7 @@ class RowList:
         return Place(entry, number if number < 2 else number - len(entry.parts), row, None, 0)
 
     def find(self, place: Place) -> int:
-        """The row in which something stands now."""
+        """The row that shows it now."""
         entry, number, row = place.entry, place.part, place.row
         if entry not in self.entries:
             return 0
@@ -201,16 +204,16 @@ KEPT = 2_000
 """Parts that stay drawn."""
 
 SETTLE_S = 0.03
-"""After so long a screen is shown with what is drawn of it; the rest follows at once."""
+"""After this long a screen is shown as far as it is drawn; the rest follows at once."""
 
 AHEAD_S = 0.008
-"""How long one go at drawing what is just off the screen may take, and the pause after it."""
+"""Longest step of drawing what is just off the screen; a pause follows each."""
 
 PAUSE_S = 0.02
 
 
 def word(text: str, at: int) -> tuple[int, int]:
-    """Where the word begins and ends that a character belongs to; blanks are words too."""
+    """Start and end of the word at a character; runs of blanks count as words."""
     for found in re.finditer(r"\w+|\s+|[^\w\s]+", text):
         if found.start() <= at < found.end():
             return found.span()
@@ -218,7 +221,7 @@ def word(text: str, at: int) -> tuple[int, int]:
 
 
 class Canvas(ScrollView):
-    """Keeps the place where the user scrolled to, or follows the end."""
+    """Stays where the user scrolled to, or follows the end."""
 
     FOCUS_ON_CLICK = False
 
@@ -234,7 +237,7 @@ class Canvas(ScrollView):
     # -- what is on the screen ------------------------------------------------------------------
 
     def set_look(self, look: Look) -> None:
-        """Draws everything anew if the look has changed."""
+        """Draws everything again if the look has changed."""
         if self.size and look != self.list.look:
             place = None if self.following else self.list.place(self.scroll_offset.y)
             self.list.forget(look)
@@ -242,10 +245,10 @@ class Canvas(ScrollView):
             self.changed(place)
 
     def changed(self, place: Place | None = None) -> None:
-        """Entries, or parts of them, have changed.
+        """Entries or parts of them have changed.
 
         Args:
-            place: what stays at the top of the screen; None: what is there now.
+            place: what to keep at the top of the screen; None: what is there now.
         """
         if not self.size:
             return
@@ -256,7 +259,7 @@ class Canvas(ScrollView):
         self._settle(before, place)
 
     def _settle(self, top: int, place: Place | None) -> None:
-        """Draws what is on the screen, and tells Textual of it."""
+        """Draws what is on screen, and updates the scroll position."""
         height, rows = self.size.height, self.list
         until = perf_counter() + SETTLE_S
         while True:
@@ -278,14 +281,14 @@ class Canvas(ScrollView):
         size = Size(self.scrollable_content_region.width, len(self.list))
         self._settling = True
         if size != self.virtual_size:
-            # Set as it is: the reactive would lay out the whole screen for every new row.
+            # Set directly: the reactive would lay out the whole screen for every new row.
             self.set_reactive(Widget.virtual_size, size)
             self._scroll_update(size)
         self.scroll_y = self.scroll_target_y = top
         self._settling = False
 
     def _ahead(self) -> None:
-        """Draws what is left of the screen, then a screen above and below, a little at a time."""
+        """Draws the rest of the screen, then a screen above and below, in small steps."""
         self._ahead_waits = False
         top, height, rows = self.scroll_offset.y, self.size.height, self.list
         if not height or not rows.entries:
@@ -307,7 +310,7 @@ class Canvas(ScrollView):
             self.changed()
 
     def scroll_to(self, *args: Any, **options: Any) -> None:
-        # Heights become known while one scrolls, so a distance to glide over is not.
+        # Heights become known while scrolling, so there is no fixed distance to animate.
         super().scroll_to(*args, **{**options, "animate": False})
 
     def render_line(self, y: int) -> Strip:
@@ -323,7 +326,7 @@ class Canvas(ScrollView):
             row.painted = (y, width, gutter, strip.apply_offsets(0, y))
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(y)) is not None:
-            # The offsets of a strip that was divided no longer hold.
+            # The offsets of a divided strip are no longer valid.
             full = GUTTER + len(row.strip.text)
             return self._selected(row.painted[3], full, *span).apply_offsets(0, y)
         return row.painted[3]
@@ -360,7 +363,7 @@ class Canvas(ScrollView):
         return "".join(text), NEW_LINE
 
     def on_click(self, event: events.Click) -> None:
-        """Two clicks select a word, three a line as it was written, four the whole turn."""
+        """Two clicks select a word, three an unwrapped line, four the whole turn."""
         _, offset = self.screen.get_widget_and_offset_at(event.screen_x, event.screen_y)
         if event.chain < 2 or offset is None or (found := self.list.row(offset.y)) is None:
             return

@@ -1,4 +1,4 @@
-"""The rows around a turn's text: who speaks, how a reply ended, its numbers; and notices."""
+"""The rows around a turn's text: who speaks, how a reply ended and its numbers; and notices."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def ending(turn: Turn) -> str | None:
     if turn.state == "stopped":
         return "■ stopped"
     if turn.state == "cut off":
-        return "✗ interrupted"
+        return "✗ cut off"
     if turn.state == "complete" and turn.reason in REASONS:
         return f"■ {REASONS[turn.reason]}"
     return None
 
 
 def figures(stats: TurnStats) -> list[str]:
-    """The numbers under a reply; what was not measured is a dash."""
+    """The numbers under a reply; a dash where something was not measured."""
 
     def shown(value: float | None, form: str) -> str:
         return DASH if value is None else format(value, form)
@@ -90,7 +90,7 @@ SEPARATOR = " · "
 
 
 def _row(text: Text, styles: Styles) -> Row:
-    """A row that is ornament from end to end."""
+    """A row that is not part of a copy."""
     return row(drawn(text, styles.page(max(cell_len(text.plain), 1))), styles.base, len(text.plain))
 
 
@@ -101,7 +101,7 @@ def blank(styles: Styles) -> list[Row]:
 
 
 def flowing(parts: Iterable[Text], look: Look, style: Style) -> list[Row]:
-    """Parts with dots between, in as many rows as they need; a part stays whole if it can."""
+    """Parts separated by dots, on as many rows as needed; a part is only broken if it must be."""
     lines: list[Text] = []
     for part in parts:
         for piece, _ in broken(part, look.width):
@@ -159,7 +159,7 @@ def fold(words: int, unfolded: bool, look: Look) -> list[Row]:
 
 
 def foot(turn: Turn, look: Look) -> list[Row]:
-    """How a reply ended, its numbers, and the space to the next turn."""
+    """How a reply ended, its numbers, and a blank row."""
     styles = look.styles
     made = []
     if (end := ending(turn)) is not None:

@@ -1,8 +1,8 @@
-"""Markdown as source text: what may be drawn of it, its blocks, and the code in it. No Textual.
+"""Markdown source: cleaning it, cutting it into blocks, and finding its code. Needs no Textual.
 
-A text that grows is cut into blocks that no longer change once the next one begins: of a reply
-that streams only the last block is read and drawn again, and a block is never long. Where the
-cuts are follows from the text alone, not from how it arrived.
+A growing text is cut into blocks that no longer change once the next one begins. So only the
+last block of a streaming reply is parsed and drawn again, and no block is long. The cuts depend
+on the text alone, not on how it arrived.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 MOST = 1_600
-"""Characters of a block; a longer one is cut at a line's end, a longer line between words."""
+"""Characters of a block. A longer one is cut at the end of a line, a longer line between words."""
 
 MOST_LINES = 40
 
 LEFT_OUT = ["html_block", "html_inline", "reference", "lheading", "image"]
-"""Rules of CommonMark that hide text, or that make a heading of a paragraph in mid-stream."""
+"""CommonMark rules that hide text, or that turn a paragraph into a heading in mid-stream."""
 
 FIRST = re.compile(r"(?:[ \t\r]*\n)*( *)")
-"""The indent of the first line that is not blank."""
+"""Finds the indent of the first line that is not blank."""
 
 MARKER = re.compile(r" *(?:[-+*]|\d+[.)]) {0,4}")
 
 
 @cache
 def parser(*, inline: bool = True) -> MarkdownIt:
-    """CommonMark with tables, without what is left out.
+    """CommonMark with tables, without the rules in ``LEFT_OUT``.
 
     Args:
-        inline: whether what is inside of paragraphs is parsed as well.
+        inline: whether to parse the insides of paragraphs too.
     """
     from markdown_it import MarkdownIt
 
@@ -48,7 +48,7 @@ def parser(*, inline: bool = True) -> MarkdownIt:
 
 
 def clean(text: str) -> str:
-    """Untrusted text as it may be drawn. Its length is that of the text's parts, cleaned alone."""
+    """Untrusted text made safe to draw; cleaning its parts separately gives the same result."""
     return neutral(text).translate(SURROGATES)
 
 
@@ -59,7 +59,7 @@ def language_of(info: str) -> str:
 
 
 def moved(text: str, columns: int) -> str:
-    """Lines without that many of their leading blanks, as far as they have them."""
+    """Lines without that many leading blanks, as far as they have them."""
     if not columns:
         return text
     lines = text.split("\n")
@@ -75,7 +75,7 @@ def _depth(line: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """``text[start:stop]`` of the source, without the lines of a fence."""
+    """``text[start:stop]`` of the source, without the fence around code."""
 
     start: int
     stop: int
@@ -84,49 +84,49 @@ class Block:
     gap: bool = False
     """A blank line is drawn before it."""
     first: bool = True
-    """Not the continuation of a block that was cut."""
+    """False: it continues a block that was cut."""
     info: str = ""
-    """What the fence says about its code."""
+    """The info string of the fence."""
     number: int | None = None
-    """Of an item of an ordered list."""
+    """Number of an item in an ordered list."""
     indent: int = 0
-    """Columns by which its lines are moved to the left."""
+    """Columns by which its lines are moved left."""
     head: tuple[int, int] | None = None
-    """Where the head of the table is that this block continues."""
+    """Where the head of the table is that it continues."""
 
 
 class _Node(NamedTuple):
-    """A block as the parser finds it in some lines."""
+    """A block as found by the parser."""
 
     token: Token
     first: int
     """Its first line, and the one after its last."""
     stop: int
     leaf: Token
-    """The last of its paragraphs, fences and so on."""
+    """The last paragraph, fence or the like inside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """Where the next block begins, and what has to be known of those before it."""
+    """Where the next block begins, and what it depends on."""
 
     start: int
     after: str = ""
-    """The token of the block before it."""
+    """Token type of the block before it."""
     first: bool = True
     indent: int = 0
     opener: str = ""
-    """The line that opened the fence around it."""
+    """The line that opened the fence it is in."""
     head: tuple[int, int] | None = None
 
 
 class Markdown:
-    """The blocks of Markdown, by the line maps of its parser."""
+    """Blocks of Markdown, found by the parser's line maps."""
 
     def __init__(self) -> None:
         self.text = ""
         self.closed: list[Block] = []
-        """Those that will not change."""
+        """Blocks that will not change."""
         self._open = _Open(0)
         self._tail: list[Block] = []
 
@@ -144,10 +144,10 @@ class Markdown:
         self._tail = tail[len(last) :]
 
     def _read(self, at: _Open, blocks: list[Block], *, whole: bool) -> _Open:
-        """Closes blocks that another one follows, or that are long.
+        """Closes blocks that are followed by another one or are long.
 
         Args:
-            whole: the text has its end here, and so has the last block.
+            whole: the text ends here, and so does its last block.
 
         Returns:
             What is open.
@@ -162,7 +162,7 @@ class Markdown:
         return at
 
     def _window(self, start: int, whole: bool) -> tuple[Sequence[int], bool]:
-        """As many lines as a block may have: their bounds, and whether there are so many."""
+        """Bounds of as many lines as a block may have, and whether there are that many."""
         text, bounds = self.text, [start]
         while len(bounds) <= MOST_LINES:
             at = bounds[-1]
@@ -183,7 +183,7 @@ class Markdown:
     def _code(
         self, at: _Open, lines: Sequence[int], ends: bool, blocks: list[Block]
     ) -> _Open | None:
-        """Inside a fence: to its end, or to that of the window."""
+        """Inside a fence: up to its end or the end of the window."""
         fence = _nodes(at.opener + moved(self.text[at.start : lines[-1]], at.indent))[0].token
         closed, count = _is_closed(fence), _span(fence)[1] - 1
         if not closed and not ends:
@@ -200,7 +200,7 @@ class Markdown:
     def _prose(
         self, at: _Open, lines: Sequence[int], ends: bool, blocks: list[Block]
     ) -> _Open | None:
-        """Outside of fences: all blocks but the last, or the first part of a long one."""
+        """Outside fences: all blocks but the last, or the first part of a long one."""
         text = self.text[at.start : lines[-1]]
         first = FIRST.match(text)
         if first is None or len(first[1]) < at.indent:
@@ -223,7 +223,7 @@ class Markdown:
         return replace(at, start=lines[-1], head=None) if ends else None
 
     def _nodes(self, at: _Open, source: str) -> list[_Node]:
-        """The blocks of some lines; the first one may go on with a table."""
+        """The blocks in some lines; the first may continue a table."""
         if at.head is None:
             return _nodes(source)
         nodes = _nodes(moved(self.text[slice(*at.head)], at.indent) + source)
@@ -258,7 +258,7 @@ class Markdown:
         )
 
     def _cut(self, at: _Open, node: _Node, lines: Sequence[int], source: str) -> _Open:
-        """What is open after a part of a long block."""
+        """What is open after the first part of a long block."""
         at = replace(at, start=lines[-1], first=False)
         rows, leaf = source.split("\n"), node.leaf
         if node.token.type == "table_open" and at.head is None:
@@ -273,7 +273,7 @@ class Markdown:
 
 
 def _nodes(source: str) -> list[_Node]:
-    """The blocks of a source; of a list, its items."""
+    """The blocks of a source; each item of a list is one."""
     found: list[_Node] = []
     for token in parser(inline=False).parse(source.replace("\r", " ")):
         if token.map is None:
@@ -299,7 +299,7 @@ def _is_closed(fence: Token) -> bool:
 
 
 class Plain:
-    """The blocks of a text that is shown as it stands: lines, cut where a block would be long."""
+    """Blocks of a text that is shown as it is: cut only where they would be long."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -332,13 +332,13 @@ class CodeBlock:
     """A block of code."""
 
     language: str
-    """As its fence names it; empty if it does not."""
+    """As named by its fence; empty if it is not."""
     text: str
-    """With a newline at its end, unless it is empty."""
+    """Ends with a newline unless it is empty."""
 
 
 def inner(source: str) -> list[CodeBlock]:
-    """Blocks of code inside items and quotes, or without a fence."""
+    """Code inside items and quotes, or without a fence."""
     if not any(sign in source for sign in ("```", "~~~", "    ", "\t")):
         return []
     return [
@@ -357,9 +357,10 @@ def code_in(text: str, block: Block) -> list[CodeBlock]:
 
 
 def code_blocks(text: str) -> list[CodeBlock]:
-    """Those of a turn's text, in order.
+    """The blocks of code in a turn's text, in order.
 
-    The code is as the transcript shows it: controls are pictures, and what reorders text is gone.
+    The code is cleaned as in the transcript: control characters are replaced by pictures of them,
+    and characters that reorder text are removed.
     """
     markdown = Markdown()
     markdown.take(clean(text))

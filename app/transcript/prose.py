@@ -1,7 +1,7 @@
-"""Markdown and code as rows: Rich's renderer, with what hides, fetches or misleads taken out.
+"""Markdown and code as rows: Rich's renderer without anything that hides text or misleads.
 
-HTML stays text, addresses stand beside their links in full, images are links, and there are no
-link definitions that would vanish. A newline is a newline.
+HTML stays text, links show their full address, images are links, and link definitions stay
+visible. A newline is a newline.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .rows import JOINS, NEW_LINE, NO_TEXT, NOTHING, Page, Row, Styles, broken, 
 # -- code ---------------------------------------------------------------------------------------
 
 LONGEST = 1_000
-"""Characters of a line that is still coloured: some lexers take long over long lines."""
+"""Longest line that is still coloured, in characters: some lexers are slow on long lines."""
 
 KINDS = (
     ("Comment", "comment"),
@@ -44,12 +44,12 @@ KINDS = (
     ("Generic.Heading", "keyword"),
     ("Generic.Subheading", "keyword"),
 )
-"""Kinds of token, and the style of each."""
+"""Token types of Pygments and their styles."""
 
 
 @lru_cache(64)
 def lexer(language: str) -> Any:
-    """Pygments' lexer of a language, or None where it knows none by that name."""
+    """Pygments' lexer for a language; None if there is none of that name."""
     from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
@@ -61,18 +61,18 @@ def lexer(language: str) -> Any:
 
 @cache
 def style_name(kind: Any) -> str | None:
-    """The style of a token of Pygments."""
+    """The style for a Pygments token type."""
     name = str(kind).removeprefix("Token.")
     return next((style for prefix, style in KINDS if name.startswith(prefix)), None)
 
 
 def code_label(language: str, number: int) -> str:
-    """What stands above a block of code."""
+    """The line above a block of code."""
     return f"{language or 'code'} · {number}"
 
 
 def coloured(source: str, language: str, styles: Styles) -> list[Text]:
-    """The lines of some code, without their newlines."""
+    """Code as coloured lines, without their newlines."""
     text = Text(source, end="", no_wrap=True)
     known = lexer(language_of(language)) if language else None
     if known is not None and all(len(line) <= LONGEST for line in source.split("\n")):
@@ -173,7 +173,7 @@ class Rule(markdown.HorizontalRule):
 
 
 class Numbered(markdown.ListElement):
-    """A list whose numbers keep their column when it grows."""
+    """A list whose numbers stay in their column as it grows."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.list_type == "bullet_list_open":
@@ -186,7 +186,7 @@ class Numbered(markdown.ListElement):
 
 
 class Grid(markdown.TableElement):
-    """A table that folds what is too wide for a column; nothing is cut off."""
+    """A table whose cells wrap; nothing is cut off."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = Table(
@@ -203,7 +203,7 @@ class Grid(markdown.TableElement):
 
 
 class Prose(markdown.Markdown):
-    """Rich's Markdown over tokens of our own parser."""
+    """Rich's Markdown over the tokens of our own parser."""
 
     elements: ClassVar[dict[str, type[markdown.MarkdownElement]]] = {
         **markdown.Markdown.elements,
@@ -222,18 +222,18 @@ class Prose(markdown.Markdown):
         super().__init__("", hyperlinks=False)
         self.code = code
         """The number of the next block of code."""
-        self.parsed = list(_told(parser().parse(source)))
+        self.parsed = list(_cleaned(parser().parse(source)))
         if number is not None and self.parsed and self.parsed[0].type == "ordered_list_open":
             self.parsed[0].attrs["start"] = number
 
 
-def _told(tokens: Iterable[Token]) -> Iterator[Token]:
-    """Tokens with clean text (entities may stand for anything) and addresses as text."""
+def _cleaned(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Tokens with cleaned text (entities can encode anything) and with addresses as text."""
     address, label = "", ""
     for token in tokens:
         token.content, token.info = clean(token.content), clean(token.info)
         if token.children:
-            token.children = list(_told(token.children))
+            token.children = list(_cleaned(token.children))
         if token.type == "softbreak":
             token.type = "hardbreak"
         if token.type == "link_open":

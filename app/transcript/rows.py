@@ -1,4 +1,4 @@
-"""Rows of drawn text: the styles they are drawn in, and how text is broken into them."""
+"""Rows of drawn text: their styles, and how text is wrapped into them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PARTS: dict[str, str] = {
     "tint-other": "color: $text-error; background: $error-muted; text-style: italic underline;",
     "tint-unknown": "color: $text-muted;",
 }
-"""What is drawn, and how. Every part differs from its neighbours without colour too."""
+"""Everything that has a style of its own. Neighbours differ even without colour."""
 
 CLASSES = {f"transcript--{part}" for part in PARTS}
 
@@ -57,10 +57,10 @@ CSS = "\n".join(f"Transcript > .transcript--{part} {{ {style} }}" for part, styl
 
 
 def part_style(widget: Widget, part: str) -> Style:
-    """The style of a part; what its rule does not name is left to what lies under it.
+    """The style of a part; what its rule leaves open comes from what is below it.
 
-    Where the terminal chooses the colours, grounds are left out: nobody knows what stands out
-    from them. What would be muted is dim.
+    Where the terminal chooses the colours, backgrounds are left out, since their contrast is
+    unknown, and muted text is dim.
     """
     name = f"transcript--{part}"
     rules, whole = widget.get_component_styles(name), widget.get_component_rich_style(name)
@@ -75,7 +75,7 @@ def part_style(widget: Widget, part: str) -> Style:
 
 @dataclass(frozen=True)
 class Styles:
-    """A style for each part, and the widget's own under all of them."""
+    """The style of each part, and the widget's own beneath them."""
 
     base: Style
     parts: dict[str, Style]
@@ -86,7 +86,7 @@ class Styles:
 
     @cached_property
     def theme(self) -> Theme:
-        """Names that Rich's Markdown asks for."""
+        """The styles by the names that Rich's Markdown uses."""
         heading = self["heading"]
         headings = {f"markdown.h{level}": heading for level in range(2, 7)}
         return Theme(
@@ -116,7 +116,7 @@ class Styles:
 
     @cached_property
     def faded(self) -> Styles:
-        """For turns that the model no longer sees."""
+        """For turns outside the model's context."""
         return Styles(self.base + Style(dim=True), self.parts)
 
     def page(self, width: int) -> Page:
@@ -127,7 +127,7 @@ class Styles:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the drawing of a turn depends on, besides the turn."""
+    """What drawing a turn depends on besides the turn."""
 
     styles: Styles
     width: int
@@ -138,7 +138,7 @@ class Look:
 
 
 class Page(Console):
-    """Where Rich draws segments of one width; nothing is written anywhere."""
+    """A console of one width that draws segments for us and writes nothing."""
 
     def __init__(self, styles: Styles, width: int) -> None:
         super().__init__(
@@ -162,12 +162,12 @@ class Page(Console):
 NEW_LINE, SPACE, NOTHING = "\n", " ", ""
 
 JOINS = {join: Style.from_meta({"join": join}) for join in (SPACE, NOTHING)}
-"""Styles of a row's last character, where the row was broken by us: what a copy puts there."""
+"""Styles for the last character of a wrapped row: what a copy puts between it and the next."""
 
 ORNAMENT = "ornament"
 
 NO_TEXT = Style.from_meta({ORNAMENT: ""})
-"""Style of a row that is not part of a copy."""
+"""Style for a row that is not part of a copy."""
 
 TAB = 4
 
@@ -178,28 +178,28 @@ class Row:
 
     strip: Strip
     lead: int = 0
-    """Characters at its start that are ornament and not text."""
+    """Leading characters that are ornament, not text."""
     join: str = NEW_LINE
-    """What stands between this row and the next one in a copy."""
+    """What a copy puts between this row and the next."""
 
     bare: bool = False
-    """Nothing stands to its left."""
+    """Without a mark in the gutter."""
     painted: tuple[int, int, Strip, Strip] | None = None
-    """Where it was last put on the screen, in what width, beside what, and how it looked."""
+    """Where it was last drawn, at what width, with what gutter, and the result."""
 
     @property
     def ornament(self) -> bool:
-        """Nothing of it belongs into a copy."""
+        """Whether none of it is part of a copy."""
         return 0 < len(self.strip.text) <= self.lead
 
     @property
     def text(self) -> str:
-        """What a copy of the row has."""
+        """The text that a copy of the row has."""
         return self.strip.text[self.lead :].rstrip()
 
 
 def broken(text: Text, width: int) -> Iterator[tuple[Text, str]]:
-    """A line in rows between words, or inside of words that are longer than a row.
+    """A line wrapped between words, or inside words longer than a row.
 
     Yields:
         The row, and what joins it to the next one.
@@ -216,7 +216,7 @@ def broken(text: Text, width: int) -> Iterator[tuple[Text, str]]:
 
 
 def drawn(text: Text, console: Console) -> list[Segment]:
-    """A line's segments, its own style included."""
+    """A line as segments, its own style included."""
     if not text.spans:
         return [Segment(text.plain, console.get_style(text.style, default=Style.null()))]
     return list(text.render(console))
@@ -228,7 +228,7 @@ def row(segments: Iterable[Segment], base: Style, lead: int = 0, join: str = NEW
 
 
 def rows_of(lines: Sequence[list[Segment]], base: Style) -> list[Row]:
-    """Rows of lines that Rich has drawn; how they join stands in the last segment's meta."""
+    """Rows from lines drawn by Rich; the meta of their last segment says how they join."""
     made = []
     for line in lines:
         facts: dict[str, str] = {}

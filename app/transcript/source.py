@@ -1,4 +1,4 @@
-"""The text of a turn and who wrote it; and how its blocks are drawn."""
+"""The text of a turn, who wrote which part of it, and how its blocks are drawn."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .rows import NOTHING, SPACE, TAB, Row, Styles, broken, drawn, row
 # -- authors ------------------------------------------------------------------------------------
 
 NAMES = {"draft": "draft model", "ngram": "n-gram", "suffix": "past replies"}
-"""Drafters in words; another one is shown by its own name."""
+"""Names of drafters; others are shown by their own."""
 
 Author = str | None
 UNKNOWN = "?"
 
 
 def author_name(author: Author) -> str:
-    """A drafter in words; None is the target."""
+    """An author in words; None is the target."""
     return "the target's own" if author is None else NAMES.get(author, one_line(author))
 
 
@@ -38,7 +38,7 @@ def author_style(author: Author, styles: Styles) -> Style:
 
 
 class Authors:
-    """Who wrote a text that grows; its characters are those of the cleaned text."""
+    """Who wrote which characters of a growing, cleaned text."""
 
     def __init__(self) -> None:
         self._ends: list[int] = []
@@ -54,7 +54,7 @@ class Authors:
         return self._ends[-1] if self._ends else 0
 
     def take(self, text: str, spans: Iterable[Span]) -> str:
-        """Adds a text and its spans. What spans leave out has no known author.
+        """Adds a text and its spans. Where there is no span, the author is unknown.
 
         Returns:
             The cleaned text.
@@ -76,7 +76,7 @@ class Authors:
             self._who.append(who)
 
     def within(self, start: int, stop: int) -> Iterator[tuple[int, int, Author]]:
-        """The spans of ``[start, stop)``, as places inside of it."""
+        """The spans within ``[start, stop)``, relative to ``start``."""
         index = bisect_right(self._ends, start)
         at = start
         while at < stop and index < len(self._ends):
@@ -85,7 +85,7 @@ class Authors:
             at, index = end, index + 1
 
     def counts(self) -> Counter[Author]:
-        """Characters of each author."""
+        """Characters by author."""
         counted: Counter[Author] = Counter()
         at = 0
         for end, who in zip(self._ends, self._who, strict=True):
@@ -101,7 +101,7 @@ def tinted(text: Text, authors: Authors, start: int, styles: Styles) -> None:
 
 
 def legend(counted: Counter[Author], styles: Styles) -> list[Text]:
-    """What the tints mean and how much of the text is whose; one part for each author."""
+    """What the tints mean and the share of each author, one part per author."""
     whole = counted.total()
     drafters = sorted(
         (who for who in counted if who not in (None, UNKNOWN)), key=lambda who: -counted[who]
@@ -112,7 +112,7 @@ def legend(counted: Counter[Author], styles: Styles) -> list[Text]:
         for who in known
     ]
     if counted[UNKNOWN]:
-        rest = "the rest: not known" if known else "who wrote it is not known"
+        rest = "the rest: unknown" if known else "author unknown"
         parts.append(Text(rest, styles["tint-unknown"]))
     return parts
 
@@ -121,7 +121,7 @@ def legend(counted: Counter[Author], styles: Styles) -> list[Text]:
 
 
 class Source:
-    """The answer or the reasoning, as it grows. It is clean: fit to be drawn."""
+    """The answer or the reasoning as it grows, cleaned so that it can be drawn."""
 
     def __init__(self, text: str = "", spans: Iterable[Span] = (), *, markdown: bool) -> None:
         self.markdown = markdown
@@ -129,7 +129,7 @@ class Source:
         self.text = ""
         self._blocks: Markdown | Plain | None = None
         self._code: dict[tuple[int, int], int] = {}
-        """How many blocks of code begin in a block, by its place."""
+        """Blocks of code that begin in a block, by its position."""
         self.take([(text, spans)])
 
     def __eq__(self, other: object) -> bool:
@@ -146,7 +146,7 @@ class Source:
             self._blocks.take(shown)
 
     def blocks(self, plain: bool) -> list[Block]:
-        """Those of the Markdown, or of the text as it stands."""
+        """Its blocks as Markdown, or as plain text."""
         kind = Plain if plain or not self.markdown else Markdown
         if type(self._blocks) is not kind:
             self._blocks = kind()
@@ -154,7 +154,7 @@ class Source:
         return self._blocks.blocks
 
     def code_before(self, block: Block) -> int:
-        """How many blocks of code begin before a block of the Markdown."""
+        """Blocks of code that begin before a block of the Markdown."""
         found = 0
         for each in self.blocks(False):
             if each.start >= block.start:
@@ -167,7 +167,7 @@ class Source:
 
 
 def guess(text: str, block: Block, width: int) -> int:
-    """About how many rows a block takes."""
+    """An estimate of the rows a block takes."""
     newlines = text.count("\n", block.start, block.stop)
     return max(newlines + (block.stop - block.start) // max(width, 1), 1) + block.gap
 

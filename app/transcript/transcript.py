@@ -1,7 +1,7 @@
 """The conversation: finished turns, and the reply that streams.
 
-One widget draws all of it row by row. Rows are made when they come near the screen, so a long
-conversation opens at once, and a reply that streams costs the same whatever stands above it.
+One widget draws all of it row by row. Rows are drawn when they come near the screen, so a long
+conversation opens at once, and a streaming reply costs the same whatever is above it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ PAUSE_S = 0.1
 """Between two flushes, at least."""
 
 SHARE = 10
-"""A flush that took a while is followed by this many times as long without one."""
+"""A flush is followed by a pause this many times as long as it took."""
 
 
 class Buffer:
-    """What came since the last flush.
+    """Collects the pieces of a reply, so that drawing them takes only a share of the time.
 
     Args:
         widget: whose timer is used.
-        show: what is done with it; takes as long as showing it takes.
+        show: draws them; is timed.
     """
 
     def __init__(self, widget: Widget, show: Callable[[Sequence[TextPiece]], None]) -> None:
@@ -46,14 +46,14 @@ class Buffer:
         self._next = 0.0
 
     def add(self, piece: TextPiece) -> None:
-        """One more; it is shown within a moment, at once if nothing was for a while."""
+        """Adds a piece; it is shown within a moment, or at once after a pause."""
         self._waiting.append(piece)
         if self._timer is None:
             wait = max(self._next - perf_counter(), 0.001)
             self._timer = self._widget.set_timer(wait, self.flush)
 
     def flush(self) -> None:
-        """Shows what waits now."""
+        """Shows what is waiting."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
@@ -65,15 +65,15 @@ class Buffer:
             self._next = now + max(PAUSE_S, SHARE * (now - began))
 
     def clear(self) -> None:
-        """Forgets what waits."""
+        """Drops what is waiting."""
         self._waiting = []
 
 
 WIDEST = 120
-"""Columns of text; longer lines are hard to read."""
+"""Most columns of text: longer lines are hard to read."""
 
 WARM_S = 0.5
-"""From the start to the import of what the first reply will need."""
+"""Seconds after the start at which the imports for the first reply begin."""
 
 
 def warm() -> None:
@@ -85,7 +85,7 @@ def warm() -> None:
 
 
 class TurnChosen(Message):
-    """A turn was chosen with the arrow keys; None: the choice was given up at the end."""
+    """A turn was chosen with the arrow keys; None: no turn is chosen any more."""
 
     def __init__(self, turn_id: int | None) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
     # -- what is shown --------------------------------------------------------------------------
 
     async def show(self, turns: Sequence[Turn]) -> None:
-        """Shows these turns instead of everything else, from the end."""
+        """Shows only these turns, scrolled to the end."""
         self._buffer.clear()
         self.list.entries.clear()
         self._turns, self._live, self.chosen = {}, None, None
@@ -143,7 +143,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self.changed()
 
     async def begin(self, turn: Turn) -> None:
-        """Adds a turn: one of the user's, or a reply that starts to stream."""
+        """Adds a turn: the user's, or a reply that starts to stream."""
         self._buffer.flush()
         self._add(turn)
         self._borders()
@@ -151,29 +151,29 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self.changed()
 
     def feed(self, piece: TextPiece) -> None:
-        """More of the reply that streams; it is shown within a moment."""
+        """Adds to the streaming reply; it is shown within a moment."""
         self._buffer.add(piece)
 
     async def end(self, turn: Turn) -> None:
-        """The reply that streamed is finished."""
+        """The streaming reply is finished."""
         self._buffer.flush()
         self._live = None
         self.update_turn(turn)
 
     def update_turn(self, turn: Turn) -> None:
-        """Other facts about a turn: its siblings, its mark, its numbers."""
+        """A turn has other siblings, marks or numbers."""
         if (rows := self._turns.get(turn.id)) is not None and rows.turn != turn:
-            rows.tell(turn, text=rows is not self._live)
+            rows.update(turn, text=rows is not self._live)
             self._borders()
             self.changed()
 
     def note(self, line: str) -> None:
-        """A line of ours at the end: a model was switched, a notice."""
+        """Adds a notice at the end, such as a switch of models."""
         self.list.entries.append(Note(line))
         self.changed()
 
     def follow(self) -> None:
-        """Goes to the end and stays there while text comes."""
+        """Scrolls to the end and stays there while text arrives."""
         self.following = True
         self.changed()
 
@@ -184,7 +184,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
             self._live = rows
 
     def _borders(self) -> None:
-        """Marks where the part of the history begins that the model still sees."""
+        """Marks where the model's context begins."""
         dropped = False
         for rows in self._turns.values():
             if rows.border != (border := dropped and not rows.turn.dropped):
@@ -198,18 +198,18 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         thought = not live.answer.text
         live.take(pieces)
         if thought and live.answer.text and not self.following and live.unfolded is None:
-            live.unfolded = True  # Nothing folds under the eyes of somebody who reads it.
+            live.unfolded = True  # Do not fold what is being read.
         live.compose()
         self.changed()
 
-    # -- looks ----------------------------------------------------------------------------------
+    # -- look -----------------------------------------------------------------------------------
 
     def on_resize(self, event: events.Resize) -> None:
         self.relook()
         self.changed()
 
     def relook(self) -> None:
-        """Draws everything anew if the theme, the width or what is shown has changed."""
+        """Draws everything again if the theme, the width or an option has changed."""
         if self._theme is None:
             parts = {part: part_style(self, part) for part in PARTS}
             self._theme = Styles(self.rich_style, parts)
@@ -219,7 +219,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        # Its parts get their styles after the widget itself.
+        # The parts get their styles after the widget itself.
         self.call_next(self._restyle)
 
     def _restyle(self) -> None:
@@ -243,7 +243,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self.scroll_relative(y=by * max(self.size.height - 2, 1), animate=False)
 
     def action_step(self, by: int) -> None:
-        """Chooses the turn above or below; scrolls first where a long one is not yet at its end."""
+        """Chooses the turn above or below; within a long turn it scrolls first."""
         turns = list(self._turns.values())
         if not turns:
             return
@@ -266,7 +266,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
             self.follow()
 
     def choose(self, turn_id: int | None) -> None:
-        """Marks a turn and brings it into view; None marks none."""
+        """Marks a turn and scrolls it into view; None unmarks it."""
         for rows in self._turns.values():
             rows.choose(rows.turn.id == turn_id)
         self.chosen = turn_id
@@ -279,7 +279,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self.post_message(TurnChosen(turn_id))
 
     def _toward(self, index: int) -> int:
-        """Where to scroll to see an entry, its beginning if not all of it."""
+        """Where to scroll to see an entry, or at least its start."""
         first, last = self.list.start(index), self.list.ends[index]
         top, height = self.scroll_offset.y, self.size.height
         if last <= top + height:
@@ -287,11 +287,11 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         return min(first, max(last - height, 0)) if last - first <= height else first
 
     def on_mount(self) -> None:
-        # What draws Markdown and code takes a while to import: not in front of the first reply.
+        # Importing the Markdown renderer and lexer takes a while: not when the first reply begins.
         self.set_timer(WARM_S, lambda: Thread(target=warm, daemon=True).start())
 
     def on_click(self, event: events.Click) -> None:
-        """Opens and folds reasoning, and chooses the turn whose first line it is."""
+        """Folds or unfolds reasoning, or chooses the turn whose header was clicked."""
         super().on_click(event)
         if event.chain > 1:
             return

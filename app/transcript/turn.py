@@ -1,4 +1,4 @@
-"""A turn as rows: its parts are drawn when they come near the screen, and again when they must."""
+"""A turn as rows: its parts are drawn when they come near the screen, and again when needed."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .source import Source, draw_block, guess
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """Some rows of an entry; their number is a guess until they are drawn."""
+    """Some rows of an entry; their number is an estimate until they are drawn."""
 
     draw: Callable[[], list[Row]]
     height: int = 1
     rows: list[Row] | None = None
     source: Source | None = None
     block: Block | None = None
-    """What of the source it shows."""
+    """The block of the source that it shows."""
     kind: str = "text"
-    """text, head, fold (which opens and folds reasoning), blank or foot."""
+    """text, head, fold (the line that folds reasoning), blank or foot."""
 
     def drawn(self) -> list[Row]:
         if self.rows is None:
@@ -43,13 +43,13 @@ class Entry(ABC):
 
     def __init__(self) -> None:
         self.gutter = ("", "user")
-        """A sign to its left, and the style of that."""
+        """The mark to its left, and its style."""
         self.parts: list[Part] = []
-        """None until the entry comes near the screen."""
+        """Empty until the entry comes near the screen."""
         self._ends: list[int] | None = None
 
     def measure(self) -> None:
-        """The heights of parts have changed."""
+        """Heights of parts changed."""
         self._ends = None
 
     @property
@@ -60,7 +60,7 @@ class Entry(ABC):
         return self._ends
 
     def height(self, width: int) -> int:
-        """Rows at this width of text; a guess where the entry has not been near the screen."""
+        """Rows at this width of text; an estimate until the entry comes near the screen."""
         return self.ends[-1] if self.parts else self.guess(width)
 
     def place(self, row: int) -> tuple[int, int]:
@@ -69,13 +69,13 @@ class Entry(ABC):
         return index, row - (self.ends[index - 1] if index else 0)
 
     def forget(self) -> None:
-        """Everything is to be drawn anew."""
+        """Everything has to be drawn again."""
         self.parts = []
         self.measure()
 
     @abstractmethod
     def guess(self, width: int) -> int:
-        """About how many rows it has."""
+        """An estimate of its rows."""
 
     @abstractmethod
     def arrange(self, look: Look) -> None:
@@ -83,7 +83,7 @@ class Entry(ABC):
 
 
 class Note(Entry):
-    """A line of ours between turns."""
+    """A notice between turns."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -105,15 +105,15 @@ class TurnRows(Entry):
         self.turn = turn
         self.choose(False)
         self.border = False
-        """The turn before it is one that the model no longer sees."""
+        """Whether the model's context begins with it."""
         self.unfolded: bool | None = None
-        """Whether this turn's reasoning is open; None: as the look has it."""
+        """Whether its reasoning is shown in full; None: as the look says."""
         self._sources: tuple[Source, Source] | None = None
         self._look: Look | None = None
         self._body: list[Part] = []
         self._thinking: list[Part] = []
         self._around: dict[str, tuple[object, Part]] = {}
-        """The rows around the text, and what they were drawn from."""
+        """The parts around the text, and what they were drawn from."""
 
     @property
     def answer(self) -> Source:
@@ -137,12 +137,12 @@ class TurnRows(Entry):
         return self._look is not None and self._look.tint and self.turn.role != "user"
 
     def choose(self, chosen: bool) -> None:
-        """Marks the turn, or marks it no more."""
+        """Marks or unmarks the turn."""
         bar = "▎" if self.turn.role == "user" else ""
         self.gutter = ("┃", "chosen") if chosen else (bar, "user")
 
     def open(self, look: Look) -> bool:
-        """Whether reasoning is shown in full: while there is no answer, or as chosen."""
+        """Whether reasoning is shown in full: until there is an answer, then as set."""
         if not self.answer.text.strip():
             return self.unfolded is not False
         return look.reasoning if self.unfolded is None else self.unfolded
@@ -156,15 +156,15 @@ class TurnRows(Entry):
         self._compose(look)
 
     def take(self, pieces: Sequence[TextPiece]) -> None:
-        """More of the reply that streams."""
+        """Adds pieces of the streaming reply."""
         self.thought.take([(piece.text, piece.spans) for piece in pieces if piece.reasoning])
         self.answer.take([(piece.text, piece.spans) for piece in pieces if not piece.reasoning])
 
-    def tell(self, turn: Turn, *, text: bool = True) -> None:
-        """Other facts about the turn.
+    def update(self, turn: Turn, *, text: bool = True) -> None:
+        """The turn has changed.
 
         Args:
-            text: its text counts too; that of a reply that streams lies behind or ahead of ours.
+            text: whether its text counts; that of a streaming reply may differ from ours.
         """
         before, self.turn = self.turn, turn
         if text and self._sources is not None:
@@ -176,7 +176,7 @@ class TurnRows(Entry):
         self.compose()
 
     def compose(self) -> None:
-        """Brings the parts up to date; those of blocks that are as they were stay."""
+        """Brings the parts up to date; those of unchanged blocks stay."""
         if self._look is not None and self.parts:
             self._compose(self._look)
 
@@ -211,7 +211,7 @@ class TurnRows(Entry):
         return [*above, *header.head(self.turn, look, written)]
 
     def _kept(self, kind: str, drawn_from: object, draw: Callable[[], list[Row]]) -> Part:
-        """The part that there was, if it would be drawn the same; its height if it would not."""
+        """The former part if it would be drawn the same; otherwise a new one of its height."""
         before, part = self._around.get(kind, (None, Part(draw, kind=kind)))
         if before != drawn_from:
             part = Part(draw, part.height, kind=kind)

@@ -1,1 +1,1 @@
-"""The parts of the screen."""
+"""Widgets that several screens share."""

@@ -15,7 +15,7 @@ from ..keys import Keys
 from ..panel.state import PanelState
 
 ACTIVITY_SIGNS = {"ready": "●", "writing": "▶", "reading": "▷", "loading": "◌", "waiting": "◌"}
-"""What the engine does, readable without colours; ``no model`` and the rest have ○."""
+"""What the engine is doing, readable without colour; anything else has ○."""
 
 
 class TitleLine(Static):
@@ -37,7 +37,7 @@ class TitleLine(Static):
         self._shown = ("", "")
 
     def show(self, title: str, state: PanelState) -> None:
-        """Show a conversation's title and a snapshot; only what changed costs anything."""
+        """Show a conversation's title and a snapshot; repaints only on a change."""
         shown = (one_line(title), right(state))
         if shown != self._shown:
             self._shown = shown
@@ -51,7 +51,7 @@ class TitleLine(Static):
 
 
 def right(state: PanelState) -> str:
-    """The pair, or how far it is loaded."""
+    """The pair, or how far loading it has come."""
     sign = ACTIVITY_SIGNS.get(state.activity, "○")
     progress = "" if state.progress is None else f" {state.progress:.0%}"
     if state.activity == "loading":
@@ -64,7 +64,7 @@ def right(state: PanelState) -> str:
 
 
 def line(left: str, right: str, width: int) -> Content:
-    """Both in one line; where there is little room, the left one is cut, then the right one."""
+    """Both on one line; where there is little room, the left one is cut first."""
     most = max(width - 12, width // 2)
     shown = Content(right).truncate(most, ellipsis=True)
     title = Content.styled(left, "bold").truncate(
@@ -75,7 +75,7 @@ def line(left: str, right: str, width: int) -> Content:
 
 
 class Welcome(Static):
-    """A card at the first run, and later only the keys to begin with."""
+    """A card at the first run, later only the keys to start with."""
 
     DEFAULT_CSS = """
     Welcome {
@@ -98,45 +98,47 @@ class Welcome(Static):
         super().__init__("", markup=False)
 
     def show_keys(self, keys: Keys) -> None:
-        """Only what to begin with."""
+        """Show only the keys to start with."""
         self.remove_class("-card")
         self.border_title = None
         rows = [
-            (keys.shown("chats"), "goes on with an earlier conversation"),
+            (keys.shown("chats"), "continues an earlier conversation"),
             (keys.shown("models"), "chooses the models"),
             ("/", "lists the commands"),
             (keys.shown("help"), "explains the keys and the panel"),
         ]
         wide = max(len(key) for key, _ in rows)
         lines = [Content.assemble((key.ljust(wide), "bold"), f"  {what}") for key, what in rows]
-        self.update(Content("\n").join([Content("Write, and send it with Enter."), *lines]))
+        self.update(Content("\n").join([Content("Write a message and press Enter."), *lines]))
 
     def show_card(self, keys: Keys, proposal: Proposal) -> None:
-        """What macspec is, and which real pair fits this machine."""
+        """Show what macspec is, and a real pair that fits this machine."""
         self.add_class("-card")
         self.border_title = Content("Welcome to macspec")
         self.update(card(keys, proposal))
 
 
 def card(keys: Keys, proposal: Proposal) -> Content:
-    """What macspec is, which real pair fits this machine, and how to get it."""
-    how = f"{keys.shown('models')} fetches it, or any other; {keys.shown('help')} is the help."
+    """What macspec is, a real pair that fits this machine, and how to get it."""
+    how = f"{keys.shown('models')} downloads it or any other; {keys.shown('help')} opens the help."
     return Content("\n\n").join(
         [Content(one_line(part)) for part in (WHAT, *proposal.lines(), how, PRIVATE)]
     )
 
 
 STAYS = 4.0
-"""Seconds that a line stays, plus ``READING`` for each character; errors stay twice as long."""
+"""Seconds that a notice stays, plus ``READING`` per character; errors stay twice as long."""
 
 READING = 0.05
+
+SEVERITIES = ("information", "warning", "error")
 
 Hint = tuple[str, str]
 """A key, and what it does."""
 
 
 class KeyLine(Static):
-    """Names keys, as many as there is room for, and says a line now and then in their place."""
+    """Shows the most important keys, and for a while notices in their place."""
 
     DEFAULT_CSS = """
     KeyLine {
@@ -154,38 +156,39 @@ class KeyLine(Static):
         super().__init__("", id=id, markup=False)
         self._hints: Sequence[Hint] = ()
         self._timer: Timer | None = None
-        self.told = ""
-        """What is said now; empty while keys are named."""
+        self.notice = ""
+        """The notice on screen; empty while there are keys."""
 
     def show(self, hints: Sequence[Hint]) -> None:
-        """Name these keys, the most important ones first."""
+        """Show these keys, the most important first."""
         if hints != self._hints:
             self._hints = hints
             self._draw()
 
-    def tell(self, line: str, severity: str = "information", *, also: bool = False) -> None:
-        """Say a line for a while.
+    def show_notice(self, line: str, severity: str = "information", *, also: bool = False) -> None:
+        """Show a notice for a while.
 
         Args:
-            line: made neutral here.
+            line: untrusted text is fine.
             severity: information, warning or error.
-            also: what is said now stays above it.
+            also: keep the current notice above it.
         """
-        self.told = "\n".join([*([self.told] if also and self.told else []), one_line(line)])
-        self.set_class(severity == "information", "-information")
-        self.set_class(severity == "warning", "-warning")
-        self.set_class(severity == "error", "-error")
+        self.notice = "\n".join([*([self.notice] if also and self.notice else []), one_line(line)])
+        for each in SEVERITIES:
+            self.set_class(severity == each, f"-{each}")
         self._draw()
         if self._timer is not None:
             self._timer.stop()
-        seconds = STAYS + READING * len(self.told)
-        self._timer = self.set_timer(2 * seconds if severity == "error" else seconds, self.hush)
+        seconds = STAYS + READING * len(self.notice)
+        self._timer = self.set_timer(
+            2 * seconds if severity == "error" else seconds, self.clear_notice
+        )
 
-    def hush(self) -> None:
-        """Name keys again."""
-        if self.told:
-            self.told = ""
-            self.remove_class("-information", "-warning", "-error")
+    def clear_notice(self) -> None:
+        """Show the keys again."""
+        if self.notice:
+            self.notice = ""
+            self.remove_class(*(f"-{each}" for each in SEVERITIES))
             self._draw()
 
     def on_resize(self) -> None:
@@ -193,12 +196,12 @@ class KeyLine(Static):
 
     def _draw(self) -> None:
         before = self.size.height
-        content = Content(self.told) if self.told else fitted(self._hints, self.size.width)
-        self.update(content, layout=bool(self.told) or before != 1)
+        content = Content(self.notice) if self.notice else fitted(self._hints, self.size.width)
+        self.update(content, layout=bool(self.notice) or before != 1)
 
 
 def fitted(hints: Sequence[Hint], width: int) -> Content:
-    """As many hints as fit into one line, none of them broken."""
+    """As many hints as fit on one line whole."""
     line = Content("")
     for key, what in hints:
         hint = Content.assemble((key, "bold $text"), f" {what}")

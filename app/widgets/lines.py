@@ -1,4 +1,4 @@
-"""Lines of text whose parts have roles, and a widget that shows them in the colours of those."""
+"""Lines of text whose parts have roles, and a widget that gives each role its colours."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def cells(line: Line) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """``text`` in at most ``width`` columns, with an ellipsis where something is missing."""
+    """``text`` in at most ``width`` columns; an ellipsis shows that it was cut."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1).rstrip() + "…" if width > 0 else ""
 
 
 def fitting(width: int, *texts: str) -> str:
-    """The first of the texts that has room; else the last one, cut."""
+    """The first text that fits; else the last one, cut."""
     return next((text for text in texts if cell_len(text) <= width), cut(texts[-1], width))
 
 
@@ -70,7 +70,7 @@ def fit(line: Line, width: int) -> Line:
 
 
 def sides(left: Line, right: Line, width: int) -> Line:
-    """``left`` and, at the other end, ``right``; where both have no room, ``left`` is cut."""
+    """``left`` and, at the right edge, ``right``; ``left`` is cut if needed."""
     right = fit(right, min(cells(right), width))
     room = width - cells(right)
     if cells(left) > room - 1:
@@ -84,7 +84,7 @@ def figure(label: str, value: str, width: int, role: Role = "value") -> Line:
 
 
 def wrapped(text: str, width: int, rows: int) -> list[str]:
-    """``text`` broken between words into ``rows`` strings; what has no room ends in an ellipsis."""
+    """``text`` wrapped into exactly ``rows`` strings; the last one is cut if needed."""
     rest = text.split()
     lines: list[str] = []
     while rest and len(lines) < rows and width > 0:
@@ -99,7 +99,7 @@ def wrapped(text: str, width: int, rows: int) -> list[str]:
 
 
 def ruled(title: str, width: int, right: Line = BLANK) -> Line:
-    """A title, a rule, and on the right what sums its section up."""
+    """A title, a rule, and at the right edge a summary of its section."""
     right = fit(right, min(cells(right), max(width - cell_len(title) - 3, 0)))
     end: Line = ((" ", "plain"), *right) if right else ()
     rule = max(width - cell_len(title) - 1 - cells(end), 0)
@@ -107,7 +107,7 @@ def ruled(title: str, width: int, right: Line = BLANK) -> Line:
 
 
 class LinesView(Widget):
-    """Repaints only the lines that changed, and never lays out anew. Their text must be neutral."""
+    """Repaints only lines that changed and never causes a layout. Their text must be neutral."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"line--{role}" for role in ROLES}
 
@@ -141,7 +141,7 @@ class LinesView(Widget):
         return self._lines
 
     def show_lines(self, lines: Sequence[Line]) -> None:
-        """Show these; what has not changed is not painted again."""
+        """Show these lines; only those that changed are repainted."""
         old, self._lines = self._lines, tuple(lines)
         width = self.size.width
         for y in range(max(len(old), len(self._lines))):

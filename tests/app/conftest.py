@@ -57,7 +57,7 @@ class Driven:
     @property
     def told(self) -> str:
         """What the last line says."""
-        return self.app.main.key_line.told
+        return self.app.main.key_line.notice
 
     @property
     def screen(self) -> str:

@@ -136,7 +136,7 @@ async def take(name: str, file: Path) -> None:
             app.theme = theme
             await it.until(lambda: conversation.panel().activity == "ready")
             await scene(it)
-            app.main.key_line.hush()
+            app.main.key_line.clear_notice()
             app.show_state()
             await pilot.pause()
             file.write_text(picture(app), encoding="utf-8")

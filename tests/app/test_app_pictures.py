@@ -110,7 +110,7 @@ class Picture:
                     typed.cursor_blink = False
                     typed._cursor_visible = True
                     typed.refresh()
-        self.app.main.key_line.hush()
+        self.app.main.key_line.clear_notice()
         # Which numbers stand still depends on when they were looked at.
         self.app.main.panel._state = PanelState()
         self.app.main.summary._state = PanelState()

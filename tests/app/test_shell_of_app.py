@@ -114,7 +114,7 @@ async def test_the_first_run_has_a_card_and_later_ones_have_not(
         assert WHAT[:30] not in it.screen
     async with running("Yes.") as it:
         assert WHAT[:30] not in it.screen
-        assert "goes on with an earlier conversation" in it.screen
+        assert "continues an earlier conversation" in it.screen
         await it.send("/about")
         await it.until(lambda: WHAT[:30] in it.screen)
 

@@ -108,7 +108,7 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         )
         os.kill(engine, signal.SIGKILL)
         terminal.wait_for("the engine stopped")
-        terminal.wait_for("✗ interrupted")
+        terminal.wait_for("✗ cut off")
         ask(terminal, "/temperature 0")
         terminal.wait_for("temperature 0 from the next round")
         ask(terminal, "hello")

@@ -78,7 +78,7 @@ def test_only_a_rule_that_promises_the_text_is_held_to_it() -> None:
 
 def test_a_fork_is_shown_at_its_token_with_both_ways_on() -> None:
     shown = text(NEAR_TIE)
-    assert "TextDivergence at token 57" in shown
+    assert "Divergence at token 57" in shown
     assert "near-tie at token 57" in shown
     assert "raindrop" in shown
     assert "drop of rain" in shown

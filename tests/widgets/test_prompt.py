@@ -346,7 +346,7 @@ async def test_what_could_not_be_sent_comes_back_before_what_was_typed_since() -
 async def test_the_editor(monkeypatch: pytest.MonkeyPatch) -> None:
     async with typing() as (host, prompt, _pilot):
         prompt.load(f"{LONG} end")
-        with pytest.raises(EditorError, match="cannot be lent"):
+        with pytest.raises(EditorError, match="cannot be handed"):
             prompt.open_editor()
         assert prompt.value == f"{LONG} end"
         driver = host._driver

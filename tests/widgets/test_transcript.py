@@ -58,7 +58,7 @@ async def test_states_have_marks() -> None:
     assert shown.index("answer 2") < shown.index("no longer sees") < shown.index("question 3")
     for mark in (
         "■ stopped",
-        "✗ interrupted",
+        "✗ cut off",
         "■ stopped at the length limit",
         "■ stopped because the context is full",
     ):

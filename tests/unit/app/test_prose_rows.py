@@ -174,7 +174,7 @@ def test_any_cut_of_the_stream_gives_the_same_rows(case: tuple[str, list[str]], 
         for part in streamed.parts[-3:]:
             part.drawn()
     final = Turn(1, "assistant", text, spans=spans)
-    streamed.tell(final)
+    streamed.update(final)
     whole = TurnRows(final)
     assert [(row.strip, row.join) for row in turn_rows(whole, 60, tint=tint)] == [
         (row.strip, row.join) for part in streamed.parts for row in part.drawn()

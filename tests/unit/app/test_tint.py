@@ -101,10 +101,10 @@ def test_the_legend_names_the_authors_and_their_shares() -> None:
         "the target's own 30%",
     ]
     authors.take("yy", ())
-    assert legend(authors.counts(), INKS)[-1].plain == "the rest: not known"
+    assert legend(authors.counts(), INKS)[-1].plain == "the rest: unknown"
     unknown = Authors()
     unknown.take("text", ())
-    assert [part.plain for part in legend(unknown.counts(), INKS)] == ["who wrote it is not known"]
+    assert [part.plain for part in legend(unknown.counts(), INKS)] == ["author unknown"]
 
 
 def test_tints_differ_without_colour() -> None:
