@@ -14,7 +14,7 @@ from pathlib import Path
 from .config import Effective, load, state_folder
 from .config.schema import BUILT_IN, NONE
 from .errors import MacspecError
-from .models.machine import GIB, pressure, unified_memory, working_set
+from .models.machine import GIB, chip, pressure, unified_memory, working_set
 from .plaintext import neutral, utf8
 from .power.choice import check_lines
 from .store import Store, store_path
@@ -99,26 +99,13 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 def _machine() -> Iterator[tuple[str, str]]:
     yield "system", platform.platform()
-    yield "chip", _chip()
+    yield "chip", chip()
     memory, share = unified_memory() / GIB, working_set() / GIB
     yield "memory", f"{memory:.1f} GB, of which models may use {share:.1f}; {pressure()}"
     try:
         yield from ((label or "power", text) for label, text in check_lines())
     except Exception as error:  # a driver may raise anything
         yield "power", f"{type(error).__name__}: {error}"
-
-
-def _chip() -> str:
-    if sys.platform == "darwin":
-        from .models.machine import _output
-
-        return (_output("sysctl", "-n", "machdep.cpu.brand_string") or "").strip()
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return platform.machine()
-    names = [line.partition(":")[2] for line in text.splitlines() if line.startswith("model name")]
-    return f"{platform.machine()}{names[0] if names else ''}, {os.cpu_count()} cores"
 
 
 def _pair(target: str | None, draft: str | None) -> str:

@@ -6,6 +6,7 @@ Nothing here imports MLX, so that the app can ask too.
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -122,6 +123,18 @@ def _linux(proc: Path) -> Pressure:
     if free < SCARCE and waiting > STALLED:
         return Pressure("critical", free)
     return Pressure("warning" if free < SCARCE or waiting > STALLED else "normal", free)
+
+
+def chip() -> str:
+    """The processor, for a report."""
+    if sys.platform == "darwin":
+        return (_output("sysctl", "-n", "machdep.cpu.brand_string") or "").strip()
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.machine()
+    names = [line.partition(":")[2] for line in text.splitlines() if line.startswith("model name")]
+    return f"{platform.machine()}{names[0] if names else ''}, {os.cpu_count()} cores"
 
 
 def _sysctl(name: str) -> int | None:
