@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, ClassVar
 
 from textual import on
@@ -17,15 +17,13 @@ from textual.timer import Timer
 from textual.widgets import Input, TextArea
 
 from macspec.config import Effective
-from macspec.config.effective import ENVIRONMENT
-from macspec.config.schema import SETTINGS
 from macspec.errors import BadOptionError, MacspecError
 from macspec.events import Notice
 from macspec.store import title_of
 from macspec.worker import LoadProgress, PairChoice
 
 from . import message, outside, themes
-from .actions import BY_ID, Choice, Situation
+from .actions import BY_ID, Situation
 from .chat.chatlist import ChatList, shortened
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
@@ -34,6 +32,7 @@ from .chat.turns import Turn, Update
 from .commands import Commands
 from .keys import Keys, hints
 from .leaving import Leaving, unforeseen
+from .looks import Looks
 from .panel.sliders import Tune
 from .prompt.prompt import Prompt
 from .replies import Replies
@@ -98,13 +97,20 @@ class MacspecApp(App[None], inherit_bindings=False):
         app = settings.config.app
         self.main = Main(keys, app.send, panel=app.panel)
         self.replies = Replies(self.main, conversation, self.say, self.show_state)
-        self.commands = Commands(self, settings.config, choice, fallback, self._themes)
+        self.looks = Looks(self, self.main, settings, keys, say=self.say, begin=self.begin)
+        self.commands = Commands(
+            self,
+            settings.config,
+            choice,
+            fallback,
+            themes=self.looks.themes,
+            parts=[self.looks],
+        )
         self.leaving = Leaving(self, conversation, lambda: self.main.prompt.unsent, farewell)
         self.fault: str | None = None
         """What broke the app, in a line; None while nothing did."""
         self._doing: set[str] = set()
         self._one_by_one: dict[str, asyncio.Lock] = {}
-        self._writing = asyncio.Lock()
         self._unsent: Timer | None = None
         self._armed = float("-inf")
         super().__init__(driver_class=driver, ansi_color=themes.ansi_color(os.environ))
@@ -121,16 +127,12 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.leaving.heed_signals()
-        themes.register(self)
-        self.theme = themes.known(self.settings.config.app.theme, self)
+        self.looks.paint()
 
     @on(Main.Made)
     def _made(self, event: Main.Made) -> None:
         event.stop()
-        app, transcript = self.settings.config.app, self.main.transcript
-        if self.theme != app.theme:
-            self.say(f"there is no theme {app.theme}; /theme lists them", "warning")
-        transcript.tint, transcript.reasoning_open = app.tint, app.reasoning
+        self.looks.apply()
         self.main.prompt.complete = self._completions
         self.conversation.listener = self.replies.see_later
         self.begin(self._open(), "open")
@@ -212,23 +214,6 @@ class MacspecApp(App[None], inherit_bindings=False):
             if os.environ.get("MACSPEC_DEBUG", "0") not in ("", "0"):
                 raise
             self.say(unforeseen(error), "error")
-
-    def remember(self, changes: Mapping[str, Any]) -> None:
-        """Keep choices in the settings file, by key. What the environment sets is left alone,
-        since it would win at the next start."""
-        origins = self.settings.origins
-        wanted = {key: new for key, new in changes.items() if origins[key].rank < ENVIRONMENT}
-        self.begin(self._remember(wanted), "remember")
-
-    async def _remember(self, changes: Mapping[str, Any]) -> None:
-        from macspec.config.file import change_file
-
-        async with self._writing:
-            try:
-                for key, value in changes.items():
-                    await asyncio.to_thread(change_file, self.settings.path, SETTINGS[key], value)
-            except BadOptionError as error:
-                self.say(f"not saved: {error}", "warning")
 
     # What the keyboard and the widgets ask for.
 
@@ -317,9 +302,6 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     def _completions(self, typed: str) -> Sequence[Completion]:
         return continuations(typed, self.commands) or message.completions(typed)
-
-    def _themes(self) -> Sequence[Choice]:
-        return [(name, "") for name in themes.names(self)]
 
     # As the view of commands.
 
@@ -476,43 +458,8 @@ class MacspecApp(App[None], inherit_bindings=False):
             raise BadOptionError("nothing is selected: drag over text with the mouse first")
         self.copy(text, "the selection")
 
-    async def do_panel(self, argument: str) -> None:
-        """Show or hide the panel; on a narrow screen its line, then all of it, then nothing."""
-        main = self.main
-        hidden, whole = main.has_class("-no-panel"), main.has_class("-whole")
-        line = not main.has_class("-wide") and not whole
-        main.set_class(not hidden and not line, "-no-panel")
-        main.set_class(not hidden and line, "-whole")
-        self.show_state()
-        if hidden and line:
-            self.say(f"panel in one line; {self.keys.shown('panel')} again shows all of it")
-        else:
-            self.say("panel shown" if hidden or line else "panel hidden")
-        self.remember({"app.panel": hidden or line})
-
-    async def do_tint(self, argument: str) -> None:
-        transcript = self.main.transcript
-        transcript.tint = not transcript.tint
-        self.say("drafted tokens are highlighted" if transcript.tint else "highlighting is off")
-        self.remember({"app.tint": transcript.tint})
-
-    async def do_reasoning(self, argument: str) -> None:
-        transcript = self.main.transcript
-        transcript.reasoning_open = not transcript.reasoning_open
-        self.say(f"reasoning {'shown' if transcript.reasoning_open else 'folded'}")
-        self.remember({"app.reasoning": transcript.reasoning_open})
-
     async def do_follow(self, argument: str) -> None:
         self.main.transcript.follow()
-
-    async def do_theme(self, argument: str) -> None:
-        names = themes.names(self)
-        name = argument or names[(names.index(self.theme) + 1) % len(names)]
-        if name not in names:
-            raise BadOptionError(f"there is no theme {argument}; /theme and a space list them")
-        self.theme = name
-        self.say(f"theme {name}")
-        self.remember({"app.theme": name})
 
     async def do_editor(self, argument: str) -> None:
         self.main.prompt.open_editor()

@@ -6,7 +6,7 @@ Commands that are all about one front end, such as the help or the panel, are me
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,7 +34,8 @@ class Commands:
     Args:
         choice: the pair to load first.
         fallback: the pair to load where that fails; None: none.
-        themes: the themes to choose from.
+        themes: gives the themes to choose from.
+        parts: parts of the view that have commands too.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class Commands:
         config: Config,
         choice: PairChoice,
         fallback: PairChoice | None = None,
+        *,
         themes: Callable[[], Sequence[Choice]] = tuple,
+        parts: Sequence[object] = (),
     ) -> None:
         self.view, self.config = view, config
         self.choice, self.fallback = choice, fallback
-        self.themes = themes
+        self.themes, self._parts = themes, (self, view, *parts)
         self._pairs: ModelPicker | None = None
 
     @property
@@ -56,8 +59,8 @@ class Commands:
 
     async def run(self, id: str, argument: str = "") -> None:
         """Carry out an action."""
-        own: Callable[[str], Awaitable[None]] | None = getattr(self, f"do_{id}", None)
-        await (own or getattr(self.view, f"do_{id}"))(argument)
+        able = next(part for part in self._parts if hasattr(part, f"do_{id}"))
+        await getattr(able, f"do_{id}")(argument)
 
     # Replies.
 

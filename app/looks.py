@@ -1,0 +1,107 @@
+"""How the screen looks: panel, token highlighting, reasoning and theme, kept in the settings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from textual.app import App
+
+from macspec.config import Effective
+from macspec.config.effective import ENVIRONMENT
+from macspec.config.file import change_file
+from macspec.config.schema import SETTINGS
+from macspec.errors import BadOptionError
+
+from . import themes
+from .actions import Choice
+from .keys import Keys
+from .screens.main import Main
+
+
+class Looks:
+    """The commands of the group View that are about looks, and the choices made with them.
+
+    Args:
+        settings: what is chosen at the start; their file keeps what is chosen later.
+        say: shows a line for a moment, with its severity.
+        begin: has something done in parallel, in a group.
+    """
+
+    def __init__(
+        self,
+        app: App[None],
+        main: Main,
+        settings: Effective,
+        keys: Keys,
+        *,
+        say: Callable[..., None],
+        begin: Callable[[Coroutine[Any, Any, None], str], None],
+    ) -> None:
+        self._app, self._main, self._settings, self._keys = app, main, settings, keys
+        self._say, self._begin = say, begin
+        self._writing = asyncio.Lock()
+
+    def paint(self) -> None:
+        """Take the theme of the settings; before anything is shown."""
+        themes.register(self._app)
+        self._app.theme = themes.known(self._settings.config.app.theme, self._app)
+
+    def apply(self) -> None:
+        """Take the other choices of the settings; once the widgets are there."""
+        app, transcript = self._settings.config.app, self._main.transcript
+        if self._app.theme != app.theme:
+            self._say(f"there is no theme {app.theme}; /theme lists them", "warning")
+        transcript.tint, transcript.reasoning_open = app.tint, app.reasoning
+
+    def themes(self) -> Sequence[Choice]:
+        """Themes to choose from."""
+        return [(name, "") for name in themes.names(self._app)]
+
+    async def do_panel(self, argument: str) -> None:
+        """Show or hide the panel; on a narrow screen its line, then all of it, then nothing."""
+        main = self._main
+        hidden, whole = main.has_class("-no-panel"), main.has_class("-whole")
+        line = not main.has_class("-wide") and not whole
+        main.set_class(not hidden and not line, "-no-panel")
+        main.set_class(not hidden and line, "-whole")
+        if hidden and line:
+            self._say(f"panel in one line; {self._keys.shown('panel')} again shows all of it")
+        else:
+            self._say("panel shown" if hidden or line else "panel hidden")
+        self._remember("app.panel", hidden or line)
+
+    async def do_tint(self, argument: str) -> None:
+        transcript = self._main.transcript
+        transcript.tint = not transcript.tint
+        self._say("drafted tokens are highlighted" if transcript.tint else "highlighting is off")
+        self._remember("app.tint", transcript.tint)
+
+    async def do_reasoning(self, argument: str) -> None:
+        transcript = self._main.transcript
+        transcript.reasoning_open = not transcript.reasoning_open
+        self._say(f"reasoning {'shown' if transcript.reasoning_open else 'folded'}")
+        self._remember("app.reasoning", transcript.reasoning_open)
+
+    async def do_theme(self, argument: str) -> None:
+        names = themes.names(self._app)
+        name = argument or names[(names.index(self._app.theme) + 1) % len(names)]
+        if name not in names:
+            raise BadOptionError(f"there is no theme {argument}; /theme and a space list them")
+        self._app.theme = name
+        self._say(f"theme {name}")
+        self._remember("app.theme", name)
+
+    def _remember(self, key: str, value: object) -> None:
+        """Keep a choice in the settings file. What the environment sets is left alone, since it
+        would win at the next start."""
+        if self._settings.origins[key].rank < ENVIRONMENT:
+            self._begin(self._write(key, value), "remember")
+
+    async def _write(self, key: str, value: object) -> None:
+        async with self._writing:
+            try:
+                await asyncio.to_thread(change_file, self._settings.path, SETTINGS[key], value)
+            except BadOptionError as error:
+                self._say(f"not saved: {error}", "warning")
