@@ -1,9 +1,11 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and files that show that a process lives."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -53,3 +55,47 @@ def write_atomic(
     finally:
         with suppress(FileNotFoundError):
             os.unlink(unfinished)
+
+
+class LockedFile:
+    """A new file that stays locked while this process lives, however it ends.
+
+    Raises:
+        OSError: the folder cannot be written, or files in it cannot be locked.
+    """
+
+    def __init__(self, folder: Path, suffix: str, content: bytes = b"") -> None:
+        # Locked before it has its name, so that nobody takes it for a dead process's.
+        descriptor, aside = tempfile.mkstemp(dir=folder)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(descriptor, content)
+            os.rename(aside, aside + suffix)
+        except OSError:
+            os.unlink(aside)
+            os.close(descriptor)
+            raise
+        self.path, self._descriptor = Path(aside + suffix), descriptor
+
+    def remove(self) -> None:
+        """Remove the file and its lock."""
+        with suppress(OSError):
+            self.path.unlink()
+        os.close(self._descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether the process of a ``LockedFile`` lives."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False

@@ -106,7 +106,7 @@ class Store:
         return self._read(lambda connection: records.listed_chats(connection, limit))
 
     def deleted_chats(self, limit: int = -1) -> list[Chat]:
-        """Conversations that ``undo`` or ``restore`` can bring back, most recently deleted first.
+        """Conversations that ``undo`` can restore, most recently deleted first.
 
         Args:
             limit: -1: all.
@@ -200,10 +200,6 @@ class Store:
         if not chats:
             raise BadOptionError("there is nothing to restore")
         return chats
-
-    def restore(self, id: int) -> Chat:
-        """Restore one deleted conversation."""
-        return self._set(id, deleted=None)
 
     def purge(self, *ids: int) -> list[Chat]:
         """Remove conversations from the disk for good."""

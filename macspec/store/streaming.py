@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..io import LockedFile, is_locked
 from .database import Database
 from .records import (
     COMPLETE,
@@ -150,42 +148,31 @@ class Writers:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._lock: int | None = None
-        self.name: str | None = None
+        self._file: LockedFile | None = None
+
+    @property
+    def name(self) -> str | None:
         """This process's name; None before ``enter``."""
+        return None if self._file is None else self._file.path.name
 
     def enter(self) -> str | None:
         """Take a name and keep it until ``leave`` or the end of this process."""
-        if self._lock is None:
+        if self._file is None:
             with suppress(OSError):
-                self._enter()
+                self._file = LockedFile(self._folder, WRITER_SUFFIX)
         return self.name
 
     def leave(self) -> None:
         """Give the name up."""
-        if self._lock is not None and self.name is not None:
-            with suppress(OSError):
-                (self._folder / self.name).unlink()
-            os.close(self._lock)
-        self._lock = self.name = None
+        if self._file is not None:
+            self._file.remove()
+        self._file = None
 
     def alive(self, name: str | None) -> bool:
         """Whether the process of that name still holds it."""
         if name is None or Path(name).name != name or not name.endswith(WRITER_SUFFIX):
             return False
-        try:
-            descriptor = os.open(self._folder / name, os.O_RDONLY)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        finally:
-            os.close(descriptor)
-        return False
+        return is_locked(self._folder / name)
 
     def sweep(self) -> None:
         """Remove the files of dead processes."""
@@ -193,15 +180,3 @@ class Writers:
             for path in self._folder.glob(f"*{WRITER_SUFFIX}"):
                 if not self.alive(path.name):
                     path.unlink(missing_ok=True)
-
-    def _enter(self) -> None:
-        # Locked before it is renamed, so that nobody takes it for a dead process's.
-        descriptor, aside = tempfile.mkstemp(dir=self._folder)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.rename(aside, aside + WRITER_SUFFIX)
-        except OSError:
-            os.close(descriptor)
-            os.unlink(aside)
-            raise
-        self._lock, self.name = descriptor, Path(aside + WRITER_SUFFIX).name

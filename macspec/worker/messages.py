@@ -13,18 +13,7 @@ from hashlib import sha256
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from ..events import (
-    Emitted,
-    Event,
-    Finished,
-    Notice,
-    Prefilled,
-    Prefilling,
-    ReplyStats,
-    Round,
-    Seconds,
-    Text,
-)
+from ..events import Emitted, Event, Finished, ReplyStats, Seconds
 from ..stats import SessionStats
 
 
@@ -238,17 +227,8 @@ ENDS: dict[type[Command], type[Answer]] = {
 }
 """What a command's call ends with, if not ``Failed``."""
 
-TOP = (
-    *(Load, ReplyRequest, Tune, Unload),
-    *(GetStatus, MeasureMargin, Stop, Close),
-    *(Prefilling, Prefilled, Text, Round, Notice, Finished),
-    *(LoadProgress, Loaded, Unloaded, Tuned),
-    *(Status, ScoreMargin, Failed),
-)
-NESTED = (
-    *(Emitted, ReplyStats, Seconds, SessionStats),
-    *(PairChoice, PairInfo, Tuning),
-)
+TOP = (*get_args(Command), *get_args(Answer))
+NESTED = (Emitted, ReplyStats, Seconds, SessionStats, PairChoice, PairInfo, Tuning)
 
 _FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in (*TOP, *NESTED)}
 _KINDS = {kind.__name__: kind for kind in TOP}

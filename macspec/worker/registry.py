@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..config import state_folder
+from ..io import LockedFile, is_locked
 from ..plaintext import one_line
 
 PATIENCE = 2.0
@@ -41,16 +41,15 @@ class Registry:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or state_folder() / "engines"
-        self._path: Path | None = None
-        self._lock: int | None = None
+        self._file: LockedFile | None = None
 
     def others(self) -> list[Running]:
         """The other running engines."""
         found = []
         with suppress(OSError):
             for path in sorted(self._folder.glob("*.json")):
-                running = _alive(path) if path != self._path else None
-                if running is not None:
+                own = self._file is not None and path == self._file.path
+                if not own and (running := _alive(path)) is not None:
                     found.append(running)
         return found
 
@@ -70,33 +69,19 @@ class Registry:
                 others = self.others()
                 if others and planned + sum(other.planned for other in others) > limit:
                     return others
-                self._write({"pid": os.getpid(), "pair": pair, "planned": planned})
+                entry = {"pid": os.getpid(), "pair": pair, "planned": planned}
+                file = LockedFile(self._folder, ".json", json.dumps(entry).encode())
+                self.leave()
+                self._file = file
         except OSError:
             pass
         return []
 
     def leave(self) -> None:
         """Remove this engine."""
-        if self._path is not None and self._lock is not None:
-            with suppress(OSError):
-                self._path.unlink()
-            os.close(self._lock)
-        self._path = self._lock = None
-
-    def _write(self, entry: dict[str, object]) -> None:
-        # Locked before it is renamed, so that nobody takes it for a dead engine's.
-        lock, aside = tempfile.mkstemp(dir=self._folder)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            os.write(lock, json.dumps(entry).encode())
-            path = Path(aside).with_suffix(".json")
-            os.rename(aside, path)
-        except OSError:
-            os.unlink(aside)
-            os.close(lock)
-            raise
-        self.leave()
-        self._path, self._lock = path, lock
+        if self._file is not None:
+            self._file.remove()
+        self._file = None
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -104,7 +89,10 @@ class Registry:
         descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             until = time.monotonic() + PATIENCE
-            while not _locked(descriptor, fcntl.LOCK_EX) and time.monotonic() < until:
+            while time.monotonic() < until:
+                with suppress(BlockingIOError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
                 time.sleep(0.01)
             yield
         finally:
@@ -113,27 +101,13 @@ class Registry:
 
 def _alive(path: Path) -> Running | None:
     """The engine of a file; a dead engine's file is removed."""
-    try:
-        descriptor = os.open(path, os.O_RDWR)
-    except OSError:
+    if not is_locked(path):
+        with suppress(OSError):
+            path.unlink()
         return None
     try:
-        if _locked(descriptor, fcntl.LOCK_SH):
-            path.unlink(missing_ok=True)
-            return None
-        entry = json.loads(os.read(descriptor, 2**16))
+        entry = json.loads(path.read_bytes())
         pid, pair, planned = entry["pid"], one_line(str(entry["pair"])), entry["planned"]
         return Running(int(pid), pair, int(planned))
     except (OSError, ValueError, LookupError, TypeError):
         return None
-    finally:
-        os.close(descriptor)
-
-
-def _locked(descriptor: int, how: int) -> bool:
-    """Lock a file without waiting; whether that worked."""
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

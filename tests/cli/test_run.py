@@ -298,4 +298,4 @@ def test_what_does_not_fit_beside_another_engine_is_refused(
     outcome = macspec("run", "Hello")
     other.leave()
     assert outcome.status == 2
-    assert f"process {os.getpid()} 1.0 GB for some/model" in outcome.error
+    assert f"process {os.getpid()} holds 1.0 GB for some/model" in outcome.error

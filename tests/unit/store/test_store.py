@@ -248,8 +248,6 @@ def test_deletion_can_be_undone_step_by_step(store: Store, opened: Callable[...,
     with pytest.raises(BadOptionError, match="nothing to restore"):
         other.undo()
     assert {chat.id for chat in store.chats()} == {one, two, three}
-    store.delete(one)
-    assert store.restore(one).deleted is None
 
 
 def test_what_was_deleted_long_ago_is_removed(opened: Callable[..., Store], path: Path) -> None:
@@ -307,7 +305,6 @@ def test_an_id_is_not_given_twice(store: Store) -> None:
         lambda store: store.set_leaf(99, None),
         lambda store: store.delete(1, 99),
         lambda store: store.purge(1, 99),
-        lambda store: store.restore(99),
     ],
 )
 def test_what_does_not_exist_is_refused_and_changes_nothing(
