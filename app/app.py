@@ -24,7 +24,7 @@ from macspec.worker import LoadProgress, PairChoice
 
 from . import message, outside, themes
 from .actions import BY_ID, Situation
-from .chat.chatlist import ChatList, shortened
+from .chat.chatlist import shortened
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import ModelPicker, proposal
@@ -396,7 +396,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         chat = self.conversation.chat
         choice = await self.push_screen_wait(
             Conversations(
-                ChatList(self.conversation.store),
+                self.conversation.store,
                 current=None if chat is None else chat.id,
                 busy=self.conversation.busy,
                 query=query or "",

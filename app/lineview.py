@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ from macspec.worker import LoadProgress, PairChoice
 
 from . import outside
 from .actions import ACTIONS, GROUPS
-from .chat.chatlist import ChatList, ChatRow, when
+from .chat.chatlist import ChatRow, find_chats, list_chats, when
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import PRIVATE, WHAT, ModelPicker, proposal
@@ -241,10 +242,10 @@ class LineView:
     async def choose_chat(self, query: str | None) -> int | None:
         if query == "":
             raise BadOptionError("write the words to find after /search")
-        chats = ChatList(self.conversation.store)
-        rows = chats.listed(LISTED) if query is None else chats.found(query, LISTED)
+        store = self.conversation.store
+        rows = list_chats(store, LISTED) if query is None else find_chats(store, query, LISTED)
         for row in rows:
-            self._print_row(row, chats.clock())
+            self._print_row(row, time.time())
         nothing = "no conversations yet" if query is None else "no matches"
         self.say("/chats NUMBER opens one" if rows else nothing)
         return None

@@ -1,25 +1,23 @@
-"""The conversations of the store, as a list to choose from. All texts in it are neutral."""
+"""The list of stored conversations. All texts in it are neutral."""
 
 from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from macspec.errors import BadOptionError
-from macspec.plaintext import neutral, one_line
+from macspec.plaintext import neutral
 from macspec.store import ASSISTANT, Chat, Store, model_name, title_of
 from macspec.store.transfer import format_of, write_new
 
 LISTED = 500
-"""Conversations in the list; older ones are found by searching."""
+"""Conversations in the list; a search finds older ones too."""
 
 Excerpt = tuple[tuple[str, bool], ...]
-"""Pieces of a text, each with whether it matches what was searched for."""
+"""Pieces of a text, each with whether it matches the search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,91 +31,61 @@ class ChatRow:
     messages: int
     """On all paths."""
     model: str
-    """Of the last reply; empty where there is none."""
+    """Of the last reply; empty without one."""
     unsent: bool
-    """Whether something is typed and not sent."""
+    """Whether it has text that was typed and not sent."""
     title_found: Excerpt = ()
-    """The title in pieces, where that is what was found."""
+    """The title in pieces, if it matches."""
     excerpt: Excerpt = ()
-    """What stands around the place that was found."""
+    """The text around the match."""
     who: str = ""
-    """Who said it: you, or the model."""
+    """Who wrote it: you, or the model."""
 
     @property
     def about(self) -> str:
-        """How much there is in it, and by which model."""
+        """How many messages it has, and by which model."""
         count = "1 message" if self.messages == 1 else f"{self.messages} messages"
         parts = [count, self.model, "unsent text" if self.unsent else ""]
         return " · ".join(part for part in parts if part)
 
 
-class ChatList:
-    """What can be seen of, and done with, the conversations of a store.
+def list_chats(store: Store, limit: int = LISTED) -> list[ChatRow]:
+    """Conversations, the newest change first."""
+    models = store.last_models()
+    return [_row(chat, models) for chat in store.chats(limit)]
 
-    What does not exist any more raises ``BadOptionError``.
+
+def find_chats(store: Store, query: str, limit: int = 50) -> list[ChatRow]:
+    """Conversations with these words, the best match first; without words all of them.
+
+    May be called on another thread, and blocks no writer.
+    """
+    if not query.strip():
+        return list_chats(store)
+    models = store.last_models()
+    rows = []
+    for hit in store.search(query, limit):
+        pieces = _pieces(hit.excerpt)
+        if hit.message is None:
+            rows.append(_row(hit.chat, models, title_found=pieces))
+        else:
+            who = "model" if hit.role == ASSISTANT else "you"
+            rows.append(_row(hit.chat, models, excerpt=pieces, who=who))
+    return rows
+
+
+def export_chat(store: Store, id: int, name: str) -> Path:
+    """Write a conversation to a new file.
 
     Args:
-        clock: seconds since 1970.
+        name: a file that ends in ``.json`` gets everything, any other one what is shown, as
+            Markdown.
+
+    Raises:
+        BadOptionError: the file exists, or cannot be written.
     """
-
-    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
-        self.store = store
-        self.clock = clock
-
-    def listed(self, limit: int = LISTED) -> list[ChatRow]:
-        """Conversations, the last changed first."""
-        models = self.store.last_models()
-        return [_row(chat, models) for chat in self.store.chats(limit)]
-
-    def found(self, query: str, limit: int = 50) -> list[ChatRow]:
-        """Conversations with these words, the best first; without words all of them.
-
-        May be called on another thread; it holds nobody up.
-        """
-        if not query.strip():
-            return self.listed()
-        models = self.store.last_models()
-        rows = []
-        for hit in self.store.search(query, limit):
-            pieces = _pieces(hit.excerpt)
-            if hit.message is None:
-                rows.append(_row(hit.chat, models, title_found=pieces))
-            else:
-                who = "model" if hit.role == ASSISTANT else "you"
-                rows.append(_row(hit.chat, models, excerpt=pieces, who=who))
-        return rows
-
-    def rename(self, id: int, title: str) -> None:
-        """Give a title."""
-        self.store.rename(id, one_line(title))
-
-    def fork(self, id: int) -> int:
-        """A copy of what is shown of a conversation, to go on in differently; its id."""
-        leaf = self.store.chat(id).leaf
-        if leaf is None:
-            raise BadOptionError("nothing was said in this conversation yet")
-        return self.store.fork(leaf).id
-
-    def delete(self, id: int) -> None:
-        """Delete a conversation; ``undo`` brings it back."""
-        self.store.delete(id)
-
-    def undo(self) -> int:
-        """Restore what was deleted last; the first one's id."""
-        return self.store.undo()[0].id
-
-    def export(self, id: int, name: str) -> Path:
-        """Write a conversation to a new file.
-
-        Args:
-            name: the file; with ``.json`` at its end it gets everything, else what is shown, as
-                Markdown.
-
-        Raises:
-            BadOptionError: the file exists, or cannot be written.
-        """
-        path = os.path.expanduser(name.strip())
-        return write_new(path, self.store.export([id], format_of(path)))
+    path = os.path.expanduser(name.strip())
+    return write_new(path, store.export([id], format_of(path)))
 
 
 def shortened(title: str, length: int = 32) -> str:
@@ -126,7 +94,7 @@ def shortened(title: str, length: int = 32) -> str:
 
 
 def file_name(title: str, suffix: str) -> str:
-    """A name of a new file for a conversation with this title, in the current folder."""
+    """A new file name in the current folder, for a conversation with this title."""
     stem = re.sub(r"[^\w]+", "-", title).strip("-").lower()[:40].strip("-") or "conversation"
     name, number = f"{stem}{suffix}", 2
     while Path(name).exists():
@@ -135,7 +103,7 @@ def file_name(title: str, suffix: str) -> str:
 
 
 def when(seconds: float, now: float) -> str:
-    """A time as people say it: of today by the clock, of another day by its date."""
+    """A time for people: of the last days with the time, else the date."""
     try:
         then, today = datetime.fromtimestamp(seconds), datetime.fromtimestamp(now)
     except (OverflowError, OSError, ValueError):
@@ -149,7 +117,7 @@ def when(seconds: float, now: float) -> str:
 
 
 def trimmed(excerpt: Excerpt, lead: int) -> Excerpt:
-    """An excerpt with at most so many characters before its first match, so that this is seen."""
+    """An excerpt with at most ``lead`` characters before its first match."""
     pieces, before = list(excerpt), ""
     while pieces and not pieces[0][1]:
         before += pieces.pop(0)[0]

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import statistics
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from macspec.choices import RULES
 from macspec.errors import BadOptionError, MacspecError
 from macspec.events import Finished, Round
 from macspec.forks import first_difference
 from macspec.power import ByMode, Saving
-from macspec.power.meter import SETTLING
+from macspec.stats import ReplyCounter
 from macspec.store import ASSISTANT
 from macspec.worker import Call, EngineClient, Failed, ReplyRequest, ScoreMargin, Tuning
 
 from ..panel.live import LiveStats
-from .energy import LOOK, Energies
-from .settings import Dials
+from .energy import EnergyMeter, final
+from .settings import LiveSettings
+
+MODES = ("plain", "speculative")
+
+TURNS = ("plain", "speculative", "speculative", "plain")
+"""In this order a machine that slowly warms up or cools down favours neither mode."""
+
+LONGEST = 256
+"""Tokens of a reply."""
+
+BEFORE, AFTER = 60, 40
+"""Characters that are shown before and after the texts diverge."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModeStats:
-    """One of the two ways to decode, over its replies so far."""
+    """The numbers of one mode, plain or speculative, over its replies so far."""
 
     replies: int = 0
-    """Those that are over."""
+    """Those that have ended."""
     tokens: int | None = None
     """Of each."""
     tokens_per_s: float | None = None
-    """Median over the replies; of the one under way while there is no other."""
+    """Median over the replies; of the first one while it streams."""
     ttft_s: float | None = None
     tokens_per_pass: float | None = None
     acceptance: float | None = None
@@ -40,17 +51,17 @@ class ModeStats:
 
 @dataclass(frozen=True, slots=True)
 class TextDivergence:
-    """Where the two texts part. All text is untrusted."""
+    """Where the two texts diverge. All text is untrusted."""
 
     token: int
     """How many tokens are equal before it."""
     before: str
-    """The end of what both have."""
+    """The end of the text that both share."""
     plain: str
-    """How the plain reply goes on; empty: it ends there."""
+    """How the plain reply continues; empty: it ends there."""
     speculative: str
     gap: float | None = None
-    """Between the scores of the two tokens, where it was looked at."""
+    """Between the scores of the two tokens, if it was measured."""
     near_tie: bool = False
     """Whether rounding explains it."""
 
@@ -66,64 +77,41 @@ class Comparison:
     drafting: str = ""
     """How the speculative replies draft, in a word or two."""
     planned: int = 0
-    """Replies in all, both ways together; they take turns."""
+    """Replies in all, of both modes, in turns."""
     doing: str = ""
-    """plain or speculative: the reply under way; empty: none."""
+    """plain or speculative: the reply that streams; empty: none."""
     progress: float | None = None
     """Of that reply, 0 to 1, where its length is known."""
     plain: ModeStats = field(default_factory=ModeStats)
     speculative: ModeStats = field(default_factory=ModeStats)
     equal: bool | None = None
-    """Whether both have the same text; None: not known yet, or nothing to expect of this rule."""
+    """Whether both texts are the same; None: not known yet, or not promised by this rule."""
     fork: TextDivergence | None = None
     energy_reason: str = ""
     """Why there are no joules; empty where there are."""
     notes: Sequence[str] = ()
-    """What else is worth knowing, each a line."""
+    """Further remarks, one line each."""
     finished: bool = False
 
 
-TURNS = ("plain", "speculative", "speculative", "plain")
-"""In this order neither way gains by a machine that slowly warms or cools."""
-
-LONGEST = 256
-"""Tokens of a reply."""
-
-BEFORE, AFTER = 60, 40
-"""Characters that are shown on both sides of a fork."""
-
-RULES = ("greedy", "keyed", "block", "match")
-
-
 @dataclass(slots=True)
-class _Replies:
-    """The replies of one way, and the numbers of the one that is under way."""
+class _ModeReplies:
+    """The replies of one mode that have ended, and the numbers of the one that streams."""
 
     finished: list[Finished] = field(default_factory=list)
-    tokens: int = 0
-    first: int = 0
-    seconds: float = 0.0
-
-    def see(self, event: Round) -> None:
-        """Count a pass of the reply under way."""
-        if self.tokens == 0:
-            self.first = len(event.tokens)
-        else:
-            self.seconds += event.seconds
-        self.tokens += len(event.tokens)
+    counter: ReplyCounter = field(default_factory=ReplyCounter)
 
     def end(self, event: Finished) -> None:
-        """The reply under way is over; one that was stopped does not count."""
+        """The reply has ended; one that was stopped does not count."""
         if event.reason != "interrupted":
             self.finished.append(event)
-        self.tokens, self.first, self.seconds = 0, 0, 0.0
+        self.counter = ReplyCounter()
 
-    def way(self, joules: float | None) -> ModeStats:
+    def stats(self, joules: float | None) -> ModeStats:
         """The numbers so far."""
         stats = [each.stats for each in self.finished]
         if not stats:
-            speed = (self.tokens - self.first) / self.seconds if self.seconds > 0 else None
-            return ModeStats(tokens_per_s=speed)
+            return ModeStats(tokens_per_s=self.counter.stats(live=True).decode_tokens_per_s)
         return ModeStats(
             replies=len(stats),
             tokens=stats[-1].tokens,
@@ -141,41 +129,39 @@ class Comparing:
     Args:
         prompt: the message that is answered again, to show it.
         request: the conversation up to it.
-        tuning: what is set; the speculative replies draft so.
         rule: greedy, keyed, block or match; None: greedy where the temperature is 0, else keyed.
     """
 
     def __init__(
         self,
         engine: EngineClient,
-        dials: Dials,
+        settings: LiveSettings,
         live: LiveStats,
-        energies: Energies,
+        energy: EnergyMeter,
         *,
         prompt: str,
         request: ReplyRequest,
-        tuning: Tuning,
         rule: str | None = None,
     ) -> None:
-        temperature = tuning.sampling["temperature"]
-        rule = rule or ("greedy" if temperature == 0 else "keyed")
-        if rule not in RULES:
-            raise BadOptionError(f"{rule} is no rule: choose from {', '.join(RULES)}")
-        if rule != "greedy" and temperature == 0:
-            rule = "greedy"
-        self._engine, self._dials, self._live, self._energies = engine, dials, live, energies
+        tuning = settings.desired
+        choices = ("greedy", *RULES)
+        if rule is not None and rule not in choices:
+            raise BadOptionError(f"{rule} is not a rule: choose one of {', '.join(choices)}")
+        greedy = tuning.sampling["temperature"] == 0
+        rule = "greedy" if greedy else rule or "keyed"
+        self._engine, self._settings, self._live, self._energy = engine, settings, live, energy
         length = min(request.max_tokens or LONGEST, LONGEST)
-        # What was said to this prompt before must not be drafted from.
+        # Earlier replies to this prompt must not be drafted from.
         self._request = replace(request, max_tokens=length, learn=False)
-        self._ways = {"plain": _Replies(), "speculative": _Replies()}
+        self._replies = {mode: _ModeReplies() for mode in MODES}
         self._joules = ByMode()
         self._call: Call | None = None
         self._stopped = False
-        self._tuning = _drafting(tuning, rule)
+        self._tuning = _speculative(tuning, rule)
         depth = "" if self._tuning.depth == "auto" else f", depth {self._tuning.depth}"
-        notes = [f"each reply ends after {length} tokens at the latest"]
+        notes = [f"each reply has at most {length} tokens"]
         if rule == "keyed" and rule != tuning.rule:
-            notes.append(f"your rule is {tuning.rule}; texts can be compared under {rule}")
+            notes.append(f"your rule is {tuning.rule}; texts can only be compared under {rule}")
         self.found = Comparison(
             prompt=prompt,
             rule=rule,
@@ -185,48 +171,48 @@ class Comparing:
         )
 
     def stop(self) -> None:
-        """End the reply that is under way, and the comparison with it."""
+        """Stop the reply that streams, and the comparison with it."""
         if self._call is not None:
             self._call.stop()
 
     async def run(self) -> AsyncIterator[Comparison]:
-        """Snapshots, each in the place of the one before.
+        """Snapshots, each of which replaces the one before.
 
         Raises:
             MacspecError: a reply failed.
         """
         try:
-            for doing in TURNS:
-                self.found = replace(self.found, doing=doing, progress=None)
-                async for found in self._reply(doing):
+            for mode in TURNS:
+                self.found = replace(self.found, doing=mode, progress=None)
+                async for found in self._reply(mode):
                     yield found
                 if self._stopped:
                     break
-                await self._look_at_texts()
-                yield self._shown()
+                await self._compare_texts()
+                yield self._snapshot()
             self.found = replace(self.found, doing="", progress=None, finished=True)
-            yield self._shown()
+            yield self._snapshot()
         finally:
             self.stop()
 
-    async def _reply(self, doing: str) -> AsyncIterator[Comparison]:
+    async def _reply(self, mode: str) -> AsyncIterator[Comparison]:
         """One reply, with its numbers."""
-        replies, tuning = self._ways[doing], self._tuning
-        await self._dials.lend(replace(tuning, method="off") if doing == "plain" else tuning)
+        replies, tuning = self._replies[mode], self._tuning
+        await self._settings.lend(replace(tuning, method="off") if mode == "plain" else tuning)
         self._live.asked()
-        watch = self._energies.watch()
+        watch = self._energy.watch()
         length = self._length()
         self._call = self._engine.reply(self._request)
         async for event in self._call:
             self._live.see(event)
+            replies.counter.see(event)
             if watch is not None:
                 watch.see(event)  # type: ignore[arg-type]
             match event:
                 case Round():
-                    replies.see(event)
-                    share = None if length is None else min(replies.tokens / length, 1.0)
+                    share = None if length is None else min(replies.counter.tokens / length, 1.0)
                     self.found = replace(self.found, progress=share)
-                    yield self._shown()
+                    yield self._snapshot()
                 case Finished():
                     replies.end(event)
                     self._stopped = event.reason == "interrupted"
@@ -235,38 +221,35 @@ class Comparing:
                 case Failed(_, message):
                     raise MacspecError(message)
         self._call = None
+        reason = self._energy.reason
         if watch is not None:
-            for _ in range(int(SETTLING / LOOK)):
-                if watch.settled:
-                    break
-                await asyncio.sleep(LOOK)
-            energy = watch.result().decode
-            self._joules.add(energy, speculative=doing == "speculative")
-            self._energies.add(energy, speculative=watch.result().speculative)
-            self.found = replace(self.found, energy_reason=energy.reason or "")
-        else:
-            self.found = replace(self.found, energy_reason=self._energies.reason)
+            await final(watch)
+            energy = watch.result()
+            self._joules.add(energy.decode, speculative=mode == "speculative")
+            self._energy.add(energy.decode, speculative=energy.speculative)
+            reason = energy.decode.reason or ""
+        self.found = replace(self.found, energy_reason=reason)
 
-    async def _look_at_texts(self) -> None:
-        """Compare what both ways have written, where the rule promises the same."""
-        plain, mine = (self._ways[way].finished for way in ("plain", "speculative"))
-        if self.found.rule not in ("greedy", "keyed") or not plain or not mine:
+    async def _compare_texts(self) -> None:
+        """Compare the texts of both modes, where the rule promises the same."""
+        plain, speculative = (self._replies[mode].finished for mode in MODES)
+        if self.found.rule not in ("greedy", "keyed") or not plain or not speculative:
             return
         first = plain[0]
-        for other in (*mine, *plain[1:]):
+        for other in (*speculative, *plain[1:]):
             at = first_difference(first.token_ids, other.token_ids)
             if at is not None:
-                fork = self.found.fork or await self._fork(first, other, at)
+                fork = self.found.fork or await self._divergence(first, other, at)
                 self.found = replace(self.found, equal=False, fork=fork)
                 return
         self.found = replace(self.found, equal=True)
 
-    async def _fork(self, plain: Finished, other: Finished, at: int) -> TextDivergence:
-        """Where two texts part, and how close the choice was."""
+    async def _divergence(self, plain: Finished, other: Finished, at: int) -> TextDivergence:
+        """Where two texts diverge, and how close the choice was."""
         one, two = plain.text, other.text
         same = first_difference([ord(c) for c in one], [ord(c) for c in two])
         same = len(one) if same is None else same
-        fork = TextDivergence(
+        found = TextDivergence(
             token=at,
             before=one[max(same - BEFORE, 0) : same],
             plain=one[same : same + AFTER],
@@ -278,33 +261,32 @@ class Comparing:
             async for answer in call:
                 if isinstance(answer, ScoreMargin):
                     near = answer.margin <= answer.tolerance
-                    fork = replace(fork, gap=answer.margin, near_tie=near)
-        return fork
+                    found = replace(found, gap=answer.margin, near_tie=near)
+        return found
 
     def _length(self) -> int | None:
-        """How long the next reply will be, as far as that is known."""
-        finished = self._ways["plain"].finished
+        """The length of the next reply, if known."""
+        finished = self._replies["plain"].finished
         if finished and self.found.rule in ("greedy", "keyed"):
             return finished[0].stats.tokens
         return None
 
-    def _shown(self) -> Comparison:
+    def _snapshot(self) -> Comparison:
         saving = self._joules.saving()
         joules: list[float | None]
         if isinstance(saving, Saving):
             joules = [saving.plain, saving.speculative]
         else:
             joules = [self._joules.joules_per_token(speculative=mode) for mode in (False, True)]
-        plain, mine = (
-            self._ways[way].way(each)
-            for way, each in zip(("plain", "speculative"), joules, strict=True)
+        plain, speculative = (
+            self._replies[mode].stats(each) for mode, each in zip(MODES, joules, strict=True)
         )
-        self.found = replace(self.found, plain=plain, speculative=mine)
+        self.found = replace(self.found, plain=plain, speculative=speculative)
         return self.found
 
 
 def last_prompt(roles: list[str]) -> int:
-    """Where the last message stands that was answered, or waits for it.
+    """The place of the last message that was answered, or waits for an answer.
 
     Raises:
         BadOptionError: there is none.
@@ -312,11 +294,11 @@ def last_prompt(roles: list[str]) -> int:
     for place in range(len(roles) - 1, -1, -1):
         if roles[place] != ASSISTANT:
             return place
-    raise BadOptionError("there is nothing to answer yet: say something first")
+    raise BadOptionError("there is nothing to answer yet: send a message first")
 
 
-def _drafting(tuning: Tuning, rule: str) -> Tuning:
-    """How the speculative replies are made: as it is set, or by itself where it is off."""
+def _speculative(tuning: Tuning, rule: str) -> Tuning:
+    """How the speculative replies are generated: as it is set, or auto where it is off."""
     method = "auto" if tuning.method == "off" else tuning.method
     depth = "auto" if tuning.depth == 0 else tuning.depth
     sampling = dict(tuning.sampling)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,31 +20,32 @@ from macspec.worker.messages import Answer
 
 from ..panel.live import LiveStats
 from ..panel.state import PanelState
-from .chatlist import ChatList
+from .chatlist import export_chat
 from .comparison import Comparing, Comparison, last_prompt
-from .energy import Energies
+from .energy import EnergyMeter
 from .loading import Loading, LoadUpdate
-from .replies import Asking, Beginning, Streaming, request
-from .settings import Dials, described
+from .replies import ReplyStart, ReplyStarter, StreamingReply, request
+from .settings import LiveSettings, described
 from .tree import Tree
-from .turns import Began, Changed, ChatNotice, Dropped, Ended, Turn, Update, instead
+from .turns import Began, Changed, ChatNotice, Dropped, Ended, Turn, Update, with_newest
 
-BUSY = "a reply is being written: wait for it, or stop it with Esc"
+BUSY = "a reply is being generated: wait for it, or stop it with Esc"
 
-COMPARING = "replies are being compared: wait for them, or stop that with Esc"
+COMPARING = "a comparison is running: wait for it, or stop it with Esc"
 
 HISTORY = 200
-"""Prompts that can be walked through."""
+"""Earlier prompts that can be recalled."""
 
 
-class State:
-    """The parts of a conversation, and what there is to see of it.
+class Conversation:
+    """One conversation at a time. All calls from one event loop; what is not ``async`` is short.
+
+    What cannot be done raises ``BadOptionError`` with a line for the user, and changes nothing.
 
     Args:
-        engine: what answers; started, and closed, by whoever made it.
-        store: where everything is kept.
-        config: the settings.
-        meter: measures power; started once a pair is there. None: nothing does.
+        engine: answers; whoever made it starts and closes it.
+        store: keeps everything.
+        meter: measures power; started once a pair is loaded. None: nothing is measured.
         clock: monotonic seconds.
     """
 
@@ -59,33 +60,37 @@ class State:
     ) -> None:
         self.engine, self.store, self.config = engine, store, config
         self.listener: Callable[[Update], None] = lambda update: None
-        """Told of ``Changed``, which happens after a reply has ended."""
+        """Called with ``Changed``, which happens after a reply has ended."""
         self.think = config.reply.think
-        """Reasoning on or off; None: as the model does by itself."""
+        """Reasoning on or off; None: the model's default."""
         self.first_run = not store.chats(1)
         """Whether there were no conversations yet."""
         self._tree = Tree(store, config.reply.system)
-        self._asking = Asking(self._tree)
+        self._starter = ReplyStarter(self._tree)
         self._live = LiveStats()
-        self._dials = Dials(engine, config)
-        self._loading = Loading(engine, self._live, self._dials, clock)
-        self._energies = Energies(meter)
-        self._streaming: Streaming | None = None
+        self._settings = LiveSettings(engine, config, self._tree)
+        self._loading = Loading(engine, self._live, self._settings, clock)
+        self._energy = EnergyMeter(meter)
+        self._streaming: StreamingReply | None = None
         self._comparing: Comparing | None = None
+        self._trouble: str | None = None
+        """What went wrong in the store, once it was told."""
+
+    # What there is to see.
 
     @property
     def chat(self) -> Chat | None:
-        """The conversation; None while nothing was said or typed in a new one."""
+        """The stored conversation; None while a new one is empty."""
         return self._tree.chat
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """The path that is shown; the text of a reply that streams is not in it yet."""
+        """The path that is shown, without the new text of a reply that streams."""
         return self._tree.turns
 
     @property
     def busy(self) -> bool:
-        """Whether a reply streams, or replies are compared."""
+        """Whether a reply streams, or a comparison runs."""
         return self._streaming is not None or self._comparing is not None
 
     @property
@@ -105,105 +110,105 @@ class State:
 
     @property
     def sampling(self) -> dict[str, object]:
-        """What this conversation sets otherwise than the settings do."""
+        """The sampling settings of this conversation's own."""
         return self._tree.sampling
 
     @property
     def tuning(self) -> Tuning:
         """Method, depth, rule and the whole sampling, as they are set."""
-        return self._dials.wanted(self.sampling)
+        return self._settings.desired
 
-    def _idle(self) -> None:
-        if self._comparing is not None:
-            raise BadOptionError(COMPARING)
-        if self.busy:
-            raise BadOptionError(BUSY)
+    def panel(self) -> PanelState:
+        """The numbers now; for four times a second."""
+        self._loading.poll(busy=self.busy)
+        return self._energy.shown_in(self._settings.shown_in(self._live.state()))
 
-    def _there(self) -> Chat:
-        if self.chat is None:
-            raise BadOptionError("nothing was said in this conversation yet")
-        return self.chat
-
-
-class Chatting(State):
-    """Opening, naming, copying, deleting, and what each conversation sets for itself."""
+    # The conversation as a whole.
 
     def open(self, id: int) -> None:
-        """Stand where a conversation was left."""
-        self._idle()
+        """Open a conversation where it was left."""
+        self._check_idle()
         self._tree.open(id)
         self._live.elsewhere()
 
     def new(self) -> None:
-        """A new conversation; the store has it once something is said or typed."""
-        self._idle()
-        self._tree.clear()
-        self._live.elsewhere()
-
-    def reopen_last(self) -> bool:
-        """Open the conversation that was changed last; whether there was one."""
-        last = self.store.last_chat()
-        if last is not None:
-            self.open(last.id)
-        return last is not None
+        """Start a conversation; it is stored once it has a message or unsent text."""
+        self._check_idle()
+        self._leave()
 
     def refresh(self) -> None:
-        """Look again at a conversation that was changed elsewhere."""
+        """Load a conversation again that was changed elsewhere."""
         if not self.busy:
             self._tree.reload()
 
     def rename(self, title: str) -> Chat:
         """Give this conversation a title."""
-        self._tree.chat = self.store.rename(self._there().id, one_line(title))
+        self._tree.chat = self.store.rename(self._stored().id, one_line(title))
         return self._tree.chat
 
     def fork(self, turn_id: int) -> Chat:
-        """Go on in a copy of everything up to a turn; this conversation stays as it is."""
-        self._idle()
+        """Continue in a copy of everything up to a turn; this conversation is unchanged."""
+        self._check_idle()
         chat = self.store.fork(self._tree.message(turn_id).id)
         self._tree.open(chat.id)
         return chat
 
     def delete(self, id: int | None = None) -> Chat:
-        """Delete a conversation; None: this one. ``undo`` brings it back."""
+        """Delete a conversation; None: this one. ``undo`` restores it."""
         here = None if self.chat is None else self.chat.id
-        id = self._there().id if id is None else id
+        id = self._stored().id if id is None else id
         if id == here:
-            self._idle()
+            self._check_idle()
         (chat,) = self.store.delete(id)
         if id == here:
-            self._tree.clear()
-            self._live.elsewhere()
+            self._leave()
         return chat
 
     def undo(self) -> list[Chat]:
-        """Bring back what the last deletion took."""
+        """Restore what the last deletion took."""
         return self.store.undo()
-
-    def step(self, turn_id: int, by: int) -> None:
-        """Show another version of a turn, and what follows it."""
-        self._idle()
-        self._tree.step(turn_id, by)
 
     def export(self, name: str) -> Path:
         """Write this conversation to a new file: all of it as ``.json``, else as Markdown."""
-        return ChatList(self.store).export(self._there().id, name)
+        return export_chat(self.store, self._stored().id, name)
+
+    def step(self, turn_id: int, by: int) -> None:
+        """Show another version of a turn, and what follows it."""
+        self._check_idle()
+        self._tree.step(turn_id, by)
+
+    def save_unsent(self, text: str) -> None:
+        """Keep what is typed and not sent."""
+        if text == self.unsent or (self.chat is None and not text.strip()):
+            return
+        self._tree.chat = self.store.set_unsent(self._tree.begun().id, text)
+
+    # Settings.
 
     def set_system(self, text: str) -> None:
-        """The system prompt of this conversation, from the next reply on."""
+        """Set the system prompt of this conversation, from the next reply on."""
         self._tree.set_system(text)
 
     async def set_sampling(self, sampling: Mapping[str, Any]) -> Tuning:
-        """What this conversation sets, from the next round on; the rest is as in the settings."""
-        tuning = await self._dials.set_sampling(sampling)
-        self._tree.set_sampling(dict(sampling))
+        """Set this conversation's own sampling, from the next round on."""
+        return await self._settings.set_sampling(sampling)
+
+    async def tune(self, **changes: Any) -> Tuning:
+        """Change method, depth, rule or fields of ``sampling`` from the next round on.
+
+        The sampling is this conversation's; the rest holds for all.
+        """
+        tuning = await self._settings.tune(changes)
+        for what in described(changes):
+            self._live.mark(what)
+        self._loading.poll(busy=self.busy, now=True)
         return tuning
 
     def set_think(self, think: str | None) -> str | None:
         """Reasoning on or off, or None for the model's default, from the next reply on.
 
         Returns:
-            Why that changes nothing with the pair that answers; None: it does.
+            Why that has no effect on the pair that is loaded; None: it has.
         """
         self.think = think
         return self.think_fixed
@@ -215,65 +220,69 @@ class Chatting(State):
 
     @property
     def think_fixed(self) -> str | None:
-        """Why what is set for reasoning changes nothing here; None: it does, or nothing is set."""
+        """Why ``think`` has no effect here; None: it has, or is not set."""
         pair = self._live.pair
         if self.think is None or pair is None or pair.thinks:
             return None
         return (
-            f"{model_name(pair.target)} has no switch for reasoning: {self.think} is kept for "
-            "models that have one"
+            f"{model_name(pair.target)} cannot switch reasoning: {self.think} applies to models "
+            "that can"
         )
 
-    def save_unsent(self, text: str) -> None:
-        """Keep what is typed and not sent."""
-        if text == self.unsent or (self.chat is None and not text.strip()):
-            return
-        self._tree.chat = self.store.set_unsent(self._tree.begun().id, text)
+    # Models.
 
+    def load(self, choice: PairChoice) -> AsyncIterator[LoadUpdate]:
+        """Load a pair, or switch to it: Notice and LoadProgress, then Loaded or Failed."""
+        return self._loading.load(choice, self._energy.start)
 
-SIGNS_OF_LIFE = (Prefilling, Prefilled, Finished)
+    def cancel_load(self) -> None:
+        """Cancel the load in progress; the pair before stays."""
+        self._loading.cancel()
 
+    @property
+    def choice(self) -> PairChoice | None:
+        """The pair that was loaded last."""
+        return self._loading.choice
 
-class Replies(State):
-    """Asking, and being answered."""
-
-    _trouble: str | None = None
+    # Replies: each is a stream of updates that ends with ``Ended``.
 
     def ask(self, text: str) -> AsyncIterator[Update]:
-        """Say something, at the end of the path."""
-        self._idle()
-        self._asking.check(text)
-        return self._streamed(lambda making: self._asking.say(text, self._tree.leaf, USER, making))
+        """Send a message at the end of the path."""
+        self._check_idle()
+        self._starter.check(text)
+        return self._stream(
+            lambda metadata: self._starter.prompt(text, self._tree.leaf, USER, metadata)
+        )
 
     def edit(self, turn_id: int, text: str) -> AsyncIterator[Update]:
-        """Say something else in a turn's place; the turn stays, as another version."""
-        self._idle()
-        message = self._asking.edited(turn_id, text)
-        return self._streamed(
-            lambda making: self._asking.say(text, message.parent, message.role, making)
+        """Send another message in a turn's place; the turn stays as another version."""
+        self._check_idle()
+        old = self._starter.edited(turn_id, text)
+        return self._stream(
+            lambda metadata: self._starter.prompt(text, old.parent, old.role, metadata)
         )
 
     def regenerate(self, turn_id: int | None = None) -> AsyncIterator[Update]:
-        """Another reply in the place of one, or to a message of the user's; None: the last."""
-        self._idle()
-        message = self._asking.answered(turn_id)
-        return self._streamed(lambda making: self._asking.reply(message, making))
+        """Another reply in place of one, or to a message of the user's; None: the last."""
+        self._check_idle()
+        message = self._starter.answered(turn_id)
+        return self._stream(lambda metadata: self._starter.reply(message, metadata))
 
     def resume(self, turn_id: int) -> AsyncIterator[Update]:
-        """Go on with a reply that was stopped, cut off or too long."""
-        self._idle()
-        message = self._asking.resumed(turn_id)
-        return self._streamed(lambda making: self._asking.reply(message, making))
+        """Continue a reply that was stopped, cut off or too long."""
+        self._check_idle()
+        message = self._starter.resumed(turn_id)
+        return self._stream(lambda metadata: self._starter.reply(message, metadata))
 
     def stop(self) -> None:
-        """End the reply that streams; what came stays."""
+        """Stop the reply that streams, and keep its text, or stop the comparison."""
         if self._streaming is not None:
             self._streaming.stop()
         if self._comparing is not None:
             self._comparing.stop()
 
     def saved_interrupt(self) -> None:
-        """Keep everything at once, because the process is about to end."""
+        """Save everything at once, because the process is about to end."""
         if self._streaming is not None:
             self._streaming.cut_off()
 
@@ -283,23 +292,43 @@ class Replies(State):
         Args:
             rule: greedy, keyed, block or match; None: one under which the texts are the same.
         """
-        self._idle()
+        self._check_idle()
         thread = self._tree.thread
         end = last_prompt([message.role for message in thread]) + 1
         comparing = Comparing(
             self.engine,
-            self._dials,
+            self._settings,
             self._live,
-            self._energies,
+            self._energy,
             prompt=thread[end - 1].text,
             request=request(thread[:end], self.system, self.config.reply, self.think),
-            tuning=self.tuning,
             rule=rule,
         )
-        return self._compared(comparing)
+        return self._compare(comparing)
 
-    async def _compared(self, comparing: Comparing) -> AsyncIterator[Comparison]:
-        self._idle()
+    async def close(self) -> None:
+        """Save everything and close the store, but not the engine."""
+        self.saved_interrupt()
+        await self._energy.close()
+        self.store.close()
+
+    def _check_idle(self) -> None:
+        if self._comparing is not None:
+            raise BadOptionError(COMPARING)
+        if self.busy:
+            raise BadOptionError(BUSY)
+
+    def _stored(self) -> Chat:
+        if self.chat is None:
+            raise BadOptionError("this conversation is empty")
+        return self.chat
+
+    def _leave(self) -> None:
+        self._tree.clear()
+        self._live.elsewhere()
+
+    async def _compare(self, comparing: Comparing) -> AsyncIterator[Comparison]:
+        self._check_idle()
         self._comparing, shown = comparing, self._live.shown
         try:
             with awake(self.config.power.keep_awake):
@@ -308,41 +337,30 @@ class Replies(State):
         finally:
             comparing.stop()
             self._comparing = None
-            self._dials.settle(self.sampling)
+            self._settings.sync()
             self._live.resting()
             self._live.show(shown)
 
-    async def _streamed(
-        self, begin: Callable[[GenerationMetadata], Beginning]
+    async def _stream(
+        self, begin: Callable[[GenerationMetadata], ReplyStart]
     ) -> AsyncIterator[Update]:
-        """Begin a reply, ask the engine, and pass on what comes."""
-        self._idle()
-        making = self._making()
-        beginning = begin(making)
-        asked = request(
-            beginning.asked, self.system, self.config.reply, self.think, beginning.resumed
-        )
-        self._dials.settle(self.sampling)
+        """Begin a reply, ask the engine, and pass on what it sends."""
+        self._check_idle()
+        start = begin(self._metadata())
+        asked = request(start.path, self.system, self.config.reply, self.think, start.resumed)
+        self._settings.sync()
         self._live.asked()
-        watch = self._energies.watch()
+        watch = self._energy.watch()
         call = self.engine.reply(asked)
-        streaming = Streaming(
-            beginning.reply,
-            call,
-            beginning.written,
-            making,
-            watch,
-            lambda: self._loading.choice or PairChoice(),
-            beginning.before,
-        )
+        streaming = StreamingReply(start, call, watch, lambda: self.choice or PairChoice())
         self._streaming = streaming
         try:
             with awake(self.config.power.keep_awake):
-                yield Began(beginning.prompt, beginning.shown)
+                yield Began(start.prompt, start.shown)
                 async for event in self._answers(streaming, asked):
                     self._live.see(event)
                     if isinstance(event, Prefilled) and self._tree.drop(
-                        event.dropped_messages, beginning.asked
+                        event.dropped_messages, start.path
                     ):
                         yield Dropped(self._tree.dropped)
                     update = streaming.take(event)
@@ -352,22 +370,24 @@ class Replies(State):
             self._streaming = None
             self._live.resting()
             ended = self._tree.change(streaming.close())
-            self._energies.settle(watch, partial(self._settled, beginning.reply.id))
-        for told in self._troubles():
-            yield told
-        yield Ended(ended or beginning.shown)
+            self._energy.settle(watch, partial(self._settled, start.reply.id))
+        for notice in self._warnings():
+            yield notice
+        yield Ended(ended or start.shown)
 
-    async def _answers(self, streaming: Streaming, asked: ReplyRequest) -> AsyncIterator[Answer]:
+    async def _answers(
+        self, streaming: StreamingReply, asked: ReplyRequest
+    ) -> AsyncIterator[Answer]:
         """The events of a reply, until it is over or was ended from outside.
 
-        An engine that was lost before is noticed only now; then another one is asked.
+        An engine that had crashed before is noticed only now; then a new one is asked.
         """
         alive = False
         while streaming.message is None:
             async for event in streaming.call:
                 if streaming.message is not None:
                     return
-                if isinstance(event, SIGNS_OF_LIFE):
+                if isinstance(event, Prefilling | Prefilled | Finished):
                     alive = True
                     self._loading.back()
                 if isinstance(event, Failed):
@@ -379,81 +399,36 @@ class Replies(State):
                 yield event
 
     def _settled(self, id: int, energy: ReplyEnergy) -> None:
-        """What a reply took is known for good."""
+        """The energy of a reply is final."""
         try:
-            making = self.store.message(id).metadata
+            metadata = self.store.message(id).metadata
         except BadOptionError:
-            return  # It was deleted for good.
-        if making is None or (self._streaming is not None and self._streaming.reply.id == id):
+            return  # It was purged.
+        if metadata is None or (self._streaming is not None and self._streaming.reply.id == id):
             return
-        now = instead(making.energy, energy.as_dict())
-        message = self.store.set_metadata(id, replace(making, energy=now))
-        turn = self._tree.change(message)
+        now = with_newest(metadata.energy, energy.as_dict())
+        turn = self._tree.change(self.store.set_metadata(id, replace(metadata, energy=now)))
         if turn is not None:
             self.listener(Changed(turn))
 
-    def _making(self) -> GenerationMetadata:
+    def _metadata(self) -> GenerationMetadata:
+        """What is known of a reply before it begins."""
         choice, tuning = self._loading.answering, self.tuning
-        sampling = {name: value for name, value in tuning.sampling.items() if name != "seed"}
         return GenerationMetadata(
             model=stored_model(choice.target),
             draft=stored_model(choice.draft),
-            sampling=sampling,
+            sampling={name: value for name, value in tuning.sampling.items() if name != "seed"},
             rule=tuning.rule,
             method=tuning.method,
             depth=tuning.depth,
             seed=tuning.sampling.get("seed"),
         )
 
-    def _troubles(self) -> list[ChatNotice]:
+    def _warnings(self) -> Iterator[ChatNotice]:
         """What went wrong meanwhile, each once."""
-        refusal, trouble = self._dials.refusal(), self.store.trouble
-        told = [] if refusal is None else [ChatNotice(refusal, "warning")]
+        refusal, trouble = self._settings.refusal(), self.store.trouble
+        if refusal is not None:
+            yield ChatNotice(refusal, "warning")
         if trouble is not None and trouble != self._trouble:
-            told.append(ChatNotice(trouble, "warning"))
+            yield ChatNotice(trouble, "warning")
         self._trouble = trouble
-        return told
-
-
-class Conversation(Chatting, Replies):
-    """One conversation at a time. All calls from one event loop; what is not ``async`` is short.
-
-    What cannot be done raises ``BadOptionError`` with a line for the user, and changes nothing.
-    """
-
-    def load(self, choice: PairChoice) -> AsyncIterator[LoadUpdate]:
-        """Load a pair, or switch to it: Notice and LoadProgress, then Loaded or Failed."""
-        return self._loading.load(choice, self.sampling, self._energies.start)
-
-    def cancel_load(self) -> None:
-        """Give up a load that is under way; the pair before stays."""
-        self._loading.cancel()
-
-    @property
-    def choice(self) -> PairChoice | None:
-        """The pair that was loaded last."""
-        return self._loading.choice
-
-    async def tune(self, **changes: Any) -> Tuning:
-        """Change method, depth, rule or fields of ``sampling`` from the next round on.
-
-        The sampling is this conversation's; the rest holds for all.
-        """
-        tuning = await self._dials.tune(changes, self.sampling)
-        if "sampling" in changes:
-            self._tree.set_sampling({**self.sampling, **changes["sampling"]})
-        for what in described(changes):
-            self._live.mark(what)
-        self._loading.look(busy=self.busy, now=True)
-        return tuning
-
-    def panel(self) -> PanelState:
-        """The numbers now; for four times a second."""
-        self._loading.look(busy=self.busy)
-        return self._energies.on(self._dials.on(self._live.state(), self.sampling))
-
-    async def close(self) -> None:
-        """Keep everything and let go of the store; the engine is its maker's to close."""
-        self.saved_interrupt()
-        await self._energies.close()
-        self.store.close()

@@ -1,4 +1,4 @@
-"""What replies take, and what is saved, where power can be measured."""
+"""The energy of replies, where power can be measured."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from macspec.power.meter import SETTLING
 from ..panel.state import PanelState
 
 LOOK = 0.25
-"""Seconds between two looks at whether a reply's energy is known for good."""
+"""Seconds between two checks whether a reply's energy is final."""
 
 
-class Energies:
-    """A meter, and the replies of this session by mode.
+class EnergyMeter:
+    """A power meter, and the energy of this session's replies by mode.
 
     Args:
         meter: None: nothing is measured.
@@ -29,11 +29,11 @@ class Energies:
         self._by_mode = ByMode()
         self._watch: ReplyWatch | None = None
         self._energy: Energy | None = None
-        """Of the decode of the last reply, once it is known for good."""
+        """Of the decode of the last reply, once it is final."""
         self._settling: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Begin to measure; the looking for a source takes time of its own."""
+        """Start measuring; finding a source takes a while."""
         if self._meter is not None and not self._started:
             self._started = True
             self._meter.start()
@@ -50,19 +50,19 @@ class Energies:
         self._by_mode.add(energy, speculative=speculative)
 
     def watch(self) -> ReplyWatch | None:
-        """Measures the reply that is asked for now."""
+        """A watch over the reply that is requested now."""
         self._watch = None if self._meter is None else ReplyWatch(self._meter)
         self._energy = None
         return self._watch
 
     def settle(self, watch: ReplyWatch | None, known: Callable[[ReplyEnergy], None]) -> None:
-        """Say what a reply took once that is known for good, seconds after its end at most."""
+        """Report the energy of a reply once it is final, seconds after its end at most."""
         if watch is not None:
             task = asyncio.get_running_loop().create_task(self._settle(watch, known))
             self._settling.add(task)
             task.add_done_callback(self._settling.discard)
 
-    def on(self, state: PanelState) -> PanelState:
+    def shown_in(self, state: PanelState) -> PanelState:
         """The same numbers, with those of power."""
         meter = self._meter
         if meter is None:
@@ -85,7 +85,7 @@ class Energies:
         )
 
     async def close(self) -> None:
-        """Take what is known now, and end the measuring."""
+        """Report what is known now, and stop measuring."""
         for task in list(self._settling):
             task.cancel()
         for task in list(self._settling):
@@ -97,13 +97,18 @@ class Energies:
             self._meter.stop()
 
     async def _settle(self, watch: ReplyWatch, known: Callable[[ReplyEnergy], None]) -> None:
-        left = SETTLING
         with suppress(asyncio.CancelledError):
-            while left > 0 and not watch.settled:
-                await asyncio.sleep(LOOK)
-                left -= LOOK
+            await final(watch)
         energy = watch.result()
         if self._watch is watch:
             self._watch, self._energy = None, energy.decode
         self.add(energy.decode, speculative=energy.speculative)
         known(energy)
+
+
+async def final(watch: ReplyWatch) -> None:
+    """Wait until the energy of a reply is final, for seconds at most."""
+    left = SETTLING
+    while left > 0 and not watch.settled:
+        await asyncio.sleep(LOOK)
+        left -= LOOK

@@ -1,9 +1,8 @@
-"""Loading pairs, and looking after the engine in between."""
+"""Loading pairs, and asking the engine for its status."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable
 
 from macspec.events import Notice
 from macspec.worker import (
@@ -17,47 +16,49 @@ from macspec.worker import (
 )
 
 from ..panel.live import LiveStats
-from .settings import Dials
+from .settings import LiveSettings
 
 LoadUpdate = Notice | LoadProgress | Loaded | Failed
 
 OFTEN, SELDOM = 1.0, 5.0
-"""Seconds between two questions to the engine how it is, in a reply and between replies."""
+"""Seconds between two requests for the engine's status, in a reply and between replies."""
 
 
 class Loading:
-    """The pair, and how the engine is.
+    """The pair that is loaded, and the status of the engine.
 
     Args:
-        live: told of everything.
-        dials: what the engine should have set.
+        live: sees all events.
         clock: monotonic seconds.
     """
 
     def __init__(
-        self, engine: EngineClient, live: LiveStats, dials: Dials, clock: Callable[[], float]
+        self,
+        engine: EngineClient,
+        live: LiveStats,
+        settings: LiveSettings,
+        clock: Callable[[], float],
     ) -> None:
-        self._engine, self._live, self._dials, self._clock = engine, live, dials, clock
+        self._engine, self._live, self._settings, self._clock = engine, live, settings, clock
         self.choice: PairChoice | None = None
         """The pair that was loaded last."""
         self.coming: PairChoice | None = None
-        """The pair that is being loaded; None: none is."""
+        """The pair that is being loaded."""
         self._call: Call | None = None
         self._status: Call | None = None
-        self._asked_at, self._told = float("-inf"), 0
+        self._asked_at, self._requests = float("-inf"), 0
         self._lost = True
-        """Whether asking the engine how it is would only start one."""
+        """Whether no engine runs, and a request would only start one."""
 
     async def load(
-        self, choice: PairChoice, sampling: Mapping[str, Any], ready: Callable[[], None]
+        self, choice: PairChoice, ready: Callable[[], None]
     ) -> AsyncIterator[LoadUpdate]:
         """Load a pair, or switch to it.
 
         Args:
-            sampling: what the conversation sets.
-            ready: called once it is there.
+            ready: called once it is loaded.
         """
-        self._dials.settle(sampling)
+        self._settings.sync()
         self._live.loading()
         call = self._call = self._engine.load(choice)
         self.coming = choice
@@ -66,8 +67,8 @@ class Loading:
                 self._live.see(event)
                 if isinstance(event, Loaded):
                     self.choice, self._lost = choice, False
-                    self._dials.paired(event.pair)
-                    self.look(busy=False, now=True)
+                    self._settings.pair_loaded(event.pair)
+                    self.poll(busy=False, now=True)
                     ready()
                 if isinstance(event, Failed):
                     self.lost(event)
@@ -80,34 +81,34 @@ class Loading:
 
     @property
     def answering(self) -> PairChoice:
-        """The pair that answers what is asked now: loads and replies take their turns."""
+        """The pair that answers a request made now: loads and replies are queued."""
         return self.coming or self.choice or PairChoice()
 
     def cancel(self) -> None:
-        """Give up a load that is under way."""
+        """Cancel the load in progress."""
         if self._call is not None:
             self._call.stop()
 
     def lost(self, failed: Failed) -> None:
-        """A call failed: where the engine is gone, it is until the next reply."""
+        """A call failed; an engine that crashed is gone until the next reply."""
         self._lost = self._lost or failed.kind == "crashed"
 
     def back(self) -> None:
-        """The engine answers."""
+        """The engine is alive."""
         self._lost = False
 
-    def look(self, *, busy: bool, now: bool = False) -> None:
-        """Take what the engine has said about itself, and ask again from time to time."""
+    def poll(self, *, busy: bool, now: bool = False) -> None:
+        """Take the engine's status if it has arrived, and request it again from time to time."""
         if self._status is not None:
             if not self._status.done:
                 return
             answer, self._status = self._status.result(), None
             if isinstance(answer, Status):
                 self._live.see(answer)
-                self._dials.reported(answer.tuning, self._told)
+                self._settings.reported(answer.tuning, self._requests)
             elif isinstance(answer, Failed) and answer.kind != "refused":
                 self.lost(answer)
         due = self._asked_at + (OFTEN if busy else SELDOM) <= self._clock()
         if not self._lost and (due or now):
-            self._asked_at, self._told = self._clock(), self._dials.told
+            self._asked_at, self._requests = self._clock(), self._settings.requests
             self._status = self._engine.status()

@@ -4,71 +4,71 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from macspec.config.schema import Reply as ReplySettings
 from macspec.errors import BadOptionError
-from macspec.events import Finished, Notice, Prefilled, Round, Text
+from macspec.events import Finished, Notice, Text
 from macspec.plaintext import one_line
 from macspec.power import ReplyWatch
-from macspec.stats import Counters
+from macspec.stats import ReplyCounter
 from macspec.store import ASSISTANT, RAW, USER, GenerationMetadata, Message, OpenReply, stored_model
 from macspec.text import Written
 from macspec.worker import Call, Failed, PairChoice, ReplyRequest
 from macspec.worker.messages import Answer
 
 from .tree import Tree, spoken
-from .turns import ChatNotice, TextPiece, Turn, after, known_spans
+from .turns import ChatNotice, TextPiece, Turn, known_spans, with_earlier
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
-    """A reply that is about to be asked for."""
+class ReplyStart:
+    """A reply that is about to be requested."""
 
     prompt: Turn | None
-    """The message that is new with it."""
+    """The new message that it answers; None: an earlier one."""
     shown: Turn
     reply: OpenReply
-    asked: Sequence[Message]
-    """The path before it."""
-    resumed: Message | None
-    """The reply as it was, where it goes on."""
-    written: Written
-    """What it had before."""
+    metadata: GenerationMetadata
+    """What is known before it begins."""
+    path: Sequence[Message]
+    """The messages before it."""
+    resumed: Message | None = None
+    """The reply as it was, if it is resumed."""
+    written: Written | None = None
+    """What it held before."""
 
     @property
-    def before(self) -> GenerationMetadata | None:
-        """How it had been made, where it goes on."""
+    def earlier(self) -> GenerationMetadata | None:
+        """How it was generated so far, if it is resumed."""
         return None if self.resumed is None else self.resumed.metadata or GenerationMetadata()
 
 
-class Asking:
-    """Begins replies on a path. What cannot be asked raises ``BadOptionError``."""
+class ReplyStarter:
+    """Begins replies on a path. What cannot be answered raises ``BadOptionError``."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree, self._store = tree, tree.store
 
     def check(self, text: str) -> None:
-        """Whether something can be said at the end of the path."""
+        """Whether a message can be added at the end of the path."""
         if not text.strip():
-            raise BadOptionError("the prompt is empty; say something")
+            raise BadOptionError("the prompt is empty")
         if any(message.role == RAW for message in self._tree.thread):
             raise BadOptionError(
-                "this text was written with --raw and has no turns: begin a new conversation"
+                "this text was generated with --raw and has no turns: start a new conversation"
             )
 
     def edited(self, id: int, text: str) -> Message:
-        """The message in whose place something else is to be said."""
+        """The message that is to be replaced."""
         if not text.strip():
-            raise BadOptionError("the prompt is empty; say something")
+            raise BadOptionError("the prompt is empty")
         message = self._tree.message(id)
         if message.role == ASSISTANT:
-            raise BadOptionError("only what you said can be changed; regenerate a reply instead")
+            raise BadOptionError("only your own messages can be edited; regenerate a reply instead")
         return message
 
     def answered(self, id: int | None) -> Message:
-        """What is to be answered once more: a message of the user's, or a reply without a text,
-        which is begun anew.
+        """The message to answer again: one of the user's, or an empty reply, which starts over.
 
         Args:
             id: a message of the user's, or the reply to one; None: the last.
@@ -80,71 +80,67 @@ class Asking:
         if message.role != ASSISTANT or not (message.text or message.reasoning):
             return message
         if message.parent is None:
-            raise BadOptionError("there is no message that this reply answers")
+            raise BadOptionError("this reply has no prompt that could be answered again")
         return self._tree.message(message.parent)
 
     def resumed(self, id: int) -> Message:
-        """The reply that is to go on."""
+        """The reply that is to be continued."""
         message = self._tree.message(id)
         if message.role != ASSISTANT:
             raise BadOptionError("only a reply can be continued")
         return message
 
-    def say(
-        self, text: str, parent: int | None, role: str, making: GenerationMetadata
-    ) -> Beginning:
-        """A new message and the reply to it."""
+    def prompt(
+        self, text: str, parent: int | None, role: str, metadata: GenerationMetadata
+    ) -> ReplyStart:
+        """Add a message, and begin the reply to it."""
         chat = self._tree.begun()
         message = self._store.add(chat.id, parent, text, role)
         if chat.unsent:
             self._store.set_unsent(chat.id, "")
-        return self.reply(message, making, self._tree.put(message, parent))
+        return self.reply(message, metadata, self._tree.put(message, parent))
 
     def reply(
-        self, message: Message, making: GenerationMetadata, prompt: Turn | None = None
-    ) -> Beginning:
-        """A reply to a message; a reply itself goes on."""
+        self, message: Message, metadata: GenerationMetadata, prompt: Turn | None = None
+    ) -> ReplyStart:
+        """Begin the reply to a message; a reply itself is continued."""
+        resumed = written = None
         if message.role == ASSISTANT:
-            return self._resume(message)
-        reply = self._store.reply(message.chat, message.id, making)
-        shown = self._tree.put(self._store.message(reply.id), message.id)
-        asked = self._tree.before(reply.id)
-        return Beginning(prompt, shown, reply, asked, None, Written())
-
-    def _resume(self, message: Message) -> Beginning:
-        old = message.metadata or GenerationMetadata()
-        written = Written(
-            known_spans(old.spans, message.text),
-            known_spans(old.reasoning_spans, message.reasoning),
-        )
-        reply = self._store.resume(message.id)
-        shown = self._tree.put(self._store.message(reply.id), message.parent)
-        asked = self._tree.before(reply.id)
-        resumed = message if message.text or message.reasoning else None
-        return Beginning(None, shown, reply, asked, resumed, written)
+            old = message.metadata or GenerationMetadata()
+            written = Written(
+                known_spans(old.spans, message.text),
+                known_spans(old.reasoning_spans, message.reasoning),
+            )
+            resumed = message if message.text or message.reasoning else None
+            reply, parent = self._store.resume(message.id), message.parent
+        else:
+            reply, parent = self._store.reply(message.chat, message.id, metadata), message.id
+        shown = self._tree.put(self._store.message(reply.id), parent)
+        path = self._tree.before(reply.id)
+        return ReplyStart(prompt, shown, reply, metadata, path, resumed, written)
 
 
 def request(
-    asked: Sequence[Message],
+    path: Sequence[Message],
     system: str,
     settings: ReplySettings,
     think: str | None,
     resumed: Message | None = None,
 ) -> ReplyRequest:
-    """What the engine is asked.
+    """What to ask the engine for.
 
     Args:
-        asked: the path up to the message that is answered.
+        path: the messages up to the one that is answered.
         think: on, off or None.
-        resumed: the reply to it, where that goes on.
+        resumed: the reply to it, if that is continued.
     """
-    if asked and asked[-1].role == RAW:
-        said = "" if resumed is None else resumed.text
-        return ReplyRequest(asked[-1].text + said, max_tokens=settings.max_tokens, raw=True)
+    if path and path[-1].role == RAW:
+        text = path[-1].text + ("" if resumed is None else resumed.text)
+        return ReplyRequest(text, max_tokens=settings.max_tokens, raw=True)
     messages: list[Mapping[str, str]] = []
     if system:
         messages.append({"role": "system", "content": system})
-    for group in spoken(asked):
+    for group in spoken(path):
         role = ASSISTANT if group[0].role == ASSISTANT else USER
         text = "\n\n".join(message.text for message in group)
         messages.append({"role": role, "content": text})
@@ -159,59 +155,49 @@ def request(
     )
 
 
-class Streaming:
-    """A reply while it comes.
+class StreamingReply:
+    """A reply while it streams: events become text, numbers and a record.
+
+    Each event takes the same time, however long the reply is.
 
     Args:
-        reply: where it is kept.
-        call: what the engine answers.
-        written: what the reply had before.
-        making: what is known before it begins.
-        before: how the reply as it was had been made, where it goes on.
-        watch: measures what it takes; None: nothing does.
-        pair: which one answers, as far as that is known when it is asked.
+        call: the engine's answer.
+        watch: measures its energy; None: nothing does.
+        pair: the pair that answers, as far as it is known.
     """
 
     def __init__(
         self,
-        reply: OpenReply,
+        start: ReplyStart,
         call: Call,
-        written: Written,
-        making: GenerationMetadata,
-        watch: ReplyWatch | None = None,
-        pair: Callable[[], PairChoice] = PairChoice,
-        before: GenerationMetadata | None = None,
+        watch: ReplyWatch | None,
+        pair: Callable[[], PairChoice],
     ) -> None:
-        self.reply, self.call, self.watch = reply, call, watch
-        self._written, self._making, self._pair = written, making, pair
-        self._before = before
+        self.reply, self.call, self.watch = start.reply, call, watch
+        self._start, self._pair = start, pair
+        self._written = start.written or Written()
+        self._counter = ReplyCounter()
         self.message: Message | None = None
         """The reply, once it is over."""
-        self._counters, self._now = Counters(0.0), 0.0
         self.stopped = False
         """Whether the engine was asked to end it."""
 
     def take(self, event: Answer) -> TextPiece | ChatNotice | None:
-        """Take the next event; what there is to show of it."""
+        """Take the next event; returns what there is to show of it."""
+        self._counter.see(event)
         if self.watch is not None:
             self.watch.see(event)  # type: ignore[arg-type]
         match event:
             case Text():
                 return self._text(event)
-            case Prefilled(prompt, cached):
-                self._counters.prompt_tokens = prompt
-                self._counters.cached_tokens = cached
-                self._counters.dropped_messages = event.dropped_messages
-            case Round():
-                self._count(event)
             case Notice(message):
                 return ChatNotice(one_line(message))
             case Finished(reason):
-                self.message = self.reply.finish(reason, self._made(event))
+                self.message = self.reply.finish(reason, self._metadata(event))
             case Failed("stopped"):
-                self.message = self.reply.finish("interrupted", self._made())
+                self.message = self.reply.finish("interrupted", self._metadata())
             case Failed(_, message):
-                self.message = self.reply.cut_off(self._made())
+                self.message = self.reply.cut_off(self._metadata())
                 return ChatNotice(message, "error")
         return None
 
@@ -221,19 +207,19 @@ class Streaming:
         self.call.stop()
 
     def cut_off(self) -> None:
-        """End it here, without the engine; what came is on the disk when this returns, what nobody
-        has looked at yet too."""
+        """End it without the engine. Everything that has arrived, seen or not, is on the disk when
+        this returns."""
         for event in self.call.arrived():
             if self.message is None:
                 self.take(event)
         if self.message is None:
-            self.message = self.reply.cut_off(self._made())
+            self.message = self.reply.cut_off(self._metadata())
 
     def close(self) -> Message:
-        """Nobody listens any more: what came is kept, and the engine need not go on."""
+        """Nobody listens any more: keep what has arrived, and stop the engine."""
         if self.message is None:
             self.call.stop()
-            self.message = self.reply.finish("interrupted", self._made())
+            self.message = self.reply.finish("interrupted", self._metadata())
         if self.watch is not None:
             self.watch.end()
         return self.message
@@ -245,43 +231,33 @@ class Streaming:
         self.reply.append(answer, reasoning)
         return TextPiece(event.delta, event.spans, reasoning=bool(reasoning))
 
-    def _count(self, event: Round) -> None:
-        """Count a pass, for a reply whose end the engine does not tell."""
-        self._now += event.seconds
-        self._counters.count(
-            self._now, len(event.tokens), event.drafted, event.accepted, event.idle_seconds
-        )
-
-    def _made(self, finished: Finished | None = None) -> GenerationMetadata:
-        """How it was made, as far as that is known now."""
-        pair = self._pair()
-        making = replace(
-            self._making,
+    def _metadata(self, finished: Finished | None = None) -> GenerationMetadata:
+        """How it was generated, as far as that is known now."""
+        pair, counter = self._pair(), self._counter
+        counted = counter.passes or counter.final is not None
+        metadata = replace(
+            self._start.metadata,
             model=stored_model(pair.target),
             draft=stored_model(pair.draft),
             spans=self._written.spans,
             reasoning_spans=self._written.reasoning_spans,
-            stats=self._stats(finished),
+            stats=counter.stats().as_dict() if counted else None,
             energy=None if self.watch is None else self.watch.result().as_dict(),
         )
         if finished is not None:
-            making = replace(
-                making,
+            metadata = replace(
+                metadata,
                 rule=finished.rule,
                 method=finished.method,
                 depth=finished.depth,
                 seed=finished.seed,
             )
-        old = self._before
-        if old is None:
-            return making
-        energy = None if making.stats is None else making.energy
+        earlier = self._start.earlier
+        if earlier is None:
+            return metadata
+        energy = None if metadata.stats is None else metadata.energy
         return replace(
-            making, stats=after(old.stats, making.stats), energy=after(old.energy, energy)
+            metadata,
+            stats=with_earlier(earlier.stats, metadata.stats),
+            energy=with_earlier(earlier.energy, energy),
         )
-
-    def _stats(self, finished: Finished | None) -> dict[str, Any] | None:
-        """What the engine told at the end, or what was counted here."""
-        if finished is not None:
-            return finished.stats.as_dict()
-        return self._counters.stats().as_dict() if self._counters.passes else None

@@ -11,130 +11,136 @@ from macspec.errors import BadOptionError, MacspecError
 from macspec.worker import Call, EngineClient, Failed, PairInfo, Tuned, Tuning
 
 from ..panel.state import PanelState
+from .tree import Tree
 
 
-class Dials:
-    """Method, depth and rule, which hold for all conversations, and the sampling of each.
+class LiveSettings:
+    """Method, depth and rule, shared by all conversations, and the sampling of each.
 
     Args:
-        config: what holds at the start.
+        config: the values at the start.
+        tree: the conversation, which keeps its own sampling.
     """
 
-    def __init__(self, engine: EngineClient, config: Config) -> None:
-        self._engine = engine
+    def __init__(self, engine: EngineClient, config: Config, tree: Tree) -> None:
+        self._engine, self._tree = engine, tree
         self._sampling = asdict(config.sampling)
         speculation = config.speculation
-        self._set = Tuning(speculation.method, speculation.depth, speculation.rule)
-        self._there: Tuning | None = None
-        """What the engine has, as far as is known."""
-        self._asked: Call | None = None
+        self._shared = Tuning(speculation.method, speculation.depth, speculation.rule)
+        self._confirmed: Tuning | None = None
+        """What the engine has; None: not known."""
+        self._unanswered: Call | None = None
         self._lent = False
-        self.told = 0
+        self.requests = 0
         """How often the engine was asked to set something."""
 
-    def wanted(self, sampling: Mapping[str, Any]) -> Tuning:
-        """All of it, for a conversation that sets so much of the sampling itself."""
-        own = {name: value for name, value in sampling.items() if name in self._sampling}
-        return replace(self._set, sampling={**self._sampling, **own})
+    @property
+    def desired(self) -> Tuning:
+        """Everything as it is set, for the conversation that is shown."""
+        return self._with(self._tree.sampling)
 
-    async def tune(self, changes: Mapping[str, Any], sampling: Mapping[str, Any]) -> Tuning:
-        """Change something from the next round on.
-
-        Args:
-            sampling: what the conversation has set so far.
+    async def tune(self, changes: Mapping[str, Any]) -> Tuning:
+        """Change method, depth, rule or some of ``sampling``, from the next round on.
 
         Raises:
             MacspecError: the engine refuses, and nothing is changed.
         """
-        unknown = set(changes.get("sampling", ())) - set(self._sampling)
-        if unknown:
-            raise BadOptionError(f"there is no sampling setting {sorted(unknown)[0]}")
-        new = {name: value for name, value in changes.items() if name != "sampling"}
-        both = {**sampling, **changes.get("sampling", {})}
-        wanted = replace(self.wanted(both), **new)
-        await self._tell(wanted)
-        self._set = replace(wanted, sampling={})
-        return wanted
+        shared = {name: value for name, value in changes.items() if name != "sampling"}
+        own = changes.get("sampling", {})
+        if unknown := sorted(set(own) - set(self._sampling)):
+            raise BadOptionError(f"there is no sampling setting {unknown[0]}")
+        sampling = {**self._tree.sampling, **own}
+        desired = replace(self._with(sampling), **shared)
+        await self._apply(desired)
+        self._shared = replace(desired, sampling={})
+        if own:
+            self._tree.set_sampling(sampling)
+        return desired
 
     async def set_sampling(self, sampling: Mapping[str, Any]) -> Tuning:
-        """What the conversation sets from now on.
+        """Set all that this conversation has of its own; the rest is as in the settings.
 
         Raises:
             MacspecError: the engine refuses, and nothing is changed.
         """
-        wanted = self.wanted(sampling)
-        await self._tell(wanted)
-        return wanted
+        desired = self._with(sampling)
+        await self._apply(desired)
+        self._tree.set_sampling(dict(sampling))
+        return desired
 
     async def lend(self, tuning: Tuning) -> None:
-        """Let the engine work with another tuning, until ``settle``.
+        """Let the engine work with other settings, until ``sync``.
 
         Raises:
             MacspecError: the engine refuses.
         """
         self._lent = True
-        await self._tell(tuning)
+        await self._apply(tuning)
 
-    def settle(self, sampling: Mapping[str, Any]) -> None:
-        """Have the engine take what is set, before whatever it is asked next."""
+    def sync(self) -> None:
+        """Send the engine what is set, before whatever it is asked next."""
         self._lent = False
-        wanted = self.wanted(sampling)
-        if wanted != self._there:
-            self.told += 1
-            self._asked, self._there = self._engine.tune(**asdict(wanted)), wanted
+        desired = self.desired
+        if desired != self._confirmed:
+            self.requests += 1
+            self._unanswered = self._engine.tune(**asdict(desired))
+            self._confirmed = desired
 
     def refusal(self) -> str | None:
-        """Why the engine did not take what it was last asked to, once; None: it did."""
-        asked = self._asked
-        if asked is None or not asked.done:
+        """Why the engine refused the last ``sync``, once; None: it did not."""
+        call = self._unanswered
+        if call is None or not call.done:
             return None
-        self._asked = None
-        answer = asked.result()
+        self._unanswered = None
+        answer = call.result()
         if isinstance(answer, Failed) and answer.kind == "refused":
             return answer.message
         return None
 
-    def reported(self, tuning: Tuning, told: int) -> None:
-        """What the engine says that it has; without a draft model it may be another method.
+    def reported(self, tuning: Tuning, requests: int) -> None:
+        """Take over what the engine has; without a draft model the method may be another one.
 
         Args:
-            told: as it was when the engine was asked.
+            requests: ``self.requests`` when the engine was asked.
         """
-        if told == self.told and not self._lent:
-            self._there = tuning
-            self._set = replace(self._set, method=tuning.method)
+        if requests == self.requests and not self._lent:
+            self._confirmed = tuning
+            self._shared = replace(self._shared, method=tuning.method)
 
-    def paired(self, pair: PairInfo) -> None:
-        """A pair is there; one without a draft model has made the method auto again."""
-        if pair.draft is None and self._set.method == "draft":
-            self._set, self._there = replace(self._set, method="auto"), None
+    def pair_loaded(self, pair: PairInfo) -> None:
+        """A pair was loaded; without a draft model, method draft becomes auto."""
+        if pair.draft is None and self._shared.method == "draft":
+            self._shared, self._confirmed = replace(self._shared, method="auto"), None
 
-    def on(self, state: PanelState, sampling: Mapping[str, Any]) -> PanelState:
+    def shown_in(self, state: PanelState) -> PanelState:
         """The same numbers, with what is set."""
-        wanted = self.wanted(sampling)
+        desired = self.desired
         return replace(
             state,
-            method=wanted.method,
-            depth=wanted.depth,
-            rule=wanted.rule,
-            temperature=wanted.sampling["temperature"],
+            method=desired.method,
+            depth=desired.depth,
+            rule=desired.rule,
+            temperature=desired.sampling["temperature"],
         )
 
-    async def _tell(self, wanted: Tuning) -> None:
-        self.told += 1
-        call = self._engine.tune(**asdict(wanted))
+    def _with(self, sampling: Mapping[str, Any]) -> Tuning:
+        own = {name: value for name, value in sampling.items() if name in self._sampling}
+        return replace(self._shared, sampling={**self._sampling, **own})
+
+    async def _apply(self, tuning: Tuning) -> None:
+        self.requests += 1
+        call = self._engine.tune(**asdict(tuning))
         answer = [event async for event in call][-1]
         if isinstance(answer, Failed):
             kind = BadOptionError if answer.kind == "refused" else MacspecError
             raise kind(answer.message)
         assert isinstance(answer, Tuned)
-        self._there = wanted
+        self._confirmed = tuning
 
 
 def described(changes: Mapping[str, Any]) -> list[str]:
     """What was changed, in a word or two each."""
-    named = {"rule": "rule", "method": "method", "depth": "depth"}
-    words = [f"{named[name]} {value}" for name, value in changes.items() if name in named]
+    words = [f"{name} {value}" for name, value in changes.items() if name != "sampling"]
     for name, value in changes.get("sampling", {}).items():
         words.append(f"{name.replace('_', ' ')} {value}")
     return words

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from macspec.store import ASSISTANT, Message, model_name
-
-Span = tuple[int, str | None]
-"""So many characters, and the drafter whose guess they were; None: the target's own."""
+from macspec.store import ASSISTANT, GenerationMetadata, Message, model_name
+from macspec.text import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +23,11 @@ class TurnStats:
     joules_per_token: float | None = None
     """Gross, of decode."""
     energy_basis: str = ""
-    """What the joules are of, or why there are none."""
+    """Which rails the joules are of, or why there are none."""
     parts: int = 1
-    """How often the reply went on, and once more."""
+    """In how many parts it was generated: one more than it was continued."""
     whole: bool = True
-    """Whether these are of all parts; else of the newest one, for the others are not known."""
+    """Whether the numbers are of all parts; else they are of the newest one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class Turn:
     """Which of ``siblings`` this is, from 1."""
     siblings: int = 1
     dropped: bool = False
-    """The model no longer sees it: the history has outgrown its context."""
+    """The model no longer sees it: the conversation has outgrown its context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class TextPiece:
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """A reply has begun, or goes on; its text comes in pieces."""
+    """A reply has begun, or is being continued."""
 
     prompt: Turn | None
     """The new message that it answers; None: an earlier one."""
@@ -81,7 +79,7 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class ChatNotice:
-    """Something to know, in one neutral line."""
+    """A notice: one line of neutral text."""
 
     line: str
     severity: str = "information"
@@ -90,7 +88,7 @@ class ChatNotice:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Which turns of the path the model no longer sees, all of them: the oldest."""
+    """All turns of the path that the model no longer sees; they are the oldest."""
 
     turns: tuple[int, ...]
 
@@ -104,7 +102,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Numbers of a turn have become known after its end."""
+    """Numbers of a turn became known after it had ended."""
 
     turn: Turn
 
@@ -118,12 +116,12 @@ EARLIER = "earlier"
 Numbers = Mapping[str, Any]
 
 
-def after(before: Numbers | None, new: Numbers | None) -> Numbers | None:
-    """The numbers of the newest part, with those of the parts before it.
+def with_earlier(before: Numbers | None, new: Numbers | None) -> Numbers | None:
+    """The numbers of the newest part of a reply, with those of the parts before it.
 
     Args:
-        before: as this returned it then; None: they are not known.
-        new: None where nothing was measured, or nothing came.
+        before: what this returned for the parts before; None: unknown.
+        new: None where nothing was measured, or nothing was generated.
     """
     if new is None:
         return before
@@ -131,13 +129,13 @@ def after(before: Numbers | None, new: Numbers | None) -> Numbers | None:
     return {**new, EARLIER: [*_list(old.pop(EARLIER, ())), old]}
 
 
-def instead(old: Numbers | None, new: Numbers) -> Numbers:
-    """Other numbers of the newest part, with those of the parts before it as they were."""
+def with_newest(old: Numbers | None, new: Numbers) -> Numbers:
+    """Replace the numbers of the newest part, and keep those of the parts before it."""
     return {**new, EARLIER: old[EARLIER]} if old and EARLIER in old else new
 
 
-def stats_of(stats: Numbers | None, energy: Numbers | None) -> TurnStats | None:
-    """The numbers of a reply as they were stored, as far as they are numbers."""
+def turn_stats(stats: Numbers | None, energy: Numbers | None) -> TurnStats | None:
+    """The stored numbers of a reply, over all of its parts; imported ones may be anything."""
     if stats is None:
         return None
     parts, energies = _parts(stats), _parts(energy or {})
@@ -164,7 +162,7 @@ def _parts(numbers: Numbers) -> list[Numbers]:
 
 
 def _speed(parts: Sequence[Numbers]) -> float | None:
-    """Tokens of decode a second; None where one of the parts has no time that holds."""
+    """Tokens of decode a second; None where a part has no valid time."""
     if len(parts) == 1:
         return _number(parts[0], "decode_tokens_per_s")
     tokens = seconds = 0.0
@@ -179,7 +177,7 @@ def _speed(parts: Sequence[Numbers]) -> float | None:
 
 
 def _joules_per_token(decode: Sequence[Numbers], parts: int) -> float | None:
-    """Over all parts; None where one was not measured, or not the same was counted."""
+    """Over all parts; None where one was not measured, or they count different rails."""
     if parts == 1:
         return _number(decode[-1], "joules_per_token") if decode else None
     joules, tokens = _total(decode, "joules"), _total(decode, "tokens")
@@ -190,7 +188,7 @@ def _joules_per_token(decode: Sequence[Numbers], parts: int) -> float | None:
 
 
 def _basis(decode: Sequence[Numbers], joules: float | None) -> str:
-    """What the joules are of, or why there are none."""
+    """Which rails the joules are of, or why there are none."""
     newest: Numbers = decode[-1] if decode else {}
     counted = newest.get("counted")
     if joules is not None and isinstance(counted, list | tuple):
@@ -200,7 +198,7 @@ def _basis(decode: Sequence[Numbers], joules: float | None) -> str:
     if reasons:
         return reasons[-1]
     measured = any(_number(each, "joules") is not None for each in decode)
-    return "not all of it was measured" if measured else ""
+    return "only part of it was measured" if measured else ""
 
 
 def _share(parts: Sequence[Numbers], name: str, part: str, whole: str) -> float | None:
@@ -223,7 +221,6 @@ def _table(values: Numbers, key: str) -> Numbers:
 
 
 def _list(value: object) -> list[Numbers]:
-    """What an imported file holds may be anything."""
     values = value if isinstance(value, list | tuple) else ()
     return [each for each in values if isinstance(each, dict)]
 
@@ -236,29 +233,21 @@ def _number(values: Numbers, key: str) -> float | None:
 def turn_of(
     message: Message, *, sibling: int = 1, siblings: int = 1, dropped: bool = False
 ) -> Turn:
-    """A message as it is shown.
-
-    Args:
-        sibling, siblings: which of how many versions it is.
-        dropped: the model no longer sees it.
-    """
-    making = message.metadata
-    replied = message.role == ASSISTANT
+    """A stored message as a turn; the arguments are fields of it."""
+    known = message.metadata is not None
+    metadata = message.metadata or GenerationMetadata()
     return Turn(
         id=message.id,
         role=message.role,
         text=message.text,
         reasoning=message.reasoning,
-        spans=known_spans(None if making is None else making.spans, message.text) or (),
-        reasoning_spans=known_spans(
-            None if making is None else making.reasoning_spans, message.reasoning
-        )
-        or (),
+        spans=known_spans(metadata.spans, message.text) or (),
+        reasoning_spans=known_spans(metadata.reasoning_spans, message.reasoning) or (),
         state=message.state,
         reason=message.reason,
-        model=model_name(making.model) if replied and making is not None else None,
-        draft=model_name(making.draft) if making is not None and making.draft else None,
-        stats=None if making is None else stats_of(making.stats, making.energy),
+        model=model_name(metadata.model) if known and message.role == ASSISTANT else None,
+        draft=model_name(metadata.draft) if metadata.draft else None,
+        stats=turn_stats(metadata.stats, metadata.energy),
         sibling=sibling,
         siblings=siblings,
         dropped=dropped,
@@ -266,7 +255,7 @@ def turn_of(
 
 
 def known_spans(spans: Sequence[Span] | None, text: str) -> Sequence[Span] | None:
-    """Who wrote a text, where that is known for all of it."""
+    """Who wrote a text; None where that is not known for all of it."""
     if spans is None:
         return None if text else ()
     return spans if sum(length for length, _ in spans) == len(text) else None

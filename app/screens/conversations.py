@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,10 +16,22 @@ from textual.timer import Timer
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from macspec.errors import MacspecError
+from macspec.errors import BadOptionError, MacspecError
 from macspec.plaintext import one_line
+from macspec.store import Chat, Store
 
-from ..chat.chatlist import LISTED, ChatList, ChatRow, Excerpt, file_name, shortened, trimmed, when
+from ..chat.chatlist import (
+    LISTED,
+    ChatRow,
+    Excerpt,
+    export_chat,
+    file_name,
+    find_chats,
+    list_chats,
+    shortened,
+    trimmed,
+    when,
+)
 from .box import MUTED, Ask, Box, Rows, Search
 
 PAUSE = 0.12
@@ -30,19 +43,18 @@ class ChatChoice:
     """What the list was left with."""
 
     open: int | None
-    """The conversation to open; None: stay where we are."""
+    """The conversation to open; None: the one that is shown stays."""
     changed: bool
-    """Whether something was renamed, deleted or brought back, the shown one perhaps too."""
+    """Whether any conversation was renamed, deleted or restored."""
 
 
 class Conversations(Box[ChatChoice]):
     """Conversations to choose from; the result says which one to open.
 
     Args:
-        chats: what there is.
-        current: the one that is shown now.
-        busy: whether a reply is being written into it; then it is not deleted.
-        query: what to search for at first.
+        current: the one that is shown.
+        busy: whether a reply is being generated in it; then it cannot be deleted.
+        query: the initial search.
     """
 
     heading = "Conversations"
@@ -60,14 +72,14 @@ class Conversations(Box[ChatChoice]):
 
     def __init__(
         self,
-        chats: ChatList,
+        store: Store,
         *,
         current: int | None = None,
         busy: bool = False,
         query: str = "",
     ) -> None:
         super().__init__()
-        self._chats = chats
+        self._store = store
         self._current, self._busy, self._query = current, busy, query
         self._rows: Sequence[ChatRow] = ()
         self._changed = False
@@ -78,12 +90,10 @@ class Conversations(Box[ChatChoice]):
         yield Rows(markup=False, compact=True)
 
     def on_mount(self) -> None:
-        self._show(self._chats.listed())
+        self._show(list_chats(self._store))
         self._hint()
         if self._query:
             self._search()
-
-    # What is shown.
 
     def _show(
         self, rows: Sequence[ChatRow], keep: int | None = None, note: tuple[str, str] = ("", "")
@@ -91,8 +101,8 @@ class Conversations(Box[ChatChoice]):
         """Show rows, and a line below.
 
         Args:
-            keep: the conversation to choose, if it is among them.
-            note: a line and its severity, in place of what the list itself has to say.
+            keep: the conversation to highlight, if it is among them.
+            note: a line and its severity, in place of the list's own.
         """
         self._rows = rows
         it = self.query_one(Rows)
@@ -104,10 +114,10 @@ class Conversations(Box[ChatChoice]):
 
     def _word(self, rows: Sequence[ChatRow]) -> str:
         if not rows:
-            nothing = "nothing is found: fewer or other words?" if self._searched else ""
-            return self._chats.store.trouble or nothing or "no conversations yet"
+            nothing = "no matches; try fewer or other words" if self._searched else ""
+            return self._store.trouble or nothing or "no conversations yet"
         if len(rows) == LISTED and not self._searched:
-            return f"the last {LISTED} of them; older ones are found by searching"
+            return f"the latest {LISTED}; search to find older ones"
         return ""
 
     @property
@@ -117,7 +127,7 @@ class Conversations(Box[ChatChoice]):
     def _line(self, row: ChatRow) -> Content:
         mark = "▸ " if row.id == self._current else "  "
         title = _shown(row.title_found) if row.title_found else Content(row.title)
-        about = f"{when(row.changed, self._chats.clock())} · {row.about}"
+        about = f"{when(row.changed, time.time())} · {row.about}"
         lines = [
             Content.assemble(mark, title.stylize("bold")),
             Content.assemble("  ", (about, MUTED)),
@@ -147,8 +157,6 @@ class Conversations(Box[ChatChoice]):
     def on_descendant_focus(self) -> None:
         self._hint()
 
-    # Searching.
-
     @on(Input.Changed)
     def _typed(self) -> None:
         if self._timer is not None:
@@ -160,22 +168,12 @@ class Conversations(Box[ChatChoice]):
         self.run_worker(self._find(query, keep, note), exclusive=True, group="search")
 
     async def _find(self, query: str, keep: int | None, note: tuple[str, str]) -> None:
-        rows = await asyncio.to_thread(self._chats.found, query)
-        if self.query(Rows):  # It may have been left meanwhile.
+        rows = await asyncio.to_thread(find_chats, self._store, query)
+        if self in self.app.screen_stack:  # It may have been closed meanwhile.
             self._show(rows, keep, note)
 
-    @on(Input.Submitted)
-    def _open_first(self) -> None:
-        self._open()
-
-    @on(OptionList.OptionSelected)
-    def _open_chosen(self) -> None:
-        self._open()
-
-    # What the keys do.
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Plain letters are text while the search has the focus."""
+        """Letters are text while the search has the focus."""
         plain = ("search", "rename", "fork", "delete", "undo", "export")
         return not (action in plain and self.query_one(Input).has_focus)
 
@@ -185,6 +183,8 @@ class Conversations(Box[ChatChoice]):
     def action_leave(self) -> None:
         self.dismiss(ChatChoice(None, self._changed))
 
+    @on(Input.Submitted)
+    @on(OptionList.OptionSelected)
     def _open(self) -> None:
         if (row := self._row()) is not None:
             self.dismiss(ChatChoice(row.id, self._changed))
@@ -198,29 +198,34 @@ class Conversations(Box[ChatChoice]):
             return "" if one_line(title) else "the title is empty"
 
         title = await self.app.push_screen_wait(
-            Ask("The new title:", row.title, title="Rename", check=check)
+            Ask("New title:", row.title, title="Rename", check=check)
         )
         if title is not None:
-            self._do(lambda: self._chats.rename(row.id, title), row.id, "renamed")
+            self._do(lambda: self._store.rename(row.id, one_line(title)), "renamed", row.id)
 
     def action_fork(self) -> None:
         if (row := self._row()) is not None:
-            self._do(lambda: self._chats.fork(row.id), row.id, "a copy to go on in: Enter opens it")
+            self._do(lambda: self._fork(row.id), "forked; Enter opens the copy")
+
+    def _fork(self, id: int) -> Chat:
+        leaf = self._store.chat(id).leaf
+        if leaf is None:
+            raise BadOptionError("this conversation is empty")
+        return self._store.fork(leaf)
 
     def action_delete(self) -> None:
         if (row := self._row()) is None:
             return
         if row.id == self._current and self._busy:
-            self.tell("a reply is being written there: stop it first", "warning")
+            self.tell("a reply is being generated there: stop it first", "warning")
             return
         at = self._rows.index(row)
         beside = (*self._rows[at + 1 :], *reversed(self._rows[:at]))
-        note = f"deleted {shortened(row.title)}: u brings it back"
-        self._do(lambda: self._chats.delete(row.id), beside[0].id if beside else None, note)
+        note = f"deleted {shortened(row.title)}; u restores it"
+        self._do(lambda: self._store.delete(row.id)[0], note, beside[0].id if beside else None)
 
     def action_undo(self) -> None:
-        row = self._row()
-        self._do(self._chats.undo, None if row is None else row.id, "brought back")
+        self._do(lambda: self._store.undo()[0], "restored")
 
     def action_export(self, suffix: str) -> None:
         if (row := self._row()) is not None:
@@ -231,30 +236,33 @@ class Conversations(Box[ChatChoice]):
         wrong = ""
         while name is not None:
             name = await self.app.push_screen_wait(
-                Ask("Write it to the file:", name, title="Export", wrong=wrong)
+                Ask("Export to the file:", name, title="Export", wrong=wrong)
             )
             if name is None:
                 return
             try:
-                self.tell(one_line(f"wrote {self._chats.export(row.id, name)}"))
+                self.tell(one_line(f"wrote {export_chat(self._store, row.id, name)}"))
                 return
             except MacspecError as error:
                 wrong = str(error)
 
-    def _do(self, work: Callable[[], int | None], keep: int | None, done: str) -> None:
-        """Do something to the store, then show the list and what became of it.
+    def _do(self, work: Callable[[], Chat], done: str, then: int | None = None) -> None:
+        """Change the store, then show the list and how that went.
 
         Args:
-            work: returns the conversation to choose then, if it is another one than ``keep``.
+            work: returns the conversation that it made or changed.
+            done: what to say if nothing goes wrong.
+            then: the conversation to highlight; None: the one that ``work`` returns.
         """
+        row = self._row()
         try:
-            made = work()
+            chat = work()
         except MacspecError as error:
-            self._search(keep, (str(error), "error"))
+            self._search(None if row is None else row.id, (str(error), "error"))
             return
         self._changed = True
-        trouble = self._chats.store.trouble
-        self._search(made or keep, (trouble, "warning") if trouble else (done, ""))
+        trouble = self._store.trouble
+        self._search(then or chat.id, (trouble, "warning") if trouble else (done, ""))
 
     def _row(self) -> ChatRow | None:
         at = self.query_one(Rows).highlighted
@@ -262,5 +270,5 @@ class Conversations(Box[ChatChoice]):
 
 
 def _shown(excerpt: Excerpt) -> Content:
-    """An excerpt with what was found in it marked, also where there are no colours."""
+    """An excerpt with its matches reversed, which shows without colours too."""
     return Content.assemble(*((text, "reverse" if match else "") for text, match in excerpt))

@@ -10,8 +10,8 @@ from rich.style import Style
 from rich.text import Text
 
 from macspec.plaintext import one_line
+from macspec.text import Span
 
-from ..chat.turns import Span
 from .markdown import Block, Markdown, Plain, clean, code_in, moved
 from .rows import NOTHING, SPACE, TAB, Row, Styles, broken, drawn, row
 

@@ -8,7 +8,6 @@ import pytest
 from hostile import TEXTS, harms
 from screentext import Host, seen, until
 
-from macspec.app.chat.chatlist import ChatList
 from macspec.app.screens.conversations import ChatChoice, Conversations, Rows
 from macspec.store import GenerationMetadata, Store
 
@@ -33,7 +32,7 @@ def store():
 
 
 def screen(store: Store, **settings) -> Conversations:
-    return Conversations(ChatList(store), **settings)
+    return Conversations(store, **settings)
 
 
 def listed(app: Host) -> int:
@@ -89,7 +88,7 @@ async def test_nothing_found(store):
         await app.ask(screen(store))
         await pilot.press(*"zebra")
         await until(pilot, lambda: listed(app) == 0)
-        await until(pilot, lambda: "nothing is found" in seen(app))
+        await until(pilot, lambda: "no matches" in seen(app))
         await pilot.press("enter")
         assert not app.results
 
@@ -110,7 +109,7 @@ async def test_delete_and_undo(store):
         await app.ask(screen(store))
         await pilot.press("down", "d")
         await until(pilot, lambda: listed(app) == 2)
-        await until(pilot, lambda: "deleted Sums: u brings it back" in seen(app))
+        await until(pilot, lambda: "deleted Sums; u restores it" in seen(app))
         await pilot.press("d")
         await until(pilot, lambda: listed(app) == 1)
         await pilot.press("u", "u")
@@ -155,13 +154,22 @@ async def test_fork_is_chosen_and_opened(store):
         await app.ask(screen(store))
         await pilot.press("down", "down", "f")
         await until(pilot, lambda: listed(app) == 4)
-        await until(pilot, lambda: "a copy to go on in" in seen(app))
+        await until(pilot, lambda: "forked; Enter opens the copy" in seen(app))
         await pilot.press("enter")
         await until(pilot, lambda: app.results)
         (choice,) = app.results
         fork = store.chat(choice.open)
         assert fork.title == "[red]Markup[/red] is text (fork)"
         assert [turn.text for turn in store.thread(fork.id)][1] == "It is."
+
+
+async def test_an_empty_conversation_is_not_forked(store):
+    store.set_unsent(store.new_chat().id, "half a")
+    app = Host()
+    async with app.run_test() as pilot:
+        await app.ask(screen(store))
+        await pilot.press("down", "f")
+        await until(pilot, lambda: "this conversation is empty" in seen(app))
 
 
 async def test_export_never_overwrites(store, tmp_path: Path, monkeypatch):

@@ -8,7 +8,8 @@ from screentext import seen, until
 from textual.pilot import Pilot
 from transcripthost import TranscriptHost, reply, talk, user
 
-from macspec.app.chat.turns import Span, TextPiece, Turn
+from macspec.app.chat.turns import TextPiece, Turn
+from macspec.text import Span
 
 OPEN = Turn(50, "assistant", "", state="open", model="big")
 

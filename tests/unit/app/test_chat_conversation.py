@@ -203,7 +203,7 @@ async def test_versions_of_a_reply_and_of_a_question() -> None:
     assert [turn.text for turn in conversation.turns] == ["A letter?", "Other."]
     conversation.step(conversation.turns[0].id, -1)
     assert [turn.text for turn in conversation.turns] == ["Number?", "Two.", "And?", "After."]
-    with pytest.raises(BadOptionError, match="only what you said"):
+    with pytest.raises(BadOptionError, match="only your own messages"):
         conversation.edit(conversation.turns[1].id, "no")
 
 
@@ -225,7 +225,7 @@ async def test_a_fork_goes_on_alone() -> None:
 async def test_conversations_are_opened_named_deleted_and_brought_back() -> None:
     engine, store = ScriptedEngine("Yes.", instant=True), Store(None)
     conversation = conversation_with(engine, store)
-    with pytest.raises(BadOptionError, match="nothing was said"):
+    with pytest.raises(BadOptionError, match="is empty"):
         conversation.rename("x")
     await read(conversation.ask("One?"))
     first = conversation.chat
@@ -242,7 +242,6 @@ async def test_conversations_are_opened_named_deleted_and_brought_back() -> None
     assert conversation.chat is None
     assert [chat.title for chat in store.chats()] == ["The ␛[2Jsecond"]
     assert [chat.id for chat in conversation.undo()] == [first.id]
-    assert conversation_with(engine, store).reopen_last()
     with pytest.raises(BadOptionError, match="no conversation 99"):
         conversation.open(99)
     assert conversation.sent == ["One?", "Two?"]
@@ -345,7 +344,7 @@ async def test_a_model_without_a_switch_for_reasoning_is_named() -> None:
     assert conversation.set_think("off") is None  # no pair is there yet
     await load(conversation)
     assert conversation.set_think("off") == (
-        "Qwen3-8B-4bit has no switch for reasoning: off is kept for models that have one"
+        "Qwen3-8B-4bit cannot switch reasoning: off applies to models that can"
     )
     assert conversation.set_think(None) is None
     assert not conversation.thinks
@@ -428,7 +427,7 @@ async def test_while_a_reply_streams_there_is_no_other() -> None:
             lambda: conversation.open(1),
             conversation.compare,
         ):
-            with pytest.raises(BadOptionError, match="a reply is being written"):
+            with pytest.raises(BadOptionError, match="a reply is being generated"):
                 other()
         engine.play_all()
         await reply.all()

@@ -123,7 +123,7 @@ async def test_leaving_does_not_wait_for_the_last_rail(meter: Hand) -> None:
     await load(conversation)
     turn = await measured(conversation, engine, meter)
     async with asyncio.timeout(1):
-        await conversation._energies.close()
+        await conversation._energy.close()
     making = store.message(turn.id).metadata
     assert making is not None
     assert making.energy is not None

@@ -10,7 +10,15 @@ from hostile import TEXTS, harms
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.app.chat.chatlist import ChatList, file_name, shortened, trimmed, when
+from macspec.app.chat.chatlist import (
+    export_chat,
+    file_name,
+    find_chats,
+    list_chats,
+    shortened,
+    trimmed,
+    when,
+)
 from macspec.errors import BadOptionError
 from macspec.store import GenerationMetadata, Store
 
@@ -35,10 +43,10 @@ def said(store: Store, text: str, *, model: str | None = "owner/name", reply: st
 
 def test_the_model_is_that_of_the_last_reply(store):
     id = said(store, "One", model=None)
-    assert ChatList(store).listed()[0].model == "built-in"
+    assert list_chats(store)[0].model == "built-in"
     prompt = store.add(id, store.chat(id).leaf, "again")
     store.reply(id, prompt.id, GenerationMetadata(model="/models/Small-4bit")).finish("end")
-    row = ChatList(store).listed()[0]
+    row = list_chats(store)[0]
     assert row.model == "Small-4bit"
     assert row.about == "4 messages · Small-4bit"
 
@@ -46,63 +54,32 @@ def test_the_model_is_that_of_the_last_reply(store):
 def test_a_conversation_with_something_unsent_and_no_reply(store):
     chat = store.new_chat()
     store.set_unsent(chat.id, "half a")
-    (row,) = ChatList(store).listed()
+    (row,) = list_chats(store)
     assert (row.title, row.about) == ("Untitled", "0 messages · unsent text")
 
 
 def test_finding_says_where_and_who(store):
     said(store, "Rain tomorrow", reply="Take an\numbrella along.")
-    (row,) = ChatList(store).found("umbrella")
+    (row,) = find_chats(store, "umbrella")
     assert row.who == "model"
     assert row.excerpt == (("Take an ", False), ("umbrella", True), (" along.", False))
-    (row,) = ChatList(store).found("rain")
+    (row,) = find_chats(store, "rain")
     assert row.title_found == (("Rain", True), (" tomorrow", False))
-    assert not ChatList(store).found("zebra")
-    assert len(ChatList(store).found("  ")) == 1
-
-
-def test_deletions_come_back_in_reverse(store):
-    chats = ChatList(store)
-    ids = [said(store, text) for text in ("a", "b", "c")]
-    for id in ids:
-        chats.delete(id)
-    assert [chats.undo() for _ in ids] == ids[::-1]
-    with pytest.raises(BadOptionError, match="nothing to restore"):
-        chats.undo()
-
-
-def test_an_earlier_deletion_comes_back_too(store):
-    id = said(store, "a")
-    ChatList(store).delete(id)
-    assert ChatList(store).undo() == id
-
-
-def test_what_was_deleted_for_good_meanwhile_is_passed_over(store):
-    chats = ChatList(store)
-    first, second = said(store, "a"), said(store, "b")
-    chats.delete(first)
-    chats.delete(second)
-    store.purge(second)
-    assert chats.undo() == first
-
-
-def test_fork_needs_something_that_was_said(store):
-    with pytest.raises(BadOptionError, match="nothing was said"):
-        ChatList(store).fork(store.new_chat().id)
+    assert not find_chats(store, "zebra")
+    assert len(find_chats(store, "  ")) == 1
 
 
 def test_export_by_the_name(store, tmp_path):
     id = said(store, "Question")
-    chats = ChatList(store)
-    assert "# Question" in chats.export(id, str(tmp_path / "a.md")).read_text()
-    whole = json.loads(chats.export(id, str(tmp_path / "a.JSON")).read_text())
+    assert "# Question" in export_chat(store, id, str(tmp_path / "a.md")).read_text()
+    whole = json.loads(export_chat(store, id, str(tmp_path / "a.JSON")).read_text())
     assert whole["chats"][0]["title"] == "Question"
     assert (tmp_path / "a.md").stat().st_mode & 0o777 == 0o600
     for name, wrong in (("a.md", "already exists"), ("no/where.md", "cannot write")):
         with pytest.raises(BadOptionError, match=wrong):
-            chats.export(id, str(tmp_path / name))
+            export_chat(store, id, str(tmp_path / name))
     with pytest.raises(BadOptionError, match="cannot write"):
-        chats.export(id, "nul\0")
+        export_chat(store, id, "nul\0")
 
 
 def test_searching_holds_no_writer_up(tmp_path, monkeypatch):
@@ -169,9 +146,9 @@ def test_shortened():
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_rows_are_neutral(store, text):
     id = said(store, f"word {text[:2000]}", model=text[:60] or None, reply=f"word {text[:2000]}")
-    for row in (*ChatList(store).listed(), *ChatList(store).found("word")):
+    for row in (*list_chats(store), *find_chats(store, "word")):
         pieces = "".join(piece for piece, _ in (*row.excerpt, *row.title_found))
         assert not harms(row.title + row.about + pieces)
         assert "\n" not in row.title + row.about + pieces
-    assert file_name(ChatList(store).listed()[0].title, ".md")
+    assert file_name(list_chats(store)[0].title, ".md")
     assert store.chat(id)
