@@ -176,9 +176,16 @@ def show_plan(
     opened = _opened(target, 0)
     drafting = None if draft is None else _opened(draft, 1)
     off = why_not(opened, drafting) if drafting is not None else None
-    used = drafting.estimate if drafting is not None and off is None else None
-    assert opened.estimate is not None
-    return _show(opened, opened.estimate, used, off, context, kv_bits)
+    assert opened.model is not None
+    used = None if drafting is None or off is not None else drafting.model
+    return _show(
+        opened,
+        opened.model.estimate,
+        None if used is None else used.estimate,
+        off,
+        context,
+        kv_bits,
+    )
 
 
 def _here(name: str) -> bool:

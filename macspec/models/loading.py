@@ -39,6 +39,8 @@ class Model:
     """Positions that the model supports."""
     width: int
     """Logits of one row; may be more than the tokenizer has ids."""
+    estimate: MemoryEstimate = field(repr=False)
+    """What it costs in memory."""
 
 
 # mlx-lm has no annotations.
@@ -66,18 +68,13 @@ STRIDE = 256 * 2**20
 """Bytes of weights that are read between two reports of progress."""
 
 
-def open_model(
-    name: str, folder: Path, *, trust_remote_code: bool = False
-) -> tuple[Model, MemoryEstimate]:
-    """Load all of a model but its weights, which stay on disk.
+def open_model(name: str, folder: Path, *, trust_remote_code: bool = False) -> Model:
+    """Load all of a model but its weights, which ``read_weights`` reads.
 
     Args:
         name: what the user calls the model.
         folder: a model folder as mlx-lm loads it.
         trust_remote_code: run Python code that the folder brings.
-
-    Returns:
-        The model, ready for :func:`read_weights`, and what it costs in memory.
 
     Raises:
         ModelBrokenError: a file is missing, damaged, or of a kind that cannot be loaded.
@@ -98,7 +95,7 @@ def open_model(
             parameters = int(mlx_lm.get_total_parameters(module))
     # Else the tokenizer warns about long texts; the session knows the context.
     tokenizer.model_max_length = ENDLESS
-    model = Model(
+    return Model(
         name=name,
         path=folder,
         module=module,
@@ -108,8 +105,8 @@ def open_model(
         weight_bytes=estimate.weights,
         context=context,
         width=estimate.width,
+        estimate=estimate,
     )
-    return model, estimate
 
 
 def read_weights(model: Model, progress: Callable[[int], None] = lambda done: None) -> None:

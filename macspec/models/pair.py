@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlx_lm.tokenizer_utils import TokenizerWrapper
@@ -17,7 +17,6 @@ from .catalog import best
 from .files import locate
 from .loading import Model, open_model, read_weights
 from .machine import unified_memory
-from .memory import MemoryEstimate
 
 __all__ = ["Model", "Pair", "load_pair"]
 
@@ -71,8 +70,6 @@ class Pair:
     """Ids that end the model's turn."""
     plan: memory.MemoryPlan
     """What it needs of the device's memory."""
-    estimate: MemoryEstimate = field(repr=False)
-    """Of the target, to plan for another draft model beside it."""
 
     def read(self, progress: Callable[[int], None] = lambda done: None) -> None:
         """Read the weights that are not in memory yet.
@@ -105,6 +102,9 @@ def load_pair(
     kv_bits: int | None = None,
     trust_remote_code: bool = False,
     require_draft: bool = False,
+    beside: Pair | None = None,
+    held: int = 0,
+    read: bool = True,
 ) -> Pair:
     """Load a target and its draft model.
 
@@ -122,6 +122,9 @@ def load_pair(
         kv_bits: bits of the target's quantized cache, for the memory plan; None: not quantized.
         trust_remote_code: run Python code that a model brings.
         require_draft: a draft model that cannot be used is an error.
+        beside: a pair whose target, loaded from the same name, is used again.
+        held: bytes of memory that other engines hold.
+        read: False leaves the weights on the disk, for ``Pair.read``.
 
     Raises:
         BadOptionError: a value out of range, or no draft model where one is required.
@@ -129,40 +132,6 @@ def load_pair(
         ModelBrokenError: a model is incomplete, damaged or of an unknown kind.
         PairMismatchError: ``require_draft``, and the draft model cannot be used.
         OutOfMemoryError: the target does not fit into memory at this context.
-    """
-    pair = open_pair(
-        target,
-        draft,
-        context=context,
-        beyond=beyond,
-        kv_bits=kv_bits,
-        trust_remote_code=trust_remote_code,
-        require_draft=require_draft,
-    )
-    pair.read()
-    return pair
-
-
-def open_pair(
-    target: str | None = None,
-    draft: str | None = None,
-    *,
-    context: int | None = None,
-    beyond: bool = False,
-    kv_bits: int | None = None,
-    trust_remote_code: bool = False,
-    require_draft: bool = False,
-    beside: Pair | None = None,
-    held: int = 0,
-) -> Pair:
-    """Everything of ``load_pair`` but the weights, which ``Pair.read`` reads.
-
-    Args:
-        beside: a pair whose target, loaded from the same name, is used again.
-        held: bytes of memory that other engines hold.
-
-    Raises:
-        As ``load_pair``.
     """
     if kv_bits is not None and kv_bits not in KV_BITS:
         raise BadOptionError(f"--kv-bits {kv_bits}: choose one of {', '.join(map(str, KV_BITS))}")
@@ -172,6 +141,51 @@ def open_pair(
     if require_draft and target is not None and draft is None:
         raise BadOptionError("--method draft needs a draft model: add --draft")
 
+    model, *drafts = _opened(target, draft, beside, trust_remote_code)
+    if context is not None and context > model.context:
+        if not beyond:
+            raise BadOptionError(
+                f"--context {context}: {model.name} supports at most {model.context} positions"
+            )
+        model = replace(model, estimate=replace(model.estimate, context=context))
+    vocabulary = min(model.width, vocabulary_size(model.tokenizer))
+    drafter = drafts[0] if drafts else None
+    off = None if drafter is None else mismatch(model, drafter, vocabulary)
+    advice = "choose a draft model of the target's family"
+    fitting = None if drafter is None or off is not None else drafter.estimate
+    plan, refused = memory.fit(model.estimate, fitting, context=context, kv_bits=kv_bits, held=held)
+    if refused is not None:
+        off = f"target and draft need {refused}"
+        advice = "choose a smaller draft model, or a shorter --context"
+    if drafter is not None and off is not None:
+        off = f"the draft model {drafter.name} is off: {off}"
+        if require_draft:
+            raise PairMismatchError(f"{off}; {advice}, or another --method")
+    pair = Pair(
+        target=model,
+        draft=drafter if off is None else None,
+        vocabulary=vocabulary,
+        context=plan.context,
+        draft_off=off,
+        notices=(),
+        stop_ids=frozenset(
+            token
+            for token in model.tokenizer.eos_token_ids
+            if isinstance(token, int) and 0 <= token < vocabulary
+        ),
+        plan=plan,
+    )
+    first = [built_in_notice()] if target is None else []
+    pair = replace(pair, notices=(*first, *_notices(pair, context)))
+    if read:
+        pair.read()
+    return pair
+
+
+def _opened(
+    target: str | None, draft: str | None, beside: Pair | None, trust_remote_code: bool
+) -> list[Model]:
+    """The target and, where there is one, the draft model."""
     # Both are located before either is opened, which takes longer.
     found: list[tuple[str, Path]] = []
     names = {"target": target, "draft": draft}
@@ -183,45 +197,7 @@ def open_pair(
         elif target is None:
             found.append((f"built-in {role}", built_in))
     opened = [open_model(*it, trust_remote_code=trust_remote_code) for it in found]
-    if beside is not None:
-        opened.insert(0, (beside.target, beside.estimate))
-    (model, estimate), *drafts = opened
-
-    if context is not None and context > model.context:
-        if not beyond:
-            raise BadOptionError(
-                f"--context {context}: {model.name} supports at most {model.context} positions"
-            )
-        estimate = replace(estimate, context=context)
-    vocabulary = min(model.width, vocabulary_size(model.tokenizer))
-    off = mismatch(model, drafts[0][0], vocabulary) if drafts else None
-    advice = "choose a draft model of the target's family"
-    fitting = drafts[0][1] if drafts and off is None else None
-    plan, refused = memory.fit(estimate, fitting, context=context, kv_bits=kv_bits, held=held)
-    if refused is not None:
-        off = f"target and draft need {refused}"
-        advice = "choose a smaller draft model, or a shorter --context"
-    if off is not None:
-        off = f"the draft model {drafts[0][0].name} is off: {off}"
-        if require_draft:
-            raise PairMismatchError(f"{off}; {advice}, or another --method")
-    pair = Pair(
-        target=model,
-        draft=drafts[0][0] if drafts and off is None else None,
-        vocabulary=vocabulary,
-        context=plan.context,
-        draft_off=off,
-        notices=(),
-        stop_ids=frozenset(
-            token
-            for token in model.tokenizer.eos_token_ids
-            if isinstance(token, int) and 0 <= token < vocabulary
-        ),
-        plan=plan,
-        estimate=estimate,
-    )
-    first = [built_in_notice()] if target is None else []
-    return replace(pair, notices=(*first, *_notices(pair, context)))
+    return opened if beside is None else [beside.target, *opened]
 
 
 def built_in_notice() -> str:

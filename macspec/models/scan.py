@@ -20,7 +20,6 @@ from .machine import unified_memory
 
 if TYPE_CHECKING:
     from .loading import Model
-    from .memory import MemoryEstimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +135,11 @@ def _opened(found: Sequence[FoundModel], limit: int) -> Iterator[ScanEvent]:
     able: list[Candidate] = []
     for it in found:
         new = candidate(it.name, Path(it.folder))
-        if new.model is None or new.estimate is None:
+        if new.model is None:
             yield OpenedModel(it.name, reason=new.reason)
             continue
-        context = new.estimate.context
-        needs = plan(new.estimate, None, min(CONTEXT, context), None, limit)
+        context = new.model.context
+        needs = plan(new.model.estimate, None, min(CONTEXT, context), None, limit)
         yield OpenedModel(
             it.name,
             new.model.parameters,
@@ -162,7 +161,6 @@ class Candidate:
     name: str
     model: Model | None
     """None where it cannot be loaded."""
-    estimate: MemoryEstimate | None
     reason: str | None
     """Why it cannot be loaded, or runs without drafts; None where it has no such limits."""
 
@@ -178,10 +176,10 @@ def candidate(name: str, folder: Path) -> Candidate:
     from .loading import open_model
 
     try:
-        model, estimate = open_model(name, folder)
-        return Candidate(name, model, estimate, ModelCache(model.module).reason)
+        model = open_model(name, folder)
+        return Candidate(name, model, ModelCache(model.module).reason)
     except MacspecError as error:
-        return Candidate(name, None, None, str(error).removeprefix(f"{name}: "))
+        return Candidate(name, None, str(error).removeprefix(f"{name}: "))
 
 
 def pair_fit(one: Candidate, other: Candidate, limit: int) -> Iterator[PairFit]:
@@ -191,13 +189,14 @@ def pair_fit(one: Candidate, other: Candidate, limit: int) -> Iterator[PairFit]:
     draft, target = sorted((one, other), key=lambda it: it.parameters)
     if draft.parameters == target.parameters:
         return
-    assert target.estimate is not None
-    positions = min(CONTEXT, target.estimate.context)
+    assert target.model is not None
+    assert draft.model is not None
+    positions = min(CONTEXT, target.model.context)
     reason = why_not(target, draft)
     if reason is not None:
         yield PairFit(target.name, draft.name, reason, None, positions, None)
         return
-    both = plan(target.estimate, draft.estimate, positions, None, limit)
+    both = plan(target.model.estimate, draft.model.estimate, positions, None, limit)
     yield PairFit(target.name, draft.name, None, both.total, positions, both.fits)
 
 

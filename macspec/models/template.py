@@ -44,8 +44,13 @@ class Template:
         if self._tokenizer.has_chat_template:
             self._probe_system()
             self._probe_switch()
-            if think is not None:
-                self._turn_switch(think)
+            if think is not None and self.switch is not None:
+                self._settings = {self.switch: think}
+            elif think is not None:
+                self.think_notice = (
+                    f"the chat template of {self._name} has no switch for reasoning: turning it "
+                    "on or off has no effect"
+                )
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -160,15 +165,6 @@ class Template:
                 f"the chat template of {self._name} ignores system messages: the system prompt "
                 "has no effect"
             )
-
-    def _turn_switch(self, think: bool) -> None:
-        if self.switch is not None:
-            self._settings = {self.switch: think}
-            return
-        self.think_notice = (
-            f"the chat template of {self._name} has no switch for reasoning: turning it on "
-            "or off has no effect"
-        )
 
     def _probe_switch(self) -> None:
         for switch in SWITCHES:

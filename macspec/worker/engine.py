@@ -23,7 +23,7 @@ from ..models.download import pull
 from ..models.hubcache import cached_folder
 from ..models.machine import Pressure, pressure
 from ..models.memory import device_limit, gigabytes
-from ..models.pair import Pair, open_pair
+from ..models.pair import Pair, load_pair
 from ..models.progress import Progress, Retrying
 from ..sampling import Sampling
 from ..session import Session
@@ -222,7 +222,7 @@ class Engine:
         if self.session is not None and _same_target(choice, self._choice):
             beside = self.session.pair
         try:
-            return open_pair(
+            return load_pair(
                 choice.target,
                 choice.draft,
                 context=choice.context,
@@ -231,6 +231,7 @@ class Engine:
                 require_draft=choice.require_draft,
                 beside=beside,
                 held=sum(other.planned for other in others),
+                read=False,
             )
         except OutOfMemoryError as error:
             if not others:

@@ -137,7 +137,7 @@ def test_another_family_is_found(copy, original):
 
 @pytest.fixture
 def pair(copy):
-    return open_model("t", copy("target", "t"))[0], open_model("d", copy("draft", "d"))[0]
+    return open_model("t", copy("target", "t")), open_model("d", copy("draft", "d"))
 
 
 def test_why_not_passes_the_pair_that_ships(pair):

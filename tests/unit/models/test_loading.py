@@ -30,10 +30,10 @@ def broken(folder: Path, **settings: bool) -> str:
 
 def test_what_is_known_of_a_model(copy):
     folder = copy()
-    model, estimate = open_model("my-model", folder)
+    model = open_model("my-model", folder)
     assert (model.name, model.path, model.config["model_type"]) == ("my-model", folder, "llama")
     assert (model.context, model.width, model.parameters) == (2048, 4096, 963_040)
-    assert model.weight_bytes == estimate.weights == 2 * model.parameters
+    assert model.weight_bytes == model.estimate.weights == 2 * model.parameters
     read_weights(model)
     logits = model.module(mx.array([[1, 2, 3]]))
     assert logits.shape == (1, 3, model.width)
@@ -41,7 +41,7 @@ def test_what_is_known_of_a_model(copy):
 
 def test_opening_reads_no_weights(copy):
     before = mx.get_active_memory()
-    model, _ = open_model("my-model", copy("target"))
+    model = open_model("my-model", copy("target"))
     assert mx.get_active_memory() - before < model.weight_bytes // 100
     read_weights(model)
     assert mx.get_active_memory() - before >= model.weight_bytes
@@ -49,14 +49,14 @@ def test_opening_reads_no_weights(copy):
 
 def test_parameters_of_a_quantized_model_are_not_its_packed_words(copy):
     folder = copy()
-    model, _ = open_model("my-model", folder)
+    model = open_model("my-model", folder)
     nn.quantize(model.module, group_size=32, bits=4)
     weights = dict(tree_flatten(model.module.parameters()))
     mx.eval(weights)
     mx.save_safetensors(str(folder / "model.safetensors"), weights)
     with edited(folder / "config.json") as config:
         config["quantization"] = {"group_size": 32, "bits": 4}
-    quantized, _ = open_model("my-model", folder)
+    quantized = open_model("my-model", folder)
     assert quantized.parameters == model.parameters
     assert quantized.weight_bytes < model.weight_bytes / 2
     assert quantized.width == model.width
@@ -141,7 +141,7 @@ def test_a_model_with_code_of_its_own_needs_consent(copy):
     )
     assert "runs its own code (my_model.py)" in broken(folder)
     assert "--trust-remote-code" in broken(folder)
-    model, _ = open_model("my-model", folder, trust_remote_code=True)
+    model = open_model("my-model", folder, trust_remote_code=True)
     assert type(model.module).__name__ == "Model"
 
 
@@ -192,7 +192,7 @@ def test_the_tokenizer_does_not_advise_on_long_texts(copy):
         folder = copy()
         AutoTokenizer.from_pretrained(folder).encode("word " * 5000)
         assert len(records) == 1
-        model, _ = open_model("my-model", folder)
+        model = open_model("my-model", folder)
         model.tokenizer.encode("word " * 5000)
         assert len(records) == 1
     finally:
@@ -202,7 +202,7 @@ def test_the_tokenizer_does_not_advise_on_long_texts(copy):
 def test_end_tokens_of_the_generation_config_count(copy):
     folder = copy()
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 9]}))
-    model, _ = open_model("my-model", folder)
+    model = open_model("my-model", folder)
     assert model.tokenizer.eos_token_ids == {2, 5, 9}
 
 
@@ -236,7 +236,7 @@ def test_context_length(config, limit, context):
     ],
 )
 def test_failures_while_the_weights_are_read(copy, monkeypatch, failure, error):
-    model, _ = open_model("my-model", copy())
+    model = open_model("my-model", copy())
 
     def fail(*_: object) -> None:
         raise failure

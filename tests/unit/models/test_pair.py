@@ -219,7 +219,7 @@ def test_too_little_memory_for_the_draft(target, draft, monkeypatch):
 
 
 def estimates(folder):
-    return [open_model("model", Path(folder))[1]]
+    return [open_model("model", Path(folder)).estimate]
 
 
 def test_too_little_memory_for_the_target(target, draft, monkeypatch):
