@@ -42,10 +42,13 @@ SIGNS: dict[str, tuple[str, Role]] = {
     "no model": ("○", "label"),
     "loading": ("◌", "mark"),
     "ready": ("●", "good"),
-    "reading": ("◐", "mark"),
-    "writing": ("●", "bar"),
+    "reading": ("▷", "mark"),
+    "writing": ("▶", "bar"),
     "waiting": ("◌", "warn"),
 }
+"""What the engine is doing, readable without colour."""
+
+UNKNOWN: tuple[str, Role] = ("○", "label")
 
 SAME_TEXT, SAME_DISTRIBUTION = "same text", "same distribution"
 
@@ -54,7 +57,7 @@ SAME_TEXT, SAME_DISTRIBUTION = "same text", "same distribution"
 
 
 def activity(state: PanelState, width: int, rows: int) -> list[Line]:
-    sign, role = SIGNS.get(state.activity, ("●", "label"))
+    sign, role = SIGNS.get(state.activity, UNKNOWN)
     left: Line = ((f"{sign} ", role), (one_line(state.activity), "value"))
     if progressing(state):
         room = max(width - cells(left) - 6, 0)

@@ -207,7 +207,7 @@ def summary_line(state: PanelState, width: int) -> Line:
 
     While a reply streams, which numbers it has depends on the width alone.
     """
-    sign, role = draw.SIGNS.get(state.activity, ("●", "label"))
+    sign, role = draw.SIGNS.get(state.activity, draw.UNKNOWN)
     line: Line = ((f"{sign} ", role),)
     if draw.progressing(state):
         line = (*line, (f"{state.activity} ", "value"))

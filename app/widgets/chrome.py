@@ -12,10 +12,8 @@ from macspec.plaintext import one_line
 
 from ..chat.picker import PRIVATE, WHAT, Proposal
 from ..keys import Keys
+from ..panel.rows import SIGNS, UNKNOWN
 from ..panel.state import PanelState
-
-ACTIVITY_SIGNS = {"ready": "●", "writing": "▶", "reading": "▷", "loading": "◌", "waiting": "◌"}
-"""What the engine is doing, readable without colour; anything else has ○."""
 
 
 class TitleLine(Static):
@@ -52,7 +50,7 @@ class TitleLine(Static):
 
 def right(state: PanelState) -> str:
     """The pair, or how far loading it has come."""
-    sign = ACTIVITY_SIGNS.get(state.activity, "○")
+    sign, _ = SIGNS.get(state.activity, UNKNOWN)
     progress = "" if state.progress is None else f" {state.progress:.0%}"
     if state.activity == "loading":
         return f"{sign} loading{progress}"
