@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import mlx.core as mx
 
 from .choices import check_depth, check_method, check_rule
 from .control import OFF, PLAIN, Controller, Plan, outlook
+from .divergence import choice_scores, score_margin
 from .drafters import Context, Drafter, DraftModel, Portfolio, Proposal
 from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
 from .kernels import Kernels
 from .models.cached import PASS_TAIL, PREFILL_CHUNK, CachedModel, TreePass
 from .models.pair import Pair
-from .nearties import epsilon
-from .noise import TARGET, Noise
+from .noise import Noise
 from .power import ClockWatch
-from .rounds import Dispatcher, Flight, Landing, Reply, own_part
+from .rounds import Dispatcher, InFlightRound, Reply, RoundResult, chain_part
 from .sampling import Sampling
 from .text import Piece
 from .verification import Rule, Tree, Verdict, rule_named
@@ -55,7 +54,7 @@ class Settings:
 
 
 EMPTY = Proposal(mx.array([], mx.uint32))
-"""What plain decoding proposes."""
+"""The proposal of plain decoding."""
 
 
 class Decoder:
@@ -85,7 +84,7 @@ class Decoder:
         self.kernels = kernels or Kernels()
         self.clock = clock
         self.sleep = ClockWatch()
-        """Notices when the machine slept: what was timed meanwhile is no cost of a round."""
+        """Notices when the machine slept: times taken meanwhile are invalid."""
         self.controller = controller
         self.settings = Settings()
         self.tokens: list[int] = []
@@ -93,15 +92,15 @@ class Decoder:
             pair.target.module, pair.vocabulary, kv_bits=kv_bits, kernels=self.kernels
         )
         self.trees: TreePass | None = None
-        """Passes over trees; None until the model has been tried for them."""
+        """Passes over trees; None until the model has been tested for them."""
         self.portfolio = Portfolio({drafter.name: drafter for drafter in lookups})
         self._why: str | None = None
-        """Why the newest round does what it does; None before the first one."""
+        """The reason for the newest plan; None before the first one."""
         self.change_draft(pair)
 
     @property
     def why(self) -> str:
-        """Why the newest round does what it does; before the first one, what is decided already."""
+        """The reason for the newest plan; before the first one, what is known of it."""
         if self._why is not None:
             return self._why
         return self.target.cache.reason or outlook(self.settings.method, self.settings.depth)
@@ -126,7 +125,7 @@ class Decoder:
     def prefill(self, reply: Reply, prompt: list[int]) -> Iterator[Event]:
         """Read the prompt except its tail, which the first round's pass takes in.
 
-        The draft model reads it here too, where the reply should gain from that.
+        The draft model reads it too, where the reply should gain from that.
         """
         self.rollback(min(_common(self.tokens, prompt), len(prompt) - 1))
         self.tokens = prompt
@@ -134,7 +133,7 @@ class Decoder:
         self.sleep.jumped()  # a sleep before the reply is none of its own
         draft = self.portfolio.model(self.settings.method)
         models = [self.target]
-        if draft is not None and self.prepares(draft, reply):
+        if draft is not None and self.draft_reads_prompt(draft, reply):
             models.append(draft.model)
         while slow := [model for model in models if len(prompt) - model.length > PASS_TAIL]:
             for model in slow:
@@ -146,51 +145,55 @@ class Decoder:
     def decode(self, reply: Reply) -> Iterator[Event]:
         """Rounds until the reply is over.
 
-        A round is launched as early as it can be: behind a plain one that is still in the air, else
-        once the one before is committed, and in any case before its events are told.
+        A round is launched as early as it can be: behind a plain one that is still in flight, else
+        once the one before is committed, and in any case before the events of that one.
         """
         plan = self.plan(reply)
         flight = self.launch(reply, plan)
-        landed_at = flight.began
+        known_at = flight.began
         while True:
-            behind = self.launch(reply, plan, flight) if self.ahead(reply, flight, plan) else None
-            landing = flight.land()  # the one host synchronisation
-            idle, before = max(flight.began - landed_at, 0), landed_at
-            landed_at = self.clock()
-            tokens, pieces = reply.take(landing.tokens, landing.accepted, flight.plan.drafter)
-            if behind is None:
-                self.keep(flight, landing.path[: len(tokens)])
-            slept = self.sleep.jumped()
+            prefetched = None
+            if self.can_prefetch(reply, flight, plan):
+                prefetched = self.launch(reply, plan, behind=flight)
+            result = flight.wait()  # the one host synchronisation
+            idle, before = max(flight.began - known_at, 0), known_at
+            known_at = self.clock()
+            tokens, pieces = reply.take(result.tokens, result.accepted, flight.plan.drafter)
+            if prefetched is None:
+                self.keep(flight, result.path[: len(tokens)])
+            first, slept = reply.counter.passes == 0, self.sleep.jumped()
             reply.counter.slept |= slept
-            # The first pass takes in the prompt's tail too.
-            first = reply.counter.passes == 0
+            # The first pass also reads the end of the prompt.
             if not first and not slept:
-                self.controller.clock(
-                    flight.plan,
-                    drafted=flight.depth,
-                    brought=len(tokens),
-                    seconds=landed_at - before,
-                    overlaps=flight.ahead + (behind is not None),
+                overlaps = flight.prefetched + (prefetched is not None)
+                self.controller.observe_cost(
+                    flight.plan, flight.depth, len(tokens), known_at - before, overlaps
                 )
-            self.learn(flight, landing, tokens)
+            self.observe(flight, result, tokens)
             self.tokens += tokens
 
-            seconds = landed_at - (reply.started if first else before)
             done, settings = flight, self.settings
             if reply.reason is None:
                 plan = self.plan(reply)
-                flight = behind or self.launch(reply, plan)
-            yield from _told(reply, done, landing, tokens, pieces, seconds, idle)
+                flight = prefetched or self.launch(reply, plan)
+            seconds = known_at - (reply.started if first else before)
+            yield from _events(reply, done, result, tokens, pieces, seconds, idle)
             if reply.reason is not None:
-                self.controller.ended(len(reply.ids))
+                self.controller.reply_ended(len(reply.ids))
                 return
             if self.settings is not settings:
                 self.rollback(len(self.tokens) - 1)
                 plan = self.plan(reply)
                 flight = self.launch(reply, plan)
 
-    def launch(self, reply: Reply, plan: Plan, behind: Flight | None = None) -> Flight:
-        """Dispatch a round; ``behind`` one whose only token is not known yet, it must be plain."""
+    def launch(
+        self, reply: Reply, plan: Plan, behind: InFlightRound | None = None
+    ) -> InFlightRound:
+        """Dispatch a round.
+
+        Args:
+            behind: a plain round in flight, whose token is not known yet; ``plan`` is plain then.
+        """
         sampling, rule = self.settings.sampling, self.settings.acceptance_rule
         dispatch = Dispatcher(self.clock)
         noise = None
@@ -211,7 +214,7 @@ class Decoder:
         if reply.forced is not None:
             answer = reply.forced[len(reply.ids) + (behind is not None) :]
             verdict = forced(answer, proposal.tokens, verdict)
-        return Flight.launch(plan, proposal, verdict, dispatch, ahead=behind is not None)
+        return InFlightRound.launch(plan, proposal, verdict, dispatch, behind is not None)
 
     def verify(
         self,
@@ -220,11 +223,11 @@ class Decoder:
         token: mx.array | None,
         dispatch: Dispatcher,
     ) -> Verdict:
-        """One pass of the target over what is proposed, and the rule's verdict on it.
+        """One pass of the target over a proposal, and the rule's verdict on it.
 
         Args:
-            token: [1], the newest token, where the host does not know it yet; the device is then
-                busy with the pass that brings it.
+            token: [1], the newest token, where the host does not know it yet: the device is still
+                busy with the pass that yields it.
         """
         sampling, rule = self.settings.sampling, self.settings.acceptance_rule
         if token is None:
@@ -247,39 +250,32 @@ class Decoder:
             rule, sampling, logits, proposal.tokens, proposal.log_q, noise, recent
         )
 
-    def weigh(self, tokens: list[int], choices: Sequence[int]) -> tuple[float, float]:
+    def score_margin(self, tokens: list[int], choices: Sequence[int]) -> tuple[float, float]:
         """How close the choice after ``tokens`` is.
 
         Returns:
-            The best score less the lowest one of the choices, and how far apart scores may be and
-            still swap places by rounding.
+            The best score minus the lowest one of the choices, and the rounding tolerance.
         """
         self.rollback(min(_common(self.tokens, tokens), len(tokens) - 1))
-        self.tokens, sampling = tokens, self.settings.sampling
-        logits = self.target.logits(self.target.unread(tokens), rows=1)
-        row = sampling.scores(logits.astype(mx.float32), sampling.recent(tokens, None, 1))
-        if not sampling.greedy and sampling.seed is not None:
-            noise = Noise(sampling.seed, 0, len(tokens), 1, self.pair.vocabulary)
-            row = row + noise.gumbel(TARGET)
-        chosen = row[0][mx.array(list(choices))]
-        gap: Any = (mx.max(row) - mx.min(chosen)).item()
+        self.tokens = tokens
+        scores, tolerance = choice_scores(self.target, tokens, self.settings.sampling)
         self.rollback(len(tokens) - 1)
-        return gap, epsilon(logits, sampling.temperature)
+        return score_margin(scores, choices), tolerance
 
-    def ahead(self, reply: Reply, flight: Flight, plan: Plan) -> bool:
+    def can_prefetch(self, reply: Reply, flight: InFlightRound, plan: Plan) -> bool:
         """Whether the next round can be launched before this one's token is known.
 
         Both must be plain. What is lost then is a match that begins with that token.
         """
         more = reply.limit - len(reply.ids) > 1
         plain = flight.drafted == 0 and plan.depth == 0
-        return more and plain and (self.settings.method == "off" or self.controller.ahead)
+        return more and plain and (self.settings.method == "off" or self.controller.pipelines)
 
-    def prepares(self, draft: DraftModel, reply: Reply) -> bool:
+    def draft_reads_prompt(self, draft: DraftModel, reply: Reply) -> bool:
         """Whether the draft model reads the prompt before the first round."""
         if self.target.cache.reason is not None or self.settings.depth == 0:
             return False
-        return self.controller.prepares(
+        return self.controller.should_prefill(
             draft.offer(self.tokens, usual=True),
             length=len(self.tokens),
             limit=reply.limit - 1,
@@ -306,33 +302,34 @@ class Decoder:
             depth=None if isinstance(settings.depth, str) else settings.depth,
         )
 
-    def learn(self, flight: Flight, landing: Landing, came: list[int]) -> None:
-        """Tell the drafters, and the controller, what became of a round's proposal.
+    def observe(self, flight: InFlightRound, result: RoundResult, committed: list[int]) -> None:
+        """Report a round's result to the drafters and the controller.
 
         Args:
-            came: what the round brought; less than landed where the reply ended in it.
+            committed: its tokens; fewer than in the result where the reply ended among them.
         """
-        plan, stood = flight.plan, own_part(landing.path)
+        plan, accepted = flight.plan, result.accepted_chain
         if plan.drafter is not None:
-            self.portfolio.settle(plan, came, flight.depth, stood)
+            self.portfolio.observe(plan, committed, flight.depth, accepted)
             # One token comes without a draft, too. Where the reply ends in the chain, that is the
-            # end itself; what was drafted from there on brings as little as a token that fell.
-            gained = min(stood, len(came) - 1)
-            self.controller.learn(plan.drafter, plan.bucket, flight.depth, gained)
-            if flight.tree and stood == plan.branch and stood < len(came):
-                self.controller.learn_branch(plan, landing.accepted > stood)
+            # end itself; what was drafted from there on gains as little as a rejected token.
+            gained = min(accepted, len(committed) - 1)
+            self.controller.observe_acceptance(plan.drafter, plan.bucket, flight.depth, gained)
+            if flight.tree and accepted == plan.branch and accepted < len(committed):
+                self.controller.observe_branch(plan, result.accepted > accepted)
         if self.settings.method == "auto":
-            for offer, drafted, stood in self.portfolio.shadows(plan, self.tokens, landing.tokens):
-                self.controller.learn(offer.drafter, offer.bucket, drafted, stood)
+            shadows = self.portfolio.shadows(plan, self.tokens, result.tokens)
+            for offer, drafted, agreed in shadows:
+                self.controller.observe_acceptance(offer.drafter, offer.bucket, drafted, agreed)
 
     def try_trees(self) -> str | None:
-        """Try the target for trees, once; the reason why there are none, None if there are."""
+        """Find out, once, whether the target can verify trees; None, or the reason why not."""
         if self.trees is None:
             self.trees = TreePass(self.target)
         return self.trees.reason
 
-    def keep(self, flight: Flight, path: list[int]) -> None:
-        """Keep the drafted tokens that stand, and roll back the others."""
+    def keep(self, flight: InFlightRound, path: list[int]) -> None:
+        """Keep the accepted tokens in the caches, and roll back the others."""
         length = len(self.tokens)
         if flight.tree:
             assert self.trees is not None
@@ -340,7 +337,7 @@ class Decoder:
         else:
             self.target.rollback(length + len(path))
         # A drafter's state follows its own chain, which comes first; the rest it reads anew.
-        self.portfolio.rollback(length + own_part(path))
+        self.portfolio.rollback(length + chain_part(path))
 
     def rollback(self, length: int) -> None:
         """Bring the target and every drafter back to the first ``length`` tokens."""
@@ -348,18 +345,18 @@ class Decoder:
         self.portfolio.rollback(length)
 
 
-def _told(
+def _events(
     reply: Reply,
-    flight: Flight,
-    landing: Landing,
+    flight: InFlightRound,
+    result: RoundResult,
     tokens: list[int],
     pieces: list[Piece],
     seconds: float,
     idle: float,
 ) -> Iterator[Event]:
-    """Count a round, up to where the reply may have ended inside it, and tell of it."""
+    """Count a round, as far as it was committed, and emit its events."""
     counter, plan = reply.counter, flight.plan
-    accepted = landing.accepted
+    accepted = result.accepted
     drafted = flight.depth
     if len(tokens) <= accepted:
         accepted = drafted = len(tokens)

@@ -13,7 +13,7 @@ from pathlib import Path
 import mlx.core as mx
 
 from .config import cache_folder, data_folder
-from .control import Ledger
+from .control import ControlState
 from .decode import Decoder
 from .drafters import Corpus, DraftModel
 from .drafters.corpus import vocabulary_key
@@ -22,12 +22,12 @@ from .models import Model, Pair
 from .models.cached import CachedModel
 
 
-def ledger(
+def control_state(
     pair: Pair,
     kv_bits: int | None = None,
     folder: Path | None = None,
     kernels: str = Kernels.key,
-) -> Ledger:
+) -> ControlState:
     """The ledger of a pair on this machine.
 
     Args:
@@ -45,7 +45,7 @@ def ledger(
         "kernels": kernels,
     }
     folder = folder or cache_folder() / "costs"
-    return Ledger(folder / f"{name}.json", made_for)
+    return ControlState(folder / f"{name}.json", made_for)
 
 
 def corpus(pair: Pair, folder: Path | None = None) -> Corpus:

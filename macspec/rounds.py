@@ -30,23 +30,28 @@ class Dispatcher:
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
-    """What came of a round."""
+class RoundResult:
+    """What the target made of a round."""
 
     path: list[int]
-    """Drafted tokens that stand, by their place in the proposal."""
+    """The accepted tokens, by their place in the proposal."""
     tokens: list[int]
     """Those, and the target's own token after them."""
 
     @property
     def accepted(self) -> int:
-        """How many drafted tokens stand."""
+        """How many drafted tokens were accepted."""
         return len(self.path)
+
+    @property
+    def accepted_chain(self) -> int:
+        """How many of them are the first of the drafter's own chain."""
+        return chain_part(self.path)
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
-    """A round between its dispatch and its landing."""
+class InFlightRound:
+    """A round that was dispatched and whose result has not been read yet."""
 
     plan: Plan
     drafted: int
@@ -54,13 +59,13 @@ class Flight:
     outcome: mx.array
     """int32 [2 + drafted]: accepted, next token, drafted tokens; of a tree then the path."""
     token: mx.array
-    """uint32 [1]: the next token, for a pass that is launched before this one has landed."""
+    """uint32 [1]: the next token, for a pass that is launched before the host knows it."""
     began: float
     """When the device was first given work for it."""
     tree: bool
-    """Whether a tree was verified, and not a chain."""
-    ahead: bool
-    """Whether it was launched before the round ahead of it had landed."""
+    """Whether a tree was verified, not a chain."""
+    prefetched: bool
+    """Whether it was launched before the result of the round ahead was known."""
 
     @property
     def depth(self) -> int:
@@ -74,8 +79,8 @@ class Flight:
         proposal: Proposal,
         verdict: Verdict,
         dispatch: Dispatcher,
-        ahead: bool = False,
-    ) -> Flight:
+        prefetched: bool = False,
+    ) -> InFlightRound:
         """Dispatch a judged pass."""
         token = verdict.token.reshape(1)
         parts = [verdict.accepted.reshape(1), token, proposal.tokens]
@@ -85,10 +90,11 @@ class Flight:
         outcome = mx.concatenate([part.astype(mx.int32) for part in parts])
         dispatch(outcome)
         assert dispatch.began is not None
-        return cls(plan, proposal.tokens.shape[0], outcome, token, dispatch.began, tree, ahead)
+        drafted = proposal.tokens.shape[0]
+        return cls(plan, drafted, outcome, token, dispatch.began, tree, prefetched)
 
-    def land(self) -> Landing:
-        """Wait for the outcome: the one host synchronisation of a round."""
+    def wait(self) -> RoundResult:
+        """Wait for the result: the one host synchronisation of a round."""
         outcome: Any = self.outcome.tolist()
         accepted, token, *rest = outcome
         if accepted < 0:
@@ -97,34 +103,34 @@ class Flight:
                 "their precision; load it again, or choose another conversion of the model"
             )
         path = rest[self.drafted :][:accepted] if self.tree else list(range(accepted))
-        return Landing(path, [*(rest[node] for node in path), token])
+        return RoundResult(path, [*(rest[node] for node in path), token])
 
 
-def own_part(path: Sequence[int]) -> int:
+def chain_part(path: Sequence[int]) -> int:
     """How many tokens of a path are the first of the drafter's own chain."""
     return sum(node == place for place, node in enumerate(path))
 
 
 @dataclass(slots=True)
 class Reply:
-    """What was emitted so far, and whether it is over."""
+    """The state of one reply, from its prompt to its last token."""
 
     stream: TextStream
     stop_ids: frozenset[int]
     limit: int
     """Most tokens that may be emitted."""
     limit_reason: str
-    """What it means to reach it: length or context."""
+    """The reason for ending there: length or context."""
     seed: int
     counter: ReplyCounter
     started: float
     """When it was asked for, by the decoder's clock."""
     passes: int = 0
-    """Passes launched, landed or not; makes the noise of each one its own."""
+    """Passes launched so far; gives each its own noise."""
     forced: Sequence[int] | None = None
-    """The tokens to emit, whatever the target says; ``limit`` is their number."""
+    """The tokens to emit, whatever the target chooses; ``limit`` is their number."""
     learn: bool = True
-    """Whether past replies are drafted from, and this one becomes one of them."""
+    """Whether past replies are drafted from, and this one is added to them."""
     ids: list[int] = field(default_factory=list)
     reason: str | None = None
     """Why the reply is over; None while it is not."""
@@ -132,13 +138,13 @@ class Reply:
     def take(
         self, tokens: Sequence[int], accepted: int = 0, drafter: str | None = None
     ) -> tuple[list[int], list[Piece]]:
-        """Take the tokens of a round up to where the reply ends, wherever in the block that is.
+        """Commit the tokens of a round, up to where the reply ends.
 
         Args:
-            accepted: how many of them were guesses of the drafter.
+            accepted: how many of them the drafter guessed.
 
         Returns:
-            The tokens that count, and the text that they settle.
+            The committed tokens, and the text that they complete.
         """
         kept: list[int] = []
         pieces: list[Piece] = []

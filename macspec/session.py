@@ -11,7 +11,7 @@ from typing import Literal
 
 import mlx.core as mx
 
-from .control import Controller, CostCurve, Ledger, Survival
+from .control import AcceptanceEstimate, Controller, ControlState, CostCurve
 from .decode import Decoder
 from .drafters import Corpus, DraftModel, NGram, Suffix
 from .errors import BadOptionError
@@ -45,18 +45,17 @@ class Session:
         trees: whether the draft model's chain may have a branch where that is exact and pays.
         kv_bits: quantize the target's keys and values to this many bits, from the first token on.
         ngram: the n-gram drafter, if its window and copy length matter.
-        ledger: what earlier sessions learned about costs and acceptance, and where this one keeps
+        state: what earlier sessions learned about costs and acceptance, and where this one keeps
             it; None: this one begins anew and keeps nothing.
         corpus: past replies to draft from, to which this session's are added; None: none.
         controller: chooses what each round does, if it is not to be the usual one.
         clock: seconds, for the statistics.
         kernels: from ``kernels_for``, or its mode: auto, off or strict.
+        decoder_type: runs the rounds; a subclass can measure them.
 
     Raises:
         BadOptionError: a value is outside its range, or the pair cannot do it.
     """
-
-    decoder_type = Decoder
 
     def __init__(
         self,
@@ -68,11 +67,12 @@ class Session:
         trees: bool = True,
         kv_bits: int | None = None,
         ngram: NGram | None = None,
-        ledger: Ledger | None = None,
+        state: ControlState | None = None,
         corpus: Corpus | None = None,
         controller: Controller | None = None,
         clock: Callable[[], float] = time.perf_counter,
         kernels: Kernels | str = "auto",
+        decoder_type: type[Decoder] = Decoder,
     ) -> None:
         self.pair = pair
         self.kernels = kernels_for(pair, kernels) if isinstance(kernels, str) else kernels
@@ -80,58 +80,56 @@ class Session:
         self.finished: Finished | None = None
         """How the last reply ended, also if it was interrupted."""
         self._clock = clock
-        self._ledger, self._corpus = ledger, corpus
-        self.controller = controller or _controller(pair, ledger)
+        self._state, self._corpus = state, corpus
+        self.controller = controller or _controller(pair, state)
         self._suffix = Suffix(corpus)
         lookups = [ngram or NGram(), self._suffix]
-        self._decoder = self.decoder_type(
-            pair, kv_bits, lookups, self.controller, clock, self.kernels
-        )
+        self.decoder = decoder_type(pair, kv_bits, lookups, self.controller, clock, self.kernels)
         self._prompting = Prompting(pair)
         self._said: set[str] = set()
         self._open: weakref.ref[Generator[Event, None, None]] | None = None
-        self._decoder.settings = replace(self._decoder.settings, trees=trees)
+        self.decoder.settings = replace(self.decoder.settings, trees=trees)
         self.method, self.depth, self.rule = method, depth, rule
         mx.set_cache_limit(BUFFER_CACHE)
 
     @property
     def method(self) -> str:
         """How tokens are drafted: auto, draft, suffix, ngram or off."""
-        return self._decoder.settings.method
+        return self.decoder.settings.method
 
     @method.setter
     def method(self, method: str) -> None:
-        if method == DraftModel.name and method not in self._decoder.portfolio:
-            why = self._decoder.draft_off or "this pair has no draft model"
+        if method == DraftModel.name and method not in self.decoder.portfolio:
+            why = self.decoder.draft_off or "this pair has no draft model"
             raise BadOptionError(f"method draft is not possible: {why}")
-        self._decoder.settings = replace(self._decoder.settings, method=method)
+        self.decoder.settings = replace(self.decoder.settings, method=method)
 
     @property
     def depth(self) -> int | str:
         """Tokens drafted in a round, or auto."""
-        return self._decoder.settings.depth
+        return self.decoder.settings.depth
 
     @depth.setter
     def depth(self, depth: int | str) -> None:
-        self._decoder.settings = replace(self._decoder.settings, depth=depth)
+        self.decoder.settings = replace(self.decoder.settings, depth=depth)
 
     @property
     def rule(self) -> str:
         """The acceptance rule: block, keyed or match."""
-        return self._decoder.settings.rule
+        return self.decoder.settings.rule
 
     @rule.setter
     def rule(self, rule: str) -> None:
-        self._decoder.settings = replace(self._decoder.settings, rule=rule)
+        self.decoder.settings = replace(self.decoder.settings, rule=rule)
 
     @property
     def sampling(self) -> Sampling:
         """How tokens are drawn. A seed holds from the next reply on."""
-        return self._decoder.settings.sampling
+        return self.decoder.settings.sampling
 
     @sampling.setter
     def sampling(self, sampling: Sampling) -> None:
-        self._decoder.settings = replace(self._decoder.settings, sampling=sampling)
+        self.decoder.settings = replace(self.decoder.settings, sampling=sampling)
 
     def reply(
         self,
@@ -214,7 +212,7 @@ class Session:
     def _run(
         self, reply: Reply, prompt: list[int], notices: Sequence[str]
     ) -> Generator[Event, None, None]:
-        decoder = self._decoder
+        decoder = self.decoder
         self._suffix.corpus = self._corpus if reply.learn else None
         with wired():
             try:
@@ -234,38 +232,38 @@ class Session:
                     self._corpus.add(reply.ids)
         yield self.finished
 
-    def weigh(
+    def score_margin(
         self,
         messages: str | Sequence[Message],
-        said: Sequence[int],
+        before: Sequence[int],
         tokens: Sequence[int],
         *,
         max_tokens: int | None = None,
         raw: bool = False,
         think: bool | None = None,
     ) -> tuple[float, float]:
-        """How close a choice in a reply was, were it made with one row and nothing drafted.
+        """How close a choice in a reply was, in a pass of one row with nothing drafted.
 
         Args:
             messages, max_tokens, raw, think: of the reply.
-            said: its tokens before the choice.
-            tokens: what was chosen there, one way and another.
+            before: its tokens before the choice.
+            tokens: the tokens chosen there by different replies.
 
         Returns:
-            The best score less the lowest one of the tokens, and how far apart scores may be and
-            still swap places by rounding.
+            The best score minus the lowest one of the tokens, and the rounding tolerance: how far
+            apart scores may be and still swap places.
 
         Raises:
             BadOptionError: there are no such tokens; or as ``reply``.
         """
         self.close()
-        if not tokens or not all(0 <= token < self.pair.vocabulary for token in (*said, *tokens)):
-            raise BadOptionError("there is no such token to weigh")
+        if not tokens or not all(0 <= token < self.pair.vocabulary for token in (*before, *tokens)):
+            raise BadOptionError("there is no such token in the vocabulary")
         prompt = self._prompt(messages, max_tokens, raw, think, "drop", False)
-        if len(prompt.tokens) + len(said) >= self.pair.context:
-            raise BadOptionError("there is no such place in the reply: the context ends before")
+        if len(prompt.tokens) + len(before) >= self.pair.context:
+            raise BadOptionError("the context ends before that position of the reply")
         with wired():
-            return self._decoder.weigh([*prompt.tokens, *said], tokens)
+            return self.decoder.score_margin([*prompt.tokens, *before], tokens)
 
     def _prompt(
         self,
@@ -286,16 +284,16 @@ class Session:
 
     def _limits(self) -> list[str]:
         """What this pair cannot do."""
-        decoder = self._decoder
+        decoder = self.decoder
         reasons = (decoder.target.cache.reason, decoder.draft_off)
         return [reason for reason in reasons if reason is not None]
 
     def _spent(self) -> list[str]:
         """Whether the draft model has come to the end of its context, and would still be used."""
-        draft = self._decoder.portfolio.drafters.get(DraftModel.name)
+        draft = self.decoder.portfolio.drafters.get(DraftModel.name)
         if self.method not in ("auto", DraftModel.name) or not isinstance(draft, DraftModel):
             return []
-        if draft.offer(self._decoder.tokens).room > 0:
+        if draft.offer(self.decoder.tokens).room > 0:
             return []
         return [f"the draft model's context of {draft.context} tokens is full: it drafts no more"]
 
@@ -306,14 +304,14 @@ class Session:
                 self._said.add(text)
                 yield Notice(text)
 
-    def change_draft(self, pair: Pair, ledger: Ledger | None = None) -> None:
+    def change_draft(self, pair: Pair, state: ControlState | None = None) -> None:
         """Draft with the draft model of another pair, which has the same target.
 
         What the target has read stays. Where the pair has no draft model, the method ``draft``
         becomes ``auto``.
 
         Args:
-            ledger: what is known about the new pair.
+            state: what is known about the new pair.
 
         Raises:
             ValueError: the target is another one.
@@ -322,22 +320,22 @@ class Session:
             raise ValueError("a session keeps its target")
         self.close()
         self._prompting = Prompting(pair)
-        self.pair, self._ledger = pair, ledger
-        self.controller = self._decoder.controller = _controller(pair, ledger)
-        self._decoder.change_draft(pair)
-        if self.method == DraftModel.name and DraftModel.name not in self._decoder.portfolio:
+        self.pair, self._state = pair, state
+        self.controller = self.decoder.controller = _controller(pair, state)
+        self.decoder.change_draft(pair)
+        if self.method == DraftModel.name and DraftModel.name not in self.decoder.portfolio:
             self.method = "auto"
 
     @property
     def cached_tokens(self) -> int:
         """How much of the conversation the target holds, in tokens."""
-        return len(self._decoder.tokens)
+        return len(self.decoder.tokens)
 
     def forget(self) -> None:
         """Drop what is cached of the conversation: the next reply reads its whole prompt."""
         self.close()
-        self._decoder.rollback(0)
-        self._decoder.tokens = []
+        self.decoder.rollback(0)
+        self.decoder.tokens = []
 
     def measure(self) -> Iterator[None]:
         """Measure what is not known yet about costs, a short pass at each step.
@@ -345,12 +343,12 @@ class Session:
         For idle moments: nothing is lost by leaving the rest, and a reply may begin after any step.
         """
         self.close()
-        return measure(self._decoder)
+        return measure(self.decoder)
 
     def remember(self) -> None:
         """Keep what was learned, for later sessions: when idle, and when leaving."""
-        if self._ledger is not None:
-            self._ledger.save(self.controller.curve, self.controller.survival)
+        if self._state is not None:
+            self._state.save(self.controller.curve, self.controller.acceptance)
         if self._corpus is not None:
             self._corpus.save()
 
@@ -363,7 +361,7 @@ class Session:
     def why(self) -> str:
         """Why the newest round drafted as it did, or not at all, in one sentence; before the first
         one, what is known of it."""
-        return self._decoder.why
+        return self.decoder.why
 
     def _finish(self, reply: Reply) -> Finished:
         reply.counter.plain_seconds = self.controller.curve.plain.newest
@@ -379,13 +377,13 @@ class Session:
         )
 
 
-def _controller(pair: Pair, ledger: Ledger | None) -> Controller:
-    """A controller that knows the sizes of the models and what the ledger holds."""
+def _controller(pair: Pair, state: ControlState | None) -> Controller:
+    """A controller that knows the sizes of the models and what the state holds."""
     steps = {}
     if pair.draft is not None:
         # Until it is measured: memory traffic, and a floor for what every pass costs.
         steps[DraftModel.name] = 0.02 + pair.draft.weight_bytes / pair.target.weight_bytes
-    curve, survival = CostCurve(steps), Survival()
-    if ledger is not None:
-        ledger.load(curve, survival)
-    return Controller(curve, survival)
+    curve, acceptance = CostCurve(steps), AcceptanceEstimate()
+    if state is not None:
+        state.load(curve, acceptance)
+    return Controller(curve, acceptance)

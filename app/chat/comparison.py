@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from macspec.choices import RULES
 from macspec.errors import BadOptionError, MacspecError
 from macspec.events import Finished, Round
-from macspec.forks import first_difference
 from macspec.power import ByMode, Saving
 from macspec.stats import ReplyCounter
 from macspec.store import ASSISTANT

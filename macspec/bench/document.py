@@ -244,7 +244,7 @@ def _forks(outcome: Outcome) -> list[dict[str, Any]]:
             "temperature": it.sample.temperature,
             "repeat": it.sample.repeat,
             "position": it.fork.position,
-            "gap": it.fork.gap,
+            "gap": it.fork.margin,
             "near_tie": it.fork.near_tie,
         }
         for it in outcome.compared

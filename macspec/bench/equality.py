@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..forks import Fork, explain, first_difference
+from ..divergence import Divergence, choice_scores, explain, first_difference
 from ..models import Pair
-from ..nearties import scores
+from ..models.cached import CachedModel
 from ..sampling import Sampling
 from .questions import Question
 from .sample import Sample
 
-Explain = Callable[[Sample, tuple[int, ...], int], Fork]
+Explain = Callable[[Sample, tuple[int, ...], int], Divergence]
 """From a sample, the baseline's ids and where they part to the fork."""
 
 
@@ -58,7 +58,7 @@ class Compared:
     """A reply beside the baseline's."""
 
     sample: Sample
-    fork: Fork | None
+    fork: Divergence | None
     """None: they are equal."""
 
     @property
@@ -119,7 +119,7 @@ class Judge:
         self._questions = {question.id: question for question in questions}
         self._known: dict[Any, tuple[list[float], float]] = {}
 
-    def __call__(self, sample: Sample, plain: tuple[int, ...], position: int) -> Fork:
+    def __call__(self, sample: Sample, plain: tuple[int, ...], position: int) -> Divergence:
         ids = sample.written.ids
         if position >= min(len(plain), len(ids)):
             return explain(position, plain, ids, [], 0.0)
@@ -127,5 +127,7 @@ class Judge:
         key = sample.question, plain[:position], sample.temperature, drawn
         if key not in self._known:
             read = [*self._questions[sample.question].ids, *plain[:position]]
-            self._known[key] = scores(self._pair, read, self._sampling(sample), self._kv_bits)
+            pair = self._pair
+            target = CachedModel(pair.target.module, pair.vocabulary, kv_bits=self._kv_bits)
+            self._known[key] = choice_scores(target, read, self._sampling(sample))
         return explain(position, plain, ids, *self._known[key])

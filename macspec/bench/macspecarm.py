@@ -9,14 +9,14 @@ from typing import Any
 
 import mlx.core as mx
 
-from ..control import CostCurve, Ledger, Plan, Survival
+from ..control import AcceptanceEstimate, ControlState, CostCurve, Plan
 from ..decode import Decoder
 from ..drafters import Proposal
 from ..events import Event, Prefilled, Round
 from ..kernels import Kernels
 from ..models import Pair
 from ..noise import Noise
-from ..rounds import Dispatcher, Flight, Reply
+from ..rounds import Dispatcher, InFlightRound, Reply
 from ..sampling import Sampling
 from ..session import Session
 from ..stats import Counters
@@ -47,26 +47,27 @@ class DecodeConfig:
         self,
         pair: Pair,
         clock: Callable[[], float],
-        ledger: Ledger | None = None,
-        kind: type[Session] = Session,
+        state: ControlState | None = None,
+        decoder_type: type[Decoder] = Decoder,
     ) -> Session:
-        """A session of this kind, which knows no past replies.
+        """A session that knows no past replies.
 
         With them it would draft from its own answers to the same question.
 
         Raises:
             BadOptionError: this pair cannot do it.
         """
-        return kind(
+        return Session(
             pair,
             method=self.method,
             depth=self.depth,
             rule=self.rule,
             trees=self.trees,
             kv_bits=self.kv_bits,
-            ledger=ledger,
+            state=state,
             clock=clock,
             kernels=self.kernels,
+            decoder_type=decoder_type,
         )
 
     def describe(self) -> dict[str, Any]:
@@ -169,16 +170,16 @@ class MacspecArm:
         self._sessions.clear()
 
 
-class KnownCosts(Ledger):
+class KnownCosts(ControlState):
     """Gives every session the same measured costs, and keeps nothing."""
 
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
 
-    def load(self, curve: CostCurve, survival: Survival) -> None:
+    def load(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
         curve.restore(self._costs.as_curve())
 
-    def save(self, curve: CostCurve, survival: Survival) -> None:
+    def save(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
         """What one arm learns is its own."""
 
 
@@ -348,11 +349,13 @@ class SplitDecoder(Decoder):
         """Seconds of drafting and verifying, of each round of the reply."""
         self._began = 0.0
 
-    def launch(self, reply: Reply, plan: Plan, behind: Flight | None = None) -> Flight:
+    def launch(
+        self, reply: Reply, plan: Plan, behind: InFlightRound | None = None
+    ) -> InFlightRound:
         self._began = self.clock()
         return super().launch(reply, plan, behind)
 
-    def ahead(self, reply: Reply, flight: Flight, plan: Plan) -> bool:
+    def can_prefetch(self, reply: Reply, flight: InFlightRound, plan: Plan) -> bool:
         return False
 
     def verify(
@@ -370,12 +373,6 @@ class SplitDecoder(Decoder):
         return verdict
 
 
-class SplitSession(Session):
-    """A session that decodes with it."""
-
-    decoder_type = SplitDecoder
-
-
 def profile(
     pair: Pair,
     config: DecodeConfig,
@@ -387,8 +384,8 @@ def profile(
 
     The first of them only warms up, if there are others.
     """
-    session = config.session(replace(pair, stop_ids=frozenset()), clock, kind=SplitSession)
-    decoder = session._decoder
+    session = config.session(replace(pair, stop_ids=frozenset()), clock, decoder_type=SplitDecoder)
+    decoder = session.decoder
     assert isinstance(decoder, SplitDecoder)
     split = Split()
     for number, question in enumerate(questions):

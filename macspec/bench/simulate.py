@@ -16,12 +16,12 @@ from ..assets import folder
 from ..choices import MAX_DEPTH
 from ..control import (
     PLAIN,
+    AcceptanceEstimate,
     Controller,
     CostCurve,
     Offer,
     Plan,
     RecentAcceptance,
-    Survival,
     bucket_of,
 )
 from ..control.cost import READING, ROWS
@@ -153,11 +153,11 @@ class Machine:
         """How deep it can be drafted on this curve: not beyond what was measured."""
         return min(room, self.curve.most - 1, MAX_DEPTH)
 
-    def round(self, drafter: str | None, drafted: int, behind: int = 0) -> float:
+    def round(self, drafter: str | None, drafted: int, unread: int = 0) -> float:
         """A round in plain steps, the host's moment excluded."""
         cost = self.curve.cost(drafted + 1)
         if drafter == DRAFT and drafted:
-            cost += self.step * (drafted + READING * max(behind - 1, 0))
+            cost += self.step * (drafted + READING * max(unread - 1, 0))
         return cost
 
 
@@ -210,21 +210,21 @@ class Player:
         flight, early = plan, False
         while True:
             more = text.tokens - at > 1
-            ahead = more and not flight.depth and not plan.depth and controller.ahead
+            ahead = more and not flight.depth and not plan.depth and controller.pipelines
             behind = plan if ahead else None
             drafted, accepted = text.outcome(flight, at)
             idle = 0.0 if early else GAP
-            cost = idle + self.machine.round(flight.drafter, drafted, flight.behind)
+            cost = idle + self.machine.round(flight.drafter, drafted, flight.unread)
             if at > 0:  # the first pass takes in the prompt's tail too
                 overlaps = early + (behind is not None)
                 took = self._shaken(cost)
-                controller.clock(flight, drafted, accepted + 1, took, overlaps)
+                controller.observe_cost(flight, drafted, accepted + 1, took, overlaps)
             self._learn(text, flight, at, drafted, accepted)
             text.drafted(flight, at, drafted, accepted)
             began, at = at, at + accepted + 1
             yield began, accepted + 1, cost
             if at >= text.tokens:
-                controller.ended(text.tokens)
+                controller.reply_ended(text.tokens)
                 return
             plan = self._plan(text, at)
             flight, early = behind or plan, behind is not None
@@ -239,13 +239,15 @@ class Player:
             self._recent.observe(drafted, accepted)
             text.judged = at + accepted + 1
         if flight.drafter is not None:
-            self.controller.learn(flight.drafter, flight.bucket, drafted, accepted)
+            self.controller.observe_acceptance(flight.drafter, flight.bucket, drafted, accepted)
         for name, guesses in text.reply.lookups.items():
             guess = guesses[at]
             compared = min(SHADOW, guess.room, accepted + 1)
             if name != flight.drafter and compared:
                 stood = min(guess.run, compared)
-                self.controller.learn(name, guess.bucket, min(stood + 1, compared), stood)
+                self.controller.observe_acceptance(
+                    name, guess.bucket, min(stood + 1, compared), stood
+                )
 
     def _shaken(self, cost: float) -> float:
         return cost * max(self._chance.gauss(1, SHAKE), 0.5)
@@ -272,8 +274,8 @@ class _Text:
     def offer(self, name: str | None, at: int, bucket: int = 0) -> Offer:
         """What one drafter could do before token ``at``."""
         if name == DRAFT and self.reply.draft is not None:
-            behind = self.prompt + at - self._read
-            return Offer(DRAFT, self._machine.room(MAX_DEPTH), bucket, behind)
+            unread = self.prompt + at - self._read
+            return Offer(DRAFT, self._machine.room(MAX_DEPTH), bucket, unread)
         guesses = self.reply.lookups.get(name or "")
         guess = guesses[at] if guesses else NOTHING
         return Offer(name or "", self._machine.room(guess.room), guess.bucket)
@@ -310,10 +312,10 @@ def fixed(trace: Trace, machine: Machine, setting: Setting) -> Played:
             depth = min(setting.depth, offer.room)
             plan = PLAIN
             if depth > 0:
-                plan = Plan(setting.drafter, depth, behind=offer.behind)
+                plan = Plan(setting.drafter, depth, unread=offer.unread)
             drafted, accepted = text.outcome(plan, at)
             text.drafted(plan, at, drafted, accepted)
-            cost += machine.round(plan.drafter, drafted, plan.behind)
+            cost += machine.round(plan.drafter, drafted, plan.unread)
             cost += 0.0 if plain and not drafted else GAP
             plain = not drafted
             tokens, at = tokens + accepted + 1, at + accepted + 1
@@ -329,7 +331,7 @@ def sweep(trace: Trace, machine: Machine) -> dict[Setting, Played]:
 
 def fresh() -> Controller:
     """A controller as a first start has it; what a draft step costs is known only roughly."""
-    return Controller(CostCurve({DRAFT: DRAFT_STEP / 2}), Survival())
+    return Controller(CostCurve({DRAFT: DRAFT_STEP / 2}), AcceptanceEstimate())
 
 
 def simulate(

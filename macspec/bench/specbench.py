@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..control import CostCurve, Ledger, Survival
+from ..control import AcceptanceEstimate, ControlState, CostCurve
 from ..errors import BadOptionError
 from ..models import Pair
 from ..power import ClockWatch
@@ -283,17 +283,17 @@ class _Remembering(MacspecArm):
         self._open.clear()
 
 
-class _Kept(Ledger):
-    """A ledger inside of a document."""
+class _Kept(ControlState):
+    """A state inside of a document."""
 
     def __init__(self, learned: dict[str, Any], key: str) -> None:
         self._learned, self._key = learned, key
 
-    def load(self, curve: CostCurve, survival: Survival) -> None:
+    def load(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
         stored: Mapping[str, Any] = self._learned.get(self._key, {})
         if stored:
             curve.restore(stored["costs"])
-            survival.restore(stored["survival"])
+            acceptance.restore(stored["survival"])
 
-    def save(self, curve: CostCurve, survival: Survival) -> None:
-        self._learned[self._key] = {"costs": curve.as_dict(), "survival": survival.as_dict()}
+    def save(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
+        self._learned[self._key] = {"costs": curve.as_dict(), "survival": acceptance.as_dict()}

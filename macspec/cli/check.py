@@ -15,13 +15,13 @@ from ..assets import prompts
 from ..cache import ModelCache
 from ..checked import remember_check
 from ..device import on_metal, prepare
-from ..forks import Fork, explain, first_difference
+from ..divergence import Divergence, choice_scores, explain, first_difference
 from ..kernels import Kernels
 from ..metal.dispatch import checked_kernels, kernels_for
 from ..metal.variants import variants_for
 from ..models import Model, Pair, load_pair
+from ..models.cached import CachedModel
 from ..models.template import Template
-from ..nearties import scores
 from ..plaintext import one_line
 from ..power import awake
 from ..power.choice import check_lines
@@ -94,7 +94,7 @@ class CheckedReply:
     """greedy or keyed."""
     tokens: int
     acceptance: float | None
-    fork: Fork | None
+    fork: Divergence | None
 
     @property
     def lossless(self) -> bool:
@@ -136,8 +136,10 @@ def self_check(
                 position = first_difference(plain, ids)
                 fork = None
                 if position is not None:
-                    read = [*prompt, *plain[:position]]
-                    fork = explain(position, plain, ids, *scores(pair, read, sampling, kv_bits))
+                    # A model of its own judges, with MLX's kernels and an empty cache.
+                    target = CachedModel(pair.target.module, pair.vocabulary, kv_bits=kv_bits)
+                    scored = choice_scores(target, [*prompt, *plain[:position]], sampling)
+                    fork = explain(position, plain, ids, *scored)
                 yield CheckedReply(number, drafter, name, len(ids), acceptance, fork)
 
 
@@ -251,14 +253,14 @@ def _described(model: Model) -> str:
     )
 
 
-def _explained(fork: Fork) -> str:
-    if fork.gap is None:
+def _explained(fork: Divergence) -> str:
+    if fork.margin is None:
         return f"NOT EQUAL: one reply ends at token {fork.position}"
     kind = "near tie" if fork.near_tie else "NOT EQUAL"
     sign = "<=" if fork.near_tie else ">"
     return (
         f"{kind} at token {fork.position}: {fork.plain} without and {fork.speculative} with "
-        f"speculation, gap {fork.gap:.4g} {sign} {fork.epsilon:.4g}"
+        f"speculation, gap {fork.margin:.4g} {sign} {fork.tolerance:.4g}"
     )
 
 

@@ -1,22 +1,22 @@
 """How deep to draft and with what: what a round costs, what it may bring, and the choice."""
 
-from .acceptance import BUCKETS, AfterToken, RecentAcceptance, Survival, bucket_of
+from .acceptance import BUCKETS, AcceptanceEstimate, RecentAcceptance, TokenAcceptance, bucket_of
 from .controller import OFF, PLAIN, Controller, Offer, Plan, outlook
 from .cost import CostCurve
-from .state import Ledger
+from .state import ControlState
 
 __all__ = [
     "BUCKETS",
     "OFF",
     "PLAIN",
-    "AfterToken",
+    "AcceptanceEstimate",
+    "ControlState",
     "Controller",
     "CostCurve",
-    "Ledger",
     "Offer",
     "Plan",
     "RecentAcceptance",
-    "Survival",
+    "TokenAcceptance",
     "bucket_of",
     "outlook",
 ]

@@ -10,69 +10,68 @@ BUCKETS = 8
 """How many levels of confidence an offer can have."""
 
 POSITIONS = 8
-"""Positions in a chain that are told apart; later ones count as the last."""
+"""Positions in a chain that are distinguished; later ones count as the last."""
 
 MEMORY = 200.0
-"""Observations that a cell remembers: older ones fade, so that a change of subject shows."""
+"""Observations that a cell remembers; older ones fade, so that a change of subject shows."""
 
 PRIOR = 12.0
-"""Observations that the shipped table counts for, against how a drafter really fares: a few rounds
-of bad luck at the first start must not look like a bad draft model."""
+"""Weight, in observations, of the shipped table against a drafter's real acceptance: a few unlucky
+rounds at the first start must not look like a bad draft model."""
 
 FOLLOWING = 1.3
-"""How much better the odds of a token are after one that stood than a bucket's as a whole, until
+"""How much better a token's odds are after an accepted one than the bucket's overall odds, until
 its own position has been seen often: where one guess was right, the text is easy."""
 
 LEANING = 50.0
-"""Observations that a wider cell counts for, beside a narrower one's own."""
+"""Weight, in observations, of a wider cell beside a narrower one."""
 
 KEPT = 20.0
-"""Observations that what earlier sessions learned counts for, at most."""
+"""Greatest weight, in observations, of what earlier sessions learned."""
 
 SHIPPED: Mapping[str, Sequence[float]] = {
     # By bucket: recent acceptance from none to full.
     "draft": (0.40, 0.50, 0.56, 0.58, 0.60, 0.63, 0.68, 0.76),
-    # A sibling, given that the token beside it fell.
+    # A sibling, given that the token beside it was rejected.
     "draft+": (0.4,) * 8,
     # By score: less than 2, 2, 3, 4-5, 6-8, 9-15, 16-31, 32 and more.
     "ngram": (0.25, 0.42, 0.5, 0.58, 0.75, 0.8, 0.9, 0.96),
     "suffix": (0.25, 0.42, 0.5, 0.58, 0.75, 0.8, 0.9, 0.96),
 }
-"""Chance that a token stands if those before it do: a start for the first replies of all."""
+"""Chance that a token is accepted after those before it, until something has been learned."""
 
 DOUBTFUL = 30.0
-"""Observations that a cell's chance counts for, beside its own, where one asks how far off it may
-be."""
+"""Weight, in observations, of a cell's prior when its standard error is estimated."""
 
 MOST = 0.9
-"""The surest that a prior becomes by how a drafter fares elsewhere: a little luck in the first
-rounds must not draft a whole pass."""
+"""Highest prior that can follow from a drafter's acceptance in other buckets: a little luck in the
+first rounds must not draft a whole pass."""
 
 ALL = -1
-"""All positions of a bucket, or all buckets. The latter cell holds, in place of how many tokens
-were judged, how many of them the table would have let stand."""
+"""All positions of a bucket, or all buckets. The latter cell holds, instead of the number of judged
+tokens, how many of them the table would have accepted."""
 
 NONE = (0.0, 0.0)
 
 Cell = tuple[str, int, int]
 
 
-class Survival:
+class AcceptanceEstimate:
     """Decayed Beta counts per (drafter, bucket, position).
 
     A cell holds the chance that the token at this position of a chain is accepted, given that all
     before it were. A cell with few observations leans on the bucket as a whole (later positions
-    with better odds, ``FOLLOWING``), and that on the shipped table, scaled to how this drafter has
-    fared against it in all buckets together.
+    with better odds, ``FOLLOWING``), and that on the shipped table, scaled by how this drafter
+    compares with it in all buckets together.
     """
 
     def __init__(self) -> None:
         self._counts: dict[Cell, list[float]] = {}
         self._expected: dict[str, dict[tuple[int, int, float], list[float]]] = {}
-        """What ``expected`` last found, by drafter, until something new is learned of it."""
+        """Cached results of ``expected``, by drafter, until something new is learned."""
 
     def chance(self, drafter: str, bucket: int, position: int) -> float:
-        """Chance that the token at ``position`` (0 is the first) stands after those before it."""
+        """Chance that the token at ``position`` (from 0) is accepted after those before it."""
         cell = drafter, bucket, min(position, POSITIONS - 1)
         return self._mean(cell, _at(position, self._whole(drafter, bucket)))
 
@@ -82,7 +81,7 @@ class Survival:
         """Expected tokens of a round, the target's own included, at depth 0 to ``depth``.
 
         Args:
-            doubts: standard errors by which every chance is taken to be better than it looks.
+            doubts: standard errors by which every chance is taken to be better than it probes.
         """
         known = self._expected.setdefault(drafter, {})
         if (bucket, depth, doubts) not in known:
@@ -90,13 +89,13 @@ class Survival:
         return known[bucket, depth, doubts]
 
     def observe(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:
-        """Learn from a round: tokens after the first rejected one were never judged."""
+        """Learn from a round; tokens after the first rejected one were never judged."""
         self._expected.pop(drafter, None)
         for position in range(min(accepted + 1, drafted)):
-            stood = position < accepted
-            self._count((drafter, bucket, min(position, POSITIONS - 1)), stood)
-            self._count((drafter, bucket, ALL), stood)
-            self._count((drafter, ALL, ALL), stood, shipped(drafter, bucket))
+            kept = position < accepted
+            self._count((drafter, bucket, min(position, POSITIONS - 1)), kept)
+            self._count((drafter, bucket, ALL), kept)
+            self._count((drafter, ALL, ALL), kept, shipped(drafter, bucket))
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -106,18 +105,18 @@ class Survival:
         }
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Take over what an earlier session learned, as a prior that new rounds can overrule.
+        """Take over what an earlier session learned, as a prior for new rounds.
 
         Raises:
             ValueError, TypeError: it is not what ``as_dict`` gave.
         """
         counts: dict[Cell, list[float]] = {}
-        for name, (stood, judged) in stored.items():
+        for name, (accepted, judged) in stored.items():
             drafter, bucket, position = name.rsplit(" ", 2)
-            if not 0 <= stood <= (judged if bucket != str(ALL) else 10 * judged):
-                raise ValueError(f"{name}: {stood} of {judged}")
+            if not 0 <= accepted <= (judged if bucket != str(ALL) else 10 * judged):
+                raise ValueError(f"{name}: {accepted} of {judged}")
             share = min(1.0, KEPT / judged) if judged else 0.0
-            counts[drafter, int(bucket), int(position)] = [stood * share, judged * share]
+            counts[drafter, int(bucket), int(position)] = [accepted * share, judged * share]
         self._counts = counts
         self._expected.clear()
 
@@ -126,8 +125,8 @@ class Survival:
         tokens, alive, chance = [1.0], 1.0, 1.0
         for position in range(depth):
             if position < POSITIONS:
-                stood, judged = self._counts.get((drafter, bucket, position), NONE)
-                chance = (stood + LEANING * _at(position, whole)) / (judged + LEANING)
+                accepted, judged = self._counts.get((drafter, bucket, position), NONE)
+                chance = (accepted + LEANING * _at(position, whole)) / (judged + LEANING)
                 if doubts:
                     spread = math.sqrt(chance * (1 - chance) / (judged + DOUBTFUL))
                     chance = min(chance + doubts * spread, 1.0)
@@ -137,29 +136,29 @@ class Survival:
 
     def _whole(self, drafter: str, bucket: int) -> float:
         """Chance of a token at any position."""
-        stood, foretold = self._counts.get((drafter, ALL, ALL), NONE)
-        scale = (stood + PRIOR) / (foretold + PRIOR)
+        accepted, foretold = self._counts.get((drafter, ALL, ALL), NONE)
+        scale = (accepted + PRIOR) / (foretold + PRIOR)
         start = shipped(drafter, bucket)
         return self._mean((drafter, bucket, ALL), min(start * scale, max(start, MOST)))
 
     def _mean(self, cell: Cell, prior: float) -> float:
-        stood, judged = self._counts.get(cell, NONE)
-        return (stood + LEANING * prior) / (judged + LEANING)
+        accepted, judged = self._counts.get(cell, NONE)
+        return (accepted + LEANING * prior) / (judged + LEANING)
 
-    def _count(self, cell: Cell, stood: bool, weight: float = 1.0) -> None:
+    def _count(self, cell: Cell, accepted: bool, weight: float = 1.0) -> None:
         counts = self._counts.setdefault(cell, [0.0, 0.0])
         keep = 1 - 1 / MEMORY
-        counts[0] = counts[0] * keep + stood
+        counts[0] = counts[0] * keep + accepted
         counts[1] = counts[1] * keep + weight
 
 
 def shipped(drafter: str, bucket: int) -> float:
-    """The chance that the shipped table gives a token."""
+    """A token's chance in the shipped table."""
     return SHIPPED.get(drafter, SHIPPED["draft"])[bucket]
 
 
 def _at(position: int, whole: float) -> float:
-    """What the chance at a position begins with, where a bucket's is ``whole``."""
+    """The prior at a position, where the whole bucket's chance is ``whole``."""
     return FOLLOWING * whole / (1 + (FOLLOWING - 1) * whole) if position else whole
 
 
@@ -169,10 +168,10 @@ NEWEST = 0.12
 START = 0.6
 
 LASTING = 0.01
-"""The same weight in the average of a long time."""
+"""The same weight in the long-term average."""
 
 BACK = 0.9
-"""What is left of the difference between the two after a token that was not judged."""
+"""How much of the difference between the two remains after a token that was not judged."""
 
 
 class RecentAcceptance:
@@ -186,50 +185,50 @@ class RecentAcceptance:
         self._share = self._long = START
 
     def share(self, unjudged: int = 0) -> float:
-        """Share of tokens that stood of late, 0 to 1.
+        """Share of tokens accepted of late, 0 to 1.
 
         Args:
-            unjudged: tokens that came since, by other means. What was recent is so no longer, and
-                the average of a long time takes its place.
+            unjudged: tokens committed since by other means; with them the share approaches the
+                long-term average.
         """
         return self._long + (self._share - self._long) * BACK ** max(unjudged, 0)
 
     def observe(self, drafted: int, accepted: int) -> None:
-        """A round drafted so many tokens, of which so many stood."""
+        """Learn from a round."""
         for position in range(min(accepted + 1, drafted)):
-            stood = position < accepted
-            self._share += NEWEST * (stood - self._share)
-            self._long += LASTING * (stood - self._long)
+            kept = position < accepted
+            self._share += NEWEST * (kept - self._share)
+            self._long += LASTING * (kept - self._long)
 
 
 AHEAD = 3
-"""Drafted tokens that are looked at behind each one."""
+"""Drafted tokens considered after each token."""
 
 TOKEN_PRIOR = 16.0
-"""Observations that no difference at all counts for, beside a token's own."""
+"""Weight, in observations, of no difference beside a token's own."""
 
 TOKEN_MEMORY = 50.0
-"""Observations of a token that count: older ones fade."""
+"""Observations of a token that count; older ones fade."""
 
 
-class AfterToken:
-    """How much more or less than usual of a chain stands, by the token that it follows.
+class TokenAcceptance:
+    """How the token before a chain changes the share of it that is accepted.
 
     That token is known before anything is drafted: in the middle of a word a draft model is nearly
-    always right, after a full stop it is often wrong, or the reply is over. Differences, and not
-    shares, so that a text which is easy or hard as a whole says nothing of its tokens. There is at
-    most one entry for each token of the vocabulary.
+    always right, after a full stop it is often wrong, or the reply is over. Differences are kept,
+    not shares, so that an easy or hard text says nothing about its tokens. There is at most one
+    entry for each token of the vocabulary.
     """
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[float, float]] = {}
-        """Of each token, the sum of differences and their number, both decayed."""
+        """For each token, the sum of differences and their number, both decayed."""
 
     def share(self, token: int, usual: float) -> float:
-        """Share of the next tokens drafted after ``token`` that should stand, 0 to 1.
+        """Expected share of accepted tokens among those drafted after ``token``, 0 to 1.
 
         Args:
-            usual: the same after any token, as of late.
+            usual: the recent share after any token.
         """
         found, count = self._seen.get(token, (0.0, 0.0))
         return min(max(usual + found / (count + TOKEN_PRIOR), 0.0), 1.0)
@@ -238,19 +237,19 @@ class AfterToken:
         """Learn from a chain.
 
         Args:
-            text: the token that it followed, and its own that stood before the end of the reply.
+            text: the token before the chain, and its accepted tokens up to the end of the reply.
             drafted: tokens of the chain.
             usual: as above, when it was drafted.
         """
-        stood = len(text) - 1
+        accepted = len(text) - 1
         for at, token in enumerate(text[:drafted]):
             ahead = min(AHEAD, drafted - at)
-            share = min(stood - at, ahead) / ahead
+            share = min(accepted - at, ahead) / ahead
             found, count = self._seen.get(token, (0.0, 0.0))
             keep = 1 - 1 / TOKEN_MEMORY
             self._seen[token] = found * keep + share - usual, count * keep + 1
 
 
 def bucket_of(share: float) -> int:
-    """The bucket of an offer whose tokens stand with about this chance."""
+    """The bucket of an offer whose tokens are accepted with about this chance."""
     return min(int(BUCKETS * share), BUCKETS - 1)

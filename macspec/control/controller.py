@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..choices import MAX_DEPTH
-from .acceptance import Survival
+from .acceptance import AcceptanceEstimate
 from .cost import BRANCHED, RUN, CostCurve, candidates
 
 
@@ -20,8 +20,8 @@ class Offer:
     room: int
     """Deepest proposal."""
     bucket: int
-    """How sure it is, 0 to ``BUCKETS`` - 1: by its score or its recent acceptance."""
-    behind: int = 0
+    """Its confidence, 0 to ``BUCKETS`` - 1: from its score or its recent acceptance."""
+    unread: int = 0
     """Committed tokens that its model must read first."""
     branches: bool = False
     """Whether a token of its chain may get a sibling."""
@@ -33,26 +33,26 @@ class Plan(NamedTuple):
     drafter: str | None
     depth: int
     length: int = 0
-    """Committed tokens that it was made for."""
+    """Committed tokens at the time of the choice."""
     bucket: int = 0
-    behind: int = 0
-    """Both the offer's."""
+    unread: int = 0
+    """Both from the offer."""
     branch: int | None = None
     """Which drafted token gets a sibling, 0 the first; None: a chain."""
     expected: float = 1.0
-    """Tokens that the round should bring."""
+    """Tokens that the round should yield."""
     cost: float = 1.0
     """Plain steps that it should take."""
-    lasting: float = 0.0
-    """Of those, what later rounds will gain from: a draft model's reading of the text so far."""
-    look: bool = False
-    """Whether it is taken to see if drafting pays, or what a plain step costs."""
+    amortised: float = 0.0
+    """The part of the cost from which later rounds gain: reading the text into a draft model."""
+    probe: bool = False
+    """Whether it tests if drafting pays, or what a plain step costs."""
     why: str = ""
-    """The choice in one sentence."""
+    """The reason, in one sentence."""
 
     @property
     def kind(self) -> str | None:
-        """The drafter, and whether a branch grows on its chain."""
+        """The drafter, marked where its chain has a branch."""
         if self.drafter is None or self.branch is None:
             return self.drafter
         return self.drafter + BRANCHED
@@ -60,11 +60,11 @@ class Plan(NamedTuple):
     @property
     def worth(self) -> float:
         """Tokens for the time of a plain step."""
-        return self.expected / (self.cost - self.lasting)
+        return self.expected / (self.cost - self.amortised)
 
     @property
     def loss(self) -> float:
-        """Plain steps that it loses if none of its tokens stands."""
+        """Plain steps lost if none of its tokens is accepted."""
         return self.cost - 1
 
 
@@ -74,234 +74,233 @@ OFF = PLAIN._replace(why="plain: speculation is off")
 
 
 def outlook(method: str, depth: int | str) -> str:
-    """What is known before the first round of how it will draft, in one sentence."""
+    """How the first round will draft, as far as that is known, in one sentence."""
     if method == "off" or depth == 0:
         return OFF.why
-    who = "the draft model" if method == "draft" else method
-    if method == "auto":
-        deep = ", and how deep" if depth == "auto" else f" at depth {depth}"
-        return f"nothing is decided yet: each round chooses who drafts{deep}"
-    if depth == "auto":
-        return f"nothing is decided yet: each round chooses how deep {who} drafts"
-    return f"nothing was drafted yet: {who} will draft at depth {depth}"
+    drafter = {"auto": "any drafter", "draft": "the draft model"}.get(method, method)
+    deep = "at a depth chosen each round" if depth == "auto" else f"at depth {depth}"
+    return f"waiting for the first round: {drafter} {deep}"
 
 
 MARGIN = 1.02
-"""Speculation must promise this much over plain: estimates are noisy, and plain is never wrong."""
+"""Speculation must promise this much over plain decoding, as estimates are noisy."""
 
 DEEPER = 1.015
-"""A deeper round must promise this much over a shallower one: its last tokens are the least known,
-and where both are as fast the shallower one is sooner on the screen."""
+"""A deeper round must promise this much over a shallower one: its last tokens are the least
+certain, and of two equally fast rounds the shallower one reaches the screen sooner."""
 
-LOOKS = 0.02
-"""Share of plain time that looks at whether drafting pays by now may lose, while it may well."""
+PROBES = 0.02
+"""Share of plain time that probes may lose, while drafting may well pay."""
 
-RARELY = 0.005
-"""The same while it hardly can; each look that fails halves it."""
+RARE = 0.005
+"""The same while drafting is unlikely to pay; each failed probe halves it."""
 
 RAREST = 0.001
-"""Where halving ends."""
+"""The least to which it is halved."""
 
-SAVED = 4.0
-"""Plain steps that can be saved up for looks."""
+BUDGET = 4.0
+"""Plain steps that can be saved up for probes."""
 
 HICCUP = 3.0
-"""Most that a look is charged for, over what it should cost."""
+"""A probe is charged at most this many times its expected cost."""
 
-REFUND = 1.0
-"""Most that a look which brought more than it took gives back."""
+CREDIT = 1.0
+"""Most plain steps that a successful probe pays back into the budget."""
 
 DOUBTS = 2.0
-"""Standard errors by which drafting may be better than it looks."""
+"""Standard errors by which drafting may be better than estimated."""
 
 REPLY = 64.0
-"""Tokens of a reply, until some have ended."""
+"""Assumed length of a reply in tokens, until some have ended."""
 
 SHARE = 0.2
-"""Weight of the newest reply in their average length."""
+"""Weight of the newest reply in the average length."""
 
 FADE = 0.05
 """Weight of the newest round in a running average."""
 
 CHECK = 96
-"""Rounds without a plain one after which one is taken, to know what plain costs now."""
+"""Rounds without a plain one after which one is taken, to measure what plain costs now."""
 
-ROW = RUN + 2
-"""Plain rounds that follow one by itself, to compare the two: those at the ends tell nothing."""
+PIPELINED = RUN + 2
+"""Plain rounds that follow an unpipelined one, to compare the two; the first and the last of them
+say nothing."""
 
-CHECKING = PLAIN._replace(look=True, why="plain: a look at what a plain step costs")
+PLAIN_PROBE = PLAIN._replace(probe=True, why="plain: measuring what a plain step costs")
 
 Use = tuple[int, int | None, float, float]
-"""Depth, where a branch grows, expected tokens and cost."""
+"""Depth, position of a branch, expected tokens, cost."""
 
 
 class Controller:
     """Maximises expected tokens over expected seconds, one round at a time.
 
-    A plan rests on what was known before the round: costs, how often tokens at a position stood
-    before, and what the drafters offer. So it anticipates nothing, and every acceptance rule stays
-    exact under it.
+    A plan depends only on what is known before the round: costs, acceptance so far, and what the
+    drafters offer. It anticipates nothing, so every acceptance rule stays exact under it.
 
     Args:
         curve: what rounds cost.
-        survival: how likely drafted tokens stand.
+        acceptance: how likely drafted tokens are accepted.
     """
 
-    def __init__(self, curve: CostCurve, survival: Survival) -> None:
+    def __init__(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
         self.curve = curve
-        self.survival = survival
+        self.acceptance = acceptance
         self.last = PLAIN
         """The newest plan."""
-        self._looks = LOOKS
-        self._rarely = RARELY
-        self._purse = 0.0
+        self._probe_share = PROBES
+        self._rare_share = RARE
+        self._probe_budget = 0.0
         self._since_plain = 0
-        self._row = 0
-        """Rounds that are still to come in a row of plain ones."""
+        self._pipelined = 0
+        """Rounds still to come in a pipelined run that is compared with an unpipelined round."""
         self._missed = 0.0
         self._reply = REPLY
 
     def choose(
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
     ) -> Plan:
-        """The plan of the next round. Asking twice changes nothing.
+        """The plan of the next round. Asking twice gives the same answer.
 
         Args:
-            offers: what the drafters could do, those with no room included.
+            offers: of all drafters, those with no room included.
             length: committed tokens.
-            limit: most drafted tokens that the reply has use for.
-            depth: draft so deep, and choose the drafter only; None: choose both.
+            limit: most drafted tokens that the reply can use.
+            depth: fixed depth, so that only the drafter is chosen; None: choose both.
         """
         useful = [offer for offer in offers if min(offer.room, limit) > 0]
         if not useful:
-            self.last = PLAIN._replace(length=length, why="plain: there is nothing to draft with")
+            self.last = PLAIN._replace(length=length, why="plain: no drafter has anything to offer")
             return self.last
         plans = (self._best(offer, length, limit, depth) for offer in useful)
         best = max(plans, key=_by_worth)
         if depth is not None:
             self.last = _explained(best)
-        elif self._row > 0:
-            self.last = CHECKING._replace(length=length)
-        elif best.expected < MARGIN * (best.cost - best.lasting + self._leaving):
-            look = self._look(useful, length, limit)
-            self.last = look or PLAIN._replace(length=length, why=_against(best))
+        elif self._pipelined > 0:
+            self.last = PLAIN_PROBE._replace(length=length)
+        elif best.expected < MARGIN * (best.cost - best.amortised + self._leaving):
+            probe = self._probe(useful, length, limit)
+            self.last = probe or PLAIN._replace(length=length, why=_against(best))
         elif self.curve.plain.at(length) is None or self._since_plain >= CHECK:
-            self.last = CHECKING._replace(length=length)
+            self.last = PLAIN_PROBE._replace(length=length)
         else:
             self.last = _explained(best)
         return self.last
 
-    def prepares(self, offer: Offer, length: int, limit: int, depth: int | None = None) -> bool:
-        """Whether a draft model should read the prompt before the first round, and not when needed.
+    def should_prefill(
+        self, offer: Offer, length: int, limit: int, depth: int | None = None
+    ) -> bool:
+        """Whether a draft model should read the prompt before the first round.
 
-        It should if a reply gains more than that takes. How long the reply will be nobody knows: it
-        counts as a usual one, or as ``REPLY`` tokens where replies were short of late.
+        It should where the reply is expected to gain more than the reading takes. The length of
+        the reply is unknown: the recent average is assumed, but at least ``REPLY`` tokens.
 
         Args:
-            offer: of the draft model, as sure as it usually is.
+            offer: of the draft model, at its usual confidence.
             length, limit, depth: as for ``choose``.
         """
         room = min(offer.room, limit)
         if room <= 0 or depth is not None:
             return room > 0
-        plan = self._best(replace(offer, behind=0), length, limit, None)
+        plan = self._best(replace(offer, unread=0), length, limit, None)
         left = min(max(self._reply, REPLY), limit + 1)
         gained = left * (1 - MARGIN * plan.cost / plan.expected)
-        return gained > self.curve.catching_up(offer.drafter, offer.behind)
+        return gained > self.curve.catching_up(offer.drafter, offer.unread)
 
-    def clock(
-        self,
-        plan: Plan,
-        drafted: int,
-        brought: int,
-        seconds: float,
-        overlaps: int = 0,
+    def observe_cost(
+        self, plan: Plan, drafted: int, committed: int, seconds: float, overlaps: int = 0
     ) -> None:
         """Learn what a round cost.
 
         Args:
             drafted: tokens of the chain that were verified; fewer than ``plan.depth`` where the
                 drafter had no more.
-            brought: tokens that were committed.
-            seconds: from the landing before to its own.
-            overlaps: 1 if it was launched ahead, and 1 if another was behind it.
+            committed: tokens that it yielded.
+            seconds: since the result of the round before.
+            overlaps: 1 if it was itself prefetched, plus 1 if the next one was.
         """
         kind = plan.kind if drafted else None
-        self.curve.observe(kind, drafted, plan.length, seconds, plan.behind, overlaps)
+        self.curve.observe(kind, drafted, plan.length, seconds, plan.unread, overlaps)
         if drafted:
-            self._row = 0
+            self._pipelined = 0
             self._since_plain += 1
-            if plan.look:
+            if plan.probe:
                 took = seconds / (self.curve.plain.newest or seconds)
-                won = brought - min(took, HICCUP * plan.cost)
-                self._purse = min(self._purse + min(won, REFUND), SAVED)
-                self._rarely = RARELY if won > 0 else max(self._rarely / 2, RAREST)
+                gained = committed - min(took, HICCUP * plan.cost)
+                self._probe_budget = min(self._probe_budget + min(gained, CREDIT), BUDGET)
+                self._rare_share = RARE if gained > 0 else max(self._rare_share / 2, RAREST)
             return
         self._since_plain = 0
-        self._purse = min(self._purse + self._looks, SAVED)
-        if self._row > 0:
-            self._row -= 1
-        elif overlaps == 0 and self.curve.plain.compares:
-            self._row = ROW
+        self._probe_budget = min(self._probe_budget + self._probe_share, BUDGET)
+        if self._pipelined > 0:
+            self._pipelined -= 1
+        elif overlaps == 0 and self.curve.plain.needs_comparison:
+            self._pipelined = PIPELINED
         best = self.last
         missed = 1 - best.cost / best.expected if best.depth > 0 else 0.0
         self._missed += FADE * (max(missed, 0.0) - self._missed)
 
-    def learn(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:
-        """Learn what stood, or would have, from a round or from committed text alone."""
-        self.survival.observe(drafter, bucket, drafted, accepted)
+    def observe_acceptance(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:
+        """Learn how many tokens of a chain were accepted, or would have been."""
+        self.acceptance.observe(drafter, bucket, drafted, accepted)
 
-    def learn_branch(self, plan: Plan, stood: bool) -> None:
-        """Learn whether the sibling stood where the token beside it fell."""
-        self.survival.observe(f"{plan.drafter}{BRANCHED}", plan.bucket, 1, int(stood))
+    def observe_branch(self, plan: Plan, accepted: bool) -> None:
+        """Learn whether the sibling was accepted where the token beside it was rejected."""
+        self.acceptance.observe(f"{plan.drafter}{BRANCHED}", plan.bucket, 1, int(accepted))
 
-    def ended(self, tokens: int) -> None:
-        """A reply ended after so many tokens."""
-        self._row = 0
+    def reply_ended(self, tokens: int) -> None:
+        """A reply of this many tokens ended."""
+        self._pipelined = 0
         self._reply += SHARE * (tokens - self._reply)
 
     @property
-    def ahead(self) -> bool:
-        """Whether a plain round is best launched before the token that it follows is known.
+    def pipelines(self) -> bool:
+        """Whether a plain round should be launched before the token that it follows is known.
 
-        It saves the device's wait between two rounds, and loses what a match that begins with that
-        token would have saved.
+        It saves the device's wait between two rounds, and loses what a look-up match that begins
+        with that token would have saved.
         """
-        if self._row > 0 or self.last.look:
-            return self._row > 1
-        return self.curve.plain.newest is not None and self._missed < self.curve.plain.alone - 1
+        if self._pipelined > 0 or self.last.probe:
+            return self._pipelined > 1
+        plain = self.curve.plain
+        return plain.newest is not None and self._missed < plain.unpipelined - 1
 
     @property
     def _leaving(self) -> float:
-        """What it costs to break a run of plain rounds that are launched ahead of each other.
+        """What it costs to interrupt a run of pipelined plain rounds.
 
-        The device waits before this round, which its cost holds, and again after it.
+        The device waits before this round, which its cost includes, and again after it.
         """
-        return self.curve.plain.alone - 1 if self._since_plain == 0 and self.ahead else 0.0
+        pipelined = self._since_plain == 0 and self.pipelines
+        return self.curve.plain.unpipelined - 1 if pipelined else 0.0
 
     @property
     def why(self) -> str:
-        """Why the newest round does what it does, in one sentence."""
+        """The reason for the newest plan, in one sentence."""
         return self.last.why
 
     def _best(
         self, offer: Offer, length: int, limit: int, depth: int | None, doubts: float = 0.0
     ) -> Plan:
-        """The best use of an offer, if its tokens are so many doubts likelier than they look."""
+        """The best use of an offer.
+
+        Args:
+            doubts: standard errors by which its tokens are taken to be better than estimated.
+        """
         name, bucket = offer.drafter, offer.bucket
         room = min(offer.room, limit)
         depths = candidates(room) if depth is None else (min(depth, room),)
-        tokens = self.survival.expected(name, bucket, MAX_DEPTH)
-        hoped = self.survival.expected(name, bucket, MAX_DEPTH, doubts) if doubts else tokens
+        tokens = self.acceptance.expected(name, bucket, MAX_DEPTH)
+        hoped = self.acceptance.expected(name, bucket, MAX_DEPTH, doubts) if doubts else tokens
         costs = self.curve.rounds(name, depths, length)
         uses: list[Use] = [(d, None, hoped[d], cost) for d, cost in zip(depths, costs, strict=True)]
         if offer.branches:
             uses += self._branched(offer, length, hoped, uses)
-        reading = self.curve.catching_up(name, offer.behind)
+        reading = self.curve.catching_up(name, offer.unread)
         left = min(self._reply, limit + 1)
         worth, best = 0.0, uses[0]
         for use in uses:
-            # Of the reading, the part that this round's share of the reply is charged with.
+            # This round is charged with its share of the reading.
             charged = reading * tokens[use[0]] / left
             spent = use[3] + (charged if charged < reading else reading)
             if use[2] > worth * spent * (DEEPER if use[0] > best[0] else 1.0):
@@ -312,57 +311,59 @@ class Controller:
             depth=d,
             length=length,
             bucket=bucket,
-            behind=offer.behind,
+            unread=offer.unread,
             branch=at,
             expected=expected,
             cost=cost + reading,
-            lasting=reading * max(1 - tokens[d] / left, 0.0),
+            amortised=reading * max(1 - tokens[d] / left, 0.0),
         )
 
     def _branched(
         self, offer: Offer, length: int, tokens: Sequence[float], chains: Sequence[Use]
     ) -> list[Use]:
-        """The same chains with a sibling where each most likely parts from the text."""
+        """The same chains with a sibling where each is most likely rejected."""
         name, kind = offer.drafter, f"{offer.drafter}{BRANCHED}"
-        falls = [2 * b - a - c for a, b, c in zip([0.0, *tokens], tokens, tokens[1:], strict=False)]
-        stands = self.survival.chance(kind, offer.bucket, 0)
+        rejected = [
+            2 * b - a - c for a, b, c in zip([0.0, *tokens], tokens, tokens[1:], strict=False)
+        ]
+        chance = self.acceptance.chance(kind, offer.bucket, 0)
         depths = [depth for depth, *_ in chains if depth < MAX_DEPTH]
         extra = map(
             operator.sub,
             self.curve.rounds(kind, depths, length),
             self.curve.rounds(name, depths, length),
         )
-        places = [max(range(depth), key=falls.__getitem__) for depth in depths]
+        places = [max(range(depth), key=rejected.__getitem__) for depth in depths]
         return [
-            (depth, at, expected + falls[at] * stands, cost + more)
+            (depth, at, expected + rejected[at] * chance, cost + more)
             for (depth, _, expected, cost), at, more in zip(chains, places, extra, strict=False)
         ]
 
-    def _look(self, offers: Sequence[Offer], length: int, limit: int) -> Plan | None:
-        """A round of a model's drafts, if what it should lose has been saved up.
+    def _probe(self, offers: Sequence[Offer], length: int, limit: int) -> Plan | None:
+        """A round with a draft model, if the probe budget covers what it should lose.
 
-        Look-ups need no look: what they would have proposed is compared with every token.
+        Look-ups need no probes: what they would have proposed is compared with every token.
         """
         models = [offer for offer in offers if self.curve.step(offer.drafter) > 0]
         if not models:
             return None
-        looks = [self._best(offer, length, limit, None, DOUBTS) for offer in models]
-        best = max(looks, key=_by_worth)
+        probes = [self._best(offer, length, limit, None, DOUBTS) for offer in models]
+        best = max(probes, key=_by_worth)
         pays = best.worth >= 1
-        self._looks = LOOKS if pays else self._rarely
+        self._probe_share = PROBES if pays else self._rare_share
         if not pays:
-            looks = [self._best(offer, length, limit, None) for offer in models]
-            best = max(looks, key=_by_worth)
-        if best.loss > self._purse:
+            probes = [self._best(offer, length, limit, None) for offer in models]
+            best = max(probes, key=_by_worth)
+        if best.loss > self._probe_budget:
             return None
-        why = f"{best.drafter}: a look at whether drafting pays by now"
-        return best._replace(look=True, why=why)
+        why = f"{best.drafter}: probing whether drafting pays again"
+        return best._replace(probe=True, why=why)
 
 
 def _explained(plan: Plan) -> Plan:
     branch = "" if plan.branch is None else " with a branch"
     why = (
-        f"{plan.drafter} at depth {plan.depth}{branch}: about {plan.expected:.2f} tokens for the "
+        f"{plan.drafter} at depth {plan.depth}{branch}: about {plan.expected:.2f} tokens in the "
         f"time of {plan.cost:.2f} plain steps"
     )
     return plan._replace(why=why)
@@ -373,6 +374,6 @@ _by_worth = operator.attrgetter("worth")
 
 def _against(best: Plan) -> str:
     return (
-        f"plain: {best.drafter} at depth {best.depth} should bring {best.expected:.2f} tokens for "
+        f"plain: {best.drafter} at depth {best.depth} would yield {best.expected:.2f} tokens in "
         f"the time of {best.cost:.2f} plain steps"
     )

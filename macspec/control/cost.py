@@ -15,121 +15,121 @@ BRANCHED = "+"
 """Behind a drafter's name: its chain with one sibling, whose costs and acceptance differ."""
 
 PLAIN_ROUNDS = 15
-"""Plain rounds, or means of a run of them, that are remembered."""
+"""Plain rounds, or means of a pipelined run of them, that are remembered."""
 
 NEAR = 0.2
-"""Plain rounds tell what one costs now at contexts that are longer or shorter by this share at
-most, where `EMPTY` tokens are added to both."""
+"""A plain round tells what one costs at contexts longer or shorter by this share at most, with
+``EMPTY`` tokens added to both."""
 
 EMPTY = 512
-"""Tokens of context that a pass hardly notices beside the weights."""
+"""Tokens of context whose cost is negligible beside the weights."""
 
 ANCHORS = 5
-"""Newest plain rounds, at contexts like this one, whose median is a plain step."""
+"""Newest plain rounds at similar contexts, whose median is a plain step."""
 
 RUN = 4
-"""Plain rounds that are clocked together, each launched ahead and with another behind it."""
+"""Pipelined plain rounds that are timed together."""
 
-ALONE = 1.05
-"""A plain round by itself over one of a row, until they have been compared: counts for one
-comparison."""
+UNPIPELINED = 1.05
+"""An unpipelined plain round over a pipelined one, until they have been compared; weighs as much as
+one comparison."""
 
 COMPARISONS = 9
 """Newest comparisons of the two whose median counts."""
 
 SURE = 2
-"""Comparisons with which the median is good enough."""
+"""Comparisons after which the median is good enough."""
 
 MOST = 1.5
-"""The most that a comparison is believed, so that a hiccup counts little."""
+"""Upper bound of a comparison, so that a hiccup counts little."""
 
 
 class PlainStep:
-    """Seconds of a plain round as of late: in a row of them, each launched ahead of the one before.
+    """Seconds of a plain step of late: of a pipelined round, launched before the one ahead ended.
 
-    A round by itself takes longer. The device waits for the host before it, and while its pass is
-    being built. Where drafting goes on there are no others, so how much longer is learned, too.
+    An unpipelined round takes longer: the device waits for the host before it, and while its pass
+    is being built. Between drafted rounds there are no others, so the ratio is learned too.
     """
 
     def __init__(self) -> None:
         self._seen: deque[tuple[int, float]] = deque(maxlen=PLAIN_ROUNDS)
         """Context length and seconds."""
         self._run: list[float] = []
-        """Seconds of the newest rounds of a row."""
-        self._lone: tuple[int, float] | None = None
-        """Context length and seconds of a round by itself, if only plain ones followed."""
-        self._alone: deque[float] = deque(maxlen=COMPARISONS)
-        """Seconds of such a round over those of one of the row after it."""
+        """Seconds of the newest rounds of a pipelined run."""
+        self._single: tuple[int, float] | None = None
+        """Context length and seconds of an unpipelined round, if only plain ones followed."""
+        self._ratios: deque[float] = deque(maxlen=COMPARISONS)
+        """Unpipelined over pipelined seconds, for each comparison."""
 
     @property
     def newest(self) -> float | None:
-        """Seconds, where the newest plain round was; None before the first."""
+        """Seconds at the context length of the newest plain round; None before the first."""
         return self.at(self._seen[-1][0]) if self._seen else None
 
     def at(self, length: int) -> float | None:
-        """The same at this context length; None where none was near it of late."""
+        """Seconds at this context length; None without recent rounds near it."""
         near = [seconds for where, seconds in self._seen if _near(where, length)]
         return statistics.median(near[-ANCHORS:]) if near else None
 
     @property
-    def alone(self) -> float:
-        """A round by itself, in plain steps; at least 1."""
-        return drawn(ALONE, self._alone, 1.0)
+    def unpipelined(self) -> float:
+        """An unpipelined round, in plain steps; at least 1."""
+        return drawn(UNPIPELINED, self._ratios, 1.0)
 
     @property
-    def compares(self) -> bool:
-        """Whether that is too little known: a row should follow a round by itself."""
-        return len(self._alone) < SURE
+    def needs_comparison(self) -> bool:
+        """Whether a pipelined run should follow the next unpipelined round, to compare the two."""
+        return len(self._ratios) < SURE
 
     def observe(self, length: int, seconds: float, overlaps: int) -> None:
         """A plain round took so many seconds.
 
         Args:
-            overlaps: 1 if it was launched ahead, and 1 if another was behind it. Where both are
-                so, only the time of several rounds says what one takes. Where one is, nothing
-                does: the first of a row may land as late as the second should, the last at once.
+            overlaps: 1 if it was itself prefetched, plus 1 if the next one was. At 2, only the
+                mean of several rounds is meaningful. At 1 nothing is: the first round of a run
+                may end as late as the second should, and the last one at once.
         """
         if overlaps == 0:
-            self._seen.append((length, seconds / self.alone))
-            self._lone, self._run = (length, seconds), []
+            self._seen.append((length, seconds / self.unpipelined))
+            self._single, self._run = (length, seconds), []
         elif overlaps == 2:
             self._run.append(seconds)
         if len(self._run) < RUN:
             return
         mean, self._run = statistics.mean(self._run), []
         self._seen.append((length, mean))
-        if self._lone is not None and _near(self._lone[0], length):
-            self._alone.append(min(max(self._lone[1] / mean, 1.0), MOST))
-        self._lone = None
+        if self._single is not None and _near(self._single[0], length):
+            self._ratios.append(min(max(self._single[1] / mean, 1.0), MOST))
+        self._single = None
 
     def interrupted(self) -> None:
         """A round was not plain."""
-        self._lone = None
+        self._single = None
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        return {"plain": list(self._seen), "alone": list(self._alone)}
+        return {"plain": list(self._seen), "alone": list(self._ratios)}
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Take over what ``as_dict`` gave; how long a round by itself takes may be missing.
+        """Take over what ``as_dict`` gave; the comparisons may be missing.
 
         Raises:
             ValueError, TypeError, KeyError: it is something else.
         """
         seen = [(int(positive(at)), positive(seconds)) for at, seconds in stored["plain"]]
-        alone = [positive(ratio) for ratio in stored.get("alone", ())]
+        unpipelined = [positive(ratio) for ratio in stored.get("alone", ())]
         self._seen = deque(seen, maxlen=PLAIN_ROUNDS)
-        self._alone = deque(alone, maxlen=COMPARISONS)
-        self._run, self._lone = [], None
+        self._ratios = deque(unpipelined, maxlen=COMPARISONS)
+        self._run, self._single = [], None
 
 
 def _near(a: int, b: int) -> bool:
-    """Whether a plain round takes about as long at both context lengths."""
+    """Whether a plain round takes about equally long at both context lengths."""
     return abs(math.log((a + EMPTY) / (b + EMPTY))) < NEAR
 
 
 def drawn(guess: float, seen: Sequence[float], weight: float) -> float:
-    """The median of what was seen, drawn towards a guess that counts for so many."""
+    """The median of what was seen, shrunk towards a guess of this weight."""
     if not seen:
         return guess
     return (weight * guess + len(seen) * statistics.median(seen)) / (weight + len(seen))
@@ -147,56 +147,55 @@ def positive(value: float) -> float:
 
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32)
-"""Rows at which a verify pass is measured; between them its cost is a straight line."""
+"""Rows at which a verify pass is measured; between them its cost is interpolated."""
 
 EDGES = (512, 2048, 8192, 32768)
-"""Where one bucket of context lengths ends and the next begins."""
+"""Borders between the buckets of context lengths."""
 
 SHIPPED: Mapping[int, float] = {
     1: 1.0, 2: 1.25, 3: 1.35, 4: 1.5, 5: 1.7, 6: 1.95, 7: 2.2, 8: 2.5, 12: 3.0, 16: 3.4, 32: 4.5,
 }  # fmt: skip
-"""Rows to plain steps, where nothing has been measured yet: between the published curves of
+"""Rows to plain steps, used until measured: between the published curves of
 quantized models on an M4 Pro and on an M5 Max (`bench/curves.py`)."""
 
 RECENT = 15
 """Rounds of one depth whose median counts."""
 
 LONG = 100
-"""Rounds of a drafter, at any depth, whose median counts: so many that the machine was fast in some
-and slow in others."""
+"""Rounds of a drafter, at any depth, whose median counts: enough to span fast and slow moments."""
 
 PRIOR = 2.0
-"""Rounds that a cost from parts counts for, beside those of the drafter that really took place."""
+"""Weight, in rounds, of a cost added up from parts, beside the drafter's measured rounds."""
 
 OWN = 8.0
-"""Rounds that what is known of all depths counts for, beside those of one depth: its rounds of late
-may all have been in a slow moment, and then it would not be tried again."""
+"""Weight, in rounds, of what is known of all depths, beside those of one depth: its recent rounds
+may all have met a slow moment, and it would never be tried again."""
 
 LEAP = 1.5
-"""Most that one round can differ from what was expected of it, so that a hiccup counts little."""
+"""Most by which one round may differ from its expected cost, so that a hiccup counts little."""
 
 OUT_OF_ORDER = 1.05
-"""A pass that costs more than one of more rows by this factor was measured in a bad moment, or is
-really dearer: which of the two, only another measurement tells."""
+"""A pass that costs this factor more than one of more rows was measured in a bad moment, or really
+is dearer: it is measured again."""
 
 TRIES = 3
-"""How often a pass is measured whose cost is out of order; the median counts."""
+"""How often a pass with a cost out of order is measured; the median counts."""
 
 READING = 0.05
-"""Draft steps that a draft model takes for each token that it reads at once, until measured."""
+"""Cost of reading one token into a draft model, in draft steps, until measured."""
 
 
 def bucket(length: int) -> int:
-    """The context bucket of so many tokens."""
+    """The bucket of a context length."""
     return bisect_left(EDGES, length)
 
 
 class CostCurve:
-    """Costs in plain steps: 1 is a plain round at the same context length, now.
+    """Costs relative to one pipelined plain-decoding step at the same context length.
 
-    Ratios outlast what moves all costs together (heat, another program, a power limit), so rounds
-    of long ago can be compared with those of now. They come from three places: the parts measured
-    when idle (`set_pass`, `set_step`), the rounds themselves (`observe`), and the shipped curve.
+    Ratios survive whatever moves all costs together (heat, another program, a power limit), so old
+    rounds can be compared with new ones. They come from the parts measured when idle (`set_pass`,
+    `set_step`), from the rounds themselves (`observe`), and from the shipped curve.
 
     Args:
         steps: of each drafter that runs a model, its step as a share of the target's, where it has
@@ -206,18 +205,18 @@ class CostCurve:
     def __init__(self, steps: Mapping[str, float] | None = None) -> None:
         self._shipped_steps = dict(steps or {})
         self._passes: dict[tuple[int, int], tuple[float, ...]] = {}
-        """By rows and bucket, each time that it was measured."""
+        """Measurements by rows and bucket."""
         self._known: dict[int, dict[int, float]] = {}
         self._costs: dict[tuple[str, int], dict[int, float]] = {}
-        """What ``_points`` and ``rounds`` last found, until something new is learned."""
+        """Cached results of ``_points`` and ``rounds``, until something new is learned."""
         self._steps: dict[str, float] = {}
         self._reading: dict[str, float] = {}
         self._rounds: dict[tuple[str, int], deque[tuple[int, float]]] = {}
-        """By drafter and bucket, depth and cost of its rounds."""
+        """Depth and cost of the rounds, by drafter and bucket."""
         self.plain = PlainStep()
 
     def missing(self, length: int) -> list[int]:
-        """Rows whose pass is to be measured at this context length, or measured once more."""
+        """Rows whose pass should be measured, or measured again, at this context length."""
         at = bucket(length)
         known = self._measured(at)
         doubtful = {
@@ -230,23 +229,23 @@ class CostCurve:
         return [rows for rows in ROWS[1:] if rows not in known or rows in doubtful]
 
     def set_pass(self, rows: int, length: int, cost: float) -> None:
-        """A verify pass of so many rows at this context length took so many plain passes."""
+        """Record the cost of a verify pass in plain passes."""
         key = rows, bucket(length)
         self._passes[key] = (*self._passes.get(key, ()), positive(cost))[-TRIES:]
         self._known.clear()
         self._costs.clear()
 
     def set_step(self, drafter: str, cost: float) -> None:
-        """A draft step took so many plain passes."""
+        """Record the cost of a draft step in plain passes."""
         self._steps[drafter] = positive(cost)
         self._costs.clear()
 
     def set_reading(self, drafter: str, cost: float) -> None:
-        """A draft model took so many plain passes for each token that it read at once."""
+        """Record the cost, in plain passes, of reading one token into a draft model."""
         self._reading[drafter] = positive(cost)
 
     def verify(self, rows: int, length: int) -> float:
-        """A verify pass of so many rows, in plain steps."""
+        """A verify pass, in plain steps."""
         points = self._points(bucket(length))
         if rows in points:
             return points[rows]
@@ -257,12 +256,12 @@ class CostCurve:
         return points[below] + share * (points[above] - points[below])
 
     def step(self, drafter: str) -> float:
-        """One draft step, in plain steps; 0 for a drafter that looks things up."""
+        """One draft step, in plain steps; 0 for a look-up."""
         drafter = drafter.removesuffix(BRANCHED)
         return self._steps.get(drafter, self._shipped_steps.get(drafter, 0.0))
 
     def round(self, drafter: str | None, depth: int, length: int) -> float:
-        """A whole round of a drafter that has nothing to catch up with, in plain steps.
+        """A whole round of a drafter that has read everything, in plain steps.
 
         Args:
             drafter: its name, followed by ``BRANCHED`` where the chain has a sibling.
@@ -272,7 +271,7 @@ class CostCurve:
         return self.rounds(drafter, (depth,), length)[0]
 
     def rounds(self, drafter: str, depths: Sequence[int], length: int) -> list[float]:
-        """The same of several depths above 0."""
+        """The same for several depths above 0."""
         costs = self._costs.setdefault((drafter, bucket(length)), {})
         if any(depth not in costs for depth in depths):
             off = self._off(drafter, length)
@@ -282,11 +281,11 @@ class CostCurve:
                 costs[depth] = self._parts(drafter, depth, length) * own
         return [costs[depth] for depth in depths]
 
-    def catching_up(self, drafter: str, behind: int) -> float:
+    def catching_up(self, drafter: str, unread: int) -> float:
         """What reading committed tokens adds to the first draft step, which reads one anyway."""
         drafter = drafter.removesuffix(BRANCHED)
         each = self._reading.get(drafter, READING * self.step(drafter))
-        return each * max(behind - 1, 0)
+        return each * max(unread - 1, 0)
 
     def observe(
         self,
@@ -294,27 +293,27 @@ class CostCurve:
         depth: int,
         length: int,
         seconds: float,
-        behind: int = 0,
+        unread: int = 0,
         overlaps: int = 0,
     ) -> None:
-        """A round took so many seconds. One that had much to catch up with is not typical.
+        """A round took so many seconds; one with much unread text is not typical and ignored.
 
         Args:
-            overlaps: 1 if it was launched ahead, and 1 if another was behind it.
+            overlaps: 1 if it was itself prefetched, plus 1 if the next one was.
         """
         if drafter is None or depth == 0:
-            alone = self.plain.alone
+            unpipelined = self.plain.unpipelined
             self.plain.observe(length, seconds, overlaps)
-            if self.plain.alone != alone:
+            if self.plain.unpipelined != unpipelined:
                 self._costs.clear()
             return
         self.plain.interrupted()
         unit = self.plain.at(length)
-        if unit is None or behind > 4:
+        if unit is None or unread > 4:
             return
         cost = self.round(drafter, depth, length)
-        # What moves every round alike moves the unit; the rest is this kind's own.
-        ratio = seconds / unit - self.catching_up(drafter, behind)
+        # What moves every round alike moves the unit; the rest is particular to this kind.
+        ratio = seconds / unit - self.catching_up(drafter, unread)
         ratio = min(max(ratio, cost / LEAP), cost * LEAP)
         kind = drafter, bucket(length)
         self._rounds.setdefault(kind, deque(maxlen=LONG)).append((depth, ratio))
@@ -360,7 +359,7 @@ class CostCurve:
         self.plain = plain
 
     def _points(self, at: int) -> dict[int, float]:
-        """Cost by rows, in their order, in a bucket: of its own, the nearest one's, or shipped."""
+        """Cost by ascending rows in a bucket: its own, the nearest bucket's, or the shipped one."""
         if at not in self._known:
             near = sorted(range(len(EDGES) + 1), key=lambda other: abs(other - at))
             measured = (points for other in near if (points := self._measured(other)))
@@ -375,17 +374,17 @@ class CostCurve:
         return self._known[at]
 
     def _measured(self, at: int) -> dict[int, float]:
-        """Cost by rows, in their order, of what was measured in this very bucket."""
+        """Cost by ascending rows, measured in this bucket."""
         found = ((rows, costs) for (rows, where), costs in self._passes.items() if where == at)
         return {rows: statistics.median(costs) for rows, costs in sorted(found)}
 
     def _parts(self, drafter: str, depth: int, length: int) -> float:
         rows = depth + 1 + drafter.endswith(BRANCHED)
-        waiting = self.plain.alone - 1  # as a plain round by itself: it is never launched ahead
+        waiting = self.plain.unpipelined - 1  # a drafted round is never prefetched
         return self.verify(rows, length) + depth * self.step(drafter) + waiting
 
     def _off(self, drafter: str, length: int) -> dict[int, list[float]]:
-        """By depth, what rounds took over their cost from parts."""
+        """By depth, the cost of rounds over their cost from parts."""
         costs: dict[int, list[float]] = {}
         for depth, cost in self._rounds.get((drafter, bucket(length)), ()):
             costs.setdefault(depth, []).append(cost)
@@ -395,6 +394,6 @@ class CostCurve:
 
 @cache
 def candidates(room: int) -> tuple[int, ...]:
-    """Depths worth thinking about: those that fill a pass of measured rows, and the room."""
+    """Depths to consider: those that fill a pass of measured rows, and the room."""
     depths = [rows - 1 for rows in ROWS if 1 < rows <= room + 1]
     return tuple(depths if not depths or depths[-1] == room else [*depths, room])

@@ -46,28 +46,28 @@ class Proposal:
 
 
 class Drafter(Protocol):
-    """Proposes tokens. Sees every committed token at the latest when it is asked next."""
+    """Proposes tokens. It sees every committed token by the time it is asked next."""
 
     name: str
 
     def offer(self, tokens: Sequence[int]) -> Offer:
-        """What it could do after these tokens; known on the host, without a model."""
+        """What it could propose after these tokens; known on the host, without a model."""
         ...
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
-        """Up to ``depth`` tokens, dispatched but not awaited; None if there is nothing to say."""
+        """Up to ``depth`` tokens, dispatched but not awaited; None if there is no proposal."""
         ...
 
-    def observe(self, came: Sequence[int], drafted: int, stood: int) -> None:
-        """What became of its newest proposal.
+    def observe(self, committed: Sequence[int], drafted: int, accepted: int) -> None:
+        """Learn what was accepted of its newest proposal.
 
         Args:
-            came: what the round committed; less than ``stood`` + 1 where the reply ended in it.
+            committed: tokens of the round; fewer than ``accepted`` + 1 where the reply ended in it.
             drafted: tokens of its chain.
-            stood: how many of them stood, beyond the end of the reply as well.
+            accepted: how many of them were accepted, beyond the end of the reply as well.
         """
         ...
 
     def rollback(self, length: int) -> None:
-        """Only the first ``length`` tokens of what was seen or drafted still stand."""
+        """Only the first ``length`` tokens of what was read or drafted are still valid."""
         ...

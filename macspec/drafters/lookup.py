@@ -39,7 +39,7 @@ class Continuation:
         """Expected number of accepted tokens, among as many as the match is long."""
         return sum(self.shares[: self.match])
 
-    def survival(self, depth: int) -> list[float]:
+    def chances(self, depth: int) -> list[float]:
         """For the first ``depth`` tokens, the chance that each and all before it are right.
 
         The shares, times Laplace's rule of succession for what has agreed ``match`` times in a
@@ -69,14 +69,14 @@ class Lookup(ABC):
             Up to ``depth`` ids, and for each the chance that it and all before it are right.
         """
         found = self._look(tokens)
-        return list(found.tokens[:depth]), found.survival(depth)
+        return list(found.tokens[:depth]), found.chances(depth)
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
         ids = list(self._look(context.tokens).tokens[:depth])
         return Proposal(mx.array(ids, mx.uint32)) if ids else None
 
-    def observe(self, came: Sequence[int], drafted: int, stood: int) -> None:  # noqa: B027  (the same for all)
-        """What becomes of a copy changes nothing in what is copied next."""
+    def observe(self, committed: Sequence[int], drafted: int, accepted: int) -> None:  # noqa: B027  (the same for all)
+        """Acceptance does not change what is copied next."""
 
     def rollback(self, length: int) -> None:
         if length < self._length:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from ..choices import MAX_DEPTH
-from ..control import AfterToken, Offer, RecentAcceptance, bucket_of
+from ..control import Offer, RecentAcceptance, TokenAcceptance, bucket_of
 from ..kernels import Draw
 from ..models.cached import CachedModel
 from .drafter import Context, Proposal
@@ -42,11 +42,11 @@ class DraftModel:
         self.model = model
         self.context = context
         self._recent = RecentAcceptance()
-        self._after = AfterToken()
+        self._after = TokenAcceptance()
         self._last, self._usual = 0, 0.0
-        """The token that its newest proposal follows, and the share that stood of late by then."""
+        """The token that its newest proposal follows, and the recent share at that time."""
         self._asked = self._judged = 0
-        """Tokens at its newest proposal, and those that were there when it had been judged."""
+        """Tokens at its newest proposal, and when it was judged."""
 
     def offer(self, tokens: Sequence[int], usual: bool = False) -> Offer:
         """As any drafter's.
@@ -60,10 +60,10 @@ class DraftModel:
         bucket = bucket_of(share if usual else self._after.share(tokens[-1], share))
         return Offer(self.name, room, bucket, len(tokens) - self.model.length)
 
-    def observe(self, came: Sequence[int], drafted: int, stood: int) -> None:
+    def observe(self, committed: Sequence[int], drafted: int, accepted: int) -> None:
         # What was drafted beyond the end says nothing of the draft model.
-        self._recent.observe(min(drafted, len(came)), min(stood, len(came)))
-        gained = came[: min(stood, len(came) - 1)]
+        self._recent.observe(min(drafted, len(committed)), min(accepted, len(committed)))
+        gained = committed[: min(accepted, len(committed) - 1)]
         self._after.observe([self._last, *gained], drafted, self._usual)
         self._judged = self._asked + len(gained) + 1
 

@@ -10,14 +10,14 @@ from .lookup import Lookup
 from .model import DraftModel
 
 SHADOW = 8
-"""Tokens of a look-up that was not used which are compared with what came."""
+"""Tokens of a look-up that was not used which are compared with what committed."""
 
 
 class Portfolio:
     """The drafters of a session: what they offer, what they propose, what they would have proposed.
 
     A look-up costs no model time, so those that a round did not use are scored against its
-    committed tokens all the same, and their survival is as well known as that of the one in use.
+    committed tokens all the same, and their acceptance is known as well as that of the one in use.
     """
 
     def __init__(self, drafters: Mapping[str, Drafter]) -> None:
@@ -35,7 +35,7 @@ class Portfolio:
         return [drafter.offer(tokens) for drafter in self._of(method)]
 
     def propose(self, plan: Plan, context: Context) -> Proposal | None:
-        """The proposal of a round; None where it is plain, or there is nothing to say after all."""
+        """The proposal of a round; None where it is plain, or the drafter has none after all."""
         if plan.drafter is None:
             return None
         drafter = self.drafters[plan.drafter]
@@ -43,30 +43,30 @@ class Portfolio:
             return drafter.propose_tree(context, plan.depth, plan.branch)
         return drafter.propose(context, plan.depth)
 
-    def settle(self, plan: Plan, came: Sequence[int], drafted: int, stood: int) -> None:
-        """Tell the drafter of a round what became of its proposal."""
+    def observe(self, plan: Plan, committed: Sequence[int], drafted: int, accepted: int) -> None:
+        """Report to the drafter of a round what was accepted of its proposal."""
         if plan.drafter is not None:
-            self.drafters[plan.drafter].observe(came, drafted, stood)
+            self.drafters[plan.drafter].observe(committed, drafted, accepted)
 
     def shadows(
-        self, plan: Plan, tokens: Sequence[int], came: Sequence[int]
+        self, plan: Plan, tokens: Sequence[int], committed: Sequence[int]
     ) -> Iterator[tuple[Offer, int, int]]:
         """For each look-up that a round did not use: its offer, drafted and accepted tokens.
 
         Args:
             tokens: what was committed before the round.
-            came: what the round committed.
+            committed: what the round committed.
         """
         for name, drafter in self.drafters.items():
             if name == plan.drafter or not isinstance(drafter, Lookup):
                 continue
             offer = drafter.offer(tokens)
-            guess, _ = drafter.continuation(tokens, min(SHADOW, offer.room, len(came)))
-            stood = 0
-            while stood < len(guess) and guess[stood] == came[stood]:
-                stood += 1
+            guess, _ = drafter.continuation(tokens, min(SHADOW, offer.room, len(committed)))
+            agreed = 0
+            while agreed < len(guess) and guess[agreed] == committed[agreed]:
+                agreed += 1
             if guess:
-                yield offer, min(stood + 1, len(guess)), stood
+                yield offer, min(agreed + 1, len(guess)), agreed
 
     def rollback(self, length: int) -> None:
         """Bring every drafter back to the first ``length`` tokens."""

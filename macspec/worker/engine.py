@@ -17,7 +17,7 @@ from ..decode import Settings
 from ..drafters import DraftModel
 from ..errors import BadOptionError, MacspecError, OutOfMemoryError
 from ..events import Event, Finished, Notice
-from ..learned import corpus, ledger
+from ..learned import control_state, corpus
 from ..metal.dispatch import kernels_for
 from ..models.download import pull
 from ..models.hubcache import cached_folder
@@ -147,7 +147,7 @@ class Engine:
             BadOptionError: no pair is loaded, or a token does not exist; or as ``reply``.
         """
         request = choice.request
-        margin, tolerance = self._loaded().weigh(
+        margin, tolerance = self._loaded().score_margin(
             request.messages,
             choice.said,
             choice.tokens,
@@ -265,7 +265,7 @@ class Engine:
             kernels = session.kernels
         else:
             kernels = kernels_for(pair, choice.kernels)
-        known = ledger(pair, choice.kv_bits, kernels=kernels.key) if choice.learn else None
+        known = control_state(pair, choice.kv_bits, kernels=kernels.key) if choice.learn else None
         if self._tuning.method == DraftModel.name and pair.draft is None:
             report(Notice("this pair has no draft model; the method is auto again"))
             self._tuning = replace(self._tuning, method="auto")
@@ -279,7 +279,7 @@ class Engine:
                 session.remember()
             past = corpus(pair) if choice.learn else None
             session = Session(
-                pair, kv_bits=choice.kv_bits, ledger=known, corpus=past, kernels=kernels
+                pair, kv_bits=choice.kv_bits, state=known, corpus=past, kernels=kernels
             )
         # A draft model may prove unusable only now; the reason is shown later.
         with suppress(BadOptionError):

@@ -11,7 +11,7 @@ import pytest
 
 import macspec.verification.match as match
 from macspec.cli.check import CheckedReply
-from macspec.forks import Fork, explain, first_difference
+from macspec.divergence import Divergence, explain, first_difference
 from macspec.verification.rule import Verdict
 
 
@@ -62,7 +62,7 @@ def test_a_fork_is_judged_by_its_gap(
     status: int,
     words: str,
 ) -> None:
-    reply = CheckedReply(1, "draft", "greedy", 9, 0.5, Fork(5, 10, 11, gap, 0.25))
+    reply = CheckedReply(1, "draft", "greedy", 9, 0.5, Divergence(5, 10, 11, gap, 0.25))
     monkeypatch.setattr("macspec.cli.check.self_check", lambda *_, **__: iter([reply]))
     outcome = macspec("check")
     assert outcome.status == status
@@ -87,7 +87,7 @@ def test_the_first_difference(
 
 def test_the_gap_is_to_the_worse_of_the_two_tokens() -> None:
     fork = explain(1, (7, 0), (7, 2), [1.0, 4.0, 3.5], 0.25)
-    assert (fork.plain, fork.speculative, fork.gap) == (0, 2, 3.0)
+    assert (fork.plain, fork.speculative, fork.margin) == (0, 2, 3.0)
     assert not fork.near_tie
     assert explain(1, (7, 1), (7, 2), [1.0, 4.0, 3.875], 0.25).near_tie
     assert not explain(1, (7,), (7, 2), [1.0, 4.0, 4.0], 0.25).near_tie

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from macspec.bench import readme
-from macspec.control import CostCurve, Survival
+from macspec.control import AcceptanceEstimate, CostCurve
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +22,7 @@ def known_costs() -> dict[str, Any]:
     for length in (10, 200):
         for rows in curve.missing(length):
             curve.set_pass(rows, length, 1 + rows / 10)
-    return {"costs": curve.as_dict(), "survival": Survival().as_dict()}
+    return {"costs": curve.as_dict(), "survival": AcceptanceEstimate().as_dict()}
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def plain_greedy(pair: Pair, prompt: Sequence[int], max_tokens: int) -> tuple[in
 
 def caches(session: Session) -> dict[str, CachedModel]:
     """Every model of a session with what it has read."""
-    decoder = session._decoder
+    decoder = session.decoder
     found = {"target": decoder.target}
     draft = decoder.portfolio.drafters.get("draft")
     if isinstance(draft, DraftModel):
@@ -65,7 +65,7 @@ def caches(session: Session) -> dict[str, CachedModel]:
 
 def assert_like_fresh(session: Session) -> None:
     """Every cache holds a prefix of the committed tokens, as a fresh prefill would have left it."""
-    committed = session._decoder.tokens
+    committed = session.decoder.tokens
     for name, model in caches(session).items():
         assert model.length <= len(committed), name
         if model.length == 0:

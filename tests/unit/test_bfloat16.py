@@ -7,7 +7,7 @@ from replies import finish, prompt_tokens
 
 from macspec import Sampling, Session, load_pair
 from macspec.assets import prompts
-from macspec.forks import first_difference
+from macspec.divergence import first_difference
 from macspec.models import Pair
 from macspec.models.cached import CachedModel
 from macspec.noise import TARGET, Noise

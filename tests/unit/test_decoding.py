@@ -110,7 +110,7 @@ def test_rounds_of_one_and_of_many_rows_mix(pocket: Pair, name: str) -> None:
         for event in session.reply(text, sampling, raw=True, max_tokens=80):
             if isinstance(event, Round):
                 for model in caches(session).values():
-                    assert model.length <= len(session._decoder.tokens) + 33
+                    assert model.length <= len(session.decoder.tokens) + 33
                 session.method = rng.choice(["draft", "draft", "ngram", "off"])
                 session.depth = rng.choice([0, 1, 2, 4, 7, 12])
         assert session.finished is not None
@@ -190,7 +190,7 @@ def random_walk(pocket: Pair, name: str, prompt_length: int, steps: Any, stop_at
     prompt = [(11 * i) % VOCABULARY for i in range(prompt_length)]
     text = " ".join(map(str, prompt))
     reply = session.reply(text, KEYED, raw=True, max_tokens=40)
-    decoder = session._decoder
+    decoder = session.decoder
     for number, event in enumerate(reply):
         if isinstance(event, Round):
             method, depth, rule = steps[number % len(steps)]
@@ -269,7 +269,7 @@ def test_a_drafter_that_proposes_anything_changes_nothing(
     plain = session_of(pocket, "gemma3_text", method="off")
     expected = tokens_of(plain, PROMPT, sampling, 50)
     session = session_of(pocket, "gemma3_text", method="ngram", depth=6, rule=rule)
-    session._decoder.portfolio.drafters["ngram"] = Liar()
+    session.decoder.portfolio.drafters["ngram"] = Liar()
     assert tokens_of(session, PROMPT, sampling, 50) == expected
     assert session.stats.drafted > 50
 

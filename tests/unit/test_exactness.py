@@ -12,7 +12,7 @@ from replies import assert_like_fresh, finish, plain_greedy, prompt_tokens
 
 from macspec import Sampling, Session
 from macspec.assets import prompts
-from macspec.control import PLAIN, Controller, CostCurve, Offer, Plan, Survival
+from macspec.control import PLAIN, AcceptanceEstimate, Controller, CostCurve, Offer, Plan
 from macspec.models import Pair
 
 TOKENS = 32
@@ -86,7 +86,7 @@ class Dice(Controller):
     """Plans at random, within what is offered."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(CostCurve(), Survival())
+        super().__init__(CostCurve(), AcceptanceEstimate())
         self.rng = random.Random(seed)
 
     def choose(
@@ -99,11 +99,11 @@ class Dice(Controller):
             deep = self.rng.randint(1, min(offer.room, limit, 12))
             grows = offer.branches and self.rng.random() < 0.6
             branch = self.rng.randrange(deep) if grows else None
-            self.last = Plan(offer.drafter, deep, length, offer.bucket, offer.behind, branch)
+            self.last = Plan(offer.drafter, deep, length, offer.bucket, offer.unread, branch)
         return self.last
 
     @property
-    def ahead(self) -> bool:
+    def pipelines(self) -> bool:
         return self.rng.random() < 0.7
 
 
@@ -113,7 +113,7 @@ def test_whatever_the_controller_chooses(pocket: Pair, number: int) -> None:
         expected = plain(pocket, FEW[number], sampling)
         for controller in (None, Dice(number)):
             session = Session(pocket, rule="keyed", controller=controller)
-            assert session._decoder.try_trees() is None
+            assert session.decoder.try_trees() is None
             for _ in range(2):
                 got = finish(session, FEW[number], sampling, max_tokens=TOKENS)
                 assert got.token_ids == expected

@@ -16,7 +16,7 @@ from replies import Rows, assert_like_fresh, caches, finish, prompt_tokens
 
 from macspec import Notice, Prefilled, Round, Sampling, Session, Text
 from macspec.control import Controller, Plan
-from macspec.control.controller import CHECKING, ROW
+from macspec.control.controller import PIPELINED, PLAIN_PROBE
 from macspec.control.cost import SURE
 from macspec.drafters import Corpus
 from macspec.errors import BadOptionError, ContextOverflowError
@@ -48,7 +48,7 @@ def test_a_later_turn_prefills_only_what_is_new(pocket: Pair) -> None:
     messages: list[dict[str, str]] = []
     turns = ["Hello, how are you?", "I need a hotel.", "In London.", "Three nights.", "Thanks."]
     for text in turns:
-        before = len(session._decoder.tokens)
+        before = len(session.decoder.tokens)
         for counter in counters.values():
             counter.seen.clear()
         say(session, messages, text, max_tokens=24)
@@ -95,7 +95,7 @@ def test_the_end_token_can_fall_anywhere_in_a_block(pocket: Pair, depth: int) ->
         told = [token.id for event in events if isinstance(event, Text) for token in event.tokens]
         assert tuple(told) == finished.token_ids
         assert finished.stats.tokens == first + 1
-        assert session._decoder.tokens[-first - 1 :] == list(whole[: first + 1])
+        assert session.decoder.tokens[-first - 1 :] == list(whole[: first + 1])
         assert_like_fresh(session)
 
 
@@ -132,7 +132,7 @@ def test_the_context_fills_to_the_last_position(pocket: Pair, method: str) -> No
     session = Session(pair, method=method, depth=5)
     got = finish(session, HELLO, GREEDY, on_overflow="refuse")
     assert (got.reason, len(got.token_ids)) == ("context", 19)
-    assert len(session._decoder.tokens) == pair.context
+    assert len(session.decoder.tokens) == pair.context
 
 
 def test_a_draft_with_a_shorter_context_stops_at_its_limit(pocket: Pair) -> None:
@@ -169,7 +169,7 @@ def test_a_history_beyond_the_context_drops_its_oldest_turns(pocket: Pair) -> No
     finished = session.finished
     assert finished is not None
     assert finished.stats.prompt_tokens + 16 <= pocket.context
-    kept = session._decoder.tokens[: finished.stats.prompt_tokens]
+    kept = session.decoder.tokens[: finished.stats.prompt_tokens]
     newest = prompt_tokens(pocket, messages[-1:])[1:]
     assert kept[-len(newest) :] == newest
     with pytest.raises(ContextOverflowError, match=rf"\d+ tokens.*{pocket.context}"):
@@ -185,7 +185,7 @@ def test_one_turn_longer_than_the_context_is_refused(pocket: Pair) -> None:
 def test_the_draft_model_reads_the_prompt_first_if_the_reply_should_gain(
     pocket: Pair, monkeypatch: pytest.MonkeyPatch, gains: bool
 ) -> None:
-    monkeypatch.setattr(Controller, "prepares", lambda *_, **__: gains)
+    monkeypatch.setattr(Controller, "should_prefill", lambda *_, **__: gains)
     session = Session(pocket)
     draft = caches(session)["draft"]
     chunks = 0
@@ -203,16 +203,16 @@ def test_a_plain_round_by_itself_is_compared_with_a_row_of_them(
     pocket: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look(controller: Controller, _: object, length: int, **__: object) -> Plan:
-        controller.last = CHECKING._replace(length=length)
+        controller.last = PLAIN_PROBE._replace(length=length)
         return controller.last
 
     monkeypatch.setattr(Controller, "choose", look)
-    rounds = 1 + SURE * (1 + ROW)  # the first, which reads the prompt, is not clocked
-    for tokens, known in ((rounds - ROW, False), (rounds, True)):
+    rounds = 1 + SURE * (1 + PIPELINED)  # the first, which reads the prompt, is not clocked
+    for tokens, known in ((rounds - PIPELINED, False), (rounds, True)):
         session = Session(pocket)
         for _ in session.reply(HELLO, GREEDY, max_tokens=tokens, forced=[65] * tokens):
             pass
-        assert session.controller.curve.plain.compares != known
+        assert session.controller.curve.plain.needs_comparison != known
 
 
 def test_a_long_prompt_is_prefilled_in_chunks(pocket: Pair) -> None:
@@ -367,8 +367,10 @@ def test_why_the_draft_model_is_off_is_said_once(pocket: Pair) -> None:
 def test_a_sleep_is_no_cost_of_a_round(pocket: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(pocket, method="off")
     looks, costs = iter([True, False, False, True]), []
-    monkeypatch.setattr(session._decoder.sleep, "jumped", lambda: next(looks, False))
-    monkeypatch.setattr(session.controller, "clock", lambda *cost, **more: costs.append(more))
+    monkeypatch.setattr(session.decoder.sleep, "jumped", lambda: next(looks, False))
+    monkeypatch.setattr(
+        session.controller, "observe_cost", lambda *cost, **more: costs.append(more)
+    )
     stats = finish(session, HELLO, GREEDY, max_tokens=8).stats
     # All passes but the first, and the one in which the machine slept.
     assert len(costs) == stats.passes - 2
@@ -401,7 +403,7 @@ def test_a_reply_goes_on_where_it_was_cut(pocket: Pair) -> None:
         events = list(session.reply([*HELLO, begun], GREEDY, max_tokens=24, resume=True))
         (prefilled,) = [event for event in events if isinstance(event, Prefilled)]
         assert len(prompt) < prefilled.prompt_tokens <= len(prompt) + length
-        assert session._decoder.tokens[: len(prompt)] == prompt
+        assert session.decoder.tokens[: len(prompt)] == prompt
     # Cut between two words, the rest is what would have come anyway.
     at = whole.text.index(" ", 8)
     begun = {"role": "assistant", "content": whole.text[:at]}
@@ -411,17 +413,19 @@ def test_a_reply_goes_on_where_it_was_cut(pocket: Pair) -> None:
         session.reply(HELLO, resume=True)
 
 
-def test_a_choice_can_be_weighed(pocket: Pair) -> None:
+def test_how_close_a_choice_was(pocket: Pair) -> None:
     session = Session(pocket, method="off", rule="keyed")
     for sampling in (GREEDY, Sampling(temperature=0.8, top_p=0.9, seed=3, repetition_penalty=1.2)):
         ids = finish(session, HELLO, sampling, max_tokens=12).token_ids
         for at in (0, 5, len(ids) - 1):
-            gap, epsilon = session.weigh(HELLO, ids[:at], [ids[at]])
-            assert gap <= epsilon  # it was the best, but for the rounding of other rows
-            assert session.weigh(HELLO, ids[:at], [ids[at], (ids[at] + 1) % 900])[0] > epsilon
+            margin, tolerance = session.score_margin(HELLO, ids[:at], [ids[at]])
+            assert margin <= tolerance  # it was the best, but for the rounding of other rows
+            assert (
+                session.score_margin(HELLO, ids[:at], [ids[at], (ids[at] + 1) % 900])[0] > tolerance
+            )
         assert finish(session, HELLO, sampling, max_tokens=12).token_ids == ids
     with pytest.raises(BadOptionError, match="no such token"):
-        session.weigh(HELLO, [], [10**9])
+        session.score_margin(HELLO, [], [10**9])
 
 
 def test_what_is_dropped_is_told_in_messages(pocket: Pair) -> None:
@@ -439,7 +443,7 @@ def test_what_is_dropped_is_told_in_messages(pocket: Pair) -> None:
     assert session.finished.stats.dropped_messages == dropped
     kept = [messages[0], *messages[1 + dropped :]]
     assert kept[1]["role"] == "user"
-    assert session._decoder.tokens[: prefilled.prompt_tokens] == prompt_tokens(pocket, kept)
+    assert session.decoder.tokens[: prefilled.prompt_tokens] == prompt_tokens(pocket, kept)
 
 
 def test_a_reply_can_leave_past_replies_alone(pocket: Pair, tmp_path: Path) -> None:
@@ -468,7 +472,7 @@ def test_what_is_learned_of_a_round_is_what_it_brought(
     def learn(drafter: str, bucket: int, drafted: int, accepted: int) -> None:
         learned.append((drafted, accepted + 1))
 
-    monkeypatch.setattr(session._decoder.controller, "learn", learn)
+    monkeypatch.setattr(session.decoder.controller, "observe_acceptance", learn)
     brought, ends = [], 0
     for text in ("Hello!", "Thanks.", "What is 3 plus 4?", "I need a hotel in London."):
         asked = [{"role": "user", "content": text}]

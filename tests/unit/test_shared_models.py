@@ -63,7 +63,7 @@ def test_a_story_model_without_a_draft(shared: Path) -> None:
     for text in ("Once upon a time", "Lily and Tom went to the park. Lily and Tom"):
         plain = Session(pair, method="off")
         expected = finish(plain, text, GREEDY, raw=True, max_tokens=200)
-        prompt = plain._decoder.tokens[: expected.stats.prompt_tokens]
+        prompt = plain.decoder.tokens[: expected.stats.prompt_tokens]
         assert expected.token_ids == plain_greedy(pair, prompt, 200)
         for depth in (1, 8):
             session = Session(pair, method="ngram", depth=depth)

@@ -14,7 +14,6 @@ from replies import prompt_tokens
 from macspec import Sampling
 from macspec.assets import prompts
 from macspec.drafters import Context, DraftModel, Proposal
-from macspec.drafters.branches import branched
 from macspec.models import Pair
 from macspec.models.cached import CachedModel, TreePass
 from macspec.noise import Noise
@@ -183,6 +182,7 @@ def test_two_continuations_as_one_tree(pocket: Pair) -> None:
     prompt, expected = prompt_of(pocket), plain(pocket, sampling)
     loop = Loop(pocket, prompt, sampling, rule_named("match"))
     wrong = [*expected[:2], (expected[2] + 1) % loop.width, 5, 6]
-    proposal = branched(wrong, expected[:6], 12)
+    tokens = mx.array([*wrong, *expected[2:6]], mx.uint32)
+    proposal = Proposal(tokens, parents=(-1, 0, 1, 2, 3, 1, 5, 6, 7))
     assert loop.tree(proposal, loop.noise(6)) == [0, 1, 5, 6, 7, 8]
     assert loop.text[len(prompt) :] == expected[:7]

@@ -11,11 +11,11 @@ from macspec.bench.equality import Compared, Equality, Judge, compare
 from macspec.bench.questions import Question, ready
 from macspec.bench.sample import Sample
 from macspec.bench.tasks import Task
-from macspec.forks import Fork
+from macspec.divergence import Divergence
 from macspec.models import Pair
 from macspec.sampling import Sampling
 
-FORK = Fork(2, 1, 2, 0.5, 0.1)
+FORK = Divergence(2, 1, 2, 0.5, 0.1)
 EQUALS = {"plain": True, "keyed": True, "block": False}
 
 
@@ -45,7 +45,7 @@ def test_a_fork_is_found_and_counted() -> None:
     assert one.fork == FORK
     assert one.equality == Equality(1, 0, 0)
     assert one.equality.differ == 1
-    near = Compared(one.sample, replace(FORK, gap=0.05))
+    near = Compared(one.sample, replace(FORK, margin=0.05))
     assert (near.equality + one.equality) == Equality(2, 0, 1)
 
 
@@ -65,8 +65,8 @@ def test_the_target_itself_judges(pocket: Pair) -> None:
     judge = Judge(pocket, [question], lambda it: Sampling(temperature=it.temperature))
     fork = judge(sample("keyed", (5, 9)), (5, 7), 1)
     assert (fork.plain, fork.speculative) == (7, 9)
-    assert fork.gap is not None
-    assert fork.gap > 0
+    assert fork.margin is not None
+    assert fork.margin > 0
     ended = judge(sample("keyed", (5,)), (5, 7), 1)
-    assert ended.gap is None
+    assert ended.margin is None
     assert isinstance(question, Question)

@@ -19,7 +19,7 @@ from macspec.bench.specbench import ANSWER, TASKS, Plan, SpecBench, chosen
 from macspec.bench.specfile import SpecFile, cells_of, read
 from macspec.bench.specrows import OURS, PLAIN, RIVAL, TRIAL, Row, cells
 from macspec.bench.tasks import Task
-from macspec.control import CostCurve, Survival
+from macspec.control import AcceptanceEstimate, CostCurve
 from macspec.errors import BadOptionError
 from macspec.models import Pair
 
@@ -316,7 +316,7 @@ def known_costs() -> dict[str, Any]:
     curve = CostCurve()
     for rows in curve.missing(10):
         curve.set_pass(rows, 10, 1 + rows / 10)
-    return {"costs": curve.as_dict(), "survival": Survival().as_dict()}
+    return {"costs": curve.as_dict(), "survival": AcceptanceEstimate().as_dict()}
 
 
 def test_a_real_run(pocket: Pair, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.control import AfterToken
+from macspec.control import TokenAcceptance
 
 SHARE = st.floats(0, 1)
 CHAINS = st.lists(
@@ -19,7 +19,7 @@ CHAINS = st.lists(
 def test_it_is_a_share_whatever_was_seen(
     chains: list[tuple[list[int], int, float]], token: int, usual: float
 ) -> None:
-    after = AfterToken()
+    after = TokenAcceptance()
     for text, more, then in chains:
         after.observe(text, len(text) - 1 + more, then)
     assert 0 <= after.share(token, usual) <= 1
@@ -27,7 +27,7 @@ def test_it_is_a_share_whatever_was_seen(
 
 
 def test_where_chains_fall_less_is_expected_and_elsewhere_nothing_changes() -> None:
-    after = AfterToken()
+    after = TokenAcceptance()
     for _ in range(100):
         after.observe([1], 4, 0.6)
         after.observe([2, 3, 4, 5, 6], 4, 0.6)
@@ -37,7 +37,7 @@ def test_where_chains_fall_less_is_expected_and_elsewhere_nothing_changes() -> N
 
 
 def test_every_token_of_a_chain_says_something_up_to_where_it_fell() -> None:
-    after = AfterToken()
+    after = TokenAcceptance()
     after.observe([1, 2, 3], 5, 0.5)
     shares = [after.share(token, 0.5) for token in (1, 2, 3, 4)]
     assert shares[0] > 0.5  # two of three
@@ -47,14 +47,14 @@ def test_every_token_of_a_chain_says_something_up_to_where_it_fell() -> None:
 
 
 def test_a_text_that_is_hard_as_a_whole_says_nothing_of_its_tokens() -> None:
-    after = AfterToken()
+    after = TokenAcceptance()
     for _ in range(1000):
         after.observe([1], 3, 0.02)
     assert after.share(1, 0.9) == pytest.approx(0.9, abs=0.03)
 
 
 def test_what_was_seen_long_ago_fades() -> None:
-    after = AfterToken()
+    after = TokenAcceptance()
     for _ in range(200):
         after.observe([1], 3, 0.6)
     low = after.share(1, 0.6)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.choices import MAX_DEPTH
-from macspec.control import BUCKETS, Controller, CostCurve, Offer, Plan, Survival
-from macspec.control.controller import ROW, SAVED
+from macspec.control import BUCKETS, AcceptanceEstimate, Controller, CostCurve, Offer, Plan
+from macspec.control.controller import BUDGET, PIPELINED
 from macspec.control.cost import COMPARISONS, SURE
 
 offers = st.lists(
@@ -21,7 +21,7 @@ offers = st.lists(
         drafter=st.sampled_from(["draft", "ngram"]),
         room=st.integers(0, MAX_DEPTH),
         bucket=st.integers(0, BUCKETS - 1),
-        behind=st.integers(0, 600),
+        unread=st.integers(0, 600),
     ),
     max_size=3,
     unique_by=lambda offer: offer.drafter,
@@ -30,7 +30,7 @@ offers = st.lists(
 
 def made(step: float = 0.05, length: int = 10) -> Controller:
     """One that knows what a plain round costs, here and by itself."""
-    controller = Controller(CostCurve({"draft": step}), Survival())
+    controller = Controller(CostCurve({"draft": step}), AcceptanceEstimate())
     curve = controller.curve
     curve.restore(curve.as_dict() | {"alone": [1.0] * COMPARISONS, "plain": [[length, 1.0]]})
     return controller
@@ -39,9 +39,9 @@ def made(step: float = 0.05, length: int = 10) -> Controller:
 def play(controller: Controller, plan: Plan, accepted: int, cost: float | None = None) -> None:
     """A round as the decoding loop tells of it."""
     took = controller.curve.round(plan.drafter, plan.depth, plan.length) if cost is None else cost
-    controller.clock(plan, plan.depth, accepted + 1, took)
+    controller.observe_cost(plan, plan.depth, accepted + 1, took)
     if plan.drafter is not None:
-        controller.learn(plan.drafter, plan.bucket, plan.depth, accepted)
+        controller.observe_acceptance(plan.drafter, plan.bucket, plan.depth, accepted)
 
 
 @given(st.lists(st.tuples(offers, st.integers(0, 40), st.integers(0, 40)), max_size=30),
@@ -94,12 +94,12 @@ def test_of_depths_that_promise_nearly_the_same_it_takes_the_shallower(
     def rounds(drafter: str, depths: list[int], length: int) -> list[float]:
         return [tokens[at] / speed[at] for at in depths]
 
-    monkeypatch.setattr(controller.survival, "expected", lambda *_: tokens)
+    monkeypatch.setattr(controller.acceptance, "expected", lambda *_: tokens)
     monkeypatch.setattr(controller.curve, "rounds", rounds)
     assert controller.choose([Offer("ngram", 32, 5)], 100, 50).depth == depth
 
 
-def test_what_plain_costs_is_looked_at_first_and_now_and_then() -> None:
+def test_what_plain_costs_is_measured_first_and_now_and_then() -> None:
     controller = made(length=9000)
     offer = Offer("draft", 32, 7, 1)
     assert controller.choose([offer], 100, 50).depth == 0
@@ -113,38 +113,38 @@ def test_what_plain_costs_is_looked_at_first_and_now_and_then() -> None:
 
 
 def test_a_plain_round_by_itself_is_compared_with_a_row_of_them() -> None:
-    controller = Controller(CostCurve({"draft": 0.05}), Survival())
+    controller = Controller(CostCurve({"draft": 0.05}), AcceptanceEstimate())
     offer, rounds = Offer("draft", 32, 7, 1), []
     for _ in range(500):
         plan = controller.choose([offer], 100, 50)
-        behind = plan.depth == 0 and controller.ahead
+        unread = plan.depth == 0 and controller.pipelines
         early = bool(rounds) and rounds[-1] == "ahead"
         took = controller.curve.round("draft", plan.depth, 100)
         if plan.depth == 0:
-            took = 1.0 if early or behind else 1.2
-        controller.clock(plan, plan.depth, plan.depth + 1, took, early + behind)
-        rounds.append("draft" if plan.depth else "ahead" if behind else "last" if early else "lone")
-    row = ["lone", *["ahead"] * (ROW - 1), "last"]
-    assert rounds[: ROW + 1] == row
-    assert rounds[ROW + 1] == "draft"
+            took = 1.0 if early or unread else 1.2
+        controller.observe_cost(plan, plan.depth, plan.depth + 1, took, early + unread)
+        rounds.append("draft" if plan.depth else "ahead" if unread else "last" if early else "lone")
+    row = ["lone", *["ahead"] * (PIPELINED - 1), "last"]
+    assert rounds[: PIPELINED + 1] == row
+    assert rounds[PIPELINED + 1] == "draft"
     # Once that is known, one by itself does; a plain step has then taken 1.
-    assert rounds.count("ahead") == SURE * (ROW - 1)
+    assert rounds.count("ahead") == SURE * (PIPELINED - 1)
     assert rounds.count("lone") > SURE
-    assert controller.curve.plain.alone == pytest.approx(1.2, abs=0.05)
+    assert controller.curve.plain.unpipelined == pytest.approx(1.2, abs=0.05)
     assert controller.curve.plain.newest == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_row_of_plain_rounds_ends_with_its_reply() -> None:
-    controller = Controller(CostCurve({"draft": 0.05}), Survival())
+    controller = Controller(CostCurve({"draft": 0.05}), AcceptanceEstimate())
     offer = Offer("draft", 32, 7, 1)
-    controller.clock(controller.choose([offer], 100, 50), 0, 1, 1.0)
-    assert controller.ahead
+    controller.observe_cost(controller.choose([offer], 100, 50), 0, 1, 1.0)
+    assert controller.pipelines
     assert controller.choose([offer], 100, 50).depth == 0
-    controller.ended(9)
+    controller.reply_ended(9)
     assert controller.choose([offer], 100, 50).depth > 0
 
 
-def test_a_drafter_that_does_not_pay_is_parked_and_looks_become_rare() -> None:
+def test_a_drafter_that_does_not_pay_is_parked_and_probes_become_rare() -> None:
     controller, depths = made(), []
     for _ in range(600):
         plan = controller.choose([Offer("draft", 32, 1, 1)], 100, 50)
@@ -156,32 +156,32 @@ def test_a_drafter_that_does_not_pay_is_parked_and_looks_become_rare() -> None:
     assert any(depth > 0 for depth in depths[64:])
 
 
-def test_each_look_that_fails_makes_the_next_one_rarer() -> None:
+def test_each_failed_probe_makes_the_next_one_rarer() -> None:
     controller = made()
-    looks = []
+    probes = []
     for at in range(6_000):
         plan = controller.choose([Offer("draft", 8, 0)], 100, 32)
-        if plan.look:
-            looks.append(at)
+        if plan.probe:
+            probes.append(at)
         play(controller, plan, 0)
-    gaps = [after - before for before, after in pairwise(looks)]
+    gaps = [after - before for before, after in pairwise(probes)]
     assert len(gaps) > 4
     assert max(gaps[-2:]) > 3 * gaps[0]
 
 
-def test_lucky_looks_save_up_no_more_than_plain_rounds_do() -> None:
+def test_lucky_probes_save_up_no_more_than_plain_rounds_do() -> None:
     controller = made()
     offer = Offer("draft", 8, 0)
     for _ in range(600):
         play(controller, controller.choose([offer], 100, 32), 0)
-    lucky = Plan("draft", 4, 100, expected=3.0, cost=1.5, look=True)
+    lucky = Plan("draft", 4, 100, expected=3.0, cost=1.5, probe=True)
     for _ in range(40):
-        controller.clock(lucky, 4, 5, 1.5)
+        controller.observe_cost(lucky, 4, 5, 1.5)
     lost = 0.0
-    while (plan := controller.choose([offer], 100, 32)).look:
+    while (plan := controller.choose([offer], 100, 32)).probe:
         lost += plan.loss
         play(controller, plan, 0)
-    assert 0 < lost <= SAVED
+    assert 0 < lost <= BUDGET
 
 
 def test_a_parked_draft_model_is_back_when_its_text_turns_easy() -> None:
@@ -202,7 +202,7 @@ def test_a_lookup_is_used_within_a_few_rounds_of_a_longer_match() -> None:
         plan = controller.choose([Offer("ngram", 32, 1)], 100, 50)
         play(controller, plan, 0)
         if plan.depth == 0:
-            controller.learn("ngram", 1, 1, 0)
+            controller.observe_acceptance("ngram", 1, 1, 0)
     assert controller.choose([Offer("ngram", 32, 1)], 100, 50).depth == 0
     used = []
     for _ in range(12):
@@ -210,53 +210,53 @@ def test_a_lookup_is_used_within_a_few_rounds_of_a_longer_match() -> None:
         used.append(plan.depth)
         play(controller, plan, plan.depth)
         if plan.depth == 0:
-            controller.learn("ngram", 6, 1, 1)
+            controller.observe_acceptance("ngram", 6, 1, 1)
     assert used[-1] > 0
     assert sum(depth == 0 for depth in used) <= 6
 
 
 def test_reading_the_text_pays_where_replies_are_long() -> None:
-    offer = Offer("draft", 32, 6, behind=1500)
+    offer = Offer("draft", 32, 6, unread=1500)
     long, short = made(length=1500), made(length=1500)
     for _ in range(20):
-        long.ended(400)
-        short.ended(6)
+        long.reply_ended(400)
+        short.reply_ended(6)
     assert long.choose([offer], 1500, 500).depth > 0
     assert short.choose([offer], 1500, 500).depth == 0
     assert long.choose([offer], 1500, 5).depth == 0
     plan = long.choose([offer], 1500, 500)
-    assert 0 < plan.lasting < plan.cost
+    assert 0 < plan.amortised < plan.cost
 
 
 def test_a_draft_model_reads_the_prompt_with_the_target_where_the_reply_should_gain() -> None:
     controller = made(step=0.05)
     controller.curve.set_reading("draft", 0.01)
-    near, far = Offer("draft", 32, 5, behind=50), Offer("draft", 32, 5, behind=9000)
-    assert controller.prepares(near, 100, 200)
-    assert not controller.prepares(far, 9000, 200)
-    controller.ended(20_000)
-    assert controller.prepares(far, 9000, 20_000)
-    assert not controller.prepares(far, 9000, 200)  # the reply can be no longer
-    assert not made(step=2.0).prepares(near, 100, 200)  # drafting itself costs too much
+    near, far = Offer("draft", 32, 5, unread=50), Offer("draft", 32, 5, unread=9000)
+    assert controller.should_prefill(near, 100, 200)
+    assert not controller.should_prefill(far, 9000, 200)
+    controller.reply_ended(20_000)
+    assert controller.should_prefill(far, 9000, 20_000)
+    assert not controller.should_prefill(far, 9000, 200)  # the reply can be no longer
+    assert not made(step=2.0).should_prefill(near, 100, 200)  # drafting itself costs too much
 
 
 def test_short_replies_do_not_keep_it_from_reading() -> None:
     controller = made(step=0.05)
     controller.curve.set_reading("draft", 0.01)
     for _ in range(50):
-        controller.ended(3)
-    assert controller.prepares(Offer("draft", 32, 5, behind=300), 300, 200)
-    assert not controller.prepares(Offer("draft", 32, 5, behind=300), 300, 3)
+        controller.reply_ended(3)
+    assert controller.should_prefill(Offer("draft", 32, 5, unread=300), 300, 200)
+    assert not controller.should_prefill(Offer("draft", 32, 5, unread=300), 300, 3)
 
 
 def test_at_a_depth_of_the_users_it_reads_whenever_there_is_room() -> None:
     controller = made(step=2.0)
-    assert controller.prepares(Offer("draft", 32, 0, behind=9000), 9000, 200, depth=1)
-    assert not controller.prepares(Offer("draft", 0, 0, behind=9000), 9000, 200, depth=1)
-    assert not controller.prepares(Offer("draft", 32, 0, behind=9000), 9000, 0, depth=1)
+    assert controller.should_prefill(Offer("draft", 32, 0, unread=9000), 9000, 200, depth=1)
+    assert not controller.should_prefill(Offer("draft", 0, 0, unread=9000), 9000, 200, depth=1)
+    assert not controller.should_prefill(Offer("draft", 32, 0, unread=9000), 9000, 0, depth=1)
 
 
-def test_lookups_get_no_looks() -> None:
+def test_lookups_get_no_probes() -> None:
     controller = made()
     for _ in range(300):
         plan = controller.choose([Offer("ngram", 32, 0)], 100, 50)
@@ -277,27 +277,27 @@ def test_costs_that_rounds_show_outweigh_what_was_thought(cost: float) -> None:
 
 def test_it_launches_ahead_where_that_saves_more_than_it_loses() -> None:
     controller = made()
-    assert controller.ahead
+    assert controller.pipelines
     # Good matches that rounds launched ahead keep missing.
     for _ in range(30):
         controller.choose([Offer("ngram", 32, 7)], 100, 50)
-        controller.clock(Plan(None, 0), 0, 1, 1.0, overlaps=2)
-    assert not controller.ahead
+        controller.observe_cost(Plan(None, 0), 0, 1, 1.0, overlaps=2)
+    assert not controller.pipelines
 
 
 def _state(controller: Controller) -> dict[str, Any]:
     state = copy.deepcopy(vars(controller))
-    curve, survival = state.pop("curve"), state.pop("survival")
-    return {**state, "curve": curve.as_dict(), "survival": survival.as_dict()}
+    curve, acceptance = state.pop("curve"), state.pop("acceptance")
+    return {**state, "curve": curve.as_dict(), "acceptance": acceptance.as_dict()}
 
 
-def test_what_a_plain_step_costs_is_looked_at_where_the_context_is_another() -> None:
+def test_what_a_plain_step_costs_is_measured_where_the_context_is_another() -> None:
     controller, offer = made(length=1500), Offer("draft", 32, 6)
     assert controller.choose([offer], 1500, 500).depth > 0
-    look = controller.choose([offer], 60, 500)
-    assert look.depth == 0
-    assert "a look at what a plain step costs" in look.why
-    play(controller, look, 0, 0.5)
+    probe = controller.choose([offer], 60, 500)
+    assert probe.depth == 0
+    assert "measuring what a plain step costs" in probe.why
+    play(controller, probe, 0, 0.5)
     assert controller.choose([offer], 60, 500).depth > 0
 
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from macspec.control import CostCurve
 from macspec.control.cost import (
-    ALONE,
     EDGES,
     OUT_OF_ORDER,
     ROWS,
     RUN,
     SHIPPED,
     TRIES,
+    UNPIPELINED,
     bucket,
     candidates,
 )
@@ -36,8 +36,8 @@ def test_before_anything_is_measured_the_shipped_curve_holds() -> None:
     assert [curve.verify(rows, 100) for rows in SHIPPED] == list(SHIPPED.values())
     assert curve.verify(10, 100) == pytest.approx((SHIPPED[8] + SHIPPED[12]) / 2)
     assert curve.verify(33, 100) > SHIPPED[32]
-    assert curve.round("draft", 3, 100) == pytest.approx(SHIPPED[4] + 0.3 + ALONE - 1)
-    assert curve.round("ngram", 3, 100) == pytest.approx(SHIPPED[4] + ALONE - 1)
+    assert curve.round("draft", 3, 100) == pytest.approx(SHIPPED[4] + 0.3 + UNPIPELINED - 1)
+    assert curve.round("ngram", 3, 100) == pytest.approx(SHIPPED[4] + UNPIPELINED - 1)
     assert curve.round(None, 0, 100) == 1
 
 
@@ -171,8 +171,8 @@ def test_reading_what_it_missed_is_no_cost_of_the_round_itself() -> None:
     for _ in range(20):
         plain(curve)
         seconds = curve.round("draft", 2, 100) + curve.catching_up("draft", 4)
-        curve.observe("draft", 2, 100, seconds, behind=4)
-    assert curve.round("draft", 2, 100) == pytest.approx(SHIPPED[3] + 0.2 + ALONE - 1)
+        curve.observe("draft", 2, 100, seconds, unread=4)
+    assert curve.round("draft", 2, 100) == pytest.approx(SHIPPED[3] + 0.2 + UNPIPELINED - 1)
     curve.set_reading("draft", 0.02)
     assert curve.catching_up("draft+", 11) == pytest.approx(0.2)
 
@@ -183,8 +183,10 @@ def test_a_round_is_never_launched_ahead_and_waits_as_a_plain_one_by_itself_does
     for _ in range(3):
         curve.observe(None, 0, 100, 1.4)
         plain(curve)
-    assert curve.round("draft", 2, 100) - before == pytest.approx(curve.plain.alone - ALONE)
-    assert curve.plain.alone > 1.2
+    assert curve.round("draft", 2, 100) - before == pytest.approx(
+        curve.plain.unpipelined - UNPIPELINED
+    )
+    assert curve.plain.unpipelined > 1.2
 
 
 def test_the_ends_of_a_row_of_overlapping_rounds_tell_nothing() -> None:
@@ -226,7 +228,7 @@ def test_a_curve_comes_back_from_json() -> None:
     again.restore(json.loads(json.dumps(curve.as_dict())))
     assert again.as_dict() == curve.as_dict()
     assert again.verify(4, 100) == 1.6
-    assert again.plain.alone == curve.plain.alone > ALONE
+    assert again.plain.unpipelined == curve.plain.unpipelined > UNPIPELINED
 
 
 @pytest.mark.parametrize("cost", [0, -1, float("nan"), float("inf")])

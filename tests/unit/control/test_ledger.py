@@ -8,35 +8,35 @@ from typing import Any
 
 import pytest
 
-from macspec.control import CostCurve, Ledger, Survival
+from macspec.control import AcceptanceEstimate, ControlState, CostCurve
 
 HERE = {"chip": "M5 Max", "mlx": "0.32.2"}
 
 
-def learned() -> tuple[CostCurve, Survival]:
-    curve, survival = CostCurve(), Survival()
+def learned() -> tuple[CostCurve, AcceptanceEstimate]:
+    curve, acceptance = CostCurve(), AcceptanceEstimate()
     curve.set_pass(4, 100, 1.7)
     curve.observe(None, 0, 100, 0.02)
     for _ in range(10):
-        survival.observe("draft", 5, 3, 2)
-    return curve, survival
+        acceptance.observe("draft", 5, 3, 2)
+    return curve, acceptance
 
 
 def state(path: Path, made_for: dict[str, str] = HERE) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a new session would know."""
-    curve, survival = CostCurve(), Survival()
-    Ledger(path, made_for).load(curve, survival)
-    return curve.as_dict(), survival.as_dict()
+    curve, acceptance = CostCurve(), AcceptanceEstimate()
+    ControlState(path, made_for).load(curve, acceptance)
+    return curve.as_dict(), acceptance.as_dict()
 
 
-NOTHING = (CostCurve().as_dict(), Survival().as_dict())
+NOTHING = (CostCurve().as_dict(), AcceptanceEstimate().as_dict())
 
 
 def test_what_was_saved_is_known_again(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ledger.json"
     assert state(path) == NOTHING
-    curve, survival = learned()
-    Ledger(path, HERE).save(curve, survival)
+    curve, acceptance = learned()
+    ControlState(path, HERE).save(curve, acceptance)
     costs, chances = state(path)
     assert costs == curve.as_dict()
     assert chances != {}
@@ -45,7 +45,7 @@ def test_what_was_saved_is_known_again(tmp_path: Path) -> None:
 
 def test_stale_costs_are_forgotten_and_survival_is_not(tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
-    Ledger(path, HERE).save(*learned())
+    ControlState(path, HERE).save(*learned())
     costs, chances = state(path, {**HERE, "mlx": "0.33"})
     assert costs == NOTHING[0]
     assert chances == state(path)[1] != {}
@@ -60,7 +60,7 @@ def test_a_file_that_is_something_else_is_ignored(tmp_path: Path, text: str) -> 
     path = tmp_path / "ledger.json"
     path.write_text(text, encoding="latin-1")
     assert state(path) == NOTHING
-    Ledger(path, HERE).save(*learned())
+    ControlState(path, HERE).save(*learned())
     assert state(path) != NOTHING
 
 
@@ -68,7 +68,7 @@ def test_a_file_that_is_something_else_is_ignored(tmp_path: Path, text: str) -> 
 @pytest.mark.parametrize("damage", ["passes", "rounds", "steps", "reading", "plain"])
 def test_damaged_costs_leave_a_curve_as_it_was(tmp_path: Path, damage: str, nonsense: Any) -> None:
     path = tmp_path / "ledger.json"
-    Ledger(path, HERE).save(*learned())
+    ControlState(path, HERE).save(*learned())
     stored = json.loads(path.read_text())
     stored["costs"][damage] = nonsense
     path.write_text(json.dumps(stored))
@@ -77,5 +77,5 @@ def test_damaged_costs_leave_a_curve_as_it_was(tmp_path: Path, damage: str, nons
 
 def test_what_cannot_be_written_is_not_kept(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    Ledger(tmp_path / "file" / "ledger.json", HERE).save(*learned())
+    ControlState(tmp_path / "file" / "ledger.json", HERE).save(*learned())
     assert (tmp_path / "file").read_text() == ""

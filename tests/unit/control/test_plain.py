@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from macspec.control.cost import ALONE, COMPARISONS, RUN, SURE, PlainStep
+from macspec.control.cost import COMPARISONS, RUN, SURE, UNPIPELINED, PlainStep
 
 
 def row(plain: PlainStep, seconds: float, length: int = 100) -> None:
@@ -45,10 +45,10 @@ def test_contexts_that_are_not_alike_are_not_mixed() -> None:
 def test_a_round_by_itself_is_no_plain_step() -> None:
     plain = PlainStep()
     for number in range(COMPARISONS):
-        assert plain.compares == (number < SURE)
+        assert plain.needs_comparison == (number < SURE)
         plain.observe(100, 0.024, overlaps=0)
         row(plain, 0.020)
-    assert plain.alone == pytest.approx(1.2, abs=0.02)
+    assert plain.unpipelined == pytest.approx(1.2, abs=0.02)
     for _ in range(5):
         plain.observe(100, 0.048, overlaps=0)  # the machine is half as fast by now
     assert plain.newest == pytest.approx(0.040, rel=0.02)
@@ -61,9 +61,9 @@ def test_only_rounds_that_follow_each_other_are_compared() -> None:
     row(plain, 0.020)
     plain.observe(9000, 0.090, overlaps=0)
     row(plain, 0.020)
-    assert plain.alone == ALONE
+    assert plain.unpipelined == UNPIPELINED
     row(plain, 0.020)
-    assert plain.alone == ALONE
+    assert plain.unpipelined == UNPIPELINED
 
 
 def test_what_is_left_of_an_earlier_row_is_not_compared() -> None:
@@ -72,7 +72,7 @@ def test_what_is_left_of_an_earlier_row_is_not_compared() -> None:
         plain.observe(100, 0.1, overlaps=2)
     plain.observe(100, 0.024, overlaps=0)
     row(plain, 0.020)
-    assert plain.alone == pytest.approx((ALONE + 1.2) / 2)
+    assert plain.unpipelined == pytest.approx((UNPIPELINED + 1.2) / 2)
 
 
 @pytest.mark.parametrize("seconds", [0.001, 5.0])
@@ -81,7 +81,7 @@ def test_a_comparison_is_believed_within_reason(seconds: float) -> None:
     for _ in range(COMPARISONS):
         plain.observe(100, seconds, overlaps=0)
         row(plain, 0.020)
-    assert 1 <= plain.alone <= 1.5
+    assert 1 <= plain.unpipelined <= 1.5
 
 
 def test_it_comes_back_from_json() -> None:
@@ -90,9 +90,9 @@ def test_it_comes_back_from_json() -> None:
     row(plain, 0.020)
     stored = json.loads(json.dumps(plain.as_dict()))
     again.restore(stored)
-    assert (again.newest, again.alone) == (plain.newest, plain.alone)
+    assert (again.newest, again.unpipelined) == (plain.newest, plain.unpipelined)
     older.restore({"plain": stored["plain"]})
-    assert (older.newest, older.alone) == (plain.newest, ALONE)
+    assert (older.newest, older.unpipelined) == (plain.newest, UNPIPELINED)
     for wrong in ({}, {"plain": [[100, -1.0]]}, {"plain": [], "alone": [0.0]}):
         with pytest.raises((ValueError, KeyError)):
             older.restore(wrong)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.control import BUCKETS, Survival
+from macspec.control import BUCKETS, AcceptanceEstimate
 from macspec.control.acceptance import FOLLOWING, SHIPPED
 
 rounds = st.lists(
@@ -22,64 +22,64 @@ rounds = st.lists(
 
 @given(rounds)
 def test_chances_are_chances_and_tokens_add_up(seen: list[tuple[str, int, int, int]]) -> None:
-    survival = Survival()
+    acceptance = AcceptanceEstimate()
     for it in seen:
-        survival.observe(*it)
+        acceptance.observe(*it)
     for drafter in ("draft", "ngram", "new"):
         for bucket in range(BUCKETS):
-            tokens = survival.expected(drafter, bucket, 32)
+            tokens = acceptance.expected(drafter, bucket, 32)
             assert tokens[0] == 1
             gains = [b - a for a, b in pairwise(tokens)]
             assert all(1 >= a >= b >= 0 for a, b in pairwise(gains))
-            hoped = survival.expected(drafter, bucket, 32, doubts=2)
+            hoped = acceptance.expected(drafter, bucket, 32, doubts=2)
             assert all(a <= b for a, b in zip(tokens, hoped, strict=True))
 
 
 def test_at_first_the_shipped_table_holds() -> None:
-    assert Survival().chance("ngram", 3, 0) == pytest.approx(SHIPPED["ngram"][3])
-    assert Survival().expected("draft", 0, 0) == [1.0]
+    assert AcceptanceEstimate().chance("ngram", 3, 0) == pytest.approx(SHIPPED["ngram"][3])
+    assert AcceptanceEstimate().expected("draft", 0, 0) == [1.0]
 
 
 def test_a_token_after_one_that_stood_is_likelier_until_it_is_known() -> None:
-    survival = Survival()
-    first, later = (survival.chance("draft", 4, position) for position in (0, 1))
+    acceptance = AcceptanceEstimate()
+    first, later = (acceptance.chance("draft", 4, position) for position in (0, 1))
     assert later / (1 - later) == pytest.approx(FOLLOWING * first / (1 - first))
-    assert survival.expected("draft", 4, 2)[2] == pytest.approx(1 + first + first * later)
+    assert acceptance.expected("draft", 4, 2)[2] == pytest.approx(1 + first + first * later)
     for run in (0, 1) * 300:  # a chain of two: the first token stands half the time, no second does
-        survival.observe("draft", 4, 2, run)
-    first, later = (survival.chance("draft", 4, position) for position in (0, 1))
+        acceptance.observe("draft", 4, 2, run)
+    first, later = (acceptance.chance("draft", 4, position) for position in (0, 1))
     assert later < 0.2 < 0.4 < first
 
 
 def test_bad_luck_in_the_first_rounds_is_no_verdict() -> None:
-    survival = Survival()
+    acceptance = AcceptanceEstimate()
     for _ in range(3):
-        survival.observe("draft", 4, 2, 0)
-    assert survival.chance("draft", 4, 0) > 0.75 * SHIPPED["draft"][4]
+        acceptance.observe("draft", 4, 2, 0)
+    assert acceptance.chance("draft", 4, 0) > 0.75 * SHIPPED["draft"][4]
 
 
 @pytest.mark.parametrize("truth", [0.1, 0.5, 0.9])
 def test_it_learns_what_is_so(truth: float) -> None:
-    chance, survival = random.Random(1), Survival()
+    chance, acceptance = random.Random(1), AcceptanceEstimate()
     for _ in range(400):
         run = 0
         while run < 4 and chance.random() < truth:
             run += 1
-        survival.observe("draft", 4, 4, run)
-    assert survival.chance("draft", 4, 0) == pytest.approx(truth, abs=0.1)
-    assert survival.chance("draft", 4, 20) == pytest.approx(truth, abs=0.15)
+        acceptance.observe("draft", 4, 4, run)
+    assert acceptance.chance("draft", 4, 0) == pytest.approx(truth, abs=0.1)
+    assert acceptance.chance("draft", 4, 20) == pytest.approx(truth, abs=0.15)
 
 
 def test_a_bad_drafter_is_known_in_every_bucket() -> None:
-    survival = Survival()
+    acceptance = AcceptanceEstimate()
     for _ in range(30):
-        survival.observe("draft", 4, 1, 0)
-    assert survival.chance("draft", 3, 0) < 0.6 * SHIPPED["draft"][3]
-    assert survival.chance("ngram", 3, 0) == pytest.approx(SHIPPED["ngram"][3])
+        acceptance.observe("draft", 4, 1, 0)
+    assert acceptance.chance("draft", 3, 0) < 0.6 * SHIPPED["draft"][3]
+    assert acceptance.chance("ngram", 3, 0) == pytest.approx(SHIPPED["ngram"][3])
 
 
 def test_tokens_after_the_first_rejected_one_teach_nothing() -> None:
-    one, other = Survival(), Survival()
+    one, other = AcceptanceEstimate(), AcceptanceEstimate()
     one.observe("draft", 4, 3, 2)
     other.observe("draft", 4, 32, 2)
     assert one.as_dict() == other.as_dict()
@@ -88,28 +88,28 @@ def test_tokens_after_the_first_rejected_one_teach_nothing() -> None:
 
 
 def test_old_rounds_fade() -> None:
-    survival = Survival()
+    acceptance = AcceptanceEstimate()
     for _ in range(1000):
-        survival.observe("draft", 4, 1, 1)
+        acceptance.observe("draft", 4, 1, 1)
     for _ in range(200):
-        survival.observe("draft", 4, 1, 0)
-    assert survival.chance("draft", 4, 0) < 0.5
+        acceptance.observe("draft", 4, 1, 0)
+    assert acceptance.chance("draft", 4, 0) < 0.5
 
 
 @given(rounds)
 def test_what_was_learned_comes_back_weaker_but_alike(
     seen: list[tuple[str, int, int, int]],
 ) -> None:
-    survival, again = Survival(), Survival()
+    acceptance, again = AcceptanceEstimate(), AcceptanceEstimate()
     for it in seen:
-        survival.observe(*it)
-    again.restore(json.loads(json.dumps(survival.as_dict())))
-    twice = Survival()
+        acceptance.observe(*it)
+    again.restore(json.loads(json.dumps(acceptance.as_dict())))
+    twice = AcceptanceEstimate()
     twice.restore(again.as_dict())
     assert twice.as_dict() == again.as_dict()
     for drafter, bucket, *_ in seen:
         assert again.chance(drafter, bucket, 0) == pytest.approx(
-            survival.chance(drafter, bucket, 0), abs=0.3
+            acceptance.chance(drafter, bucket, 0), abs=0.3
         )
 
 
@@ -117,9 +117,9 @@ def test_what_was_learned_comes_back_weaker_but_alike(
     "stored", [{"draft": [1, 2]}, {"draft 1 0": [2, 1]}, {"draft 1 0": [1]}, {"draft x 0": [0, 1]}]
 )
 def test_what_it_did_not_write_is_refused(stored: dict[str, list[float]]) -> None:
-    survival = Survival()
-    survival.observe("draft", 4, 2, 1)
-    before = survival.as_dict()
+    acceptance = AcceptanceEstimate()
+    acceptance.observe("draft", 4, 2, 1)
+    before = acceptance.as_dict()
     with pytest.raises(ValueError, match=r".+"):
-        survival.restore(stored)
-    assert survival.as_dict() == before
+        acceptance.restore(stored)
+    assert acceptance.as_dict() == before

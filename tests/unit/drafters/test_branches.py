@@ -1,17 +1,13 @@
-"""Proposals with a branch: the second best token, and two continuations as one tree."""
+"""Proposals with a branch: the second best token."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from test_draft_model import PIPELINES, TOKENS, WIDTH, context, drafter, rows_of
 
-from macspec.drafters.branches import branched
 from macspec.noise import TARGET, Noise
 from macspec.sampling import Sampling
 from macspec.verification import Tree
@@ -63,52 +59,3 @@ def test_where_there_is_no_second_token_the_sibling_is_any() -> None:
 def test_a_branch_is_on_the_chain(depth: int, at: int) -> None:
     with pytest.raises(ValueError, match=f"a branch at {at} of a chain of {depth}"):
         drafter()[0].propose_tree(context(GREEDY, None), depth, at)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "nodes", "tokens", "parents"),
-    [
-        ([1, 2, 3], [1, 5, 6], 9, [1, 2, 3, 5, 6], (-1, 0, 1, 0, 3)),
-        ([1, 2], [3, 4], 9, [1, 2, 3, 4], (-1, 0, -1, 2)),
-        ([1, 2, 3], [1, 2, 7], 9, [1, 2, 3, 7], (-1, 0, 1, 1)),
-        ([1, 2, 3], [1, 5, 6], 4, [1, 2, 3, 5], (-1, 0, 1, 0)),
-        ([1, 2, 3], [1, 5, 6], 3, [1, 2, 3], None),
-        ([1, 2, 3], [1, 5, 6], 2, [1, 2], None),
-        ([1, 2, 3], [1, 2], 9, [1, 2, 3], None),
-        ([1, 2], [1, 2, 3], 9, [1, 2], None),
-        ([1, 2], [], 9, [1, 2], None),
-        ([1], [2], 9, [1, 2], (-1, -1)),
-    ],
-)
-def test_two_continuations(
-    first: list[int],
-    second: list[int],
-    nodes: int,
-    tokens: list[int],
-    parents: tuple[int, ...] | None,
-) -> None:
-    proposal = branched(first, second, nodes)
-    assert proposal.tokens.tolist() == tokens
-    assert proposal.tokens.dtype == mx.uint32
-    assert proposal.parents == parents
-
-
-chains = st.lists(st.integers(0, 2), min_size=1, max_size=12)
-
-
-@given(chains, chains, st.integers(1, 32))
-def test_both_continuations_are_branches_as_far_as_there_is_room(
-    first: list[int], second: list[int], nodes: int
-) -> None:
-    proposal = branched(first, second, nodes)
-    ids: Any = proposal.tokens.tolist()
-    parents = proposal.parents or tuple(range(-1, len(ids) - 1))
-    tree = Tree(proposal.tokens, parents)
-    assert len(ids) <= nodes
-    assert ids[: len(first)] == first[:nodes]
-    texts = [[ids[i] for i in np.flatnonzero(sees)] for sees in tree.sees]
-    assert first[:nodes] in texts
-    assert len({tuple(text) for text in texts}) == len(texts), "no branch twice"
-    if proposal.parents is not None:
-        assert second[: len(texts[-1])] == texts[-1]
-        assert len(ids) == nodes or texts[-1] == second

@@ -39,12 +39,12 @@ def test_a_match_that_goes_on_in_many_ways_is_less_sure(went_on: list[int], buck
 
 @pytest.mark.parametrize("kind", [NGram, Suffix])
 def test_a_longer_match_is_surer_and_a_nearer_token_too(kind: type[NGram | Suffix]) -> None:
-    def survival(match: int) -> list[float]:
+    def said(match: int) -> list[float]:
         ids, chances = kind().continuation(text(match), 8)
         assert ids == [*range(8)]
         return chances
 
-    short, long = survival(2), survival(20)
+    short, long = said(2), said(20)
     assert short[0] == pytest.approx(3 / 4)
     for chances in (short, long):
         assert chances[0] < 1

@@ -19,7 +19,7 @@ from exact import Array, excess
 from mlx import nn
 
 from macspec.choices import RULES
-from macspec.control import Controller, CostCurve, Survival
+from macspec.control import AcceptanceEstimate, Controller, CostCurve
 from macspec.decode import Decoder, Settings
 from macspec.drafters import Context, Drafter, DraftModel, NGram, Proposal
 from macspec.events import Round
@@ -84,7 +84,7 @@ class Tables:
         pair = SimpleNamespace(
             target=target, draft=draft, vocabulary=SIZE, context=10**6, draft_off=None
         )
-        controller = Controller(CostCurve(), Survival())
+        controller = Controller(CostCurve(), AcceptanceEstimate())
         decoder = Decoder(cast(Any, pair), None, [NGram()], controller, time.perf_counter)
         decoder.settings = settings
         return decoder
