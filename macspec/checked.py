@@ -1,10 +1,8 @@
-"""Which pairs have been through ``macspec check`` on this machine, and how that went."""
+"""Which pairs ``macspec check`` has tested on this machine, and the results."""
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from .config import state_folder
+from .io import write_atomic
 
 KEPT = 50
-"""Pairs that are remembered."""
+"""Most pairs remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A self-test of a pair."""
+    """The self-check of a pair."""
 
     at: float
     """Seconds since 1970."""
@@ -31,7 +30,7 @@ class Check:
         try:
             when = datetime.fromtimestamp(self.at).strftime("%Y-%m-%d %H:%M")
         except (OverflowError, OSError, ValueError):
-            when = "an unknown day"
+            when = "an unknown date"
         return f"{'passed' if self.passed else 'FAILED'} on {when}"
 
 
@@ -44,11 +43,11 @@ def remember_check(
     at: float | None = None,
     folder: Path | None = None,
 ) -> None:
-    """Keep how a self-test went; without a word where that is not possible.
+    """Save the result of a self-check; silently skipped where that is impossible.
 
     Args:
         target, draft: the names of the models.
-        weights: bytes of both, so that another conversion of the same name is another pair.
+        weights: bytes of both, to distinguish conversions of the same name.
         at: seconds since 1970; None: now.
         folder: None: the user's state folder.
     """
@@ -59,21 +58,13 @@ def remember_check(
     known[key] = {"at": time.time() if at is None else at, "passed": passed, "by": _versions()}
     newest = dict(list(known.items())[-KEPT:])
     with suppress(OSError):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".checks-")
-        try:
-            with os.fdopen(descriptor, "w") as stream:
-                json.dump(newest, stream)
-            os.replace(name, file)
-        except OSError:
-            os.unlink(name)
-            raise
+        write_atomic(file, json.dumps(newest), make_folder=True)
 
 
 def last_check(
     target: str, draft: str | None, weights: int, folder: Path | None = None
 ) -> Check | None:
-    """How the last self-test of a pair went, if it was with this macspec and this MLX."""
+    """The last self-check of a pair, if it was with this macspec and this MLX."""
     entry = _known(_file(folder)).get(_key(target, draft, weights))
     try:
         if entry is None or entry["by"] != _versions():

@@ -26,7 +26,7 @@ from .verification.match import forced
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to draft and how to draw.
+    """How to draft and how to sample; can be changed between any two rounds.
 
     Raises:
         BadOptionError: a value is outside its range.
@@ -40,7 +40,7 @@ class Settings:
     """The acceptance rule: block, keyed or match."""
     sampling: Sampling = field(default_factory=Sampling)
     trees: bool = True
-    """Whether a draft model's chain may have a branch, where that is exact and pays."""
+    """Whether a draft model's chain may have a branch where that is exact and pays."""
 
     def __post_init__(self) -> None:
         check_method(self.method)

@@ -17,11 +17,12 @@ def on_metal() -> bool:
 
 @cache
 def prepare() -> str | None:
-    """Make MLX fit for use on this machine; call before models are loaded.
+    """Prepare MLX for this machine; call it before models are loaded.
 
     MLX's CPU backend writes the kernels of ``mx.compile`` as C++ into the temporary folder and
-    builds them there. Where that fails, every compiled function would raise in mid-reply, so
-    one kernel is tried first and ``mx.compile`` switched off if it fails; results stay the same.
+    builds them there. Where that fails, every compiled function would raise in the middle of a
+    reply, so one kernel is tried first and ``mx.compile`` switched off if it fails; results stay
+    the same.
 
     Returns:
         Why ``mx.compile`` is off, in one line, or None where it works.

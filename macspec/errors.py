@@ -1,19 +1,19 @@
-"""Every error a user can meet. The message is one line: what is wrong, and what to do."""
+"""Every error shown to a user. The message is one line: what is wrong, and what to do."""
 
 from __future__ import annotations
 
 from .plaintext import one_line
 
 QUOTED = 200
-"""Characters of another library's message that are repeated."""
+"""Most characters quoted of another library's message."""
 
 
 class MacspecError(Exception):
-    """Base of all errors whose message is meant for the user as it stands.
+    """Base of all errors whose message is shown to the user.
 
     Args:
-        message: what is wrong and what to do; made a single line without control characters,
-            since it may quote file names and other libraries.
+        message: what is wrong and what to do; reduced to one line without control characters,
+            as it may quote file names and other libraries.
     """
 
     def __init__(self, message: str) -> None:
@@ -25,7 +25,7 @@ class BadOptionError(MacspecError):
 
 
 class ModelNotFoundError(MacspecError):
-    """A model is not on this machine and could not be fetched."""
+    """A model is not on this machine and could not be downloaded."""
 
 
 class ModelBrokenError(MacspecError):
@@ -33,7 +33,7 @@ class ModelBrokenError(MacspecError):
 
 
 class PairMismatchError(MacspecError):
-    """Target and draft do not fit together and the user asked for exactly this draft."""
+    """Target and draft are incompatible, and the user asked for exactly this draft."""
 
 
 class OutOfMemoryError(MacspecError):
@@ -45,10 +45,10 @@ class ContextOverflowError(MacspecError):
 
 
 class ServerError(MacspecError):
-    """A server that is measured beside macspec does not answer, or not as it should."""
+    """A server measured beside macspec does not answer, or gives a bad answer."""
 
 
 def brief(error: BaseException) -> str:
-    """What another library's error says, in one line of at most ``QUOTED`` characters."""
+    """Another library's error message in one line of at most ``QUOTED`` characters."""
     text = one_line(str(error)) or type(error).__name__
     return text if len(text) <= QUOTED else text[: QUOTED - 1] + "…"

@@ -20,13 +20,13 @@ class Prefilling:
     """A chunk of a long prompt has been read."""
 
     done: int
-    """Prompt tokens in the caches of all models that read it."""
+    """Prompt tokens in the caches of all models that read the prompt."""
     total: int
 
 
 @dataclass(frozen=True, slots=True)
 class Prefilled:
-    """The prompt has been read and the first token is there."""
+    """The prompt has been read and the first token chosen."""
 
     prompt_tokens: int
     cached_tokens: int
@@ -34,44 +34,44 @@ class Prefilled:
     seconds: float
     """From the call of ``reply`` to the first token."""
     dropped_messages: int = 0
-    """How many of the oldest messages were left out for want of room, system turns not counted."""
+    """Oldest messages left out to fit the context, system turns not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """New text, of one part of the reply: a round that brings more has several.
+    """New text in one part of the reply; a round with text in several parts emits several.
 
     ``delta`` may be empty while a character, a stop string or a tag is incomplete.
     """
 
     delta: str
     tokens: tuple[Emitted, ...]
-    """All of the round, with its first text."""
+    """All of the round, in its first text."""
     spans: tuple[tuple[int, str | None], ...] = ()
-    """Who wrote ``delta``: characters, and the drafter whose accepted guess they are or None for
-    the target's own. They add up to it, and come from earlier rounds too where text was held."""
+    """Who wrote ``delta``: a number of characters, and the drafter whose accepted guess they are or
+    None for the target's own. They add up to it; held-back text comes from earlier rounds."""
     part: str = "answer"
-    """answer, reasoning, or tag: what marks the border of the two, and the line breaks after it."""
+    """answer, reasoning, or tag: the marker between the two, with the line breaks after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One verify pass: what was drafted, what of it stands, and what it took."""
+    """One verify pass: what was drafted, what was accepted, and the time it took."""
 
     tokens: tuple[int, ...]
     drafter: str | None
     depth: int
-    """Depth the round was planned with; ``drafted`` is what the drafter had to offer."""
+    """The planned depth; ``drafted`` is what the drafter delivered."""
     drafted: int
     accepted: int
     seconds: float
     """Wall time since the previous round's tokens were known; for the first, since the call."""
     idle_seconds: float
-    """How long the device had nothing to do between that moment and the next dispatch."""
+    """How long the device was idle between that moment and the next dispatch."""
     expected: float = 1.0
     """Tokens that the round was expected to yield."""
     why: str = ""
-    """Why it was done like this, in one sentence."""
+    """The reason for drafter and depth, in one sentence."""
     branched: bool = False
     """Whether one token of the chain had a sibling, which was verified too."""
     cost: float = 1.0
@@ -136,14 +136,14 @@ class ReplyStats:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the user should know once, in one line."""
+    """One line that the user should see once."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The reply is over. ``seed`` repeats it with the keyed rule."""
+    """The reply is over. With the keyed rule, ``seed`` repeats it."""
 
     reason: str
     """end, stop, length, context or interrupted."""

@@ -28,11 +28,11 @@ def control_state(
     folder: Path | None = None,
     kernels: str = Kernels.key,
 ) -> ControlState:
-    """The ledger of a pair on this machine.
+    """The learned costs and acceptance of a pair on this machine.
 
     Args:
-        kernels: which ones its passes are computed with, as ``Kernels.key``.
-        folder: where it lies; None: in the user's cache folder.
+        kernels: those that its passes are computed with, as ``Kernels.key``.
+        folder: None: in the user's cache folder.
     """
     models = [described(model) for model in (pair.target, pair.draft) if model is not None]
     text = json.dumps([models, kv_bits], sort_keys=True)
@@ -52,27 +52,27 @@ def corpus(pair: Pair, folder: Path | None = None) -> Corpus:
     """The user's past replies in the pair's vocabulary.
 
     Args:
-        folder: where they lie; None: in the user's data folder.
+        folder: None: in the user's data folder.
     """
     table = {index: text for text, index in pair.target.tokenizer.get_vocab().items()}
     return Corpus.open(folder or data_folder() / "corpus", vocabulary_key(table, pair.vocabulary))
 
 
 def described(model: Model) -> list[object]:
-    """What tells one model from another without reading its weights."""
+    """What identifies a model without reading its weights."""
     return [model.config, model.parameters, model.weight_bytes]
 
 
 REPEATS = 5
 
 AT_ONCE = 256
-"""Tokens at which reading is measured."""
+"""Tokens read at once when reading is measured."""
 
 
 def measure(decoder: Decoder) -> Iterator[None]:
-    """Measure a cost that is missing or doubtful at each step, at the length of what was said.
+    """Measure one missing or doubtful cost at each step, at the current context length.
 
-    Between two steps everything is as it was, so the rest can be left for another time.
+    Each step leaves everything as it was, so the rest can wait for another time.
     """
     curve, length, target = decoder.controller.curve, len(decoder.tokens), decoder.target
     if length == 0 or target.cache.reason is not None:
@@ -99,7 +99,7 @@ def measure(decoder: Decoder) -> Iterator[None]:
 
 
 def timed(passes: list[tuple[CachedModel, int]], clock: Callable[[], float]) -> list[float]:
-    """Median seconds of passes with so many rows each, in turn, each rolled back."""
+    """Median seconds of passes with the given rows, taken in turn, each rolled back."""
     seconds: list[list[float]] = [[] for _ in passes]
     for repeat in range(REPEATS + 1):
         for (model, rows), taken in zip(passes, seconds, strict=True):
@@ -112,7 +112,7 @@ def timed(passes: list[tuple[CachedModel, int]], clock: Callable[[], float]) -> 
 
 
 def reading(model: CachedModel, count: int, clock: Callable[[], float]) -> float:
-    """Median seconds that a model takes to read a token, so many at once, and rolls back."""
+    """Median seconds per token for reading so many at once, rolled back."""
     seconds = []
     for _ in range(REPEATS):
         length, begin = model.length, clock()

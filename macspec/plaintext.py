@@ -1,12 +1,12 @@
-"""Model output as text and nothing but text: no terminal obeys what a model wrote.
+"""Model output as harmless text: no terminal executes what a model wrote.
 
-Every replacement is of one character, so a stream may be cut into deltas anywhere.
+Replacements work on single characters, so a stream may be split anywhere.
 """
 
 from __future__ import annotations
 
 SHOWN_CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if code not in (0x09, 0x0A)}
-"""C0 controls but tab and newline become their pictures: ESC is shown as ␛."""
+"""C0 controls except tab and newline become their symbols: ESC is shown as ␛."""
 
 BIDI_CONTROLS = (
     0x061C,  # Arabic letter mark
@@ -29,9 +29,9 @@ NEUTRAL: dict[int, str | None] = {
 
 
 def neutral(text: str) -> str:
-    """``text`` for a terminal: control sequences become visible, reordering marks vanish.
+    """``text`` for a terminal: control characters become visible, reordering marks are removed.
 
-    Tab and newline stay. The joiners that emoji and several scripts are written with stay too.
+    Tab, newline, and the joiners used by emoji and several scripts stay.
     """
     return text.translate(NEUTRAL)
 

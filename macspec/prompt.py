@@ -21,11 +21,11 @@ def checked_messages(messages: Sequence[Message], *, resume: bool = False) -> li
     """A copy of the messages.
 
     Args:
-        resume: the last one is a reply that is to go on.
+        resume: the last one is a reply to be continued.
 
     Raises:
-        BadOptionError: no messages, an unknown role, no text, or a last turn that is empty or not
-            of the role that it must be of.
+        BadOptionError: no messages, an unknown role, no text, or a last turn that is empty or has
+            the wrong role.
     """
     for message in messages:
         if message.get("role") not in ROLES:
@@ -37,15 +37,15 @@ def checked_messages(messages: Sequence[Message], *, resume: bool = False) -> li
             raise BadOptionError("a message has no text; its content must be a string")
     if resume:
         if not messages or messages[-1]["role"] != "assistant":
-            raise BadOptionError("there is no reply to go on with")
+            raise BadOptionError("there is no reply to continue")
         messages, reply = messages[:-1], [dict(messages[-1])]
     if not messages or not messages[-1]["content"].strip():
-        raise BadOptionError("the prompt is empty; say something")
+        raise BadOptionError("the prompt is empty; type a message")
     return [*map(dict, messages), *(reply if resume else [])]
 
 
 def turn_starts(messages: Sequence[Message]) -> list[int]:
-    """Where each turn begins among the messages that are no system turns: at a user's message."""
+    """Where each turn starts among the messages other than system ones: at a user's message."""
     spoken = [message for message in messages if message["role"] != "system"]
     return [i for i, message in enumerate(spoken) if i == 0 or message["role"] == "user"] or [0]
 
@@ -59,15 +59,14 @@ def fit(
     """Drop the oldest whole turns until the prompt leaves ``reserve >= 1`` positions.
 
     A turn is a user's message with everything up to the next one. The system prompt and the newest
-    turn always stay; the newest turn alone may use the reserve too. What goes is rounded up to
-    an eighth of the context, so that the cut stays where it is for some turns and the cache remains
-    of use.
+    turn always stay; only the newest turn may use the reserve. What is dropped is rounded up to an
+    eighth of the context, so that the cut holds for some turns and the cache stays useful.
 
     Returns:
         The prompt's tokens and how many turns were dropped.
 
     Raises:
-        ContextOverflowError: even the newest turn alone is too long.
+        ContextOverflowError: even the newest turn is too long.
     """
     system = [message for message in messages if message["role"] == "system"]
     spoken = [message for message in messages if message["role"] != "system"]
@@ -100,15 +99,15 @@ def overflow(prompt: int, context: int) -> ContextOverflowError:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is read before a reply."""
+    """The tokens read before a reply."""
 
     tokens: list[int]
     notices: Sequence[str] = ()
-    """What there is to say about it."""
+    """One-line notices for the user."""
     dropped_messages: int = 0
-    """Oldest messages that were left out, system turns not counted."""
+    """Oldest messages left out, system turns not counted."""
     reasoning: bool = False
-    """Whether the reply begins inside of reasoning."""
+    """Whether the reply starts inside reasoning."""
 
 
 class Prompting:
@@ -124,20 +123,20 @@ class Prompting:
 
     @property
     def thinks(self) -> bool:
-        """Whether reasoning can be switched on and off."""
+        """Whether the template can switch reasoning on and off."""
         return self._template(None).switch is not None
 
     def raw(self, messages: str | Sequence[Message], context: int) -> Prompt:
-        """A text that is continued as it is.
+        """A text to be continued as it is.
 
         Raises:
-            BadOptionError, ContextOverflowError: it is no text, empty or too long.
+            BadOptionError, ContextOverflowError: it is not a text, empty or too long.
         """
         if not isinstance(messages, str):
             raise BadOptionError("raw takes one text, not a list of messages")
         tokens = self._template(None).raw(messages)
         if not tokens:
-            raise BadOptionError("the prompt is empty; say something")
+            raise BadOptionError("the prompt is empty; type a message")
         if len(tokens) >= context:
             raise overflow(len(tokens), context)
         return Prompt(tokens, reasoning=opened(self._pair.target.tokenizer, tokens))
@@ -152,14 +151,14 @@ class Prompting:
         on_overflow: Literal["drop", "refuse"] = "drop",
         resume: bool = False,
     ) -> Prompt:
-        """A conversation; the arguments that are not here are those of ``Session.reply``.
+        """A conversation; see ``Session.reply`` for the other arguments.
 
         Args:
-            context: positions that there are.
-            reserve: how many of them the reply should have where turns can be dropped.
+            context: available positions.
+            reserve: positions to leave for the reply, if dropping turns can free them.
 
         Raises:
-            BadOptionError, ContextOverflowError: it cannot be answered.
+            BadOptionError, ContextOverflowError: it is invalid or too long.
         """
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
@@ -181,7 +180,7 @@ class Prompting:
             if dropped:
                 turn = "turn was" if dropped == 1 else f"{dropped} turns were"
                 notices.append(
-                    f"the conversation is longer than the context: the oldest {turn} left out"
+                    f"the conversation is longer than the context; the oldest {turn} left out"
                 )
         inside = opened(self._pair.target.tokenizer, tokens)
         if resume and (turns[-1]["content"] or turns[-1].get("reasoning")):

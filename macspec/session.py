@@ -1,4 +1,4 @@
-"""A conversation over a pair."""
+"""A session: one conversation with a pair of models."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ BUFFER_CACHE = 512 * 2**20
 
 
 class Session:
-    """A conversation over a pair.
+    """One conversation with a pair of models.
 
-    ``method``, ``depth``, ``rule`` and ``sampling`` can be set at any time and hold from the next
-    round on. All calls must come from one thread.
+    ``method``, ``depth``, ``rule`` and ``sampling`` can be set at any time and take effect in the
+    next round. All calls must come from one thread.
 
     Args:
         pair: from ``load_pair``.
         method: auto, draft, suffix, ngram or off.
         depth: auto, or the number of tokens drafted in a round, 0 to 32.
         rule: block, keyed or match.
-        trees: whether the draft model's chain may have a branch where that is exact and pays.
+        trees: allow a branch in the draft model's chain where that is exact and pays.
         kv_bits: quantize the target's keys and values to this many bits, from the first token on.
-        ngram: the n-gram drafter, if its window and copy length matter.
-        state: what earlier sessions learned about costs and acceptance, and where this one keeps
-            it; None: this one begins anew and keeps nothing.
-        corpus: past replies to draft from, to which this session's are added; None: none.
-        controller: chooses what each round does, if it is not to be the usual one.
+        ngram: the n-gram drafter, to set its window and copy length.
+        state: costs and acceptance learned by earlier sessions, saved by ``remember``; None:
+            start afresh and save nothing.
+        corpus: past replies to draft from, extended by this session's; None: none.
+        controller: chooses what each round does; None: the standard one.
         clock: seconds, for the statistics.
         kernels: from ``kernels_for``, or its mode: auto, off or strict.
         decoder_type: runs the rounds; a subclass can measure them.
 
     Raises:
-        BadOptionError: a value is outside its range, or the pair cannot do it.
+        BadOptionError: a value is outside its range, or impossible with this pair.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Session:
         self.kernels = kernels_for(pair, kernels) if isinstance(kernels, str) else kernels
         self.stats = SessionStats()
         self.finished: Finished | None = None
-        """How the last reply ended, also if it was interrupted."""
+        """The end of the last reply, interrupted or not."""
         self._clock = clock
         self._state, self._corpus = state, corpus
         self.controller = controller or _controller(pair, state)
@@ -124,7 +124,7 @@ class Session:
 
     @property
     def sampling(self) -> Sampling:
-        """How tokens are drawn. A seed holds from the next reply on."""
+        """How tokens are drawn. A seed takes effect in the next reply."""
         return self.decoder.settings.sampling
 
     @sampling.setter
@@ -147,23 +147,22 @@ class Session:
     ) -> Generator[Event, None, None]:
         """Answer a conversation.
 
-        What is cached of an earlier reply is used again as far as the tokens agree. Closing the
-        iterator at any event ends the reply there and leaves the session ready for the next one;
-        an unfinished earlier reply is closed.
+        The cache of earlier replies is reused as far as the tokens agree. Closing the iterator at
+        any event ends the reply there and leaves the session ready for the next one; an unfinished
+        earlier reply is closed.
 
         Args:
-            messages: the whole conversation, each with role and content; or one user's text.
+            messages: the whole conversation, each with role and content; or one user message.
             sampling: sets ``self.sampling``.
             max_tokens: end after this many tokens; None: when the context is full.
             stop: end before any of these strings.
             raw: continue the text as it is, without a chat template.
             think: the template's switch for reasoning; None: its default.
-            on_overflow: what becomes of a history beyond the context: its oldest turns are
-                dropped, or it is refused.
-            forced: emit these tokens whatever the target says, at the real cost: for measuring.
-            resume: go on with the last message, which is the assistant's; what it has of reasoning
-                is in ``reasoning`` beside ``content``.
-            learn: draft from past replies, and keep this one among them.
+            on_overflow: drop the oldest turns of a history that exceeds the context, or refuse it.
+            forced: emit these tokens whatever the target chooses, at the real cost: for measuring.
+            resume: continue the last message, which is the assistant's; its reasoning is in
+                ``reasoning`` beside ``content``.
+            learn: draft from past replies, and add this one to them.
 
         Yields:
             Notice, Prefilling and Prefilled, then Text and Round for each round, then Finished.
@@ -177,7 +176,7 @@ class Session:
         if max_tokens is not None and max_tokens < 1:
             raise BadOptionError(f"max-tokens is {max_tokens}; it must be at least 1")
         if forced is not None and not forced:
-            raise BadOptionError("there are no tokens to force")
+            raise BadOptionError("forced needs at least one token")
         if any(not text for text in stop):
             raise BadOptionError("a stop string is empty; leave it out")
         start = self._clock()
@@ -204,7 +203,7 @@ class Session:
         return events
 
     def close(self) -> None:
-        """End a reply that is still open, as if its iterator had been closed."""
+        """End an unfinished reply, as if its iterator had been closed."""
         events = self._open() if self._open is not None else None
         if events is not None:
             events.close()
@@ -283,38 +282,37 @@ class Session:
         )
 
     def _limits(self) -> list[str]:
-        """What this pair cannot do."""
+        """Limitations of this pair."""
         decoder = self.decoder
         reasons = (decoder.target.cache.reason, decoder.draft_off)
         return [reason for reason in reasons if reason is not None]
 
     def _spent(self) -> list[str]:
-        """Whether the draft model has come to the end of its context, and would still be used."""
+        """A notice once the draft model's context is full while its method is on."""
         draft = self.decoder.portfolio.drafters.get(DraftModel.name)
         if self.method not in ("auto", DraftModel.name) or not isinstance(draft, DraftModel):
             return []
         if draft.offer(self.decoder.tokens).room > 0:
             return []
-        return [f"the draft model's context of {draft.context} tokens is full: it drafts no more"]
+        return [f"the draft model's context of {draft.context} tokens is full; it no longer drafts"]
 
     def _once(self, notices: Sequence[str]) -> Iterator[Event]:
-        """Say each thing once a session."""
+        """Each notice once a session."""
         for text in notices:
             if text not in self._said:
                 self._said.add(text)
                 yield Notice(text)
 
     def change_draft(self, pair: Pair, state: ControlState | None = None) -> None:
-        """Draft with the draft model of another pair, which has the same target.
+        """Switch to the draft model of another pair with the same target.
 
-        What the target has read stays. Where the pair has no draft model, the method ``draft``
-        becomes ``auto``.
+        The target's cache stays. Without a draft model, the method ``draft`` becomes ``auto``.
 
         Args:
-            state: what is known about the new pair.
+            state: learned costs and acceptance of the new pair.
 
         Raises:
-            ValueError: the target is another one.
+            ValueError: the target differs.
         """
         if pair.target is not self.pair.target:
             raise ValueError("a session keeps its target")
@@ -328,25 +326,25 @@ class Session:
 
     @property
     def cached_tokens(self) -> int:
-        """How much of the conversation the target holds, in tokens."""
+        """Tokens of the conversation in the target's cache."""
         return len(self.decoder.tokens)
 
     def forget(self) -> None:
-        """Drop what is cached of the conversation: the next reply reads its whole prompt."""
+        """Empty the cache: the next reply reads its whole prompt."""
         self.close()
         self.decoder.rollback(0)
         self.decoder.tokens = []
 
     def measure(self) -> Iterator[None]:
-        """Measure what is not known yet about costs, a short pass at each step.
+        """Measure missing costs, with a short pass at each step.
 
-        For idle moments: nothing is lost by leaving the rest, and a reply may begin after any step.
+        For idle moments: it can be left after any step, and a reply may begin.
         """
         self.close()
         return measure(self.decoder)
 
     def remember(self) -> None:
-        """Keep what was learned, for later sessions: when idle, and when leaving."""
+        """Save what was learned for later sessions; call it when idle and before leaving."""
         if self._state is not None:
             self._state.save(self.controller.curve, self.controller.acceptance)
         if self._corpus is not None:
@@ -359,8 +357,7 @@ class Session:
 
     @property
     def why(self) -> str:
-        """Why the newest round drafted as it did, or not at all, in one sentence; before the first
-        one, what is known of it."""
+        """The reason for the newest round's choice, in one sentence."""
         return self.decoder.why
 
     def _finish(self, reply: Reply) -> Finished:
@@ -378,7 +375,7 @@ class Session:
 
 
 def _controller(pair: Pair, state: ControlState | None) -> Controller:
-    """A controller that knows the sizes of the models and what the state holds."""
+    """A controller that knows the sizes of the models and the learned state."""
     steps = {}
     if pair.draft is not None:
         # Until it is measured: memory traffic, and a floor for what every pass costs.

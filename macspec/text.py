@@ -14,11 +14,13 @@ ANSWER, REASONING, TAG = "answer", "reasoning", "tag"
 
 
 class Reasoning:
-    """Follows a reply token by token; a tag may be of several, so some wait for the next one.
+    """Tracks whether a reply is reasoning or answer, token by token.
+
+    A tag may have several tokens, so some are decided only with the next one.
 
     Args:
         tokenizer: mlx-lm's ``TokenizerWrapper``, which knows the tags of many models.
-        begun: the prompt ends inside of reasoning.
+        begun: the prompt ends inside reasoning.
     """
 
     def __init__(self, tokenizer: Any, *, begun: bool = False) -> None:
@@ -28,15 +30,15 @@ class Reasoning:
         known = bool(starts and ends)
         self._tags = {ANSWER: tuple(starts or ()), REASONING: tuple(ends or ())} if known else {}
         self.part = REASONING if begun and known else ANSWER
-        """Of the next token that is no tag."""
+        """The part of the next token, unless it is a tag."""
         self._waiting: list[int] = []
 
     def push(self, token: int) -> list[str]:
         """Take a token.
 
         Returns:
-            The parts of the tokens that are decided now, in their order: of those that waited, then
-            of this one. Each is answer, reasoning or tag.
+            The parts of the tokens decided now, in order, those that waited first. Each is answer,
+            reasoning or tag.
         """
         if not self._tags:
             return [self.part]
@@ -56,14 +58,14 @@ class Reasoning:
         return decided
 
     def finish(self) -> list[str]:
-        """The parts of those that still wait, at the end of the reply."""
+        """The parts of the undecided tokens, at the end of the reply."""
         decided = [self.part] * len(self._waiting)
         self._waiting.clear()
         return decided
 
 
 def opened(tokenizer: Any, prompt: Sequence[int]) -> bool:
-    """Whether a prompt ends with the tag that begins reasoning, and white space at most."""
+    """Whether a prompt ends with the tag that starts reasoning, followed by white space at most."""
     tag = getattr(tokenizer, "think_start_tokens", None)
     if not tag:
         return False
@@ -78,50 +80,50 @@ def opened(tokenizer: Any, prompt: Sequence[int]) -> bool:
 
 
 Span = tuple[int, str | None]
-"""Characters, and the drafter whose guess their token was; None: the target's own."""
+"""Number of characters, and the drafter that guessed their token; None: the target's own."""
 
 
 @dataclass(slots=True)
 class Piece:
-    """Settled text of one part of a reply."""
+    """Complete text of one part of a reply."""
 
     part: str
     """answer, reasoning or tag."""
     text: str = ""
     spans: list[Span] = field(default_factory=list)
-    """For each token that wrote some of it; their characters add up to it."""
+    """One for each token that wrote some of it; their characters add up to it."""
 
 
 @dataclass(slots=True)
 class _Unit:
-    """A token whose text has not left yet."""
+    """A token whose text has not been released yet."""
 
     drafter: str | None
     text: str | None = None
     """None while its last character is incomplete."""
     part: str | None = None
-    """None while it may be the beginning of a tag."""
+    """None while it may be the start of a tag."""
     ending: str = ""
-    """The text, were the token the last one."""
+    """The text if the token were the last one."""
 
 
 class TextStream:
     """Detokenizes a reply and looks for stop strings and tags, which may span tokens.
 
-    What could be the beginning of one, or is not yet a whole character, is held back. A character
+    Anything that may be the start of one, or an incomplete character, is held back. A character
     belongs to the token that completes it.
 
     Args:
         tokenizer: mlx-lm's ``TokenizerWrapper``.
         stop: strings that end the reply; they are not part of it.
-        reasoning: tells the parts of the reply; None: it begins with the answer.
+        reasoning: tracks the parts of the reply; None: it starts with the answer.
     """
 
     def __init__(
         self, tokenizer: Any, stop: Sequence[str] = (), reasoning: Reasoning | None = None
     ) -> None:
         self._detokenizer = tokenizer.detokenizer
-        # It waits with a space for what follows, whatever it has given out.
+        # This detokenizer holds back a trailing space until the next token.
         self._keeps_spaces: bool = getattr(self._detokenizer, "_clean_spaces", False)
         self._stop = tuple(stop)
         self._reasoning = reasoning or Reasoning(tokenizer)
@@ -129,17 +131,17 @@ class TextStream:
         self._newest = _Unit(None)
         self._after_tag = False
         self.text = ""
-        """Everything that was settled, tags included."""
+        """All released text, tags included."""
         self.stopped = False
         """A stop string was found; nothing comes after it."""
 
     @property
     def part(self) -> str:
-        """The part that the next token is of, if it is no tag."""
+        """The part of the next token, unless it is a tag."""
         return self._reasoning.part
 
     def push(self, token: int, drafter: str | None = None) -> list[Piece]:
-        """Take one token, and its drafter if it was a guess; return the text that it settles."""
+        """Take a token, and its drafter if it was a guess; return the text that it completes."""
         parts = self._reasoning.push(token)
         self._detokenizer.add_token(token)
         segment = self._detokenizer.last_segment
@@ -169,7 +171,7 @@ class TextStream:
         return self._release(final=True)
 
     def _ordinary(self, segment: str, parts: Sequence[str]) -> bool:
-        """Whether a token settles at once, as its own text: nothing waits, and nothing could."""
+        """Whether a token is complete text at once: nothing waits, and nothing could."""
         simple = not (self._units or self._stop or self._keeps_spaces or self._after_tag)
         return simple and segment != "" and len(parts) == 1 and parts[0] != TAG
 
@@ -179,7 +181,7 @@ class TextStream:
             unit.part = part
 
     def _fill(self, segment: str) -> None:
-        """Share new text among the tokens that have none yet."""
+        """Distribute new text over the tokens that have none yet."""
         waiting = [unit for unit in self._units if unit.text is None]
         if segment and not waiting:
             waiting = [_Unit(self._newest.drafter, part=self._newest.part or self.part)]
@@ -219,11 +221,11 @@ class TextStream:
         return pieces
 
     def _give(self, pieces: list[Piece], text: str, drafter: str | None, part: str) -> None:
-        """Add a token's settled text to the pieces."""
+        """Add a token's complete text to the pieces."""
         if part == TAG:
             self._after_tag = True
         elif self._after_tag and text:
-            # The line breaks after a tag are as little of the answer as the tag is.
+            # The line breaks after a tag belong to the tag, not to the answer.
             rest = text.lstrip("\n")
             self._after_tag = not rest
             if breaks := text[: len(text) - len(rest)]:
@@ -233,7 +235,7 @@ class TextStream:
             _add(pieces, text, drafter, part)
 
     def _possible_stop(self, held: str) -> int:
-        """Length of the longest end of the held text that begins a stop string."""
+        """Length of the longest suffix of the held text that starts a stop string."""
         longest = min(len(held), max(map(len, self._stop), default=1) - 1)
         for length in range(longest, 0, -1):
             if any(stop.startswith(held[-length:]) for stop in self._stop):
@@ -250,7 +252,7 @@ def _add(pieces: list[Piece], text: str, drafter: str | None, part: str) -> None
 
 
 def joined(pieces: Sequence[Piece]) -> list[Piece]:
-    """The same pieces, with those of one part that follow each other made one."""
+    """The same pieces, with neighbours of one part merged."""
     together: list[Piece] = []
     for piece in pieces:
         if together and together[-1].part == piece.part:
@@ -262,7 +264,7 @@ def joined(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _common(a: str, b: str) -> int:
-    """Length of the longest common beginning."""
+    """Length of the longest common prefix."""
     same = 0
     for x, y in zip(a, b, strict=False):
         if x != y:
@@ -275,7 +277,7 @@ class Written:
     """Adds up the texts of a reply, in constant time for each.
 
     Args:
-        spans, reasoning_spans: of what the reply had before; None: that is not known.
+        spans, reasoning_spans: of the reply so far; None: unknown.
     """
 
     def __init__(
@@ -284,11 +286,11 @@ class Written:
         self._spans = None if spans is None else list(spans)
         self._reasoning_spans = None if reasoning_spans is None else list(reasoning_spans)
         self.characters = 0
-        """Taken so far, tags included."""
+        """Characters so far, tags included."""
 
     @property
     def spans(self) -> Sequence[Span] | None:
-        """Who wrote the answer, in order; None where that is not known."""
+        """Who wrote the answer, in order; None if unknown."""
         return self._spans
 
     @property
@@ -311,7 +313,7 @@ class Written:
 
 
 def added(spans: list[Span] | None, new: Iterable[Span]) -> list[Span] | None:
-    """``spans`` with new ones at their end; neighbours of one drafter are one."""
+    """``spans`` extended by new ones, with neighbours of one drafter merged."""
     if spans is None:
         return None
     for length, drafter in new:

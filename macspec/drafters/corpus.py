@@ -1,9 +1,10 @@
-"""The replies a user has been given, kept on this machine to draft from."""
+"""The user's past replies, kept on this machine to draft from."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import os
 import time
 from collections import deque
@@ -16,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadOptionError
+from ..io import write_atomic
 from .matches import END, Replies
 
 LIMIT = 1_000_000
-"""Tokens kept; the oldest replies go first."""
+"""Tokens kept; the oldest replies are dropped first."""
 
 PATIENCE = 1.0
 """Seconds to wait for another process that is saving."""
@@ -41,9 +43,8 @@ def vocabulary_key(table: Mapping[int, str], size: int) -> str:
 class Corpus:
     """Past replies of one vocabulary, in memory and in one file.
 
-    The file is readable by its owner alone, and nothing but the tokens of replies goes into it.
-    It holds eight bytes a token. It is written as a whole and put in place at once; a file that
-    is damaged or of another kind counts as empty and is replaced.
+    Only its owner can read the file, which holds nothing but the tokens of replies, in eight bytes
+    each. It is replaced atomically; a damaged file or one of another kind counts as empty.
 
     Args:
         path: the file.
@@ -56,7 +57,7 @@ class Corpus:
         self.key = key
         self.limit = limit
         self.replies = _read(path, key, limit)
-        """What is searched: the replies that were there when last opened or saved."""
+        """The searchable replies: those present when last opened or saved."""
         self._new: deque[list[int]] = deque()
         self._held = 0
 
@@ -119,13 +120,12 @@ class Corpus:
                 self.path.unlink(missing_ok=True)
 
     def _write(self, replies: Replies) -> None:
-        unfinished = self.path.with_suffix(".tmp")
-        unfinished.unlink(missing_ok=True)
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            text = np.frombuffer(replies.text, ">u4")
-            np.savez(file, key=np.array(self.key), text=text, order=replies.order)
-        os.replace(unfinished, self.path)
+        for left in self.path.parent.glob(f".{self.path.name}-*"):  # by a crash
+            left.unlink(missing_ok=True)
+        text = np.frombuffer(replies.text, ">u4")
+        file = io.BytesIO()
+        np.savez(file, key=np.array(self.key), text=text, order=replies.order)
+        write_atomic(self.path, file.getvalue())
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -26,13 +26,13 @@ BUCKETS = (2, 3, 4, 6, 9, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What followed where the last tokens stood before."""
+    """What followed an earlier occurrence of the last tokens."""
 
     tokens: tuple[int, ...] = ()
     shares: tuple[float, ...] = ()
-    """Of the places looked at, the share that goes on this way up to each token."""
+    """For each token, the share of the places that continue this way up to it."""
     match: int = 0
-    """How many of the last tokens agree."""
+    """How many of the last tokens match."""
 
     @property
     def score(self) -> float:
@@ -40,17 +40,17 @@ class Continuation:
         return sum(self.shares[: self.match])
 
     def chances(self, depth: int) -> list[float]:
-        """For the first ``depth`` tokens, the chance that each and all before it are right.
+        """For the first ``depth`` tokens, the chance that it and all before it are right.
 
         The shares, times Laplace's rule of succession for what has agreed ``match`` times in a
-        row. A guess to start from: how it turns out depends on the text.
+        row. Only a first guess: acceptance depends on the text.
         """
         sure = self.match + 1
         return [share * sure / (sure + step) for step, share in enumerate(self.shares[:depth], 1)]
 
 
 class Lookup(ABC):
-    """Copies from tokens that it has read; searches once for each new length of the text."""
+    """Copies from the tokens that it has read; searches once for each new length of the text."""
 
     name: str
 
@@ -92,15 +92,15 @@ class Lookup(ABC):
 
     @abstractmethod
     def _read(self, tokens: Sequence[int]) -> None:
-        """The text goes on with these tokens."""
+        """Append tokens to the text."""
 
     @abstractmethod
     def _forget(self, length: int) -> None:
-        """The text is cut to its first ``length`` tokens."""
+        """Cut the text to its first ``length`` tokens."""
 
     @abstractmethod
     def _search(self) -> Continuation:
-        """How the text may go on."""
+        """How the text may continue."""
 
 
 class NGram(Lookup):
@@ -112,7 +112,7 @@ class NGram(Lookup):
 
     Args:
         shortest: fewest tokens that must match.
-        longest: most tokens that are tried; longer matches are preferred.
+        longest: most tokens compared; longer matches are preferred.
         copy: most tokens copied at once.
 
     Raises:
@@ -161,7 +161,7 @@ class NGram(Lookup):
         return Continuation(tuple(copied), (1.0,) * len(copied), match)
 
     def _match(self) -> tuple[int, int]:
-        """Where the longest indexed match goes on, and its size; 0, 0 for none."""
+        """Where the longest indexed match continues, and its size; 0, 0 for none."""
         for size in self.sizes:
             if len(self._tokens) >= size:
                 start = self._continued.get(tuple(self._tokens[-size:]))
@@ -171,7 +171,7 @@ class NGram(Lookup):
 
 
 NEAR = range(-8, 65)
-"""How far from the anchor the original of a copy may go on."""
+"""How far from the anchor the original of a copy may continue."""
 
 
 class Suffix(Lookup):

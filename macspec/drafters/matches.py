@@ -14,25 +14,26 @@ LONGEST = 64
 """Matches are measured up to this many tokens."""
 
 MOST = 16
-"""Places that are looked at for one match length."""
+"""Places considered for one match length."""
 
 SIZES = (16, 6, 3, 1)
-"""Runs of this many tokens are indexed; matches in between are found from the next shorter run."""
+"""Lengths of the indexed runs; matches in between are found from the next shorter run."""
 
 ANCHOR = 6
-"""Run that shows where a copy was going on."""
+"""Length of the run that shows where a copy was going on."""
 
 REACH = 8
-"""How many tokens a copy may have been left behind."""
+"""How many tokens ago a copy may have ended."""
 
 
 class Places:
-    """For each indexed run of tokens the place after it, and a chain to the places before.
+    """An index of a growing text: for each run of tokens the place after it, and a chain to earlier
+    ones.
 
     A place is a number of tokens: the match lies before it, what followed begins at it. The
-    chains are those of LZ77 coders: a token costs four dictionary operations when it comes and
-    when it goes, and about 430 bytes while it stands (43 MB for 100,000 tokens). Runs are told
-    apart by a 64-bit hash; should two ever collide, the guess is a bad one and nothing worse.
+    chains are those of LZ77 coders: a token costs four dictionary operations when it is added or
+    removed, and about 430 bytes of memory (43 MB for 100,000 tokens). Runs are identified by a
+    64-bit hash; a collision would cost one bad guess and nothing more.
     """
 
     def __init__(self, tokens: Sequence[int] = ()) -> None:
@@ -89,7 +90,7 @@ class Places:
         return 0, []
 
     def anchor(self) -> int | None:
-        """Where the text would stand now if a copy that ended lately had gone on.
+        """The place where a recently ended copy would be now, had it continued.
 
         After one token was replaced the original goes on after its own; after some were put in
         or left out, not far from there.
@@ -124,7 +125,7 @@ class Places:
 
 
 END = 2**32 - 1
-"""Stands between replies; greater than any token."""
+"""Separates replies; greater than any token."""
 
 WIDTH = 4
 """Bytes of a token."""

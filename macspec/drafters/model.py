@@ -26,10 +26,10 @@ class _Step(NamedTuple):
 
 
 class DraftModel:
-    """Drafts a chain token by token, if asked with a branch.
+    """Drafts a chain token by token, with a branch if asked.
 
-    Tokens that it did not draft itself are read when they are needed, in one batched pass (in
-    chunks if there are many), so rounds without it cost nothing.
+    Tokens that it did not draft itself are read when needed, in one batched pass (in chunks if
+    there are many), so rounds without it cost nothing.
 
     Args:
         model: the draft model with a cache of its own.
@@ -52,7 +52,7 @@ class DraftModel:
         """As any drafter's.
 
         Args:
-            usual: whatever the last token is, as sure as it usually is by now.
+            usual: at its usual confidence, whatever the last token is.
         """
         # The last drafted token is never read, so the cache ends one short of it.
         room = min(max(self.context - len(tokens) + 1, 0), MAX_DEPTH)
@@ -61,7 +61,7 @@ class DraftModel:
         return Offer(self.name, room, bucket, len(tokens) - self.model.length)
 
     def observe(self, committed: Sequence[int], drafted: int, accepted: int) -> None:
-        # What was drafted beyond the end says nothing of the draft model.
+        # What was drafted beyond the end says nothing about the draft model.
         self._recent.observe(min(drafted, len(committed)), min(accepted, len(committed)))
         gained = committed[: min(accepted, len(committed) - 1)]
         self._after.observe([self._last, *gained], drafted, self._usual)
@@ -124,7 +124,7 @@ class DraftModel:
 
     def rollback(self, length: int) -> None:
         self.model.rollback(length)
-        if 2 * length < self._asked:  # most of the text is gone, and what was recent with it
+        if 2 * length < self._asked:  # most of the text is gone, and recent acceptance with it
             self._recent = RecentAcceptance()
         self._asked = min(self._asked, length)
         self._judged = min(self._judged, length + 1)  # the newest token is never read

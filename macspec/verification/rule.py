@@ -15,7 +15,7 @@ class Verdict:
     """The outcome of a pass, on the device."""
 
     accepted: mx.array
-    """int32 scalar: how many drafted tokens stand."""
+    """int32 scalar: how many drafted tokens are accepted."""
     token: mx.array
     """uint32 scalar: the correction after them, or the bonus token."""
 

@@ -45,7 +45,7 @@ class Tree:
     """Drafted tokens, each a guess for the token after its parent.
 
     In a pass the last committed token is row 0 and node i is row i + 1. A drafter's main line comes
-    first, in order: where it is what stands, the cache need not be moved.
+    first, in order: where it is accepted, the cache need not be moved.
 
     Raises:
         ValueError: not as many parents as tokens, too many nodes, or a parent that does not come
@@ -73,7 +73,7 @@ class Tree:
 
     @property
     def depth(self) -> int:
-        """Most tokens that can stand."""
+        """Most tokens that can be accepted."""
         return max(self.depths, default=0)
 
     @property
@@ -105,7 +105,7 @@ class TreeVerdict(Verdict):
     """The outcome of a tree's pass, on the device."""
 
     path: mx.array
-    """int32 [D]: the first ``accepted`` entries are the nodes that stand, root first."""
+    """int32 [D]: the first ``accepted`` entries are the accepted nodes, root first."""
 
 
 def follow(scores: mx.array, tree: Tree, noise: Noise | None) -> TreeVerdict:
@@ -128,9 +128,9 @@ def follow(scores: mx.array, tree: Tree, noise: Noise | None) -> TreeVerdict:
     drawn = mx.argmax(scores, axis=-1)
     parent_rows = mx.array([parent + 1 for parent in tree.parents], mx.int32)
     refused = drawn[parent_rows] != tree.tokens
-    stands = ~mx.any(mx.array(shape.sees) & refused[None], axis=1)
-    kept = mx.where(stands, mx.array(shape.depths, mx.int32), 0)
-    # Row 0 comes first: where no node stands it is the first of the largest.
+    alive = ~mx.any(mx.array(shape.sees) & refused[None], axis=1)
+    kept = mx.where(alive, mx.array(shape.depths, mx.int32), 0)
+    # Row 0 comes first: where no node is accepted it is the first of the largest.
     lengths = mx.concatenate([mx.zeros((1,), mx.int32), kept])
     row = mx.argmax(lengths)
     path = mx.take(mx.array(shape.paths), row, axis=0)

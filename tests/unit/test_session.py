@@ -409,7 +409,7 @@ def test_a_reply_goes_on_where_it_was_cut(pocket: Pair) -> None:
     begun = {"role": "assistant", "content": whole.text[:at]}
     rest = finish(session, [*HELLO, begun], GREEDY, max_tokens=24, resume=True)
     assert (whole.text[:at] + rest.text).startswith(whole.text)
-    with pytest.raises(BadOptionError, match="no reply to go on with"):
+    with pytest.raises(BadOptionError, match="no reply to continue"):
         session.reply(HELLO, resume=True)
 
 
