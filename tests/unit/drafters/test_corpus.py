@@ -235,6 +235,7 @@ def test_a_folder_that_cannot_be_used_costs_nothing_but_the_corpus(tmp_path: Pat
 def test_a_write_that_was_cut_short_changes_nothing(tmp_path: Path) -> None:
     held = saved(tmp_path, ONE)
     held.add(TWO)
+    (tmp_path / f".{held.path.name}-killed").touch()  # what a crash leaves
     with patch.object(os, "replace", side_effect=OSError):
         assert not held.save()
     assert texts(Corpus.open(tmp_path, "key").replies) == [ONE]
