@@ -10,12 +10,13 @@ import pytest
 
 from macspec.bench.arms import ArmFactory, ArmName
 from macspec.bench.costs import Costs, measure_costs
-from macspec.bench.macspecarm import ConcurrentArm, DecodeConfig, MacspecArm, profile
+from macspec.bench.macspecarm import ConcurrentArm, DecodeConfig, MacspecArm, SplitDecoder, profile
 from macspec.bench.mlxlm import MlxLmArm, _Passes
 from macspec.bench.questions import Arm, Question, ready, with_replies
 from macspec.bench.sample import ReplyRecorder, rows_of
 from macspec.bench.tasks import Task
 from macspec.control.cost import ROWS
+from macspec.decode import Decoder
 from macspec.errors import BadOptionError
 from macspec.models import Pair
 from macspec.sampling import Sampling
@@ -240,16 +241,10 @@ def test_a_profile_splits_its_rounds(pocket: Pair, question: Question) -> None:
 
 
 def test_a_profiled_reply_is_the_same_text(pocket: Pair, question: Question) -> None:
-    from macspec.bench.macspecarm import SplitSession
-
     texts = []
-    for kind in (None, SplitSession):
+    for decoder_type in (Decoder, SplitDecoder):
         config = DecodeConfig("draft", 4, "keyed")
-        session = (
-            config.session(pocket, lambda: 0.0)
-            if kind is None
-            else config.session(pocket, lambda: 0.0, kind=kind)
-        )
+        session = config.session(pocket, lambda: 0.0, decoder_type=decoder_type)
         list(session.reply(question.asked, WARM, max_tokens=12))
         assert session.finished is not None
         texts.append(session.finished.token_ids)

@@ -191,7 +191,7 @@ MUTANTS = {
                               "node + 1 for node in range(len(tree.parents))"),
     "parents may be refused": ("~mx.any(mx.array(shape.sees) & refused[None], axis=1)", "~refused"),
     "one refusal ends all": ("& refused[None]", "| refused[None]"),
-    "the longest branch stands": ("mx.where(stands, mx.array(shape.depths, mx.int32), 0)",
+    "the longest branch is accepted": ("mx.where(alive, mx.array(shape.depths, mx.int32), 0)",
                                   "mx.array(shape.depths, mx.int32)"),
     "bonus of the root": ("mx.take(drawn, row)", "drawn[0]"),
 }  # fmt: skip

@@ -111,7 +111,7 @@ def test_loading_reports_how_far_it_is(engine: Engine) -> None:
 
 def test_before_the_first_round_nothing_is_claimed_of_it(engine: Engine) -> None:
     engine.load(BOTH, ignore)
-    assert "each round chooses who drafts" in engine.status().why
+    assert "any drafter at a depth chosen each round" in engine.status().why
     engine.tune({"depth": 4})
     assert "at depth 4" in engine.status().why
     engine.tune({"method": "off"})
