@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from macspec.choices import RULES
+from macspec.divergence import first_difference
 from macspec.errors import BadOptionError, MacspecError
 from macspec.events import Finished, Round
 from macspec.power import ByMode, Saving
