@@ -324,7 +324,7 @@ def test_a_short_lock_is_waited_for(path: Path) -> None:
         "held = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
         "held.execute('BEGIN IMMEDIATE')\n"
         "print('held', flush=True)\n"
-        "time.sleep(1)\n"
+        "time.sleep(0.3)\n"
         "held.execute('COMMIT')\n"
     )
     other = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE)

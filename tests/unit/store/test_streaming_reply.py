@@ -233,9 +233,9 @@ def kill_and_look(path: Path, log: Path, delay: float) -> None:
     check_sound(path)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_kill_9_loses_at_most_a_second(path: Path, tmp_path: Path, seed: int) -> None:
-    kill_and_look(path, tmp_path / "log", random.Random(seed).uniform(0, 2.5))
+@pytest.mark.parametrize("delay", [0.05, 0.6, 2.2])
+def test_kill_9_loses_at_most_a_second(path: Path, tmp_path: Path, delay: float) -> None:
+    kill_and_look(path, tmp_path / "log", delay)
 
 
 @pytest.mark.slow

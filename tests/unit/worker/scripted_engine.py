@@ -46,8 +46,8 @@ class ScriptedEngine:
         if name == "crash":
             print("the metal is bent", file=sys.stderr, flush=True)
             os._exit(3)
-        for step in range(200 if name == "slow" else 2):
-            report(LoadProgress("reading", step, 200))
+        for step in range(100 if name == "slow" else 2):
+            report(LoadProgress("reading", step, 100))
             time.sleep(0.01 if name == "slow" else 0)
         self._pair = PairInfo(name, choice.draft, None, 4096, 7, None, 1, 2, 3, 100)
         return Loaded(self._pair, 0.0)

@@ -1,13 +1,14 @@
-"""The pipe to one child process."""
+"""One child process, and the log of what it prints."""
 
 from __future__ import annotations
 
+import stat
 import threading
 from pathlib import Path
 
 from children import SCRIPTED, alive
 
-from macspec.worker.process import ChildProcess, Log
+from macspec.worker.process import LOG_LIMIT, ChildProcess, Log
 
 
 def test_a_child_that_has_ended_has_no_id(tmp_path: Path) -> None:
@@ -28,3 +29,36 @@ def test_a_child_that_has_ended_has_no_id(tmp_path: Path) -> None:
     assert first is not None
     assert not alive(first)
     assert last is None
+
+
+def test_it_is_bounded_and_private(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "engine.log"
+    log = Log(path)
+    for number in range(300):
+        log.write(f"{number}\n".encode() + b"x" * 10_000 + b"\n")
+    log.write(b"y" * (3 * LOG_LIMIT))
+    log.write(b"\nthe end\n\n")
+    files = list(path.parent.iterdir())
+    assert sorted(file.name for file in files) == ["engine.log", "engine.log.1"]
+    assert all(file.stat().st_size <= LOG_LIMIT for file in files)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert log.last_line == "the end"
+
+
+def test_the_last_line_is_one_short_neutral_line(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log")
+    assert log.last_line == ""
+    log.write(b"one\ntwo \x1b[31mred\xff\r\n \n")
+    assert log.last_line == "two ␛[31mred\N{REPLACEMENT CHARACTER}"
+    log.write(b"z" * 10_000)
+    assert len(log.last_line) <= 200
+    log.begin(5)
+    assert log.last_line == ""
+
+
+def test_a_disk_that_refuses_costs_only_the_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    log = Log(tmp_path / "file" / "log")
+    log.write(b"still known\n")
+    assert log.last_line == "still known"

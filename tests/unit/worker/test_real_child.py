@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from children import alive
+from children import SCRIPTED, alive
 
 from macspec.events import Finished, Round, Text
 from macspec.worker import Failed, Loaded, PairChoice, ProcessEngine, ReplyRequest, Status
@@ -95,8 +95,8 @@ def test_the_parent_never_imports_the_engine(tmp_path: Path) -> None:
         "import sys\n"
         "from pathlib import Path\n"
         "from macspec.worker import PairChoice, ProcessEngine, ReplyRequest\n"
-        f"engine = ProcessEngine(log=Path({str(tmp_path / 'log')!r}))\n"
-        "engine.load(PairChoice(learn=False)).result(120)\n"
+        f"engine = ProcessEngine(program={SCRIPTED!r}, log=Path({str(tmp_path / 'log')!r}))\n"
+        "engine.load(PairChoice()).result(120)\n"
         "print(engine.reply(ReplyRequest('Hello', max_tokens=4)).result(60).reason)\n"
         "engine.close()\n"
         "print(sorted({'mlx', 'mlx_lm', 'numpy', 'macspec.session'} & set(sys.modules)))\n"

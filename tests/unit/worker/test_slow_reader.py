@@ -76,7 +76,7 @@ def test_a_reply_that_fits_the_buffer_is_not_held_up(child: Child, tmp_path: Pat
     assert text_of(lines) == lines[-1][1].text
 
 
-@pytest.mark.parametrize("late", [0.0, 0.5])
+@pytest.mark.parametrize("late", [0.5, pytest.param(0.0, marks=pytest.mark.slow)])
 def test_a_reply_beyond_the_buffer_arrives_whole(child: Child, late: float) -> None:
     count = 3 * HELD // WIDE // 2
     child.send(1, Load(PairChoice()))
