@@ -80,7 +80,7 @@ async def test_what_cannot_be_is_said(running: Callable[..., Any]) -> None:
                 "method is 'magic'; it must be one of auto, draft",
             ),
             ("/temperature hot", "temperature must be a number, not hot"),
-            ("/sampling top_p 3", "top_p must be a number above 0 to 1"),
+            ("/sampling top_p 3", "top_p must be a number above 0 and at most 1"),
             ("/sampling luck 3", "unknown setting luck: choose from temperature"),
             ("/chats two", "two is not a conversation number"),
         ):

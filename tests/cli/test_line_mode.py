@@ -140,7 +140,7 @@ def test_what_fails_is_said_and_is_the_exit_status(tmp_path):
         "depth is deep; it must be",
         "this conversation is empty",
         "name a pair",
-        "top_p must be a number above 0 to 1",
+        "top_p must be a number above 0 and at most 1",
         "there is no conversation 99",
         "the reply reached --max-tokens",
     ):
