@@ -39,7 +39,7 @@ class Kernels:
     def passing(
         self, rows: int, sees: Sequence[int] | None = None, mask: mx.array | None = None
     ) -> AbstractContextManager[None]:
-        """Around the call of the target for a pass.
+        """The context of one pass of the target.
 
         Args:
             rows: of the pass.

@@ -176,7 +176,7 @@ def draw_launch(
     """One threadgroup a row.
 
     Args:
-        broken: what stands for a row that nothing can be drawn from, modulo 2^32.
+        broken: the result for a row that nothing can be drawn from, modulo 2^32.
     """
     count, threads = logits.shape[0], threads_for(logits.shape[-1])
     template = (*row_template(logits, sampling), ("GREEDY", noise is None), ("BROKEN", broken))

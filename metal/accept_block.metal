@@ -1,7 +1,7 @@
 // Block verification (Sun et al. 2024, arXiv:2403.10444) in the notation of
-// macspec/verification/block.py. One threadgroup goes from the chain's end back to the last token
-// that stands, reads each row on the way once, and draws from the row where it stops, reading that
-// up to twice more; the logits of the drafted tokens are read once besides.
+// macspec/verification/block.py. One threadgroup goes from the chain's end back to the last
+// accepted token, reads each row on the way once, and draws from the row where it stops, reading
+// that up to twice more; the logits of the drafted tokens are read once besides.
 
 template <typename P, typename S, typename C>
 inline Row<P> row_at(

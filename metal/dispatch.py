@@ -120,7 +120,7 @@ class MetalKernels(Kernels):
         super().__init__(
             f"macspec's {names}, for {len(used)} of {len(outcomes)} shapes"
             if used
-            else "MLX's own: none of macspec's passed its self-check and is faster here",
+            else "MLX's own: none of macspec's passed the self-check and was faster here",
             (*self.unsupported, *_refused(outcomes)),
         )
         if used:
@@ -228,7 +228,7 @@ def _refused(outcomes: Mapping[Variant, Outcome]) -> Iterator[str]:
     slower = 0
     for variant, outcome in outcomes.items():
         if outcome.failure is not None:
-            yield f"{variant}: off, {outcome.failure}"
+            yield f"{variant}: not used, {outcome.failure}"
         elif not outcome.faster and variant.kernel != STRICT:
             slower += 1
     if slower:

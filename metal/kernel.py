@@ -58,7 +58,7 @@ class Kernel:
 
     @cached_property
     def source(self) -> str:
-        """What stands between the braces of the kernel."""
+        """The body of the kernel, between its braces."""
         head, body = _read(self.name)
         if not body:
             raise ValueError(f"{self.name}.metal has no line {BODY.strip()!r}")

@@ -181,7 +181,7 @@ def workload(module: Any) -> Workload:
     if any(type(part) is Linear for part in parts):
         recorder.others.add("matrices that are not quantized")
     if not recorder.attended:
-        recorder.others.add("attention: the model calls it where it cannot be taken over")
+        recorder.others.add("attention: the model calls it where no kernel can be substituted")
     return Workload(recorder.matmuls, recorder.attentions, sorted(recorder.others), logits.dtype)
 
 
