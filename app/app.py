@@ -133,7 +133,7 @@ class MacspecApp(App[None], inherit_bindings=False):
     def _made(self, event: Main.Made) -> None:
         event.stop()
         self.looks.apply()
-        self.main.prompt.complete = self._completions
+        self.main.prompt.popup.complete = self._completions
         self.conversation.listener = self.replies.see_later
         self.begin(self._open(), "open")
         self.set_interval(PERIOD, self.show_state)

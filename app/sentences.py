@@ -8,7 +8,7 @@ from macspec.models.machine import GIB
 from macspec.plaintext import one_line
 
 from .chat.comparison import Comparison, ModeStats, TextDivergence
-from .panel.state import PanelState
+from .panel.panelstate import PanelState
 
 
 def sentences(state: PanelState) -> Iterator[str]:

@@ -19,7 +19,7 @@ from macspec.worker import EngineClient, Failed, PairChoice, ReplyRequest, Tunin
 from macspec.worker.messages import Answer
 
 from ..panel.live import LiveStats
-from ..panel.state import PanelState
+from ..panel.panelstate import PanelState
 from .chatlist import export_chat
 from .comparison import Comparing, Comparison, last_prompt
 from .energy import EnergyMeter

@@ -10,7 +10,7 @@ from dataclasses import replace
 from macspec.power import ByMode, Energy, Meter, ReplyEnergy, ReplyWatch, remember_idle
 from macspec.power.meter import SETTLING
 
-from ..panel.state import PanelState
+from ..panel.panelstate import PanelState
 
 LOOK = 0.25
 """Seconds between two checks whether a reply's energy is final."""

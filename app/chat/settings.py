@@ -10,7 +10,7 @@ from macspec.config import Config
 from macspec.errors import BadOptionError, MacspecError
 from macspec.worker import Call, EngineClient, Failed, PairInfo, Tuned, Tuning
 
-from ..panel.state import PanelState
+from ..panel.panelstate import PanelState
 from .tree import Tree
 
 

@@ -14,7 +14,7 @@ from macspec.plaintext import one_line
 
 from ..widgets.lines import BLANK, Line, Role
 from .figures import DASH, number
-from .state import Mark
+from .panelstate import Mark
 
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 

@@ -17,7 +17,7 @@ from macspec.stats import ReplyCounter
 from macspec.worker import Failed, Loaded, LoadProgress, PairInfo, Status
 from macspec.worker.messages import Answer
 
-from .state import Mark, PanelState
+from .panelstate import Mark, PanelState
 
 STEP = 0.5
 """Seconds of decode that one value of the history stands for."""

@@ -13,8 +13,8 @@ from textual.events import MouseMove
 
 from ..widgets.lines import Line, LinesView
 from .figures import number
-from .state import PanelState
-from .table import panel_lines, summary_line, tooltip
+from .panelrows import panel_lines, summary_line, tooltip
+from .panelstate import PanelState
 
 
 class Readout(LinesView):

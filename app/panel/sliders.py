@@ -18,7 +18,7 @@ from macspec.plaintext import one_line
 from ..widgets.lines import Line, LinesView, Role, cells, fit, fitting, ruled, wrapped
 from .charts import TRACK
 from .figures import fixed, number
-from .state import PanelState
+from .panelstate import PanelState
 
 Value = int | float | str
 

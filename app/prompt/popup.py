@@ -54,6 +54,7 @@ class Popup(OptionList, can_focus=False):
     def __init__(self, accept: Callable[[Completion], None]) -> None:
         super().__init__(compact=True, markup=False)
         self.complete: Complete = nothing
+        """Completes the text before the cursor."""
         self._accept = accept
         self._completions: Sequence[Completion] = ()
         self._looked_up = ""

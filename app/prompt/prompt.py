@@ -18,7 +18,7 @@ from textual.widgets import Static, TextArea
 from .. import outside
 from ..message import Pastes, Recall, WithFiles, with_files
 from ..outside import EditorError
-from ..slash import Complete, Completion
+from ..slash import Completion
 from .area import PromptArea
 from .popup import KEYS, Popup
 
@@ -111,15 +111,6 @@ class Prompt(Vertical):
     def value(self) -> str:
         """The text with pastes expanded."""
         return self._pastes.expand(self.area.text)
-
-    @property
-    def complete(self) -> Complete:
-        """Completes the text before the cursor."""
-        return self.popup.complete
-
-    @complete.setter
-    def complete(self, complete: Complete) -> None:
-        self.popup.complete = complete
 
     @property
     def editing(self) -> bool:

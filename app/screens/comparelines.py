@@ -6,8 +6,8 @@ from macspec.plaintext import neutral, one_line
 
 from ..chat.comparison import Comparison, TextDivergence
 from ..panel.charts import bar, big
+from ..panel.draw import SAME_DISTRIBUTION, SAME_TEXT, speed_role
 from ..panel.figures import DASH, fixed, number, percent, ratio, seconds, whole
-from ..panel.rows import SAME_DISTRIBUTION, SAME_TEXT, speed_role
 from ..widgets.lines import BLANK, Line, Role, cells, cut, fit, sides, wrapped
 
 NAME = 12

@@ -18,8 +18,8 @@ from ..actions import ACTIONS, GROUPS, Action, Offers, Situation
 from ..chat.picker import Proposal
 from ..keys import Keys, names
 from ..panel.panel import Panel
-from ..panel.state import PanelState
-from ..panel.table import HELP
+from ..panel.panelrows import HELP
+from ..panel.panelstate import PanelState
 from ..widgets.chrome import card
 from .box import Box
 

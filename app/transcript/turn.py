@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 
 from macspec.plaintext import one_line
@@ -108,29 +109,20 @@ class TurnRows(Entry):
         """Whether the model's context begins with it."""
         self.unfolded: bool | None = None
         """Whether its reasoning is shown in full; None: as the look says."""
-        self._sources: tuple[Source, Source] | None = None
         self._look: Look | None = None
         self._body: list[Part] = []
         self._thinking: list[Part] = []
         self._around: dict[str, tuple[object, Part]] = {}
         """The parts around the text, and what they were drawn from."""
 
-    @property
+    @cached_property
     def answer(self) -> Source:
-        return self._texts()[0]
+        return Source(self.turn.text, self.turn.spans, markdown=self.turn.role != "user")
 
-    @property
+    @cached_property
     def thought(self) -> Source:
-        return self._texts()[1]
-
-    def _texts(self) -> tuple[Source, Source]:
-        if self._sources is None:
-            turn, markdown = self.turn, self.turn.role != "user"
-            self._sources = (
-                Source(turn.text, turn.spans, markdown=markdown),
-                Source(turn.reasoning, turn.reasoning_spans, markdown=markdown),
-            )
-        return self._sources
+        turn = self.turn
+        return Source(turn.reasoning, turn.reasoning_spans, markdown=turn.role != "user")
 
     @property
     def tinted(self) -> bool:
@@ -167,10 +159,11 @@ class TurnRows(Entry):
             text: whether its text counts; that of a streaming reply may differ from ours.
         """
         before, self.turn = self.turn, turn
-        if text and self._sources is not None:
-            fresh = TurnRows(turn)._texts()
-            if fresh != self._sources:
-                self._sources, self._body, self._thinking = fresh, [], []
+        if text and "answer" in vars(self):
+            fresh = TurnRows(turn)
+            if (fresh.answer, fresh.thought) != (self.answer, self.thought):
+                self.answer, self.thought = fresh.answer, fresh.thought
+                self._body, self._thinking = [], []
         if before.dropped != turn.dropped:
             self._body, self._thinking = [], []
         self.compose()
@@ -189,8 +182,7 @@ class TurnRows(Entry):
         rows = [self._kept("head", (facts, self.border, written), lambda: self._head(look))]
         if self.thought.text:
             key = (look, len(self.thought.text), self.open(look))
-            words, unfolded = len(self.thought.text.split()), self.open(look)
-            rows.append(self._kept("fold", key, lambda: header.fold(words, unfolded, look)))
+            rows.append(self._kept("fold", key, lambda: self._fold(look)))
             if self.open(look):
                 dim = replace(look, styles=look.styles.dimmed)
                 self._thinking = _parts(self._thinking, self.thought, dim, tinted)
@@ -201,6 +193,9 @@ class TurnRows(Entry):
         rows.append(self._kept("foot", facts, lambda: header.foot(turn, look)))
         self.parts = rows
         self.measure()
+
+    def _fold(self, look: Look) -> list[Row]:
+        return header.fold(len(self.thought.text.split()), self.open(look), look)
 
     def _head(self, look: Look) -> list[Row]:
         written = None

@@ -12,8 +12,8 @@ from macspec.plaintext import one_line
 
 from ..chat.picker import PRIVATE, WHAT, Proposal
 from ..keys import Keys
-from ..panel.rows import SIGNS, UNKNOWN
-from ..panel.state import PanelState
+from ..panel.draw import SIGNS, UNKNOWN
+from ..panel.panelstate import PanelState
 
 
 class TitleLine(Static):

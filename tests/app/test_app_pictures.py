@@ -18,7 +18,7 @@ from macspec.app.chat import picker
 from macspec.app.chat.background import ModelScan
 from macspec.app.chat.conversation import Conversation
 from macspec.app.keys import Keys
-from macspec.app.panel.state import PanelState
+from macspec.app.panel.panelstate import PanelState
 from macspec.app.screens.compare import CompareScreen
 from macspec.config import load
 from macspec.models.machine import GIB

@@ -12,8 +12,8 @@ from scripted import ScriptedEngine
 
 from macspec.app.actions import ACTIONS
 from macspec.app.chat.picker import WHAT
+from macspec.app.panel.panelrows import HELP
 from macspec.app.panel.sliders import Sliders
-from macspec.app.panel.table import HELP
 from macspec.app.screens.help import page
 from macspec.config import load
 

@@ -10,8 +10,8 @@ from textual.app import App, ComposeResult
 from textual.containers import Vertical
 
 from macspec.app.panel.panel import Panel, Summary
+from macspec.app.panel.panelstate import PanelState
 from macspec.app.panel.sliders import Sliders, Tune
-from macspec.app.panel.state import PanelState
 from macspec.app.themes import OWN
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from macspec.app.panel.state import Mark, PanelState
+from macspec.app.panel.panelstate import Mark, PanelState
 
 EMPTY = PanelState()
 

@@ -12,8 +12,8 @@ from screentext import seen
 from textual.pilot import Pilot
 
 from macspec.app.panel.panel import Panel, Summary
+from macspec.app.panel.panelstate import PanelState
 from macspec.app.panel.sliders import Sliders, SliderState, slider_lines
-from macspec.app.panel.state import PanelState
 from macspec.app.widgets.lines import LinesView
 
 SIZE = (36, 40)

@@ -9,7 +9,7 @@ import pytest
 from panelhost import PanelHost
 from panelstates import EMPTY, NO_POWER, PARKED, STREAMING
 
-from macspec.app.panel.state import PanelState
+from macspec.app.panel.panelstate import PanelState
 
 WIDE, LOW = (36, 35), (29, 22)
 

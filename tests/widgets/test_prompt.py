@@ -39,7 +39,7 @@ class Host(App[None]):
     def __init__(self, send_key: str = "enter") -> None:
         super().__init__()
         self.prompt = Prompt(send_key=send_key)
-        self.prompt.complete = lambda typed: commands(typed) or files.completions(typed)
+        self.prompt.popup.complete = lambda typed: commands(typed) or files.completions(typed)
         self.got: list[Message] = []
 
     def compose(self) -> ComposeResult:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hostile import TEXTS, harms
 
 from macspec.app.chat.comparison import Comparison, ModeStats, TextDivergence
-from macspec.app.panel.state import PanelState
+from macspec.app.panel.panelstate import PanelState
 from macspec.app.sentences import comparison_sentences, sentences
 
 FULL = PanelState(

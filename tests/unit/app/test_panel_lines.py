@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macspec.app.panel.charts import marks, scale, sparkline
+from macspec.app.panel.draw import promise
 from macspec.app.panel.figures import (
     DASH,
     fixed,
@@ -21,10 +22,18 @@ from macspec.app.panel.figures import (
     whole,
 )
 from macspec.app.panel.panel import SLACK, hysteresis
-from macspec.app.panel.rows import promise
+from macspec.app.panel.panelrows import (
+    GAP,
+    HELP,
+    LINES,
+    ROWS,
+    panel_lines,
+    plan,
+    summary_line,
+    tooltip,
+)
+from macspec.app.panel.panelstate import Mark, PanelState
 from macspec.app.panel.sliders import SLIDERS, SliderState, known, places, slider_lines
-from macspec.app.panel.state import Mark, PanelState
-from macspec.app.panel.table import GAP, HELP, LINES, ROWS, panel_lines, plan, summary_line, tooltip
 from macspec.app.widgets.lines import Line, cells
 from macspec.plaintext import neutral
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from macspec.app.actions import ACTIONS, GROUPS, Situation
 from macspec.app.chat.picker import Proposal, proposal
 from macspec.app.keys import Keys, hints, table
-from macspec.app.panel.state import PanelState
+from macspec.app.panel.panelstate import PanelState
 from macspec.app.widgets.chrome import fitted, line, right
 from macspec.models.catalog import Entry
 from macspec.models.machine import GIB

@@ -24,7 +24,7 @@ from ..widgets.lines import (
 )
 from .charts import HIGH, axis, bar, big, columns, marks, sparkline
 from .figures import DASH, fixed, gigabytes, milliseconds, number, percent, ratio, seconds, whole
-from .state import PanelState
+from .panelstate import PanelState
 
 NARROW = 31
 """Columns below which labels are shortened."""

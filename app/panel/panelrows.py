@@ -13,10 +13,10 @@ from operator import itemgetter
 from macspec.plaintext import one_line
 
 from ..widgets.lines import BLANK, Line, cells, fit
-from . import rows as draw
+from . import draw
 from .charts import bar
 from .figures import percent
-from .state import PanelState
+from .panelstate import PanelState
 
 SHORT_WIDTH = 40
 """Columns up to which the summary line saves blanks."""
