@@ -11,7 +11,7 @@ from typing import Any
 from macspec.choices import check_depth, check_method
 from macspec.errors import MacspecError
 from macspec.events import Emitted, Finished, Notice, Prefilled, Prefilling, Round, Text
-from macspec.stats import Counters, SessionStats
+from macspec.stats import ReplyCounter, SessionStats
 from macspec.worker import (
     Call,
     EngineClient,
@@ -125,7 +125,7 @@ class _Playing:
     call: Call
     script: Script
     left: deque[Step]
-    counters: Counters = field(default_factory=lambda: Counters(0.0))
+    counter: ReplyCounter = field(default_factory=ReplyCounter)
     now: float = 0.0
     text: list[str] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
@@ -279,23 +279,24 @@ class ScriptedEngine(EngineClient):
         if playing.begun:
             return
         playing.begun = True
-        script, counters = playing.script, playing.counters
-        counters.prompt_tokens, counters.cached_tokens = script.prompt_tokens, script.cached_tokens
-        counters.dropped_messages = script.dropped
-        counters.plain_seconds = self._status.plain_seconds
+        script, counter = playing.script, playing.counter
+        counter.prompt_tokens, counter.cached_tokens = script.prompt_tokens, script.cached_tokens
+        counter.dropped_messages = script.dropped
+        counter.plain_seconds = self._status.plain_seconds
         for notice in script.notices:
             playing.call.put(Notice(notice))
         for done in script.prefilling:
             playing.call.put(Prefilling(done, script.prompt_tokens))
 
     def _round(self, playing: _Playing, step: Step) -> None:
-        script, counters, call = playing.script, playing.counters, playing.call
-        first = counters.passes == 0
-        playing.now += script.ttft if first else step.seconds
+        script, counter, call = playing.script, playing.counter, playing.call
+        first = counter.passes == 0
+        seconds = script.ttft if first else step.seconds
+        playing.now += seconds
         drafted = step.depth if step.drafter is not None else 0
         count = len(step.tokens)
         drafted = min(drafted, count) if count <= step.accepted else drafted
-        seconds = counters.count(playing.now, count, drafted, step.accepted, 0.0)
+        counter.add(count, seconds, drafted=drafted, accepted=step.accepted)
         if first:
             call.put(Prefilled(script.prompt_tokens, script.cached_tokens, seconds, script.dropped))
         origins = [step.drafter if n < step.accepted else None for n in range(count)]
@@ -337,7 +338,7 @@ class ScriptedEngine(EngineClient):
                 tuning.rule,
                 tuning.method,
                 tuning.depth,
-                playing.counters.stats(),
+                playing.counter.stats(),
             )
         )
 

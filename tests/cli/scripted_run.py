@@ -8,7 +8,7 @@ from typing import Any
 
 from macspec.events import Emitted, Event, Finished, Notice, Prefilled, Round, Text
 from macspec.sampling import Sampling
-from macspec.stats import Counters
+from macspec.stats import ReplyCounter
 from macspec.worker.engine import Engine
 from macspec.worker.messages import Answer, Loaded, PairChoice, PairInfo, ReplyRequest, Tuning
 
@@ -46,7 +46,7 @@ class Script(Engine):
         return self.finished
 
     def _events(self) -> Generator[Event, None, None]:
-        counters = Counters(0.0, prompt_tokens=3)
+        counter = ReplyCounter(prompt_tokens=3)
         said: list[str] = []
         reason = "interrupted"
         try:
@@ -56,14 +56,14 @@ class Script(Engine):
                     raise delta
                 part, delta = delta if isinstance(delta, tuple) else ("answer", delta)
                 said.append(delta)
-                seconds = counters.count(0.5 * number, 1, 1, 1, 0.0)
+                counter.add(1, 0.5, drafted=1, accepted=1)
                 yield Text(delta, (Emitted(number, "draft"),), ((len(delta), "draft"),), part)
-                yield Round((number,), "draft", 4, 1, 1, seconds, 0.0)
+                yield Round((number,), "draft", 4, 1, 1, 0.5, 0.0)
             reason = "end"
         finally:
             ids = tuple(range(1, len(said) + 1))
             self.finished = Finished(
-                reason, "".join(said), ids, 7, "block", "auto", "auto", counters.stats()
+                reason, "".join(said), ids, 7, "block", "auto", "auto", counter.stats()
             )
         yield self.finished
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.stats import Counters, Latencies, SessionStats
+from macspec.events import Finished, Prefilled, Round
+from macspec.stats import Latencies, ReplyCounter, SessionStats
 
 
-def counted() -> Counters:
+def counted() -> ReplyCounter:
     """A prompt of 10 tokens, 4 of them cached, and three passes."""
-    counters = Counters(start=100.0, prompt_tokens=10, cached_tokens=4)
-    assert counters.count(now=100.5, tokens=2, drafted=1, accepted=1, idle=0.3) == 0.5
-    assert counters.count(now=101.0, tokens=4, drafted=3, accepted=3, idle=0.01) == 0.5
-    assert counters.count(now=101.2, tokens=1, drafted=3, accepted=0, idle=0.02) == pytest.approx(
-        0.2
-    )
-    return counters
+    counter = ReplyCounter()
+    counter.see(Prefilled(10, 4, 0.5))
+    counter.see(Round((1, 2), "draft", 1, 1, 1, 0.5, 0.3, expected=1.5))
+    counter.see(Round((3, 4, 5, 6), "draft", 3, 3, 3, 0.5, 0.01, expected=2.5, cost=2.0))
+    counter.see(Round((7,), "draft", 3, 3, 0, 0.2, 0.02))
+    return counter
 
 
 def test_ratios() -> None:
@@ -26,6 +28,23 @@ def test_ratios() -> None:
     assert stats.acceptance == 4 / 7
     assert stats.acceptance_by_position == (2 / 3, 1 / 2, 1 / 2)
     assert stats.tokens_per_pass == 7 / 3
+    assert stats.predicted_speedup == 5 / 4
+    counter = counted()
+    counter.plain_seconds = 0.14
+    assert counter.stats().measured_speedup == pytest.approx(1.0)
+
+
+def test_live_numbers_and_the_engines_own() -> None:
+    counter = counted()
+    live, exact = counter.stats(live=True), counter.stats()
+    assert live.itl_ms_median == pytest.approx(exact.itl_ms_median, rel=0.01)
+    assert replace(live, itl_ms_median=exact.itl_ms_median, itl_ms_p95=exact.itl_ms_p95) == exact
+    assert counter.newest is not None
+    assert counter.newest.tokens == (7,)
+    assert counter.recent_acceptance == 4 / 7
+    own = replace(exact, tokens=9)
+    counter.see(Finished("end", "", (), 1, "block", "auto", "auto", own))
+    assert counter.stats() is counter.stats(live=True) is own
 
 
 def test_times() -> None:
@@ -44,7 +63,7 @@ def test_times() -> None:
 
 
 def test_what_did_not_happen_is_none() -> None:
-    stats = Counters(start=5.0, prompt_tokens=3).stats()
+    stats = ReplyCounter(prompt_tokens=3).stats()
     assert stats.tokens == stats.passes == 0
     for name in ("acceptance", "tokens_per_pass", "ttft_s", "itl_ms_median", "itl_ms_p95"):
         assert getattr(stats, name) is None
@@ -73,10 +92,10 @@ def test_a_session_adds_up() -> None:
 
 
 def test_a_sleep_leaves_counts_and_no_times() -> None:
-    counters = counted()
-    whole = counters.stats()
-    counters.slept = True
-    slept = counters.stats()
+    counter = counted()
+    whole = counter.stats()
+    counter.slept = True
+    slept = counter.stats()
     assert (slept.tokens, slept.acceptance) == (whole.tokens, whole.acceptance)
     times = ("ttft_s", "itl_ms_median", "itl_ms_p95", "decode_tokens_per_s", "measured_speedup")
     assert {getattr(slept, name) for name in (*times, "prefill_tokens_per_s")} == {None}

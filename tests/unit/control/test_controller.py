@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.choices import MAX_DEPTH
-from macspec.control import BUCKETS, AcceptanceEstimate, Controller, CostCurve, Offer, Plan
+from macspec.choices import MAX_DEPTH, METHODS
+from macspec.control import (
+    BUCKETS,
+    OFF,
+    AcceptanceEstimate,
+    Controller,
+    CostCurve,
+    Offer,
+    Plan,
+    outlook,
+)
 from macspec.control.controller import BUDGET, PIPELINED
 from macspec.control.cost import COMPARISONS, SURE
 
@@ -307,3 +316,16 @@ def test_a_little_luck_does_not_draft_a_whole_pass() -> None:
         plan = controller.choose([Offer("draft", 32, 7)], 10, 500)
         assert plan.depth <= 15
         play(controller, plan, plan.depth)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("depth", ["auto", 0, 1, MAX_DEPTH])
+def test_it_names_what_is_set_and_nothing_else(method: str, depth: int | str) -> None:
+    said = outlook(method, depth)
+    off = method == "off" or depth == 0
+    assert (said == OFF.why) == off
+    if not off:
+        assert said.startswith("waiting for the first round: ")
+        assert "off" not in said
+        assert (f"depth {depth}" in said) == isinstance(depth, int)
+        assert (method in said) == (method != "auto")

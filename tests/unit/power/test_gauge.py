@@ -11,7 +11,7 @@ from macspec.cli.run import Gauge
 from macspec.events import Finished, Prefilled, Round
 from macspec.power import Rail
 from macspec.power.choice import SOURCES
-from macspec.stats import Counters
+from macspec.stats import ReplyCounter
 
 
 @pytest.fixture
@@ -33,8 +33,7 @@ def test_a_reply_is_measured(source: Scripted) -> None:
     gauge.see(Prefilled(5, 0, 0.1))
     for seconds in (0.1, 0.3, 0.3):
         gauge.see(Round((1, 2), None, 0, 0, 0, seconds, 0.0))
-    counters = Counters(0.0)
-    gauge.see(Finished("end", "", (), 1, "block", "auto", "auto", counters.stats()))
+    gauge.see(Finished("end", "", (), 1, "block", "auto", "auto", ReplyCounter().stats()))
     result = gauge.result()
     assert result is not None
     assert result.decode.watts == pytest.approx(20)

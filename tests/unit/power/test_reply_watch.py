@@ -9,7 +9,7 @@ from scriptedpower import Script, Scripted, World, steady
 
 from macspec.events import Event, Finished, Prefilled, Round, Text
 from macspec.power import ClockWatch, Meter, Rail, ReplyWatch
-from macspec.stats import Counters
+from macspec.stats import ReplyCounter
 
 
 class Bench:
@@ -37,7 +37,7 @@ def passed(tokens: int, seconds: float, drafted: int = 0) -> Round:
 
 
 def finished() -> Finished:
-    return Finished("end", "", (), 1, "block", "auto", "auto", Counters(0.0).stats())
+    return Finished("end", "", (), 1, "block", "auto", "auto", ReplyCounter().stats())
 
 
 def test_prefill_and_decode_apart() -> None:

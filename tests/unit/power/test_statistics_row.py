@@ -9,7 +9,7 @@ import pytest
 from macspec.cli.run import statistics_table
 from macspec.events import Finished
 from macspec.power import Energy, ReplyEnergy
-from macspec.stats import Counters
+from macspec.stats import ReplyCounter
 
 DECODE = Energy(
     10.0,
@@ -24,10 +24,10 @@ DECODE = Energy(
 
 
 def rows(energy: ReplyEnergy | None) -> dict[str, str]:
-    counters = Counters(0.0)
-    for now in (1.0, 1.5, 2.0):
-        counters.count(now, 1, 0, 0, 0.0)
-    finished = Finished("end", "", (), 1, "block", "auto", "auto", counters.stats())
+    counter = ReplyCounter()
+    for seconds in (1.0, 0.5, 0.5):
+        counter.add(1, seconds)
+    finished = Finished("end", "", (), 1, "block", "auto", "auto", counter.stats())
     lines = statistics_table(finished, energy).splitlines()
     return {line[:21].strip(): line[21:] for line in lines if line[:21].strip()}
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from macspec.errors import BadOptionError, ModelBrokenError
 from macspec.events import Emitted, Event, Finished, Prefilled, Round, Text
-from macspec.stats import Counters, SessionStats
+from macspec.stats import ReplyCounter, SessionStats
 from macspec.worker.child import main
 from macspec.worker.messages import (
     Answer,
@@ -64,7 +64,7 @@ class ScriptedEngine:
 
     def _rounds(self, how: list[str], length: int) -> Generator[Event, None, None]:
         said: list[str] = []
-        counters = Counters(0.0)
+        counter = ReplyCounter()
         reason = "interrupted"
         try:
             for number in range(length):
@@ -80,9 +80,9 @@ class ScriptedEngine:
                     print("to standard error", file=sys.stderr)
                 word = self._word(number, "wide" in how)
                 said.append(word)
-                seconds = counters.count(float(number), 1, 0, 0, 0.0)
+                counter.add(1, float(number > 0))
                 if number == 0:
-                    yield Prefilled(3, 0, seconds)
+                    yield Prefilled(3, 0, 0.0)
                 drafter = "scripted" if number % 2 else None
                 yield Text(word, (Emitted(number, drafter),), ((len(word), drafter),))
                 depth = self._tuning.depth
@@ -100,7 +100,7 @@ class ScriptedEngine:
                 settings.rule,
                 settings.method,
                 settings.depth,
-                counters.stats(),
+                counter.stats(),
             )
             self._stats.add(self._finished.stats)
         yield self._finished

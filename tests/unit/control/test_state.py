@@ -33,18 +33,18 @@ NOTHING = (CostCurve().as_dict(), AcceptanceEstimate().as_dict())
 
 
 def test_what_was_saved_is_known_again(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "ledger.json"
+    path = tmp_path / "new" / "state.json"
     assert state(path) == NOTHING
     curve, acceptance = learned()
     ControlState(path, HERE).save(curve, acceptance)
     costs, chances = state(path)
     assert costs == curve.as_dict()
     assert chances != {}
-    assert [file.name for file in path.parent.iterdir()] == ["ledger.json"]
+    assert [file.name for file in path.parent.iterdir()] == ["state.json"]
 
 
-def test_stale_costs_are_forgotten_and_survival_is_not(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.json"
+def test_stale_costs_are_forgotten_and_acceptance_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
     ControlState(path, HERE).save(*learned())
     costs, chances = state(path, {**HERE, "mlx": "0.33"})
     assert costs == NOTHING[0]
@@ -57,7 +57,7 @@ def test_stale_costs_are_forgotten_and_survival_is_not(tmp_path: Path) -> None:
      ': {}, "made_for": {"chip": "M5 Max", "mlx": "0.32.2"}, "costs": {"passes": 3}}'],
 )  # fmt: skip
 def test_a_file_that_is_something_else_is_ignored(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "ledger.json"
+    path = tmp_path / "state.json"
     path.write_text(text, encoding="latin-1")
     assert state(path) == NOTHING
     ControlState(path, HERE).save(*learned())
@@ -67,7 +67,7 @@ def test_a_file_that_is_something_else_is_ignored(tmp_path: Path, text: str) -> 
 @pytest.mark.parametrize("nonsense", ["nonsense", [[-600, 0.1]], [[1, 0, 0.1], [2]]])
 @pytest.mark.parametrize("damage", ["passes", "rounds", "steps", "reading", "plain"])
 def test_damaged_costs_leave_a_curve_as_it_was(tmp_path: Path, damage: str, nonsense: Any) -> None:
-    path = tmp_path / "ledger.json"
+    path = tmp_path / "state.json"
     ControlState(path, HERE).save(*learned())
     stored = json.loads(path.read_text())
     stored["costs"][damage] = nonsense
@@ -77,5 +77,5 @@ def test_damaged_costs_leave_a_curve_as_it_was(tmp_path: Path, damage: str, nons
 
 def test_what_cannot_be_written_is_not_kept(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    ControlState(tmp_path / "file" / "ledger.json", HERE).save(*learned())
+    ControlState(tmp_path / "file" / "state.json", HERE).save(*learned())
     assert (tmp_path / "file").read_text() == ""

@@ -1,4 +1,4 @@
-"""How likely tokens stand: from the shipped table to what rounds show."""
+"""How likely drafted tokens are accepted: by position, of late, and by the token before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.control import BUCKETS, AcceptanceEstimate
+from macspec.control import (
+    BUCKETS,
+    AcceptanceEstimate,
+    RecentAcceptance,
+    TokenAcceptance,
+    bucket_of,
+)
 from macspec.control.acceptance import FOLLOWING, SHIPPED
 
 rounds = st.lists(
@@ -123,3 +129,100 @@ def test_what_it_did_not_write_is_refused(stored: dict[str, list[float]]) -> Non
     with pytest.raises(ValueError, match=r".+"):
         acceptance.restore(stored)
     assert acceptance.as_dict() == before
+
+
+ROUNDS = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), max_size=200)
+
+
+@given(ROUNDS, st.integers(-5, 10_000))
+def test_any_history_gives_a_share(rounds: list[tuple[int, int]], unjudged: int) -> None:
+    recent = RecentAcceptance()
+    for drafted, accepted in rounds:
+        recent.observe(drafted, min(accepted, drafted))
+    assert 0 <= recent.share(unjudged) <= 1
+    assert 0 <= bucket_of(recent.share(unjudged)) < BUCKETS
+
+
+def test_what_stood_of_late_counts_most() -> None:
+    recent = RecentAcceptance()
+    for _ in range(50):
+        recent.observe(4, 4)
+    assert bucket_of(recent.share()) == BUCKETS - 1
+    for _ in range(50):
+        recent.observe(4, 0)
+    assert bucket_of(recent.share()) == 0
+
+
+def test_a_bad_stretch_is_forgotten_while_nothing_is_judged() -> None:
+    recent = RecentAcceptance()
+    for _ in range(200):
+        recent.observe(4, 4)
+    usual = recent.share()
+    for _ in range(20):
+        recent.observe(4, 0)
+    shares = [recent.share(unjudged) for unjudged in range(200)]
+    assert bucket_of(shares[0]) == 0
+    assert shares == sorted(shares)
+    assert bucket_of(shares[-1]) == pytest.approx(bucket_of(usual), abs=1)
+
+
+def test_a_drafter_that_never_guesses_right_stays_where_it_is() -> None:
+    recent = RecentAcceptance()
+    for _ in range(500):
+        recent.observe(4, 0)
+    assert {bucket_of(recent.share(unjudged)) for unjudged in range(500)} == {0}
+
+
+SHARE = st.floats(0, 1)
+CHAINS = st.lists(
+    st.tuples(st.lists(st.integers(0, 5), min_size=1, max_size=9), st.integers(0, 9), SHARE),
+    max_size=100,
+)
+
+
+@given(CHAINS, st.integers(0, 6), SHARE)
+def test_it_is_a_share_whatever_was_seen(
+    chains: list[tuple[list[int], int, float]], token: int, usual: float
+) -> None:
+    after = TokenAcceptance()
+    for text, more, then in chains:
+        after.observe(text, len(text) - 1 + more, then)
+    assert 0 <= after.share(token, usual) <= 1
+    assert after.share(99, usual) == usual
+
+
+def test_where_chains_fall_less_is_expected_and_elsewhere_nothing_changes() -> None:
+    after = TokenAcceptance()
+    for _ in range(100):
+        after.observe([1], 4, 0.6)
+        after.observe([2, 3, 4, 5, 6], 4, 0.6)
+    assert after.share(1, 0.6) < 0.3
+    assert after.share(2, 0.6) > 0.8
+    assert after.share(7, 0.6) == 0.6
+
+
+def test_every_token_of_a_chain_says_something_up_to_where_it_fell() -> None:
+    after = TokenAcceptance()
+    after.observe([1, 2, 3], 5, 0.5)
+    shares = [after.share(token, 0.5) for token in (1, 2, 3, 4)]
+    assert shares[0] > 0.5  # two of three
+    assert shares[1] < 0.5  # one of three
+    assert shares[2] < shares[1]  # none
+    assert shares[3] == 0.5
+
+
+def test_a_text_that_is_hard_as_a_whole_says_nothing_of_its_tokens() -> None:
+    after = TokenAcceptance()
+    for _ in range(1000):
+        after.observe([1], 3, 0.02)
+    assert after.share(1, 0.9) == pytest.approx(0.9, abs=0.03)
+
+
+def test_what_was_seen_long_ago_fades() -> None:
+    after = TokenAcceptance()
+    for _ in range(200):
+        after.observe([1], 3, 0.6)
+    low = after.share(1, 0.6)
+    for _ in range(200):
+        after.observe([1, 2, 3, 4], 3, 0.6)
+    assert low < 0.3 < 0.7 < after.share(1, 0.6)
