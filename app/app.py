@@ -96,8 +96,8 @@ class MacspecApp(App[None], inherit_bindings=False):
         self.conversation, self.settings, self.keys = conversation, settings, keys
         app = settings.config.app
         self.main = Main(keys, app.send, panel=app.panel)
-        self.replies = Replies(self.main, conversation, self.say, self.show_state)
-        self.looks = Looks(self, self.main, settings, keys, say=self.say, begin=self.begin)
+        self.replies = Replies(self.main, conversation, self.status, self.show_state)
+        self.looks = Looks(self, self.main, settings, keys, status=self.status, begin=self.begin)
         self.commands = Commands(
             self,
             settings.config,
@@ -175,7 +175,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         """Carry out an action, or say why that is not possible now."""
         refusal = BY_ID[id].refusal(self.situation())
         if refusal is not None:
-            self.say(refusal, "warning")
+            self.status(refusal, "warning")
         elif id in REPEATED or id not in self._doing:
             self._doing.add(id)
             self.begin(self._do(id, argument), "do")
@@ -209,11 +209,11 @@ class MacspecApp(App[None], inherit_bindings=False):
         try:
             await work
         except MacspecError as error:
-            self.say(str(error), "error")
+            self.status(str(error), "error")
         except Exception as error:
             if os.environ.get("MACSPEC_DEBUG", "0") not in ("", "0"):
                 raise
-            self.say(unforeseen(error), "error")
+            self.status(unforeseen(error), "error")
 
     # What the keyboard and the widgets ask for.
 
@@ -229,7 +229,7 @@ class MacspecApp(App[None], inherit_bindings=False):
                 self.do(command.action.id, command.argument)
         except MacspecError as error:
             self.main.prompt.give_back(event.text)
-            self.say(str(error), "warning")
+            self.status(str(error), "warning")
 
     @on(Prompt.Edited)
     def _resent(self, event: Prompt.Edited) -> None:
@@ -239,13 +239,13 @@ class MacspecApp(App[None], inherit_bindings=False):
             self.begin(self.replies.stream(updates, event.text), "reply")
         except MacspecError as error:
             self._edit(event.turn_id, event.text, changed=True)
-            self.say(str(error), "warning")
+            self.status(str(error), "warning")
 
     def _whole(self, event: Prompt.Submitted | Prompt.Edited) -> str:
         """A message with the files that it names."""
         message = event.message()
         for notice in message.notices:
-            self.say(notice, "warning")
+            self.status(notice, "warning")
         return message.text
 
     @on(Prompt.Asked)
@@ -294,7 +294,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         self._armed = now
         if self.conversation.busy:
             self.conversation.stop()
-        self.say("Ctrl+C again quits; everything is saved")
+        self.status("Ctrl+C again quits; everything is saved")
 
     def copy_to_clipboard(self, text: str) -> None:
         """What Textual copies by itself goes the same way."""
@@ -309,7 +309,7 @@ class MacspecApp(App[None], inherit_bindings=False):
     def chosen(self) -> int | None:
         return self.replies.chosen
 
-    def say(self, line: str, severity: str = "information", *, also: bool = False) -> None:
+    def status(self, line: str, severity: str = "information", *, also: bool = False) -> None:
         """Say a line in place of the key hints.
 
         Args:
@@ -336,7 +336,7 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     def loading(self, event: Notice | LoadProgress) -> None:
         if isinstance(event, Notice) and not event.message.startswith(BUILT_IN_NOTICE):
-            self.say(event.message, "warning", also=True)
+            self.status(event.message, "warning", also=True)
         self.show_state()
 
     async def reply(self, updates: AsyncIterator[Update], typed: str = "") -> None:
@@ -359,13 +359,13 @@ class MacspecApp(App[None], inherit_bindings=False):
         await self.redraw()
         now = self.conversation.turns[place]
         self.main.transcript.choose(now.id)
-        self.say(f"version {now.sibling} of {now.siblings}")
+        self.status(f"version {now.sibling} of {now.siblings}")
 
     def copy(self, text: str, what: str) -> None:
         try:
-            self.say(f"copied {what} ({outside.copy(text, self)})")
+            self.status(f"copied {what} ({outside.copy(text, self)})")
         except outside.ClipboardError as error:
-            self.say(str(error), "error")
+            self.status(str(error), "error")
 
     async def compare(self, found: AsyncIterator[Comparison]) -> None:
         from .screens.compare import CompareScreen
@@ -489,7 +489,7 @@ class MacspecApp(App[None], inherit_bindings=False):
 
         choice = self.commands.choice
         path = await asyncio.to_thread(report_file, choice.target, choice.draft)
-        self.say(f"report written to {path}; read it before you send it")
+        self.status(f"report written to {path}; read it before you send it")
 
     async def do_leave(self, argument: str) -> None:
         self.leaving.leave()

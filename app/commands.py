@@ -103,7 +103,7 @@ class Commands:
             raise BadOptionError(f"there is only this version; {again} or {edit} makes another")
         if not 1 <= turn.sibling + by <= turn.siblings:
             side = "first" if by < 0 else "last"
-            self.view.say(f"this is the {side} of {turn.siblings} versions")
+            self.view.status(f"this is the {side} of {turn.siblings} versions")
             return
         place = turns.index(turn)
         self.conversation.step(turn.id, by)
@@ -120,7 +120,7 @@ class Commands:
             self.view.copy(turn.text, what)
             return
         text = turn.text if turn.text.endswith("\n") else f"{turn.text}\n"
-        self.view.say(f"wrote {what} to {message.write(Path(argument), text)}")
+        self.view.status(f"wrote {what} to {message.write(Path(argument), text)}")
 
     async def do_copy_code(self, argument: str) -> None:
         from .transcript.markdown import code_blocks
@@ -153,7 +153,7 @@ class Commands:
         self.view.keep_typed(along=True)
         self.conversation.new()
         await self.view.redraw()
-        self.view.say("new conversation; the previous one is kept")
+        self.view.status("new conversation; the previous one is kept")
 
     async def do_chats(self, argument: str) -> None:
         if argument and not argument.isdecimal():
@@ -190,14 +190,14 @@ class Commands:
             usage="write the new title after /rename",
         )
         if renamed is not None:
-            self.view.say(f"renamed to {title_of(renamed)}")
+            self.view.status(f"renamed to {title_of(renamed)}")
 
     async def do_fork(self, argument: str) -> None:
         self.view.keep_typed()
         chosen = self.view.chosen
         self.conversation.fork(self.conversation.turns[-1].id if chosen is None else chosen)
         await self.view.redraw()
-        self.view.say("forked; the original conversation is unchanged")
+        self.view.status("forked; the original conversation is unchanged")
 
     async def do_export(self, argument: str) -> None:
         chat = self.conversation.chat
@@ -210,7 +210,7 @@ class Commands:
             title="Export",
         )
         if path is not None:
-            self.view.say(f"exported to {path.absolute()}")
+            self.view.status(f"exported to {path.absolute()}")
 
     async def do_delete(self, argument: str) -> None:
         chat = self.conversation.chat
@@ -218,16 +218,16 @@ class Commands:
         self.view.keep_typed()
         self.conversation.delete()
         await self.view.show_chat()
-        self.view.say(f"deleted {title_of(chat)}; {named(self.view, 'undo')} restores it")
+        self.view.status(f"deleted {title_of(chat)}; {named(self.view, 'undo')} restores it")
 
     async def do_undo(self, argument: str) -> None:
         await self.open_chat(self.conversation.undo()[0].id)
-        self.view.say("restored")
+        self.view.status("restored")
 
     async def do_system(self, argument: str) -> None:
         if argument:
             self.conversation.set_system(argument)
-            self.view.say("system prompt set for this conversation")
+            self.view.status("system prompt set for this conversation")
         else:
             await self.view.edit_settings("system")
 
@@ -244,7 +244,7 @@ class Commands:
         except ValueError:
             raise BadOptionError(f"{name} must be {kind.says}") from None
         await self.conversation.set_sampling({**self.conversation.sampling, name: value})
-        self.view.say(f"{name} {text.strip()} in this conversation")
+        self.view.status(f"{name} {text.strip()} in this conversation")
 
     async def do_think(self, argument: str) -> None:
         value = argument.lower() or self.conversation.think or "auto"
@@ -253,7 +253,7 @@ class Commands:
         if not argument and self.view.keys is not None:  # A key goes on to the next one.
             value = _next(THINK, value)
         fixed = self.conversation.set_think(None if value == "auto" else value)
-        self.view.say(fixed or f"reasoning {value}: {THINK[value]}, from the next reply")
+        self.view.status(fixed or f"reasoning {value}: {THINK[value]}, from the next reply")
 
     async def _with(
         self,
@@ -319,12 +319,12 @@ class Commands:
         except ValueError:
             raise BadOptionError(f"temperature must be a number, not {argument}") from None
         await self.view.tune(sampling={"temperature": temperature})
-        self.view.say(f"temperature {temperature:g} from the next round")
+        self.view.status(f"temperature {temperature:g} from the next round")
 
     async def _set(self, **change: Any) -> None:
         await self.view.tune(**change)
         ((what, value),) = change.items()
-        self.view.say(f"{what} {value} from the next round")
+        self.view.status(f"{what} {value} from the next round")
 
     async def do_compare(self, argument: str) -> None:
         await self.view.compare(self.conversation.compare(argument.lower() or None))

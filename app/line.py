@@ -77,7 +77,7 @@ class LineMode:
     def _hear(self, update: Update) -> None:
         """What happens outside of replies."""
         if isinstance(update, ChatNotice):
-            self.view.say(update.line)
+            self.view.status(update.line)
 
     async def _begin(self) -> None:
         """Greet, and begin to load the first pair."""
@@ -88,12 +88,12 @@ class LineMode:
 
     async def _greet(self) -> None:
         view, conversation = self.view, self.conversation
-        view.say("line mode; /help lists the commands, and the end of input (Ctrl+D) quits")
+        view.status("line mode; /help lists the commands, and the end of input (Ctrl+D) quits")
         if conversation.chat is None:
             if conversation.first_run:
                 await view.do_about("")
         elif conversation.turns:
-            view.say(f"continuing {view.named()}; /new starts another one")
+            view.status(f"continuing {view.named()}; /new starts another one")
         self.reader.remember(conversation.sent)
         view.offer_unsent()
 
@@ -134,7 +134,7 @@ class LineMode:
         self._armed = now
         if now - before < TWICE:
             return False
-        self.view.say("Ctrl+C again quits; the Up key brings back what you typed")
+        self.view.status("Ctrl+C again quits; the Up key brings back what you typed")
         return True
 
     async def _message(self, text: str, editing: int | None) -> None:
@@ -162,7 +162,7 @@ class LineMode:
     async def _sent(self, text: str, editing: int | None) -> None:
         whole = message.with_files(text)
         for notice in whole.notices:
-            self.view.say(notice)
+            self.view.status(notice)
         it, unsent = self.conversation, self.view.unoffered
         await self.view.reply(
             it.ask(whole.text) if editing is None else it.edit(editing, whole.text)
@@ -180,7 +180,7 @@ class LineMode:
             try:
                 self._loop.run_until_complete(self._work)
             except asyncio.CancelledError:
-                self.view.say("cancelled")
+                self.view.status("cancelled")
 
     @contextmanager
     def _heeding(self) -> Iterator[None]:

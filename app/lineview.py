@@ -83,14 +83,14 @@ class LineView:
 
     # Telling.
 
-    def say(self, line: str, severity: str = "information") -> None:
+    def status(self, line: str, severity: str = "information") -> None:
         """A sentence on standard error, on a line of its own."""
         self._close_line()
         say(line)
 
     def notice(self, line: str, severity: str = "information") -> None:
         self.failures += severity == "error"
-        self.say(line)
+        self.status(line)
 
     def print(self, line: str = "") -> None:
         """A line that was asked for; a terminal gets it in lines that are not too wide."""
@@ -108,11 +108,11 @@ class LineView:
     def loading(self, event: Notice | LoadProgress) -> None:
         match event:
             case Notice(message):
-                self.say(message)
+                self.status(message)
             case LoadProgress("downloading", done, total, model) if total:
                 if self._tenth != (tenth := done * TENTHS // total):
                     self._tenth = tenth
-                    self.say(f"downloading {model}: {size(done)} of {size(total)}")
+                    self.status(f"downloading {model}: {size(done)} of {size(total)}")
 
     def _put(self, text: str) -> None:
         if text:
@@ -140,9 +140,9 @@ class LineView:
                     if self.config.app.reasoning or not reasoning:
                         self._put(text)
                 case ChatNotice(line):
-                    self.say(line)
+                    self.status(line)
                 case Dropped(turns):
-                    self.say(
+                    self.status(
                         f"the oldest {len(turns)} turns no longer fit into the context: the model "
                         "does not see them"
                     )
@@ -159,23 +159,23 @@ class LineView:
             self.print("Reasoning:" if reasoning else "Answer:")
         elif reasoning:
             more = "; /think off skips that" if self.conversation.thinks else ""
-            self.say(f"the model reasons before it answers{more}")
+            self.status(f"the model reasons before it answers{more}")
 
     def _say_how(self, turn: Turn) -> None:
         """How a reply ended, where it did not by itself."""
         if turn.state == CUT_OFF:
             self.failures += 1
-            self.say("the reply was cut off; what was generated is kept, and /continue goes on")
+            self.status("the reply was cut off; what was generated is kept, and /continue goes on")
         elif turn.state == STOPPED:
-            self.say("stopped; what was generated is kept, and /continue goes on")
+            self.status("stopped; what was generated is kept, and /continue goes on")
         elif turn.state == COMPLETE and turn.reason in ENDS:
-            self.say(ENDS[turn.reason])
+            self.status(ENDS[turn.reason])
 
     def edit_turn(self, turn: Turn) -> None:
         if not self.reader.can_offer(turn.text):
             raise BadOptionError("write the new text after /edit")
         self.draft, self.editing = turn.text, turn.id
-        self.say("edit the message and press Enter to resend it; an empty line cancels")
+        self.status("edit the message and press Enter to resend it; an empty line cancels")
 
     async def show_version(self, place: int) -> None:
         for turn in self.conversation.turns[place:]:
@@ -189,17 +189,17 @@ class LineView:
         self.print_text(turn.text)
 
     def copy(self, text: str, what: str) -> None:
-        self.say(f"copied {what} ({outside.put(text, None)})")
+        self.status(f"copied {what} ({outside.put(text, None)})")
 
     async def compare(self, found: AsyncIterator[Comparison]) -> None:
         await self._loaded()
-        self.say("answering the last message again, with plain and speculative decoding in turn")
+        self.status("answering the last message again, with plain and speculative decoding in turn")
         newest, doing = None, ""
         async for newest in found:
             if newest.doing and newest.doing != doing:
                 doing = newest.doing
                 done = newest.plain.replies + newest.speculative.replies
-                self.say(f"reply {done + 1} of {newest.planned}, {doing}")
+                self.status(f"reply {done + 1} of {newest.planned}, {doing}")
         if newest is not None:
             for sentence in comparison_sentences(newest):
                 self.print(sentence)
@@ -216,7 +216,7 @@ class LineView:
         """The last two turns, and what was typed and not sent."""
         chat = self.conversation.chat
         if chat is not None:
-            self.say(f"conversation {chat.id}: {self.named()}")
+            self.status(f"conversation {chat.id}: {self.named()}")
             for turn in self.conversation.turns[-2:]:
                 self.show(turn)
             self.offer_unsent()
@@ -247,7 +247,7 @@ class LineView:
         for row in rows:
             self._print_row(row, time.time())
         nothing = "no conversations yet" if query is None else "no matches"
-        self.say("/chats NUMBER opens one" if rows else nothing)
+        self.status("/chats NUMBER opens one" if rows else nothing)
         return None
 
     def _print_row(self, row: ChatRow, now: float) -> None:
@@ -272,16 +272,16 @@ class LineView:
         elif it.system:
             self.print_text(it.system)
         else:
-            self.say("no system prompt; /system TEXT sets one")
+            self.status("no system prompt; /system TEXT sets one")
 
     async def choose_pair(self, pairs: ModelPicker) -> PairChoice | None:
-        self.say("scanning this machine for models")
+        self.status("scanning this machine for models")
         async for _ in pairs.survey.run(pairs.folders):
             pass
         for offer in pairs.targets():
             named = offer.pairs[0].name if offer.absent and offer.pairs else offer.model
             self.print(f"{named or offer.name}: {offer.facts}")
-        self.say("/models PAIR or /models TARGET DRAFT switches, and downloads what is missing")
+        self.status("/models PAIR or /models TARGET DRAFT switches, and downloads what is missing")
         return None
 
     async def adjust(self, what: str, value: object) -> None:

@@ -25,7 +25,7 @@ class Looks:
 
     Args:
         settings: what is chosen at the start; their file keeps what is chosen later.
-        say: shows a line for a moment, with its severity.
+        status: shows a line for a moment, with its severity.
         begin: has something done in parallel, in a group.
     """
 
@@ -36,11 +36,11 @@ class Looks:
         settings: Effective,
         keys: Keys,
         *,
-        say: Callable[..., None],
+        status: Callable[..., None],
         begin: Callable[[Coroutine[Any, Any, None], str], None],
     ) -> None:
         self._app, self._main, self._settings, self._keys = app, main, settings, keys
-        self._say, self._begin = say, begin
+        self._status, self._begin = status, begin
         self._writing = asyncio.Lock()
 
     def paint(self) -> None:
@@ -52,7 +52,7 @@ class Looks:
         """Take the other choices of the settings; once the widgets are there."""
         app, transcript = self._settings.config.app, self._main.transcript
         if self._app.theme != app.theme:
-            self._say(f"there is no theme {app.theme}; /theme lists them", "warning")
+            self._status(f"there is no theme {app.theme}; /theme lists them", "warning")
         transcript.tint, transcript.reasoning_open = app.tint, app.reasoning
 
     def themes(self) -> Sequence[Choice]:
@@ -67,21 +67,21 @@ class Looks:
         main.set_class(not hidden and not line, "-no-panel")
         main.set_class(not hidden and line, "-whole")
         if hidden and line:
-            self._say(f"panel in one line; {self._keys.shown('panel')} again shows all of it")
+            self._status(f"panel in one line; {self._keys.shown('panel')} again shows all of it")
         else:
-            self._say("panel shown" if hidden or line else "panel hidden")
+            self._status("panel shown" if hidden or line else "panel hidden")
         self._remember("app.panel", hidden or line)
 
     async def do_tint(self, argument: str) -> None:
         transcript = self._main.transcript
         transcript.tint = not transcript.tint
-        self._say("drafted tokens are highlighted" if transcript.tint else "highlighting is off")
+        self._status("drafted tokens are highlighted" if transcript.tint else "highlighting is off")
         self._remember("app.tint", transcript.tint)
 
     async def do_reasoning(self, argument: str) -> None:
         transcript = self._main.transcript
         transcript.reasoning_open = not transcript.reasoning_open
-        self._say(f"reasoning {'shown' if transcript.reasoning_open else 'folded'}")
+        self._status(f"reasoning {'shown' if transcript.reasoning_open else 'folded'}")
         self._remember("app.reasoning", transcript.reasoning_open)
 
     async def do_theme(self, argument: str) -> None:
@@ -90,7 +90,7 @@ class Looks:
         if name not in names:
             raise BadOptionError(f"there is no theme {argument}; /theme and a space list them")
         self._app.theme = name
-        self._say(f"theme {name}")
+        self._status(f"theme {name}")
         self._remember("app.theme", name)
 
     def _remember(self, key: str, value: object) -> None:
@@ -104,4 +104,4 @@ class Looks:
             try:
                 await asyncio.to_thread(change_file, self._settings.path, SETTINGS[key], value)
             except BadOptionError as error:
-                self._say(f"not saved: {error}", "warning")
+                self._status(f"not saved: {error}", "warning")

@@ -15,7 +15,7 @@ class Replies:
     """Keeps the transcript of a screen as the conversation is.
 
     Args:
-        say: shows a line for a moment, with its severity.
+        status: shows a line for a moment, with its severity.
         changed: called when title, numbers or keys may be others.
     """
 
@@ -23,11 +23,11 @@ class Replies:
         self,
         main: Main,
         conversation: Conversation,
-        say: Callable[[str, str], None],
+        status: Callable[[str, str], None],
         changed: Callable[[], None],
     ) -> None:
         self._main, self._conversation = main, conversation
-        self._say, self._changed = say, changed
+        self._status, self._changed = status, changed
         self._shown: tuple[int, ...] = ()
         """The turns in the transcript."""
         self.chosen: int | None = None
@@ -48,7 +48,7 @@ class Replies:
         transcript.note(line)
         unseen = not transcript.display
         if unseen or (severity != "information" and not transcript.following):
-            self._say(line, severity)
+            self._status(line, severity)
 
     async def stream(self, updates: AsyncIterator[Update], typed: str = "") -> None:
         """Show a reply as it streams.

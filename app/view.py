@@ -32,7 +32,7 @@ class View(Protocol):
 
     # Telling.
 
-    def say(self, line: str, severity: str = "information") -> None:
+    def status(self, line: str, severity: str = "information") -> None:
         """Show a line for a moment."""
 
     def notice(self, line: str, severity: str = "information") -> None:

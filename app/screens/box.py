@@ -51,10 +51,10 @@ class Box(ModalScreen[Result]):
             background: $surface;
         }
         &.-tight > #box { width: 100%; max-width: 100%; height: 100%; max-height: 100%; }
-        #told { height: auto; max-height: 4; color: $text; display: none; }
-        #told.-warning { color: $text-warning; }
-        #told.-error { color: $text-error; }
-        &.-tight #told { max-height: 2; &.-error { max-height: 4; } }
+        #status { height: auto; max-height: 4; color: $text; display: none; }
+        #status.-warning { color: $text-warning; }
+        #status.-error { color: $text-error; }
+        &.-tight #status { max-height: 2; &.-error { max-height: 4; } }
         #hint { height: auto; color: $text-muted; text-wrap: nowrap; }
     }
     """
@@ -63,7 +63,7 @@ class Box(ModalScreen[Result]):
         with Vertical(id="box") as box:
             box.border_title = Content(self.heading)
             yield from self.inside()
-            yield Static("", id="told", markup=False)
+            yield Static("", id="status", markup=False)
             yield Static("", id="hint", markup=False)
 
     def inside(self) -> ComposeResult:
@@ -99,13 +99,13 @@ class Box(ModalScreen[Result]):
                 lines.append(name)
         it.update(Content("\n").join(lines))
 
-    def tell(self, line: str, severity: str = "") -> None:
+    def status(self, line: str, severity: str = "") -> None:
         """Say a line below, which is neutral text already; an empty one takes it away."""
-        told = self.query_one("#told", Static)
-        told.set_class(severity == "warning", "-warning")
-        told.set_class(severity == "error", "-error")
-        told.display = bool(line)
-        told.update(Content(line))
+        status = self.query_one("#status", Static)
+        status.set_class(severity == "warning", "-warning")
+        status.set_class(severity == "error", "-error")
+        status.display = bool(line)
+        status.update(Content(line))
 
 
 SMALL = """
@@ -150,15 +150,15 @@ class Ask(Box[str | None]):
 
     def on_mount(self) -> None:
         self.hint(("Enter", "done"), ("Esc", "cancel"))
-        self.tell(self._wrong, "error")
+        self.status(self._wrong, "error")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.value != self._value:
-            self.tell("")
+            self.status("")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if wrong := self._check(event.value):
-            self.tell(wrong, "error")
+            self.status(wrong, "error")
         else:
             self.dismiss(event.value)
 

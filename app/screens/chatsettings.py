@@ -162,16 +162,16 @@ class ChatSettingsForm(Box[ChatSettings | None]):
         """Leave without a change; what was typed takes a second Esc."""
         if not self._warned and self._touched():
             self._warned = True
-            self.tell("Esc again discards the changes, Ctrl+S saves them", "warning")
+            self.status("Esc again discards the changes, Ctrl+S saves them", "warning")
         else:
             self.dismiss(None)
 
     def _explain(self, it: Widget) -> None:
         """Say what a field is for, or what is wrong with it."""
         if isinstance(it, Field):
-            self.tell(it.wrong or it.setting.about, "error" if it.wrong else "")
+            self.status(it.wrong or it.setting.about, "error" if it.wrong else "")
         elif it.id == "system":
-            self.tell(SYSTEM)
+            self.status(SYSTEM)
 
     def _filled(self) -> ChatSettings:
         text = self.query_one("#system", TextArea).text

@@ -99,7 +99,7 @@ class CompareScreen(Box[None]):
             async for found in self._run:
                 self._newest = found
         except MacspecError as error:
-            self.tell(str(error), "error")
+            self.status(str(error), "error")
         finally:
             self._over()
 

@@ -110,7 +110,7 @@ class Conversations(Box[ChatChoice]):
         places = [row.id for row in rows]
         chosen = self._current if keep is None and not self._searched else keep
         it.highlighted = (places.index(chosen) if chosen in places else 0) if rows else None
-        self.tell(*(note if note[0] else (self._word(rows), "")))
+        self.status(*(note if note[0] else (self._word(rows), "")))
 
     def _word(self, rows: Sequence[ChatRow]) -> str:
         if not rows:
@@ -217,7 +217,7 @@ class Conversations(Box[ChatChoice]):
         if (row := self._row()) is None:
             return
         if row.id == self._current and self._busy:
-            self.tell("a reply is being generated there: stop it first", "warning")
+            self.status("a reply is being generated there: stop it first", "warning")
             return
         at = self._rows.index(row)
         beside = (*self._rows[at + 1 :], *reversed(self._rows[:at]))
@@ -241,7 +241,7 @@ class Conversations(Box[ChatChoice]):
             if name is None:
                 return
             try:
-                self.tell(one_line(f"wrote {export_chat(self._store, row.id, name)}"))
+                self.status(one_line(f"wrote {export_chat(self._store, row.id, name)}"))
                 return
             except MacspecError as error:
                 wrong = str(error)

@@ -120,18 +120,18 @@ class Switcher(Box[PairChoice | None]):
         """Say more about the chosen row than it has room for."""
         offer, survey = self._chosen(), self._pairs.survey
         if self._notice is not None and self._notice[0] == _model(offer):
-            self.tell(self._notice[1], "warning")
+            self.status(self._notice[1], "warning")
         elif survey.trouble:
-            self.tell(survey.trouble, "error")
+            self.status(survey.trouble, "error")
         elif offer is None:
-            self.tell("nothing is found; owner/name or a folder can be typed too")
+            self.status("nothing is found; owner/name or a folder can be typed too")
         elif not survey.listed:
-            self.tell("looking at what is on this machine")
+            self.status("looking at what is on this machine")
         else:
             untried = offer.pairs and all(entry.loaded is None for entry in offer.pairs)
             nobody = "nobody has loaded it with macspec yet" if untried and offer.absent else ""
             parts = (offer.facts if self.has_class("-tight") else offer.reason, nobody)
-            self.tell("; ".join(part for part in parts if part))
+            self.status("; ".join(part for part in parts if part))
 
     def _hint(self) -> None:
         back = "back" if self._target is not None else "close"

@@ -55,7 +55,7 @@ class Driven:
         await self.pilot.pause()
 
     @property
-    def told(self) -> str:
+    def status(self) -> str:
         """What the last line says."""
         return self.app.main.key_line.notice
 

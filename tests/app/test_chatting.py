@@ -57,9 +57,9 @@ async def test_regenerate_makes_another_version(running: Callable[..., Any]) -> 
         await it.pilot.pause()
         assert "First." in it.screen
         assert "Second." not in it.screen
-        assert it.told == "version 1 of 2"
+        assert it.status == "version 1 of 2"
         await it.pilot.press("left")
-        await it.until(lambda: it.told == "this is the first of 2 versions")
+        await it.until(lambda: it.status == "this is the first of 2 versions")
 
 
 async def test_edit_and_resend(running: Callable[..., Any]) -> None:
@@ -96,11 +96,11 @@ async def test_a_stopped_reply_goes_on(running: Callable[..., Any]) -> None:
 async def test_what_makes_no_sense_now_is_said(running: Callable[..., Any]) -> None:
     async with running(LONG) as it:
         await it.pilot.press("ctrl+r")
-        assert it.told == "this conversation is empty"
+        assert it.status == "this conversation is empty"
         await it.send("Count")
         await it.until(lambda: it.engine.playing)
         await it.pilot.press("ctrl+n")
-        assert it.told == "a reply is being written; Esc stops it"
+        assert it.status == "a reply is being written; Esc stops it"
 
 
 async def test_a_message_during_a_reply_comes_back(running: Callable[..., Any]) -> None:
@@ -109,7 +109,7 @@ async def test_a_message_during_a_reply_comes_back(running: Callable[..., Any]) 
         await it.until(lambda: it.engine.playing)
         await it.send("and what else?")
         assert it.app.main.prompt.value == "and what else?"
-        assert "wait for it" in it.told
+        assert "wait for it" in it.status
 
 
 async def test_a_lost_engine_costs_nothing_that_was_said(running: Callable[..., Any]) -> None:
@@ -132,14 +132,14 @@ async def test_a_mistyped_command_stays_in_the_prompt(running: Callable[..., Any
     async with running() as it:
         await it.send("/dept 4")
         assert it.app.main.prompt.value == "/dept 4"
-        assert "did you mean /depth?" in it.told
+        assert "did you mean /depth?" in it.status
 
 
 async def test_a_pair_that_cannot_be_loaded_is_told(running: Callable[..., Any]) -> None:
     engine = ScriptedEngine(loads=False)
     async with running(engine=engine) as it:
         engine.finish_load(Failed("refused", "there is no such folder"))
-        await it.until(lambda: "there is no such folder" in it.told)
+        await it.until(lambda: "there is no such folder" in it.status)
 
 
 async def test_completions_of_commands(running: Callable[..., Any]) -> None:
@@ -150,7 +150,7 @@ async def test_completions_of_commands(running: Callable[..., Any]) -> None:
         await it.until(lambda: "text repeated in this" in it.screen)
         await it.pilot.press("tab", "enter")
         await it.until(lambda: it.engine.tuning.method == "ngram")
-        assert it.told == "method ngram from the next round"
+        assert it.status == "method ngram from the next round"
 
 
 async def test_a_script_may_reason_first(running: Callable[..., Any]) -> None:

@@ -65,7 +65,7 @@ async def test_what_is_typed_waits_in_its_conversation(running: Callable[..., An
 async def test_rename(running: Callable[..., Any]) -> None:
     async with running("Blue.") as it:
         await it.send("/rename Sky")
-        assert "saved with its first message" in it.told
+        assert "saved with its first message" in it.status
         await it.ask("What colour is the sky?")
         await it.send("/rename A blue sky")
         await it.until(lambda: "A blue sky" in it.screen.splitlines()[0])
@@ -95,7 +95,7 @@ async def test_delete_and_undo(running: Callable[..., Any]) -> None:
         await it.pilot.press("tab", "X")
         await it.until(lambda: not it.app.conversation.turns)
         assert not it.store.chats()
-        assert it.told == "deleted What colour is the sky?; u restores it"
+        assert it.status == "deleted What colour is the sky?; u restores it"
         await it.pilot.press("tab", "u")
         await it.until(lambda: it.app.conversation.turns)
         assert "Blue." in it.screen
@@ -108,12 +108,12 @@ async def test_export(
     async with running("Blue.") as it:
         await it.ask("What colour is the sky?")
         await it.send("/export sky.md")
-        await it.until(lambda: "sky.md" in it.told)
+        await it.until(lambda: "sky.md" in it.status)
         assert "Blue." in (tmp_path / "sky.md").read_text()
         await it.send("/export sky.md")
-        await it.until(lambda: "already exists" in it.told)
+        await it.until(lambda: "already exists" in it.status)
         await it.send("/export sky.json")
-        await it.until(lambda: "sky.json" in it.told)
+        await it.until(lambda: "sky.json" in it.status)
         json.loads((tmp_path / "sky.json").read_text())
 
 

@@ -50,7 +50,7 @@ async def test_a_file_that_cannot_go_gives_the_message_back(
     (tmp_path / "picture").write_bytes(b"\xff\xd8")
     async with running() as it:
         await it.send("what is on @picture ?")
-        await it.until(lambda: "not UTF-8 text" in it.told)
+        await it.until(lambda: "not UTF-8 text" in it.status)
         assert it.app.main.prompt.value == "what is on @picture ?"
         assert it.engine.requests == []
 
@@ -59,7 +59,7 @@ async def test_a_name_that_is_no_file_is_sent_and_said(running: Callable[..., An
     async with running("Yes.") as it:
         await it.ask("install @angular/core")
         assert it.app.conversation.turns[0].text == "install @angular/core"
-        assert "there is no file angular/core" in it.told
+        assert "there is no file angular/core" in it.status
 
 
 async def test_a_paste_goes_into_the_prompt_from_anywhere(running: Callable[..., Any]) -> None:
@@ -78,17 +78,17 @@ async def test_ctrl_c_copies_a_selection_once(running: Callable[..., Any]) -> No
         area.paste(LONG)
         area.select_all()
         await it.pilot.press("ctrl+c")
-        await it.until(lambda: "/copy FILE" in it.told)
+        await it.until(lambda: "/copy FILE" in it.status)
         assert it.app.clipboard == LONG
         assert area.selection.is_empty
         await it.pilot.press("ctrl+c")
-        await it.until(lambda: "Ctrl+C again quits" in it.told)
+        await it.until(lambda: "Ctrl+C again quits" in it.status)
 
 
 async def test_what_textual_copies_goes_the_same_way(running: Callable[..., Any]) -> None:
     async with running() as it:
         it.app.copy_to_clipboard("text")
-        await it.until(lambda: "/copy FILE" in it.told)
+        await it.until(lambda: "/copy FILE" in it.status)
         assert it.app.clipboard == "text"
 
 
@@ -98,10 +98,10 @@ async def test_a_reply_goes_to_a_file_and_never_over_one(
     async with running("A reply.") as it:
         await it.ask("hello")
         await it.send("/copy out.md")
-        await it.until(lambda: "out.md" in it.told)
+        await it.until(lambda: "out.md" in it.status)
         assert (tmp_path / "out.md").read_text() == "A reply.\n"
         await it.send("/copy out.md")
-        await it.until(lambda: "choose another name" in it.told)
+        await it.until(lambda: "choose another name" in it.status)
 
 
 async def test_editing_and_leaving_it_keeps_both_texts(running: Callable[..., Any]) -> None:

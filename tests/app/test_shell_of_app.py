@@ -92,7 +92,7 @@ async def test_a_choice_that_cannot_be_kept_is_said(
     async with running() as it:
         settings.write_text("[app\n")
         await it.pilot.press("ctrl+t")
-        await it.until(lambda: it.told.startswith("not saved: "))
+        await it.until(lambda: it.status.startswith("not saved: "))
         assert it.app.main.transcript.tint
     assert settings.read_text() == "[app\n"
 
@@ -102,7 +102,7 @@ async def test_an_unknown_theme_of_the_settings(
 ) -> None:
     settings.write_text('[app]\ntheme = "sunny"\n')
     async with running() as it:
-        assert it.told == "there is no theme sunny; /theme lists them"
+        assert it.status == "there is no theme sunny; /theme lists them"
 
 
 async def test_the_first_run_has_a_card_and_later_ones_have_not(
@@ -165,7 +165,7 @@ async def test_ctrl_c_twice_leaves(running: Callable[..., Any], tmp_path: Path) 
         it.engine.play(3)
         await it.pilot.press(*"unsent")
         await it.pilot.press("ctrl+c")
-        assert it.told == "Ctrl+C again quits; everything is saved"
+        assert it.status == "Ctrl+C again quits; everything is saved"
         await it.until(lambda: not it.app.conversation.busy)
         assert it.app.is_running
         await it.pilot.press("ctrl+c")
@@ -194,7 +194,7 @@ async def test_an_error_in_an_action_is_a_line(
 
         monkeypatch.setattr(it.app, "do_follow", broken)
         await it.send("/follow")
-        await it.until(lambda: "unexpected ZeroDivisionError" in it.told)
+        await it.until(lambda: "unexpected ZeroDivisionError" in it.status)
         await it.ask("Hello")
         assert it.app.conversation.turns[-1].text == "Yes."
 

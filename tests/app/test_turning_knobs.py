@@ -85,7 +85,7 @@ async def test_what_cannot_be_is_said(running: Callable[..., Any]) -> None:
             ("/chats two", "two is not a conversation number"),
         ):
             await it.send(line)
-            await it.until(lambda told=told: told in it.told)
+            await it.until(lambda told=told: told in it.status)
         assert it.engine.tuning.depth == "auto"
 
 
@@ -141,7 +141,7 @@ async def test_esc_stops_a_switch_but_not_the_first_load(running: Callable[..., 
         await it.send("/models built-in")
         await it.until(lambda: len(engine.choices) == 2)
         await it.pilot.press("escape")
-        await it.until(lambda: it.told == "loading stopped; still using the previous pair")
+        await it.until(lambda: it.status == "loading stopped; still using the previous pair")
 
 
 async def test_the_model_switcher(running: Callable[..., Any]) -> None:
