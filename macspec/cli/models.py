@@ -165,7 +165,7 @@ def _pull(options: argparse.Namespace) -> int:
     from ..models.download import pull
 
     names = [id for name in options.names for id in _ids(name)]
-    output, bar = Output(), DownloadBar()
+    output, bar = Output(), ProgressLine()
     try:
         with interruptible():
             for event in pull(names):
@@ -173,7 +173,7 @@ def _pull(options: argparse.Namespace) -> int:
                     kind = type(event).__name__.lower()
                     output.json({"event": kind, **_plain(asdict(event))})
                 elif isinstance(event, Progress):
-                    bar.show(event)
+                    show_download(bar, event)
                 else:
                     bar.end()
                     _tell(event, output)
@@ -261,17 +261,10 @@ def _convert(options: argparse.Namespace) -> int:
     return 0
 
 
-class DownloadBar:
-    """Shows how far downloads are."""
-
-    def __init__(self) -> None:
-        self._line = ProgressLine()
-        self.end = self._line.end
-
-    def show(self, progress: Progress) -> None:
-        """Show a step, over the last one."""
-        share = progress.done / progress.total if progress.total else 1.0
-        self._line.show(lambda width: _line(progress, share, width), share, progress.model)
+def show_download(line: ProgressLine, progress: Progress) -> None:
+    """Show how far a download is."""
+    share = progress.done / progress.total if progress.total else 1.0
+    line.show(lambda width: _line(progress, share, width), share, progress.model)
 
 
 def _line(progress: Progress, share: float, width: int) -> str:

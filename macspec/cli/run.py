@@ -13,11 +13,11 @@ from ..events import Event, Finished, Notice, ReplyStats, Text
 from ..models.progress import Progress
 from ..power import Meter, ReplyEnergy, ReplyWatch, awake, choose, remembered_idle
 from ..sampling import Sampling
-from ..terminal import Output, interruptible, say, show, status_of
+from ..terminal import Output, ProgressLine, interruptible, say, show, status_of
 from ..worker import Call
 from ..worker.inprocess import InProcessEngine
 from ..worker.messages import Answer, Failed, LoadProgress, PairChoice, ReplyRequest
-from .models import DownloadBar
+from .models import show_download
 from .saving import Conversation
 from .table import DASH, Table, number
 
@@ -139,11 +139,11 @@ class _Loading:
     """Shows the notices of a load, and downloads as a bar."""
 
     def __init__(self, show_event: Callable[[Answer], None]) -> None:
-        self._show, self._bar = show_event, DownloadBar()
+        self._show, self._bar = show_event, ProgressLine()
 
     def __call__(self, event: Answer) -> None:
         if isinstance(event, LoadProgress) and event.stage == "downloading":
-            self._bar.show(Progress(event.model, "", event.done, event.total, rate=0.0))
+            show_download(self._bar, Progress(event.model, "", event.done, event.total, rate=0.0))
             return
         self._bar.end()
         if isinstance(event, Notice):

@@ -110,7 +110,7 @@ def entries_of(text: str, path: Path) -> dict[str, Entry]:
                 raise unknown(key, _at(path, line))
             entry = Entry(checked(setting, value, _at(path, line)), line)
             if key == setting.key or setting.key not in entries:
-                entries[setting.key] = entry  # an old name only where the new one is not used
+                entries[setting.key] = entry  # the new name takes precedence over an old one
     return entries
 
 
@@ -152,7 +152,7 @@ def _line(text: str, section: str, name: str) -> int | None:
 
 
 def change_file(path: Path, setting: Setting, value: Any) -> None:
-    """Set one entry to a TOML value, or remove it where the value is None.
+    """Set one entry to a TOML value, or remove it if the value is None.
 
     Raises:
         BadOptionError: the value is not allowed, or the file is broken or cannot be written; it
@@ -163,13 +163,13 @@ def change_file(path: Path, setting: Setting, value: Any) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(path.parent):
             text = text_of(path)
-            wanted = {key: entry.value for key, entry in entries_of(text, path).items()}
+            wanted = _values(text, path)
             if value is None and wanted.pop(setting.key, None) is None:
                 return
             if value is not None:
                 wanted[setting.key] = checked(setting, value)
             changed = _changed(text or HEADER, setting, value)
-            if not _says(changed, wanted, path):
+            if not _has(changed, wanted, path):
                 raise BadOptionError(
                     f"the layout of {path} cannot be changed automatically; change it with "
                     "macspec config edit"
@@ -241,9 +241,13 @@ def _changed(text: str, setting: Setting, value: Any) -> str:
     return tomlkit.dumps(document)
 
 
-def _says(text: str, wanted: dict[str, Any], path: Path) -> bool:
+def _values(text: str, path: Path) -> dict[str, Any]:
+    return {key: entry.value for key, entry in entries_of(text, path).items()}
+
+
+def _has(text: str, wanted: dict[str, Any], path: Path) -> bool:
     with suppress(BadOptionError):
-        return {key: entry.value for key, entry in entries_of(text, path).items()} == wanted
+        return _values(text, path) == wanted
     return False
 
 
