@@ -1,4 +1,11 @@
-"""A model together with the tokens it has read, as a chain or with a tree of drafts."""
+"""A model together with the tokens it has read, and trees of drafted tokens verified in one pass.
+
+A model of mlx-lm knows only chains. It asks its caches which positions a row may see, and its
+rotary embeddings to turn a row to its position. For one pass of a tree both answer for the tree: a
+row sees the committed tokens, itself and its ancestors, and is turned to the position that it would
+have in its own branch. The caches hide their number of positions meanwhile, so a model that uses it
+for anything else fails when it is tried, not later in a text.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +113,7 @@ _NODES = (13, 41, 7, 37)
 _NEXT = (19,)
 _PARENTS = (-1, 0, 0, 2)
 _BRANCHES = ((0, 1), (0, 2, 3))
-"""What a model is tried with: ids, and a tree with rows that are neither in line nor in depth."""
+"""What a model is tried with: ids, and a tree that is no chain and not in order of depth."""
 
 _NEARER = {mx.float32: 100}
 _NEARER_ROUNDED = 4
@@ -116,8 +123,8 @@ _NEARER_ROUNDED = 4
 class TreePass:
     """Passes over trees, for one model and its cache.
 
-    Building one tries the model on a tree of 5 rows, on a cache of its own. Passes over chains are
-    not touched, and between passes the model is as mlx-lm made it.
+    Building one tries the model on a tree of 5 rows, with a cache of its own. Passes over chains
+    are not affected, and between passes the model is as mlx-lm made it.
 
     Args:
         model: the target.

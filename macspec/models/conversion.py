@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadOptionError, MacspecError, ModelBrokenError, brief
+from ..errors import BadOptionError, ModelBrokenError, brief
 from .files import locate
 from .loading import checked_config
 from .progress import size
@@ -57,7 +56,8 @@ def quantize(
     bits = bits or (DRAFT_BITS if draft else TARGET_BITS)
     if bits not in BITS:
         raise BadOptionError(f"--bits {bits}: choose one of {', '.join(map(str, BITS))}")
-    folder, config = _opened(source, trust_remote_code)
+    folder = locate(source, trust_remote_code=trust_remote_code)
+    config = checked_config(source, folder, trust_remote_code)
     if (known := config.get("quantization")) is not None:
         of = f" to {known['bits']} bits" if isinstance(known, dict) and "bits" in known else ""
         raise BadOptionError(
@@ -84,13 +84,9 @@ def convert(
     Raises:
         As ``quantize``.
     """
-    folder, _ = _opened(source, trust_remote_code)
-    return _made(source, folder, destination, 1.0, trust_remote_code, dtype=dtype)
-
-
-def _opened(source: str, trust_remote_code: bool) -> tuple[Path, dict[str, Any]]:
     folder = locate(source, trust_remote_code=trust_remote_code)
-    return folder, checked_config(source, folder, trust_remote_code)
+    checked_config(source, folder, trust_remote_code)
+    return _made(source, folder, destination, 1.0, trust_remote_code, dtype=dtype)
 
 
 def _made(
@@ -114,26 +110,18 @@ def _made(
             f"{made} needs about {size(needed)}, but only {size(free)} is free there: free some "
             "space, or choose a folder on another disk"
         )
-    with _unfinished(source, made) as part, redirect_stdout(sys.stderr):
-        _conversion.convert(
-            str(folder),
-            str(part),
-            quantize="q_bits" in settings,
-            trust_remote_code=trust_remote_code,
-            **settings,
-        )
-        part.rename(made)
-    return made
-
-
-@contextmanager
-def _unfinished(source: str, made: Path) -> Iterator[Path]:
     part = made.with_name(f"{made.name}.unfinished")
     shutil.rmtree(part, ignore_errors=True)
     try:
-        yield part
-    except MacspecError:
-        raise
+        with redirect_stdout(sys.stderr):
+            _conversion.convert(
+                str(folder),
+                str(part),
+                quantize="q_bits" in settings,
+                trust_remote_code=trust_remote_code,
+                **settings,
+            )
+        part.rename(made)
     except Exception as error:
         raise ModelBrokenError(
             f"{source} cannot be converted by mlx-lm ({brief(error)}): choose another model, or an "
@@ -141,3 +129,4 @@ def _unfinished(source: str, made: Path) -> Iterator[Path]:
         ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+    return made
