@@ -14,7 +14,7 @@ from macspec.app.chat.turns import TextPiece, Turn
 from macspec.app.transcript.rows import NEW_LINE, NOTHING, PARTS, SPACE, Look, Row, Styles
 from macspec.app.transcript.turn import TurnRows
 
-INKS = Styles(Style.null(), {part: Style(link=part) for part in PARTS})
+STYLES = Styles(Style.null(), {part: Style(link=part) for part in PARTS})
 WIDTHS = st.sampled_from([20, 37, 100])
 
 
@@ -24,7 +24,7 @@ def rows(text: str, width: int = 60, **look: bool) -> list[Row]:
 
 
 def turn_rows(turn: TurnRows, width: int = 60, **look: bool) -> list[Row]:
-    turn.arrange(Look(INKS, width, **look))
+    turn.arrange(Look(STYLES, width, **look))
     return [row for part in turn.parts for row in part.drawn()]
 
 
@@ -165,7 +165,7 @@ def test_tint_shows_the_source(text: str) -> None:
 def test_any_cut_of_the_stream_gives_the_same_rows(case: tuple[str, list[str]], tint: bool) -> None:
     text, pieces = case
     spans = [(len(piece), "draft" if number % 2 else None) for number, piece in enumerate(pieces)]
-    look = Look(INKS, 60, tint)
+    look = Look(STYLES, 60, tint)
     streamed = TurnRows(Turn(1, "assistant", "", state="open"))
     streamed.arrange(look)
     for piece, span in zip(pieces, spans, strict=True):
@@ -187,7 +187,7 @@ def test_any_cut_of_the_stream_gives_the_same_rows(case: tuple[str, list[str]], 
 def test_hostile_text_is_only_text(name: str, tint: bool, width: int) -> None:
     turn = Turn(1, "assistant", TEXTS[name], reasoning=TEXTS[name][:3_000], model=TEXTS[name][:200])
     entry = TurnRows(turn)
-    entry.arrange(Look(INKS, width, tint, reasoning=True))
+    entry.arrange(Look(STYLES, width, tint, reasoning=True))
     for part in (*entry.parts[:6], entry.parts[-1]):
         for row in part.drawn():
             assert not harms(row.strip.text)

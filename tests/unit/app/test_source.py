@@ -13,7 +13,7 @@ from macspec.app.transcript.markdown import clean
 from macspec.app.transcript.rows import PARTS, Styles
 from macspec.app.transcript.source import UNKNOWN, Authors, legend, tinted
 
-INKS = Styles(Style.null(), {part: Style(link=part) for part in PARTS})
+STYLES = Styles(Style.null(), {part: Style(link=part) for part in PARTS})
 WHO = st.sampled_from([None, "draft", "ngram", "suffix", "other"])
 
 
@@ -86,7 +86,7 @@ def test_a_text_is_styled_by_its_authors() -> None:
     authors = Authors()
     authors.take("own, draft\x00 and n-gram", [(5, None), (6, "draft"), (5, None), (6, "ngram")])
     text = Text("draft␀ and n")
-    tinted(text, authors, 5, INKS)
+    tinted(text, authors, 5, STYLES)
     assert [
         (text.plain[span.start : span.end], span.style.link) for span in text.spans if span.style
     ] == [("draft␀", "tint-draft"), ("n", "tint-ngram")]
@@ -95,16 +95,16 @@ def test_a_text_is_styled_by_its_authors() -> None:
 def test_the_legend_names_the_authors_and_their_shares() -> None:
     authors = Authors()
     authors.take("x" * 10, [(5, "draft"), (2, "ngram"), (3, None)])
-    assert [part.plain for part in legend(authors.counts(), INKS)] == [
+    assert [part.plain for part in legend(authors.counts(), STYLES)] == [
         "draft model 50%",
         "n-gram 20%",
         "the target's own 30%",
     ]
     authors.take("yy", ())
-    assert legend(authors.counts(), INKS)[-1].plain == "the rest: unknown"
+    assert legend(authors.counts(), STYLES)[-1].plain == "the rest: unknown"
     unknown = Authors()
     unknown.take("text", ())
-    assert [part.plain for part in legend(unknown.counts(), INKS)] == ["author unknown"]
+    assert [part.plain for part in legend(unknown.counts(), STYLES)] == ["author unknown"]
 
 
 def test_tints_differ_without_colour() -> None:
