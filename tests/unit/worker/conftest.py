@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,3 +17,12 @@ def engine(tmp_path: Path) -> Iterator[ProcessEngine]:
     assert client.load(PairChoice()).result(30)
     yield client
     client.close()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_heap() -> Iterator[None]:
+    """An engine collects garbage when it frees a pair: what other tests left is not searched."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
