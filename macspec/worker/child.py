@@ -334,7 +334,6 @@ def exit_with_parent(parent: int) -> None:
 
 
 if sys.platform == "darwin":
-    import select
 
     def _await_exit(parent: int) -> None:
         queue = select.kqueue()

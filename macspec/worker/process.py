@@ -78,12 +78,12 @@ class ProcessEngine(EngineClient):
         self._child: ChildProcess | None = None
         self._calls: dict[int, tuple[Command, Call]] = {}
         self._again: set[int] = set()
-        """Those that load a lost pair again."""
+        """The calls that reload a lost pair."""
         self._next = 0
         self._choice: PairChoice | None = None
         """The last pair that was loaded."""
         self._pair_loaded = False
-        """Whether the child has it."""
+        """Whether the child has that pair."""
         self._tuning = Tuning()
         self._closed = False
         atexit.register(self.close)
@@ -110,12 +110,9 @@ class ProcessEngine(EngineClient):
                 return call
             self.start()
             assert self._child is not None
-            if (
-                isinstance(command, ReplyRequest)
-                and not self._pair_loaded
-                and self._choice is not None
-            ):
-                self._restore(self._choice, call)
+            lost = None if self._pair_loaded else self._choice
+            if lost is not None and isinstance(command, ReplyRequest):
+                self._restore(lost, call)
             self._calls[number] = command, call
             self._child.send(encode(number, command))
         return call
