@@ -115,7 +115,7 @@ def _pair(target: str | None, draft: str | None) -> str:
         except MacspecError:
             return "unknown: the settings cannot be read"
         target, draft = models.target, draft or models.draft
-    return f"{target or BUILT_IN}, draft {draft or NONE}"
+    return f"{target or BUILT_IN}, draft {draft or (NONE if target else BUILT_IN)}"
 
 
 def _terminal() -> Iterator[tuple[str, str]]:

@@ -62,8 +62,9 @@ def check(options: argparse.Namespace) -> int:
     report.kernels(kernels)
     every = prompts()
     conversations = every[:: max(len(every) // options.prompts, 1)][: options.prompts]
+    count = len(conversations)
     report.line(
-        f"self-check: {len(conversations)} prompts, up to {options.max_tokens} tokens, "
+        f"self-check: {count} prompt{'s' * (count > 1)}, up to {options.max_tokens} tokens, "
         f"depth {DEPTH}; greedy, and keyed at temperature 0.8"
     )
     replies: list[CheckedReply] = []
