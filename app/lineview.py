@@ -276,7 +276,7 @@ class LineView:
 
     async def choose_pair(self, pairs: ModelPicker) -> PairChoice | None:
         self.status("scanning this machine for models")
-        async for _ in pairs.survey.run(pairs.folders):
+        async for _ in pairs.scan.run(pairs.folders):
             pass
         for offer in pairs.targets():
             named = offer.pairs[0].name if offer.absent and offer.pairs else offer.model

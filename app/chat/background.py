@@ -1,4 +1,7 @@
-"""Child processes of the front end: downloads, and the scan for models."""
+"""Child processes of the front end: the model scan, and downloads. They write JSON lines.
+
+So that neither the screen nor the engine waits for them.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +18,45 @@ from contextlib import suppress
 from typing import Any
 
 from macspec.models.progress import size
-from macspec.models.scan import EVENTS, FoundModel, MachineMemory, OpenedModel, PairFit, ScanListed
+from macspec.models.scan import (
+    EVENTS,
+    FoundModel,
+    MachineMemory,
+    OpenedModel,
+    PairFit,
+    ScanEvent,
+    ScanListed,
+)
 from macspec.plaintext import one_line
 
 GRACE = 2.0
 """Seconds that a process has to end by itself before it is killed."""
 
-COMPLAINT = 4096
-"""Bytes of its errors that are looked at."""
+LONGEST = 4096
+"""Bytes at the end of its standard error that are read."""
 
-# Not from the current folder, where anything may be called macspec.
+# Not from the current folder, where anything may be named macspec.
 PYTHON = (sys.executable, "-P", "-m")
 
+PULL = (*PYTHON, "macspec", "models", "pull", "--json")
 
-class Child:
-    """A process that writes a JSON object a line and may complain in the last line of its errors.
+SCAN = (*PYTHON, "macspec.models.scan")
 
-    Its pipe is read by a thread: a subprocess of asyncio cannot be left behind without a word
-    when the loop ends.
+ASKING, DOWNLOADING, WAITING, DONE, CANCELLED, FAILED = (
+    "asking the hub",
+    "downloading",
+    "waiting",
+    "done",
+    "cancelled",
+    "failed",
+)
+ENDED = (DONE, CANCELLED, FAILED)
+
+
+class JsonProcess:
+    """A process that writes one JSON object a line, and perhaps an error in its last line.
+
+    Its pipe is read by a thread: a subprocess of asyncio leaves warnings behind when the loop ends.
 
     Args:
         command: the program and its arguments.
@@ -42,11 +66,11 @@ class Child:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = False
-        self.complaint = ""
-        """What it said last on standard error, if it failed by itself; neutral."""
+        self.error = ""
+        """The last line of standard error, if it failed by itself; neutral."""
 
     async def records(self) -> AsyncIterator[dict[str, Any]]:
-        """What it writes, until it ends; ends it when the reader goes."""
+        """What it writes, until it ends. It is ended when the reader leaves."""
         if self._ended:
             return
         loop, lines = asyncio.get_running_loop(), asyncio.Queue[bytes | None]()
@@ -77,16 +101,16 @@ class Child:
                         if isinstance(record, dict):
                             yield record
                 if process.returncode and not self._ended:
-                    errors.seek(max(os.fstat(errors.fileno()).st_size - COMPLAINT, 0))
+                    errors.seek(max(os.fstat(errors.fileno()).st_size - LONGEST, 0))
                     last = errors.read().rstrip().rpartition(b"\n")[2]
-                    said = one_line(last.decode(errors="replace"))
-                    self.complaint = said.removeprefix("macspec: ").removeprefix("error: ")
+                    text = one_line(last.decode(errors="replace"))
+                    self.error = text.removeprefix("macspec: ").removeprefix("error: ")
             finally:
                 self.end()
                 atexit.unregister(self.end)
 
     def end(self) -> None:
-        """End the process, if it has begun and not ended; does not wait for that."""
+        """End the process if it runs, without waiting for that."""
         self._ended = True
         process = self._process
         if process is None or process.poll() is not None:
@@ -102,100 +126,90 @@ def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
-PULL = (*PYTHON, "macspec", "models", "pull", "--json")
-
-ASKING, FETCHING, WAITING, DONE, CANCELLED, FAILED = (
-    "asking the hub",
-    "fetching",
-    "waiting",
-    "done",
-    "cancelled",
-    "failed",
-)
-ENDED = (DONE, CANCELLED, FAILED)
-
-
 class Download:
-    """Models on their way from the hub; ``run`` it once.
+    """A download of models from the hub; ``run`` it once.
+
+    What has arrived when it is cancelled or breaks is kept, and the next download resumes there.
 
     Args:
         names: ids on the hub.
-        program: what fetches them.
     """
 
-    def __init__(self, names: Sequence[str], *, program: Sequence[str] = PULL) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
         self.state = ASKING
         """One of the constants above."""
         self.message = ""
         """Why it waits or failed, and what to do; neutral."""
         self.done = 0
-        """Bytes that are here."""
+        """Bytes that have arrived."""
         self.total = 0
-        """Bytes of all of it; 0 where that is not known yet."""
+        """Bytes of all models; 0 while unknown."""
         self.rate = 0.0
         """Bytes per second, over the last seconds."""
         self._present = 0
         self._parts: dict[str, int] = {}
-        self._whole = 0
+        self._complete = 0
         self._cancelled = False
-        self._child = Child([*program, *names])
+        self._process = JsonProcess([*PULL, *names])
 
     @property
     def active(self) -> bool:
-        """Whether it is under way."""
+        """Whether it is running."""
         return self.state not in ENDED
 
     async def run(self) -> AsyncIterator[None]:
-        """Fetch, and tell each time when something has changed; never raises for the hub's sake."""
-        async for record in self._child.records():
+        """Download, and yield after every change; errors of the hub are not raised."""
+        async for record in self._process.records():
             self._take(record)
             yield
         if self.active:
             self.state = CANCELLED if self._cancelled else FAILED
-            self.message = self._child.complaint or "the download ended unexpectedly: try again"
-            if self._whole == len(self.names):
+            self.message = self._process.error or "the download ended unexpectedly: try again"
+            if self._complete == len(self.names):
                 self.state, self.message = DONE, ""
         yield
 
     def cancel(self) -> None:
-        """Have it end; what arrived stays for the next time."""
+        """Stop it; what has arrived is kept."""
         self._cancelled = True
-        self._child.end()
+        self._process.end()
 
     def line(self) -> str:
-        """How it is, in one line."""
+        """Its progress or result, in one line."""
         names = " and ".join(one_line(name).rpartition("/")[2] for name in self.names)
-        if self.state == FAILED:
-            return self.message
-        if self.state == CANCELLED:
-            return f"cancelled; the {size(self.done)} that arrived are kept: {names}"
-        if self.state == DONE:
-            return f"here ({size(self.total)}): {names}"
-        if self.state == WAITING:
-            return f"{self.message}: {names}"
+        match self.state:
+            case "failed":
+                return self.message
+            case "cancelled":
+                return f"cancelled; {size(self.done)} kept for next time: {names}"
+            case "done":
+                return f"downloaded {names} ({size(self.total)})"
+            case "waiting":
+                return f"{self.message}: {names}"
         if not self.total:
             return f"asking the hub: {names}"
         parts = [f"{self.done / self.total:.0%} of {size(self.total)}"]
         if self.rate > 0:
-            parts += [f"{size(self.rate)}/s", f"{_span((self.total - self.done) / self.rate)} left"]
+            left = _duration((self.total - self.done) / self.rate)
+            parts += [f"{size(self.rate)}/s", f"{left} left"]
         return f"{', '.join(parts)}: {names}"
 
     def _take(self, record: dict[str, Any]) -> None:
         kind = record.get("event")
         if kind == "listed":
             self.total, self._present = int(record["total"]), int(record["present"])
-            self.done, self.state = self._present, FETCHING
+            self.done, self.state = self._present, DOWNLOADING
         elif kind == "progress":
-            self.state, self.message = FETCHING, ""
+            self.state, self.message = DOWNLOADING, ""
             self.rate = float(record["rate"])
             self._count(str(record["model"]), int(record["done"]))
         elif kind == "retrying":
             self.state = WAITING
             why = one_line(str(record["reason"]))
-            self.message = f"the connection broke ({why}): again in {record['seconds']:g} s"
+            self.message = f"connection lost ({why}), retrying in {record['seconds']:g} s"
         elif kind == "pulled":
-            self._whole += 1
+            self._complete += 1
             self._count(str(record["model"]), int(record["total"]))
 
     def _count(self, model: str, done: int) -> None:
@@ -203,48 +217,41 @@ class Download:
         self.done = min(max(self._present, sum(self._parts.values())), self.total)
 
 
-def _span(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-SCAN = (*PYTHON, "macspec.models.scan")
-
-
 class ModelScan:
-    """The models of the hub's cache and of some folders; filled by ``run``, as often as wanted.
+    """The models of the hub's cache and of some folders; ``run`` it as often as wanted.
 
-    What was found before stays until something newer is known.
-
-    Args:
-        program: what looks.
+    What it found stays until something newer is known.
     """
 
-    def __init__(self, *, program: Sequence[str] = SCAN) -> None:
-        self._program = program
+    def __init__(self) -> None:
         self.found: dict[str, FoundModel] = {}
         """By name."""
         self.opened: dict[str, OpenedModel] = {}
         self.fits: dict[tuple[str, str], PairFit] = {}
         """By target and draft."""
         self.limit: int | None = None
-        """Bytes for models; None while that is not known."""
+        """Bytes for models; None while unknown."""
         self.listed = False
-        """Whether ``found`` is all that there is."""
-        self.whole = False
-        """Whether everything was opened and compared."""
+        """Whether ``found`` is complete."""
+        self.complete = False
+        """Whether every model was opened and compared."""
         self.trouble = ""
-        """Why the last survey came to nothing; neutral."""
-        self._known: dict[str, str] = {}
-        """Stamps, by name, of what was compared."""
+        """Why the last scan failed; neutral."""
+        self._compared: dict[str, str] = {}
+        """Stamps by name of the models that were compared."""
 
     async def run(self, folders: Sequence[str]) -> AsyncIterator[None]:
-        """Look again, and tell each time when more is known."""
-        child = Child([*self._program, *folders])
+        """Scan, and yield after every change."""
+        process = JsonProcess([*SCAN, *folders])
         now: dict[str, FoundModel] = {}
         self.trouble = ""
-        async for record in child.records():
+        async for record in process.records():
             event = _event(record)
             match event:
                 case FoundModel():
@@ -252,8 +259,8 @@ class ModelScan:
                     continue
                 case ScanListed():
                     self._list(now)
-                    if self.whole:
-                        child.end()
+                    if self.complete:
+                        process.end()
                 case MachineMemory():
                     self.limit = event.limit
                 case OpenedModel():
@@ -263,27 +270,25 @@ class ModelScan:
                 case None:
                     self.trouble = one_line(str(record.get("message", "")))
             yield
-        if child.complaint:
-            self.trouble = child.complaint
+        if process.error:
+            self.trouble = process.error
         elif self.listed:
-            self.whole = True
-            self._known = {it.name: it.stamp for it in self.found.values()}
+            self.complete = True
+            self._compared = {it.name: it.stamp for it in self.found.values()}
         yield
 
     def _list(self, now: dict[str, FoundModel]) -> None:
-        """Take over what lies where, and forget what is known of models that have changed."""
+        """Take over what was found, and forget what is known of models that have changed."""
         stamps = {it.name: it.stamp for it in now.values()}
         self.found, self.listed = now, True
-        self.whole = self.whole and stamps == self._known
-        if not self.whole:
-            same = {name for name, stamp in stamps.items() if self._known.get(name) == stamp}
+        self.complete = self.complete and stamps == self._compared
+        if not self.complete:
+            same = {name for name, stamp in stamps.items() if self._compared.get(name) == stamp}
             self.opened = {name: it for name, it in self.opened.items() if name in same}
             self.fits = {pair: it for pair, it in self.fits.items() if same.issuperset(pair)}
 
 
-def _event(
-    record: dict[str, Any],
-) -> FoundModel | ScanListed | MachineMemory | OpenedModel | PairFit | None:
+def _event(record: dict[str, Any]) -> ScanEvent | None:
     kind = EVENTS.get(str(record.pop("event", "")))
     try:
         return None if kind is None else kind(**record)

@@ -1,4 +1,7 @@
-"""The models to choose from. All texts are neutral."""
+"""The models to choose from, as the picker and ``/models`` offer them. All texts are neutral.
+
+Nothing here imports MLX or uses the network by itself.
+"""
 
 from __future__ import annotations
 
@@ -22,36 +25,96 @@ from macspec.worker import PairChoice
 
 from .background import Download, ModelScan
 
+BUILT_IN, HERE, FOLDER, INCOMPLETE, ABSENT, TYPED, NONE = (
+    "built in",
+    "downloaded",
+    "folder",
+    "incomplete",
+    "to download",
+    "as typed",
+    "none",
+)
+"""Where a model is."""
+
+WHAT = (
+    "macspec is a chat with language models that run on this machine. A small draft model guesses "
+    "ahead, and the large target model verifies several guesses in one pass: the text is exactly "
+    "the target's, only faster. The panel shows how that works out, and you can adjust it while a "
+    "reply streams."
+)
+
+PRIVATE = "Nothing you write leaves this machine."
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOffer:
+    """A model to choose: a target, or a draft for one."""
+
+    model: str | None
+    """A folder or an id; None: the built-in pair, or no draft."""
+    name: str
+    where: str
+    """One of the constants above."""
+    size: float | None = None
+    """Bytes on the disk, or to download."""
+    memory: float | None = None
+    """Bytes that it, or the pair, needs at ``positions``."""
+    positions: int = CONTEXT
+    fits: bool | None = None
+    reason: str = ""
+    """Why it cannot be used; empty where it can."""
+    note: str = ""
+    pairs: tuple[Entry, ...] = ()
+    """The pairs of the catalogue that it belongs to."""
+    verified: bool = False
+    """Whether it was checked that it can draft for the target."""
+    current: bool = False
+    """Whether it is loaded."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be chosen."""
+        return not self.reason
+
+    @property
+    def absent(self) -> bool:
+        """Whether it has to be downloaded."""
+        return self.where in (ABSENT, INCOMPLETE, TYPED) and self.model is not None
+
+    @property
+    def facts(self) -> str:
+        """Where it is, its size, what it needs, whether that fits, and why it cannot be used."""
+        parts = ["in use" if self.current else "", self.where if self.where != NONE else ""]
+        if self.size:
+            parts.append(size(self.size))
+        if self.memory is not None:
+            parts.append(f"needs {_memory(self.memory)} at context {self.positions}")
+        if self.fits is not None:
+            parts.append("fits" if self.fits else "too large for this machine")
+        return " · ".join(part for part in (*parts, self.reason or self.note) if part)
+
 
 class ModelPicker:
-    """What there is to choose from.
+    """The targets and drafts to choose from.
 
     Args:
-        config: the settings; their catalogue entries and models are offered too.
+        config: its catalogue entries and models are offered too.
         current: the pair that is loaded.
         folders: model folders that were used before.
-        survey: what is on this machine.
 
     Raises:
         BadOptionError: a pair of the settings cannot be used.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        current: PairChoice,
-        folders: Iterable[str] = (),
-        *,
-        survey: ModelScan | None = None,
-    ) -> None:
+    def __init__(self, config: Config, current: PairChoice, folders: Iterable[str] = ()) -> None:
         self.current = current
         self.known = catalogue(config.pairs)
-        self.survey = survey or ModelScan()
+        self.scan = ModelScan()
         self.download: Download | None = None
-        """The one that is under way, or that ended last."""
+        """The one that runs, or that ended last."""
         self.ended: Callable[[Download], None] = lambda download: None
-        """Told when a download has ended."""
-        self._fetching: asyncio.Task[None] | None = None
+        """Called when a download has ended."""
+        self._downloading: asyncio.Task[None] | None = None
         self._models = config.models
         self._folders = tuple(folders)
 
@@ -64,63 +127,108 @@ class ModelPicker:
         return tuple(dict.fromkeys(path for path in paths if os.path.isdir(path)))
 
     def targets(self, typed: str = "") -> list[ModelOffer]:
-        """The built-in pair, then what is here, then what can be fetched.
+        """The built-in pair, then the models on this machine, then those of the catalogue.
 
         Args:
-            typed: words to find in them; a folder or an id is offered as it stands.
+            typed: words that they must contain; a folder or an id is offered too.
         """
-        here = [self._found(it) for it in self.survey.found.values()]
+        here = [self._found(it) for it in self.scan.found.values()]
+        here.sort(key=lambda it: (it.where == INCOMPLETE, it.name.lower()))
         names = {it.model for it in here}
-        pairs: dict[str, list[Entry]] = {}
-        for entry in self.known:
-            if entry.target not in names:
-                pairs.setdefault(entry.target, []).append(entry)
-        offers = [
-            ModelOffer(
-                None,
-                "built-in",
-                BUILT_IN,
-                fits=True,
-                note="a tiny pair for small talk",
-                current=self.current.target is None,
-            ),
-            *sorted(here, key=lambda it: (it.where == UNFINISHED, it.name.lower())),
-            *(self._fetchable(entries[0]) for entries in pairs.values()),
+        first = {entry.target: entry for entry in reversed(self.known)}
+        built_in = ModelOffer(
+            None,
+            "built-in",
+            BUILT_IN,
+            fits=True,
+            note="a tiny pair for small talk",
+            current=self.current.target is None,
+        )
+        absent = [
+            self._absent_target(entry)
+            for entry in self.known
+            if first[entry.target] is entry and entry.target not in names
         ]
-        return filtered(offers, typed)
+        return filtered([built_in, *here, *absent], typed)
 
     def drafts(self, target: ModelOffer, typed: str = "") -> list[ModelOffer]:
-        """Drafts for a target: what the catalogue says first, what cannot draft for it last."""
+        """Drafts for a target: recommended ones first, those that cannot draft for it last."""
         assert target.model is not None
         advised = {it.draft: it for it in reversed(target.pairs) if it.draft is not None}
         none = ModelOffer(
             None,
             "no draft model",
             NONE,
-            note="text that repeats is still drafted",
+            note="repeated text is still drafted",
             current=self._loaded(target.model) and self.current.draft is None,
         )
         here = [
             self._draft(target, it, advised.get(it.name))
-            for it in self.survey.found.values()
+            for it in self.scan.found.values()
             if it.name != target.model
         ]
         names = {it.model for it in here}
-        fetch = [
-            self._fetchable_draft(target, entry)
+        absent = [
+            self._absent_draft(draft, entry)
             for draft, entry in advised.items()
             if draft not in names
         ]
-        every = [*here, *fetch]
-        first = [it for it in every if it.pairs and it.usable]
-        proved = [it for it in here if it.proved and it not in first]
-        rest = [it for it in here if it not in (*first, *proved)]
-        rest.sort(key=lambda it: (not it.usable, it.name.lower()))
-        return filtered([*first, *proved, none, *rest], typed)
+        return filtered(sorted([*here, *absent, none], key=_rank), typed)
 
     def choice(self, target: ModelOffer, draft: ModelOffer | None) -> PairChoice:
         """What to ask the engine for."""
         return self._choice(target.model, None if draft is None else draft.model)
+
+    def asked(self, argument: str) -> PairChoice:
+        """The pair that the words of a command name; raises as ``named_pair``."""
+        return self._choice(*named_pair(argument, self.known))
+
+    def names(self) -> list[tuple[str, str]]:
+        """What can be named in a command, each with its facts."""
+        names = {it.target: it.name for it in reversed(self.known)}
+        return [
+            (BUILT_IN_NAME if it.model is None else names.get(it.model, it.model), it.facts)
+            for it in self.targets()
+            if it.usable
+        ]
+
+    def absent(self, *offers: ModelOffer | None) -> list[str]:
+        """The ids that have to be downloaded for offers."""
+        return [it.model for it in offers if it is not None and it.absent and it.model is not None]
+
+    def to_download(self, target: ModelOffer, draft: ModelOffer | None) -> str:
+        """What a download would bring, in words."""
+        names = self.absent(target, draft)
+        sizes = [
+            it.download
+            for it in target.pairs
+            if it.draft == (draft and draft.model) and it.download is not None
+        ]
+        total = f", about {sizes[0]:.1f} GB" if sizes and len(names) == 2 else ""
+        return f"{' and '.join(map(one_line, names))}{total}"
+
+    def start_download(self, names: Sequence[str]) -> Download:
+        """Start a download; it continues whatever the screen shows.
+
+        Raises:
+            BadOptionError: another one is running.
+        """
+        if self.download is not None and self.download.active:
+            raise BadOptionError("another download is running: wait for it, or cancel it")
+        self.download = Download(names)
+        self._downloading = asyncio.create_task(self._follow(self.download))
+        return self.download
+
+    async def _follow(self, download: Download) -> None:
+        async for _ in download.run():
+            pass
+        self.ended(download)
+
+    def close(self) -> None:
+        """Stop a download that is running; what arrived is kept."""
+        if self.download is not None and self.download.active:
+            self.ended = lambda download: None
+            self.download.cancel()
 
     def _choice(self, target: str | None, draft: str | None) -> PairChoice:
         return replace(
@@ -132,264 +240,128 @@ class ModelPicker:
             require_draft=False,
         )
 
-    def asked(self, argument: str) -> PairChoice:
-        """What words of a command stand for; raises as ``named_pair``."""
-        target, draft = named_pair(argument, self.known)
-        return self._choice(target, draft)
-
-    def names(self) -> list[tuple[str, str]]:
-        """What can be named in a command, each with what it is."""
-        offers = self.targets()
-        names = {it.target: it.name for it in reversed(self.known)}
-        return [
-            (BUILT_IN_NAME if it.model is None else names.get(it.model, it.model), it.facts)
-            for it in offers
-            if it.usable
-        ]
-
-    def absent(self, *offers: ModelOffer | None) -> list[str]:
-        """The ids that have to be fetched for offers."""
-        return [it.model for it in offers if it is not None and it.absent and it.model is not None]
-
-    def to_fetch(self, target: ModelOffer, draft: ModelOffer | None) -> str:
-        """What a download would bring, in words."""
-        names = self.absent(target, draft)
-        sizes = [
-            it.download
-            for it in target.pairs
-            if it.draft == (draft and draft.model) and it.download is not None
-        ]
-        whole = f", about {sizes[0]:.1f} GB" if sizes and len(names) == 2 else ""
-        return f"{' and '.join(map(one_line, names))}{whole}"
-
-    def fetch(self, names: Sequence[str]) -> Download:
-        """Begin a download; it goes on whatever the screen shows.
-
-        Raises:
-            BadOptionError: another one is under way.
-        """
-        if self.download is not None and self.download.active:
-            raise BadOptionError("another download is under way: wait for it, or cancel it")
-        self.download = Download(names)
-        self._fetching = asyncio.create_task(self._fetch(self.download))
-        return self.download
-
-    async def _fetch(self, download: Download) -> None:
-        async for _ in download.run():
-            pass
-        self.ended(download)
-
-    def close(self) -> None:
-        """End a download that is under way; what arrived stays."""
-        if self.download is not None and self.download.active:
-            self.ended = lambda download: None
-            self.download.cancel()
-
     def _loaded(self, model: str | None) -> bool:
-        return same(self.current.target, model)
+        return _same(self.current.target, model)
 
     def _found(self, it: FoundModel) -> ModelOffer:
-        opened = self.survey.opened.get(it.name)
-        entries = tuple(entry for entry in self.known if entry.target == it.name)
+        """A model on this machine, as a target."""
+        opened = self.scan.opened.get(it.name)
         where = FOLDER if PurePath(it.name).is_absolute() else HERE
-        note = "" if opened is not None or self.survey.whole else "looking at it"
         offer = ModelOffer(
             it.name,
-            named(it.name),
+            _display_name(it.name),
             where,
             it.size,
-            note=note,
-            pairs=entries,
+            note="" if opened is not None or self.scan.complete else "checking",
+            pairs=tuple(entry for entry in self.known if entry.target == it.name),
             current=self._loaded(it.name),
         )
         if it.missing is not None:
-            # A download goes on; of a folder nothing can be fetched.
-            fetched = where == HERE
-            why = one_line(it.missing)
-            return replace(
-                offer,
-                where=UNFINISHED,
-                note="its download is not finished" if fetched else "",
-                reason="" if fetched else why,
-            )
+            # A download can be resumed; a folder cannot be completed.
+            reason = "" if where == HERE else one_line(it.missing)
+            return replace(offer, where=INCOMPLETE, note="", reason=reason)
         if opened is None:
             return offer
         offer = replace(offer, memory=opened.memory, positions=opened.positions, fits=opened.fits)
         reason = one_line(opened.reason or "")
         if opened.context is None:
-            return replace(offer, reason=reason or "it cannot be loaded")
-        return replace(offer, note=f"runs plain: {reason}" if reason else "")
+            return replace(offer, reason=reason or "cannot be loaded")
+        return replace(offer, note=reason)
 
     def _draft(self, target: ModelOffer, it: FoundModel, entry: Entry | None) -> ModelOffer:
-        """A model that is here, as a draft for a target."""
+        """A model on this machine, as a draft for a target."""
         assert target.model is not None
-        loaded = self._loaded(target.model) and same(self.current.draft, it.name)
         offer = replace(
             self._found(it),
             memory=None,
             fits=None,
             pairs=() if entry is None else (entry,),
-            current=loaded,
+            current=self._loaded(target.model) and _same(self.current.draft, it.name),
         )
-        if not offer.usable or offer.where == UNFINISHED:
+        if not offer.usable or offer.where == INCOMPLETE:
             return offer
-        fit = self.survey.fits.get((target.model, it.name))
-        if fit is not None and fit.reason is not None:
-            return replace(offer, reason=one_line(fit.reason), note="")
-        if fit is not None:
+        fit = self.scan.fits.get((target.model, it.name))
+        if fit is not None and fit.reason is None:
             return replace(
                 offer,
                 memory=fit.memory,
                 positions=fit.positions,
                 fits=fit.fits,
-                note="drafts for it",
-                proved=True,
+                note="compatible",
+                verified=True,
             )
-        if (it.name, target.model) in self.survey.fits:
-            return replace(offer, reason="it is larger than the target", note="")
-        if self.survey.whole and target.where in (HERE, FOLDER):
-            return replace(offer, reason="it is not smaller than the target", note="")
-        told = "drafts for it, by the catalogue" if entry is not None else "not compared yet"
-        return replace(offer, note=told)
+        if fit is not None:
+            return replace(offer, reason=one_line(fit.reason or ""), note="")
+        if (it.name, target.model) in self.scan.fits:
+            return replace(offer, reason="larger than the target", note="")
+        if self.scan.complete and target.where in (HERE, FOLDER):
+            return replace(offer, reason="not smaller than the target", note="")
+        note = "recommended in the catalogue" if entry is not None else "not checked yet"
+        return replace(offer, note=note)
 
-    def _fetchable(self, entry: Entry) -> ModelOffer:
-        limit = self.survey.limit
+    def _absent_target(self, entry: Entry) -> ModelOffer:
+        limit = self.scan.limit
         proposed = limit is not None and best(unified_memory(), limit) == entry
-        entries = tuple(it for it in self.known if it.target == entry.target)
-        return ModelOffer(
-            entry.target,
-            one_line(entry.name),
-            FETCH,
-            None if entry.download is None else entry.download * 1e9,
-            None if entry.memory_8k is None else entry.memory_8k * GIB,
-            fits=None if limit is None else entry.fits(limit),
-            note=("the proposal for this machine: " if proposed else "")
+        return replace(
+            self._absent(entry.target, entry),
+            name=one_line(entry.name),
+            size=None if entry.download is None else entry.download * 1e9,
+            note=("recommended for this machine: " if proposed else "")
             + one_line(" + ".join(entry.models)),
-            pairs=entries,
+            pairs=tuple(it for it in self.known if it.target == entry.target),
             current=self._loaded(entry.target),
         )
 
-    def _fetchable_draft(self, target: ModelOffer, entry: Entry) -> ModelOffer:
-        assert entry.draft is not None
+    def _absent_draft(self, draft: str, entry: Entry) -> ModelOffer:
+        note = "recommended in the catalogue"
+        return replace(self._absent(draft, entry), note=note, pairs=(entry,))
+
+    def _absent(self, model: str, entry: Entry) -> ModelOffer:
         return ModelOffer(
-            entry.draft,
-            named(entry.draft),
-            FETCH,
+            model,
+            _display_name(model),
+            ABSENT,
             memory=None if entry.memory_8k is None else entry.memory_8k * GIB,
-            fits=None if self.survey.limit is None else entry.fits(self.survey.limit),
-            note="drafts for it, by the catalogue",
-            pairs=(entry,),
+            fits=None if self.scan.limit is None else entry.fits(self.scan.limit),
         )
 
 
-BUILT_IN, HERE, FOLDER, UNFINISHED, FETCH, TYPED, NONE = (
-    "built in",
-    "here",
-    "folder",
-    "not whole",
-    "to fetch",
-    "as typed",
-    "none",
-)
-"""Where a model is."""
+def _rank(draft: ModelOffer) -> tuple[int, bool, str]:
+    """The order of drafts: recommended, verified, none, the others by name."""
+    if draft.pairs and draft.usable:
+        return 0, False, ""
+    if draft.verified:
+        return 1, False, ""
+    if draft.where == NONE:
+        return 2, False, ""
+    return 3, not draft.usable, draft.name.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class ModelOffer:
-    """A target, or a draft for one."""
-
-    model: str | None
-    """A folder or an id; None: the built-in pair, as a draft none."""
-    name: str
-    where: str
-    """One of the constants above."""
-    size: float | None = None
-    """Bytes here, or to fetch."""
-    memory: float | None = None
-    """Bytes that it, or the pair, needs at ``positions``."""
-    positions: int = CONTEXT
-    fits: bool | None = None
-    reason: str = ""
-    """Why it cannot be used; empty where nothing is against it."""
-    note: str = ""
-    """What else is to say."""
-    pairs: tuple[Entry, ...] = ()
-    """What the catalogue has of it."""
-    proved: bool = False
-    """Whether it is known that it can draft for the target."""
-    current: bool = False
-    """Whether it is loaded now."""
-
-    @property
-    def usable(self) -> bool:
-        """Whether it can be chosen."""
-        return not self.reason
-
-    @property
-    def absent(self) -> bool:
-        """Whether it has to be fetched."""
-        return self.where in (FETCH, UNFINISHED, TYPED) and self.model is not None
-
-    @property
-    def facts(self) -> str:
-        """Where it is, its size, what it needs and whether that fits, or why it cannot be used."""
-        parts = ["in use" if self.current else "", self.where if self.where != NONE else ""]
-        if self.size:
-            parts.append(size(self.size))
-        if self.memory is not None:
-            parts.append(f"needs {_memory(self.memory)} at context {self.positions}")
-        if self.fits is not None:
-            parts.append("fits" if self.fits else "too large for this machine")
-        return " · ".join(part for part in (*parts, self.reason or self.note) if part)
-
-
-def _memory(count: float) -> str:
-    return f"{count / GIB:.1f} GB" if count >= 0.1 * GIB else f"{count / 2**20:.0f} MB"
+def filtered(offers: Sequence[ModelOffer], typed: str) -> list[ModelOffer]:
+    """Those with every typed word somewhere in their names, and what was typed if it is a model."""
+    words = typed.lower().split()
+    found = [it for it in offers if all(word in _searched(it) for word in words)]
+    extra = typed_offer(typed) if words else None
+    if extra is not None and not any(_same(it.model, extra.model) for it in offers):
+        found.append(extra)
+    return found
 
 
 def typed_offer(text: str) -> ModelOffer | None:
-    """What was typed as a model: a folder, or an id on the hub; None where it is neither."""
+    """A folder or an id on the hub that was typed; None where it is neither."""
     text = text.strip()
     path = os.path.expanduser(text)
     if os.path.isdir(path):
-        whole = str(Path(path).resolve())
-        return ModelOffer(whole, named(whole), FOLDER)
+        folder = str(Path(path).resolve())
+        return ModelOffer(folder, _display_name(folder), FOLDER)
     owner, _, name = text.partition("/")
     if owner and name and "/" not in name and not text.startswith((".", "~", "/")):
         return ModelOffer(text, one_line(text), TYPED, note="an id on the Hugging Face hub")
     return None
 
 
-def filtered(offers: Sequence[ModelOffer], typed: str) -> list[ModelOffer]:
-    """Those with every word somewhere in their names, and what was typed if it is a model."""
-    words = typed.lower().split()
-    found = [it for it in offers if all(word in _searched(it) for word in words)]
-    extra = typed_offer(typed) if words else None
-    if extra is not None and all(not same(it.model, extra.model) for it in offers):
-        found.append(extra)
-    return found
-
-
-def _searched(offer: ModelOffer) -> str:
-    names = (name for it in offer.pairs for name in (it.name, *it.models))
-    return " ".join([offer.name, offer.model or "", offer.where, *names]).lower()
-
-
-def same(some: str | None, other: str | None) -> bool:
-    if some is None or other is None:
-        return some is other
-    return os.path.expanduser(some) == os.path.expanduser(other)
-
-
-def named(model: str) -> str:
-    path = PurePath(model)
-    if not path.is_absolute():
-        return one_line(model)
-    return one_line(f"{path.name} ({path.parent})")
-
-
 def named_pair(argument: str, known: Sequence[Entry]) -> tuple[str | None, str | None]:
-    """A pair of the catalogue by its name, or a target and perhaps a draft, folders or ids.
+    """A pair of the catalogue by its name, or a target and perhaps a draft, as folders or ids.
 
     Args:
         known: the catalogue.
@@ -405,7 +377,7 @@ def named_pair(argument: str, known: Sequence[Entry]) -> tuple[str | None, str |
     except ValueError:
         words = []
     if not 1 <= len(words) <= 2:
-        raise BadOptionError("name a pair, or a target and a draft with a space between")
+        raise BadOptionError("name a pair, or a target and a draft separated by a space")
     target, draft = os.path.expanduser(words[0]), words[-1] if len(words) == 2 else None
     if target == BUILT_IN_NAME:
         return None, None
@@ -415,42 +387,55 @@ def named_pair(argument: str, known: Sequence[Entry]) -> tuple[str | None, str |
     return target, None if draft in (None, NO_DRAFT) else os.path.expanduser(draft)
 
 
-WHAT = (
-    "macspec is a chat with language models that run on this machine. A small draft model guesses "
-    "ahead, the large target model checks several guesses in one pass: the text is the target's "
-    "own, only sooner. The panel shows how that goes, and you can turn it while it writes."
-)
+def _searched(offer: ModelOffer) -> str:
+    names = (name for it in offer.pairs for name in (it.name, *it.models))
+    return " ".join([offer.name, offer.model or "", offer.where, *names]).lower()
 
-PRIVATE = "Nothing you write leaves this machine."
+
+def _same(one: str | None, other: str | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return os.path.expanduser(one) == os.path.expanduser(other)
+
+
+def _display_name(model: str) -> str:
+    path = PurePath(model)
+    return one_line(f"{path.name} ({path.parent})" if path.is_absolute() else model)
+
+
+def _memory(count: float) -> str:
+    return f"{count / GIB:.1f} GB" if count >= 0.1 * GIB else f"{count / 2**20:.0f} MB"
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The pair that fits this machine best."""
+    """The pair of the catalogue that suits this machine best."""
 
     entry: Entry | None
-    """None: none of the catalogue does."""
+    """None: none fits."""
     memory: int
     """Bytes of the machine."""
 
     def lines(self) -> list[str]:
         """What to say about it, a sentence or two each."""
         has = f"{self.memory / GIB:.0f} GB of memory"
-        built_in = "The pair that is built in answers at once, but is tiny: small talk, not facts."
+        built_in = (
+            "The built-in pair answers at once, but it is tiny: good for small talk, not for facts."
+        )
         if self.entry is None:
-            return [built_in, f"No pair of the catalogue fits this machine ({has})."]
+            return [built_in, f"No pair in the catalogue fits this machine ({has})."]
         it = self.entry
         draft = "" if it.draft is None else f" with the draft model {it.draft}"
         size = "" if it.download is None else f" It would download {it.download:.1f} GB"
         needs = "" if it.memory_8k is None else f" and need {it.memory_8k:.1f} GB of memory"
         return [
             built_in,
-            f"A real one that fits this machine ({has}) is {it.name}: {it.target}{draft}."
+            f"The recommended pair for this machine ({has}) is {it.name}: {it.target}{draft}."
             + (f"{size}{needs}." if size else ""),
         ]
 
 
 def proposal() -> Proposal:
-    """The one for this machine; quick, and asks nobody."""
+    """The one for this machine; quick and offline."""
     memory = unified_memory()
     return Proposal(best(memory, working_set()), memory)

@@ -1,4 +1,4 @@
-"""Choosing a target and its draft, with a download where they are not here yet."""
+"""The model picker: choosing a target and its draft, and downloading them if necessary."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from textual.widgets import Input, OptionList, ProgressBar, Static
 from textual.widgets.option_list import Option
 
 from macspec.errors import MacspecError
+from macspec.models.catalog import CONTEXT
 from macspec.models.machine import GIB, working_set
 from macspec.worker import PairChoice
 
@@ -22,23 +23,22 @@ from ..chat.picker import BUILT_IN, ModelOffer, ModelPicker
 from .box import MUTED, Box, Confirm, Rows, Search
 
 INTERVAL = 0.2
-"""Seconds between two looks at what a survey or a download has brought."""
+"""Seconds between two updates from the scan and the download."""
 
 
 class Switcher(Box[PairChoice | None]):
-    """Targets, then drafts for the one that was chosen; the result is the pair to load.
+    """Targets, then drafts for the chosen one; the result is the pair to load.
 
-    Args:
-        pairs: what there is. A download that was begun here goes on when the screen is left.
+    A download that was started here continues when the screen is closed.
     """
 
     heading = "Models: choose a target"
 
     DEFAULT_CSS = """
     Switcher {
-        #fetching { height: auto; max-height: 2; display: none; color: $text-accent; }
+        #download { height: auto; max-height: 2; display: none; color: $text-accent; }
         ProgressBar { display: none; width: 100%; & > Bar { width: 1fr; } }
-        &.-fetching { #fetching, ProgressBar { display: block; } }
+        &.-downloading { #download, ProgressBar { display: block; } }
     }
     """
 
@@ -55,42 +55,40 @@ class Switcher(Box[PairChoice | None]):
         self._target: ModelOffer | None = None
         """The chosen one; None while there is none."""
         self._awaited: tuple[Download, PairChoice] | None = None
-        """What is loaded when its download is done."""
+        """The pair to load when its download is done."""
         self._notice: tuple[str | None, str] | None = None
-        """The row at which something went wrong, and what is said where it is chosen."""
-        self._seen: object = None
+        """The model for which something went wrong, and what."""
+        self._changed = False
+        """Whether the scan has found something that is not shown yet."""
 
     def inside(self) -> ComposeResult:
-        yield Search(placeholder="type to filter; owner/name, or a folder", compact=True)
+        yield Search(placeholder="type to filter, or enter owner/name or a folder", compact=True)
         yield Rows(markup=False, compact=True)
-        yield Static("", id="fetching", markup=False)
+        yield Static("", id="download", markup=False)
         yield ProgressBar(1, show_eta=False, show_percentage=False)
 
     def on_mount(self) -> None:
         self._show(first=True)
         self._hint()
-        self.run_worker(self._look(), group="survey", exclusive=True)
+        self.run_worker(self._scan(), group="scan", exclusive=True)
         self.set_interval(INTERVAL, self._refresh)
 
-    # What is there.
-
-    async def _look(self) -> None:
-        survey = self._pairs.survey
-        if survey.limit is None:
-            survey.limit = await asyncio.to_thread(working_set)
-        async for _ in survey.run(self._pairs.folders):
-            self._seen = None
-        self._seen = None
+    async def _scan(self) -> None:
+        scan = self._pairs.scan
+        if scan.limit is None:
+            scan.limit = await asyncio.to_thread(working_set)
+        async for _ in scan.run(self._pairs.folders):
+            self._changed = True
+        self._changed = True
 
     def _refresh(self) -> None:
-        """Show what has changed since the last time."""
-        if self._seen is None:
+        if self._changed:
             self._show()
         self._watch()
 
     def _show(self, *, first: bool = False) -> None:
-        """Show the rows of this step; the chosen one stays chosen, at first what is loaded."""
-        self._seen = self._offers
+        """Show the rows of this step; highlight the same one as before, at first the loaded one."""
+        self._changed = False
         typed = self.query_one(Search).value
         target = self._target
         chosen = self._chosen()
@@ -105,7 +103,7 @@ class Switcher(Box[PairChoice | None]):
         elif chosen.model in keys:
             place = keys.index(chosen.model)
         it.highlighted = place if offers else None
-        limit = self._pairs.survey.limit
+        limit = self._pairs.scan.limit
         room = "" if limit is None else f"{limit / GIB:.1f} GB for models"
         self.query_one("#box").border_subtitle = Content(room)
         self._explain()
@@ -117,26 +115,26 @@ class Switcher(Box[PairChoice | None]):
 
     @on(OptionList.OptionHighlighted)
     def _explain(self) -> None:
-        """Say more about the chosen row than it has room for."""
-        offer, survey = self._chosen(), self._pairs.survey
+        """Say more about the highlighted row than it has room for."""
+        offer, scan = self._chosen(), self._pairs.scan
         if self._notice is not None and self._notice[0] == _model(offer):
             self.status(self._notice[1], "warning")
-        elif survey.trouble:
-            self.status(survey.trouble, "error")
+        elif scan.trouble:
+            self.status(scan.trouble, "error")
         elif offer is None:
-            self.status("nothing is found; owner/name or a folder can be typed too")
-        elif not survey.listed:
-            self.status("looking at what is on this machine")
+            self.status("no matches; you can also type owner/name or a folder")
+        elif not scan.listed:
+            self.status("scanning this machine for models")
         else:
             untried = offer.pairs and all(entry.loaded is None for entry in offer.pairs)
-            nobody = "nobody has loaded it with macspec yet" if untried and offer.absent else ""
-            parts = (offer.facts if self.has_class("-tight") else offer.reason, nobody)
+            untested = "not tested with macspec yet" if untried and offer.absent else ""
+            parts = (offer.facts if self.has_class("-tight") else offer.reason, untested)
             self.status("; ".join(part for part in parts if part))
 
     def _hint(self) -> None:
         back = "back" if self._target is not None else "close"
         if self._awaited is not None:
-            self.hint(("c", "cancel the download"), ("Esc", "close; it goes on"))
+            self.hint(("c", "cancel the download"), ("Esc", "close, keep downloading"))
         elif self.query_one(Search).has_focus:
             self.hint(("Enter", "choose"), ("↓ Tab", "to the list"), ("Esc", back))
         else:
@@ -146,8 +144,6 @@ class Switcher(Box[PairChoice | None]):
 
     def on_descendant_focus(self) -> None:
         self._hint()
-
-    # Choosing.
 
     @on(Input.Changed)
     def _typed(self) -> None:
@@ -170,7 +166,7 @@ class Switcher(Box[PairChoice | None]):
             self.run_worker(self._take(target, draft), group="take", exclusive=True)
 
     async def _take(self, target: ModelOffer, draft: ModelOffer | None) -> None:
-        """Leave with a pair, once all of it is here."""
+        """Return a pair, once all of it is downloaded."""
         choice = self._pairs.choice(target, draft)
         names = self._pairs.absent(target, draft)
         if not names:
@@ -178,13 +174,16 @@ class Switcher(Box[PairChoice | None]):
             return
         download = self._pairs.download
         if download is None or not download.active or set(download.names) != set(names):
-            question = f"Fetch {self._pairs.to_fetch(target, draft)} from the Hugging Face hub?"
+            models = self._pairs.to_download(target, draft)
+            question = f"Download {models} from the Hugging Face hub?"
             if False in (target.fits, draft is not None and draft.fits):
-                question += " It is too large for this machine at 8192 positions."
-            if not await self.app.push_screen_wait(Confirm(question, title="Fetch", yes="fetch")):
+                question += f" It is too large for this machine at context {CONTEXT}."
+            if not await self.app.push_screen_wait(
+                Confirm(question, title="Download", yes="download")
+            ):
                 return
             try:
-                download = self._pairs.fetch(names)
+                download = self._pairs.start_download(names)
             except MacspecError as error:
                 self._warn(str(error))
                 return
@@ -193,21 +192,19 @@ class Switcher(Box[PairChoice | None]):
         self._hint()
 
     def _step(self, target: ModelOffer | None) -> None:
-        """Go on to the drafts for a target; None: back to the targets."""
+        """Show the drafts for a target; None: go back to the targets."""
         self._target, self._notice = target, None
         self.entitle(self.heading if target is None else f"Models: a draft for {target.name}")
         self.query_one(Search).value = ""
         self._show(first=True)
         self._hint()
 
-    # Downloading.
-
     def _watch(self) -> None:
-        """Show how the download is; leave when it was waited for and is done."""
+        """Show the progress of the download; close when it is done and was waited for."""
         download = self._pairs.download
-        self.set_class(download is not None and download.active, "-fetching")
+        self.set_class(download is not None and download.active, "-downloading")
         if download is not None and download.active:
-            self.query_one("#fetching", Static).update(download.line())
+            self.query_one("#download", Static).update(download.line())
             self.query_one(ProgressBar).update(total=download.total or 1, progress=download.done)
         if self._awaited is None or self._awaited[0].active:
             return
@@ -224,14 +221,12 @@ class Switcher(Box[PairChoice | None]):
             self._pairs.download.cancel()
 
     def _warn(self, line: str) -> None:
-        """Say what went wrong with the chosen row; what a survey brings does not take it away."""
+        """Say what went wrong with the highlighted row; results of the scan do not hide it."""
         self._notice = _model(self._chosen()), line
         self._explain()
 
-    # Leaving.
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Plain letters are text while the filter has the focus."""
+        """Letters are text while the filter has the focus."""
         return not (action in ("search", "cancel") and self.query_one(Search).has_focus)
 
     def action_search(self) -> None:

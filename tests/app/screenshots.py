@@ -93,7 +93,7 @@ async def models(it: Driven) -> None:
     """What there is to choose from."""
     it.app.do("models")
     await it.until(lambda: not it.app.alone)
-    await it.until(lambda: it.app.pairs().survey.whole)
+    await it.until(lambda: it.app.commands.pairs.scan.complete)
 
 
 async def narrow(it: Driven) -> None:

@@ -164,7 +164,7 @@ async def compared(it: Picture) -> None:
 async def switcher(it: Picture) -> None:
     it.app.do("models")
     await it.until(lambda: not it.app.alone)
-    await it.until(lambda: it.app.commands.pairs.survey.whole)
+    await it.until(lambda: it.app.commands.pairs.scan.complete)
     await it.until(lambda: "fits" in text(it.app))
 
 
@@ -200,7 +200,7 @@ def text(app: MacspecApp) -> str:
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
-async def surveyed(self: ModelScan, folders: Sequence[str]) -> AsyncIterator[None]:
+async def scanned(self: ModelScan, folders: Sequence[str]) -> AsyncIterator[None]:
     """What lies on the machine of the pictures."""
     other = "mlx-community/gemma-3-1b-it-4bit"
     sizes = {TARGET: 4.6, DRAFT: 0.35, other: 0.8}
@@ -218,7 +218,7 @@ async def surveyed(self: ModelScan, folders: Sequence[str]) -> AsyncIterator[Non
         (TARGET, DRAFT): PairFit(TARGET, DRAFT, None, round(6.1 * GIB), 8192, True),
         (TARGET, other): PairFit(TARGET, other, vocabulary, None, 8192, None),
     }
-    self.listed = self.whole = True
+    self.listed = self.complete = True
     yield
 
 
@@ -230,7 +230,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(picker, "working_set", lambda: round(21.3 * GIB))
     monkeypatch.setattr(picker, "unified_memory", lambda: 32 * GIB)
-    monkeypatch.setattr(ModelScan, "run", surveyed)
+    monkeypatch.setattr(ModelScan, "run", scanned)
 
 
 @pytest.mark.parametrize("name", list(SCENES))

@@ -92,7 +92,7 @@ async def test_what_is_here_is_opened_and_compared(offline, tmp_path):
     async with app.run_test(size=(120, 36)) as pilot:
         choices = pairs(POCKET / "target", POCKET / "draft", broken)
         await app.ask(Switcher(choices))
-        await until(pilot, lambda: choices.survey.whole)
+        await until(pilot, lambda: choices.scan.complete)
         await pilot.press(*"pocket")
         await until(pilot, lambda: len(names(app)) == 2)
         await until(pilot, lambda: "needs 42 MB at context 2048 · fits" in seen(app))
@@ -101,7 +101,7 @@ async def test_what_is_here_is_opened_and_compared(offline, tmp_path):
         assert names(app)[0].startswith("draft (")
         assert names(app)[1] == "no draft model"
         assert names(app)[2].startswith("broken (")
-        assert "is cut off" in seen(app)
+        assert "is truncated" in seen(app)
         await pilot.press("down", "down", "enter")
         assert not app.results
         await pilot.press("up", "up", "enter")
@@ -115,12 +115,12 @@ async def test_a_draft_that_cannot_draft_says_why(offline):
     async with app.run_test(size=(120, 36)) as pilot:
         choices = pairs(POCKET / "target", POCKET / "draft")
         await app.ask(Switcher(choices))
-        await until(pilot, lambda: choices.survey.whole)
+        await until(pilot, lambda: choices.scan.complete)
         await pilot.press(*"pocket")
         await until(pilot, lambda: len(names(app)) == 2)
         await pilot.press("enter")
         await until(pilot, lambda: "a draft for draft" in seen(app))
-        await until(pilot, lambda: "it is larger than the target" in seen(app))
+        await until(pilot, lambda: "larger than the target" in seen(app))
         await pilot.press("escape")
         await until(pilot, lambda: "choose a target" in seen(app))
         await pilot.press("escape")
@@ -156,9 +156,9 @@ async def test_a_pair_is_fetched_and_chosen(hub):
         await pilot.press(*"little", "enter")
         await until(pilot, lambda: names(app) == ["owner/draft", "no draft model"])
         await pilot.press("enter")
-        await until(pilot, lambda: "Fetch owner/target and owner/draft" in seen(app))
+        await until(pilot, lambda: "Download owner/target and owner/draft" in seen(app))
         await pilot.press("n")
-        await until(pilot, lambda: "y fetch" not in seen(app))
+        await until(pilot, lambda: "y download" not in seen(app))
         assert not hub.asked
         await pilot.press("enter", "y")
         await until(pilot, lambda: app.results)
@@ -170,7 +170,7 @@ async def test_a_pair_is_fetched_and_chosen(hub):
             if name.endswith(".safetensors")
         )
         await app.ask(Switcher(pairs(pairs=(OWN,))))
-        await until(pilot, lambda: "here" in seen(app) and "owner/target" in names(app))
+        await until(pilot, lambda: "downloaded" in seen(app) and "owner/target" in names(app))
 
 
 async def test_a_model_that_does_not_exist_leaves_everything_as_it_is(hub):
@@ -189,7 +189,7 @@ async def test_what_went_wrong_is_said_as_long_as_its_row_is_chosen(hub):
     app = Host()
     async with app.run_test() as pilot:
         await app.ask(Switcher(choices))
-        await until(pilot, lambda: choices.survey.whole)
+        await until(pilot, lambda: choices.scan.complete)
         await pilot.press(*"owner/nothing", "enter", "enter", "y")
         wrong = "no such model on the Hugging Face"
         await until(pilot, lambda: wrong in seen(app))
@@ -212,7 +212,7 @@ async def test_a_download_goes_on_without_the_screen_and_tells_its_end(hub):
     async with app.run_test() as pilot:
         await app.ask(Switcher(choices))
         await pilot.press(*"little", "enter", "enter", "y")
-        await until(pilot, lambda: "Esc close; it goes on" in seen(app))
+        await until(pilot, lambda: "Esc close, keep downloading" in seen(app))
         await pilot.press("escape")
         await until(pilot, lambda: app.results)
         assert app.results == [None]
@@ -228,9 +228,9 @@ async def test_a_download_is_cancelled_and_its_parts_kept(hub, tmp_path):
     async with app.run_test() as pilot:
         await app.ask(Switcher(choices))
         await pilot.press(*"little", "enter", "enter", "y")
-        await until(pilot, lambda: "the connection broke" in seen(app))
+        await until(pilot, lambda: "connection lost" in seen(app))
         await pilot.press("c")
-        await until(pilot, lambda: "cancelled; the" in seen(app))
+        await until(pilot, lambda: "kept for next time" in seen(app))
         assert not app.results
         parts = list((tmp_path / "cache").rglob("*.incomplete"))
         assert sum(part.stat().st_size for part in parts) > 0
@@ -249,7 +249,7 @@ async def test_hostile_names_are_only_text(offline, tmp_path):
     async with app.run_test(size=(60, 40)) as pilot:
         choices = pairs(folder, pairs=(own,))
         await app.ask(Switcher(choices))
-        await until(pilot, lambda: choices.survey.whole)
+        await until(pilot, lambda: choices.scan.complete)
         await until(pilot, lambda: "␛[31mred" in seen(app) and "␛]52" in seen(app))
         assert not harms(seen(app))
         await pilot.press(*"o/", "enter")

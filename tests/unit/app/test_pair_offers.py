@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from macspec.app.chat.picker import (
+    ABSENT,
     BUILT_IN,
-    FETCH,
     HERE,
+    INCOMPLETE,
     NONE,
     TYPED,
-    UNFINISHED,
     ModelPicker,
     typed_offer,
 )
@@ -30,18 +30,18 @@ def found(name: str, *, missing: str | None = None) -> FoundModel:
 def pairs() -> ModelPicker:
     """Of a machine with 16 GB for models, where nothing was looked at yet."""
     it = ModelPicker(Config(pairs=(OWN,)), PairChoice())
-    it.survey.limit = 16 * GIB
+    it.scan.limit = 16 * GIB
     return it
 
 
 def look(pairs: ModelPicker, *models: FoundModel, whole: bool = True) -> None:
-    pairs.survey.found = {it.name: it for it in models}
-    pairs.survey.opened = {
+    pairs.scan.found = {it.name: it for it in models}
+    pairs.scan.opened = {
         it.name: OpenedModel(it.name, 10**9, 8192, GIB, 8192, True)
         for it in models
         if it.missing is None
     }
-    pairs.survey.listed, pairs.survey.whole = True, whole
+    pairs.scan.listed, pairs.scan.complete = True, whole
 
 
 def by_name(offers):
@@ -52,9 +52,9 @@ def test_before_anything_is_known_there_is_the_catalogue(pairs):
     offers = pairs.targets()
     assert offers[0].where == BUILT_IN
     assert offers[0].current
-    assert {it.where for it in offers[1:]} == {FETCH}
+    assert {it.where for it in offers[1:]} == {ABSENT}
     assert by_name(offers)["little"].facts == (
-        "to fetch · 2.0 GB · needs 3.0 GB at context 8192 · fits · o/T + o/D"
+        "to download · 2.0 GB · needs 3.0 GB at context 8192 · fits · o/T + o/D"
     )
     assert by_name(offers)["qwen2.5-72b"].fits is False
 
@@ -69,7 +69,7 @@ def test_what_is_here_comes_before_what_is_not(pairs):
 def test_a_download_that_is_not_finished_can_be_chosen_and_a_broken_folder_cannot(pairs):
     look(pairs, found("a/b", missing="its download is not finished"), found("/m", missing="broken"))
     offers = by_name(pairs.targets())
-    assert offers["a/b"].where == UNFINISHED
+    assert offers["a/b"].where == INCOMPLETE
     assert offers["a/b"].usable
     assert offers["a/b"].absent
     assert offers["m (/)"].reason == "broken"
@@ -77,7 +77,7 @@ def test_a_download_that_is_not_finished_can_be_chosen_and_a_broken_folder_canno
 
 def test_drafts_in_order_of_what_is_known(pairs):
     look(pairs, *map(found, ("o/T", "x/good", "x/alien", "x/big", "x/same", "o/D")))
-    pairs.survey.fits = {
+    pairs.scan.fits = {
         ("o/T", "x/good"): PairFit("o/T", "x/good", None, 2 * GIB, 8192, True),
         ("o/T", "x/alien"): PairFit(
             "o/T", "x/alien", "its vocabulary is another", None, 8192, None
@@ -89,16 +89,16 @@ def test_drafts_in_order_of_what_is_known(pairs):
     drafts = pairs.drafts(target)
     assert [it.name for it in drafts[:3]] == ["o/D", "x/good", "no draft model"]
     assert by_name(drafts)["x/alien"].reason == "its vocabulary is another"
-    assert by_name(drafts)["x/big"].reason == "it is larger than the target"
-    assert by_name(drafts)["x/same"].reason == "it is not smaller than the target"
+    assert by_name(drafts)["x/big"].reason == "larger than the target"
+    assert by_name(drafts)["x/same"].reason == "not smaller than the target"
     assert drafts[0].memory == 3 * GIB
 
 
 def test_while_nothing_is_compared_a_draft_is_not_refused(pairs):
     look(pairs, found("o/T"), found("x/y"), whole=False)
     target = by_name(pairs.targets())["o/T"]
-    assert by_name(pairs.drafts(target))["x/y"].note == "not compared yet"
-    assert by_name(pairs.drafts(target))["o/D"].where == FETCH
+    assert by_name(pairs.drafts(target))["x/y"].note == "not checked yet"
+    assert by_name(pairs.drafts(target))["o/D"].where == ABSENT
 
 
 def test_choice_and_what_has_to_be_fetched_for_it(pairs):
@@ -106,11 +106,11 @@ def test_choice_and_what_has_to_be_fetched_for_it(pairs):
     draft = by_name(pairs.drafts(target))["o/D"]
     assert pairs.choice(target, draft) == PairChoice("o/T", "o/D")
     assert pairs.absent(target, draft) == ["o/T", "o/D"]
-    assert pairs.to_fetch(target, draft) == "o/T and o/D, about 2.0 GB"
+    assert pairs.to_download(target, draft) == "o/T and o/D, about 2.0 GB"
     none = by_name(pairs.drafts(target))["no draft model"]
     assert none.where == NONE
     assert pairs.choice(target, none) == PairChoice("o/T")
-    assert pairs.to_fetch(target, none) == "o/T"
+    assert pairs.to_download(target, none) == "o/T"
 
 
 def test_filtering_by_the_names_of_models_and_pairs(pairs):

@@ -70,7 +70,7 @@ def test_the_card_says_what_would_be_downloaded() -> None:
 
 
 def test_no_pair_fits_a_tiny_machine() -> None:
-    assert "No pair of the catalogue fits" in Proposal(None, 2 * GIB).lines()[-1]
+    assert "No pair in the catalogue fits" in Proposal(None, 2 * GIB).lines()[-1]
 
 
 def test_this_machine_gets_a_proposal() -> None:
