@@ -1,6 +1,6 @@
-"""Everything that can be done: one table behind keys, slash commands, the palette and the help.
+"""Everything the user can do: one table behind keys, slash commands, the palette and the help.
 
-Neither Textual nor MLX is needed to read it, so that line mode has the same commands.
+It imports neither Textual nor MLX, so line mode has the same commands.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class Situation:
     """A snapshot of a conversation."""
 
     busy: bool = False
-    """A reply streams, or is about to."""
+    """A reply is streaming, or about to."""
     loading: bool = False
-    """A pair is on its way."""
+    """A pair is being loaded."""
     turns: bool = False
-    """Something was said."""
+    """There are messages."""
     replied: bool = False
     """There is a reply."""
     chat: bool = False
-    """It is in the store."""
+    """The conversation is in the store."""
 
     @property
     def idle(self) -> bool:
-        """No reply streams."""
+        """No reply is streaming."""
         return not self.busy
 
     @property
@@ -48,7 +48,7 @@ class Situation:
         return self.busy or self.loading
 
     def lacks(self, needs: Iterable[str]) -> str | None:
-        """Why what needs all that cannot be done, in one line; None: it can."""
+        """Why an action with these needs is not possible now, in one line; None: it is."""
         return next((REASONS[need] for need in needs if not getattr(self, need)), None)
 
 
@@ -65,7 +65,7 @@ DEPTHS = {
     **dict.fromkeys(map(str, range(1, MAX_DEPTH + 1))),
 }
 SAMPLING = section("sampling")
-"""What ``/sampling`` can set for a conversation."""
+"""What ``/sampling`` can set, by name."""
 TEMPERATURES = {"0": "deterministic", "0.4": "careful", "0.7": "usual", "1": "as trained"}
 THINK = {"auto": "the model's default", "on": "reason first", "off": "answer directly"}
 
@@ -79,11 +79,11 @@ REPLY, CHAT, SPECULATION, VIEW, MACSPEC = GROUPS = (
 
 
 Choice = tuple[str, str]
-"""An argument, and what it stands for in a few words. Untrusted."""
+"""An argument and a short description of it. Untrusted."""
 
 
 class Offers(Protocol):
-    """What a front end can offer as arguments of commands; asked while somebody types."""
+    """Gives choices for arguments that only a front end knows; asked while the user types."""
 
     def themes(self) -> Sequence[Choice]: ...
 
@@ -97,7 +97,7 @@ Choices = Callable[[Offers], Sequence[Choice]]
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing that can be done; ``do_<id>(argument)`` of ``Commands`` or of a view does it.
+    """Something the user can do; ``do_<id>(argument)`` of ``Commands`` or of a view does it.
 
     Keys give an empty argument, a slash command what follows its name.
     """
@@ -112,25 +112,25 @@ class Action:
     transcript or the panel has the focus. Terminal.app delivers all of them."""
     slash: str
     argument: str = ""
-    """What may follow the slash command; in brackets where it can be left out."""
+    """What may follow the slash command; in brackets if optional."""
     choices: Choices | None = None
-    """Values of the argument that are worth a completion."""
+    """Values of the argument to offer as completions."""
     extra_keys: tuple[str, ...] = ()
-    """Where the terminal delivers them."""
+    """Keys that not every terminal delivers."""
     aliases: tuple[str, ...] = ()
     """Other names of the slash command, which the help does not list."""
     needs: tuple[str, ...] = ()
     """Fields of ``Situation`` that must be true."""
     screen: bool = False
-    """Line mode has nothing that it could do this to."""
+    """It makes no sense in line mode."""
 
     def refusal(self, situation: Situation) -> str | None:
-        """Why it cannot be done now, in one line; None: it can."""
+        """Why it is not possible now, in one line; None: it is."""
         return situation.lacks(self.needs)
 
 
 def words(values: Mapping[str, str | None]) -> Choices:
-    """The same choices whatever happens: each with what it stands for."""
+    """Fixed choices, each with its description."""
     choices = [(value, about or "") for value, about in values.items()]
     return lambda offers: choices
 

@@ -1,4 +1,4 @@
-"""The terminal that the screen is drawn on: its input, and what to do when it is gone or stuck."""
+"""Textual's terminal driver, made safe: hostile pastes, and terminals that hang or disappear."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from textual.message import Message
 ESCAPE = "\x1b"
 
 STAND_INS = {0x1B: "\ufdd0", 0x00: "\ufdd1"}
-"""Code points that no text has, since Unicode keeps them for a program's own use."""
+"""Noncharacters of Unicode, which do not occur in text."""
 
 BACK = {ord(stand_in): chr(code) for code, stand_in in STAND_INS.items()}
 
 
 ALT_ENTER = "\x1b[13;3u"
-"""As a terminal with the keyboard protocol sends it."""
+"""As sent by a terminal with the keyboard protocol."""
 
 
 class SafeParser(XTermParser):
-    """Textual's parser, which takes an escape character within a paste for the start of a key.
+    """Textual's parser, with two faults mended.
 
-    What follows it would then be pressed as keys, Enter among them, by whoever wrote the text.
-    And it takes Alt+Enter, as most terminals send it, for Enter.
+    It takes an escape character within a paste for the start of a key, so that whoever wrote
+    the text could press keys, Enter among them. And it takes Alt+Enter, as most terminals send
+    it, for Enter.
     """
 
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
         self._pasting = False
         self._seen = ""
-        """The end of the input so far, as far as it may become a marker."""
+        """The end of the input so far that may be the start of a marker."""
 
     def feed(self, data: str) -> Iterable[Message]:
         safe = self._safe(data)
@@ -48,9 +49,9 @@ class SafeParser(XTermParser):
             yield message
 
     def _safe(self, data: str) -> str:
-        """``data`` in which only markers have escape characters while something is pasted.
+        """``data`` with escape characters in pastes replaced, except in the markers around them.
 
-        An escape character and a carriage return that come together are one key.
+        An escape character followed at once by a carriage return is Alt+Enter.
         """
         safe: list[str] = []
         for character in data:
@@ -75,7 +76,7 @@ class SafeParser(XTermParser):
 
 
 class TerminalDriver(linux_driver.LinuxDriver):
-    """Textual's driver with that parser."""
+    """Textual's driver with the safe parser."""
 
     def run_input_thread(self) -> None:
         vars(linux_driver)["XTermParser"] = SafeParser  # The name that the method looks up.
@@ -83,7 +84,7 @@ class TerminalDriver(linux_driver.LinuxDriver):
 
 
 class Output:
-    """Standard output, to which writing never fails: a terminal that is gone swallows all."""
+    """Standard output that ignores errors: the terminal may be gone."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -113,8 +114,8 @@ class ScreenDriver(TerminalDriver):
         self._missed = False
 
     def write(self, data: str) -> None:
-        """Textual's own waits for a terminal that does not read, and everything else with it: what
-        has no room in its queue is left out here, until the screen is drawn anew."""
+        """Drop output while a terminal does not read: Textual would block. The screen is redrawn
+        later."""
         writer = self._writer_thread
         if writer is not None and writer._queue.full():
             self._missed = True
@@ -122,7 +123,7 @@ class ScreenDriver(TerminalDriver):
             super().write(data)
 
     def caught_up(self) -> bool:
-        """Whether the terminal has missed something and reads again; once."""
+        """Whether the terminal missed output and reads again; true once."""
         writer = self._writer_thread
         if not self._missed or writer is None or not writer._queue.empty():
             return False
@@ -139,7 +140,7 @@ class ScreenDriver(TerminalDriver):
         return False
 
     def let_go(self) -> None:
-        """Give the terminal back as far as can be done at once, from any thread."""
+        """Restore the terminal's mode at once, from any thread."""
         with suppress(termios.error):
             if self.attrs_before is not None:
                 termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)

@@ -1,4 +1,4 @@
-"""Which keys do what: those of the actions, and the user's own from ``[keys]``."""
+"""Key bindings: those of the actions, and the user's own from ``[keys]``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMED = {
     "pagedown": "PageDown",
     **{f"f{number}": f"F{number}" for number in range(1, 25)},
 }
-"""Keys that are no characters, and how they are shown."""
+"""Display names of keys that are not characters."""
 
 MODIFIERS = {"ctrl": "Ctrl", "alt": "Alt", "shift": "Shift", "super": "Super", "meta": "Meta"}
 
@@ -42,21 +42,21 @@ TAKEN = {
     "tab": "it moves to the next part of the screen",
     "shift+tab": "it moves to the previous part of the screen",
 }
-"""Keys that no action can have, and why."""
+"""Keys that cannot be assigned, and why."""
 
 FUNCTION = re.compile(r"f\d+")
 
 SENT_BY_TERMINAL_APP = re.compile(r"[!-~]|ctrl\+[a-z]|escape|tab|enter|up|down|left|right")
-"""What macOS's own terminal delivers to a program, as it comes out of the box."""
+"""Keys that macOS's Terminal delivers with its default settings."""
 
 
 def everywhere(key: str) -> bool:
-    """Whether a key works wherever the focus is: one that types or moves nothing in the prompt."""
+    """Whether a key works wherever the focus is, since it neither types nor moves in the prompt."""
     return key.startswith(("ctrl+", "alt+", "super+", "meta+")) or bool(FUNCTION.fullmatch(key))
 
 
 def shown(key: str, *, short: bool = False) -> str:
-    """A key for people: Ctrl+G, or ^G where it must be short."""
+    """A key's display name: Ctrl+G, or ^G if short."""
     *modifiers, last = key.split("+") if key != "+" else [key]
     if short and modifiers == ["ctrl"] and len(last) == 1:
         return f"^{last.upper()}"
@@ -68,10 +68,10 @@ class Keys:
     """The keys of every action.
 
     Args:
-        own: ``[keys]`` of the settings: keys with commas between, by action.
+        own: ``[keys]`` of the settings: by action, keys separated by commas.
 
     Raises:
-        BadOptionError: an action is unknown, a key is none, or two actions share one.
+        BadOptionError: an action or a key is unknown, or two actions share a key.
     """
 
     def __init__(self, own: Mapping[str, str] | None = None) -> None:
@@ -90,20 +90,20 @@ class Keys:
                 )
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Action and key, for each of them."""
+        """Pairs of action and key."""
         return ((id, key) for id, keys in self._keys.items() for key in keys)
 
     def of(self, id: str) -> tuple[str, ...]:
-        """The keys of an action, the first one first."""
+        """The keys of an action, in order."""
         return self._keys[id]
 
     def shown(self, id: str, *, short: bool = False) -> str:
-        """The first key of an action, for people."""
+        """The display name of an action's first key."""
         return shown(self._keys[id][0], short=short)
 
 
 def _action(name: str) -> str:
-    """The id of an action that is named by it, or by its command."""
+    """The id of the action with this id or slash command."""
     wanted = name.replace("-", "_")
     if wanted in BY_ID:
         return wanted
@@ -115,12 +115,12 @@ def _action(name: str) -> str:
 
 
 def _parts(text: str) -> list[str]:
-    """Split at commas; a comma that stands alone is the key."""
+    """Split at commas; a comma by itself is a key."""
     return [part for part in re.split(r"\s*(?<!^),\s*", text.strip()) if part] or [text]
 
 
 def _key(name: str, text: str) -> str:
-    """A key as the records write it."""
+    """A key in the spelling of ``Action.keys``."""
     head, plus, last = text.rpartition("+") if text != "+" else ("", "", text)
     modifiers = head.lower().split("+") if plus else []
     key = last if len(last) == 1 and not modifiers else last.lower()
@@ -140,7 +140,7 @@ def _key(name: str, text: str) -> str:
 
 
 KEYS, COMMAND = 6, 11
-"""Columns of what stands before the sentence."""
+"""Widths of the columns before the description."""
 
 HEADER = (
     "Keys with Ctrl (^) work everywhere; plain keys where the conversation or the panel "
@@ -161,7 +161,7 @@ def table(keys: Keys, width: int = 80) -> Iterator[str]:
 
 
 def names(keys: Keys, id: str) -> str:
-    """The first two keys of an action, rather those that every terminal delivers."""
+    """The first two keys of an action; those that every terminal delivers come first."""
     own = sorted(keys.of(id), key=lambda key: not SENT_BY_TERMINAL_APP.fullmatch(key))
     return " ".join(shown(key, short=True) for key in own[: max(len(BY_ID[id].keys), 1)][:2])
 
@@ -183,7 +183,7 @@ WRITING = (
     ("new", "new"),
     ("palette", "all commands"),
 )
-"""Actions and what their keys do in a word, while the prompt has the focus."""
+"""Actions to hint at, each in a word, while the prompt has the focus."""
 
 READING = (
     ("help", "help"),
@@ -196,11 +196,11 @@ READING = (
     ("method", "method"),
     ("tint", "tint"),
 )
-"""While the transcript or the panel has it: plain keys work there."""
+"""The same while the transcript or the panel has the focus; plain keys work there."""
 
 
 def hints(keys: Keys, situation: Situation, writing: bool) -> Sequence[tuple[str, str]]:
-    """Keys and what they do, the most important ones first."""
+    """Keys and what they do, most important first."""
 
     def key(id: str) -> str:
         plain = [key for key in keys.of(id) if len(key) == 1]

@@ -1,4 +1,4 @@
-"""Lines that somebody types, or that come through a pipe."""
+"""Line mode's input: typed lines, or lines from a pipe."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from macspec.errors import BadOptionError
 from macspec.plaintext import neutral
 
 PASTE = 0.03
-"""Seconds within which another line belongs to the same paste."""
+"""Seconds within which the next line belongs to the same paste."""
 
 MORE = ". "
-"""The prompt of a message's second line and those after it."""
+"""The prompt for further lines of a message."""
 
 Completer = Callable[[str], Sequence[str]]
 
@@ -24,17 +24,17 @@ Completer = Callable[[str], Sequence[str]]
 class Reader:
     """Standard input, message by message.
 
-    A line that ends with a backslash goes on in the next one. On a terminal lines that are pasted
-    together stay together, and Python's ``readline``, where there is one, brings editing, history
-    and completion; through a pipe each line is a message.
+    A backslash at the end of a line continues it. On a terminal, lines pasted together are one
+    message, and Python's ``readline``, if there is one, adds editing, history and completion;
+    through a pipe each line is a message.
 
     Args:
-        complete: whole lines that a line could become.
+        complete: returns completions of a line, as whole lines.
     """
 
     def __init__(self, complete: Completer = lambda text: ()) -> None:
         self.interactive = sys.stdin is not None and sys.stdin.isatty()
-        """Whether somebody sits there."""
+        """Whether input comes from a terminal."""
         shown = sys.stdout is not None and sys.stdout.isatty()
         able = self.interactive and shown and os.environ.get("TERM", "") not in ("", "dumb")
         self._prompts = sys.stdout if shown else sys.stderr
@@ -42,11 +42,11 @@ class Reader:
 
     @property
     def typed(self) -> str:
-        """What stands in the line that is being typed, as far as that is known."""
+        """The line being typed, if known."""
         return "" if self._readline is None else str(self._readline.get_line_buffer())
 
     def remember(self, messages: Sequence[str]) -> None:
-        """Messages to walk through with Up, the newest last."""
+        """Add messages to the history, the newest last."""
         if self._readline is not None:
             for text in messages:
                 # What came with a file may hold what a terminal would obey.
@@ -54,18 +54,18 @@ class Reader:
                     self._readline.add_history(text)
 
     def can_offer(self, text: str) -> bool:
-        """Whether ``message`` can begin with a text."""
+        """Whether the next message can begin with this text."""
         return self._readline is not None and "\n" not in text and neutral(text) == text
 
     def message(self, prompt: str = "> ", begin: str = "") -> str | None:
         """The next message; None at the end of input.
 
         Args:
-            begin: stands there already, to be changed.
+            begin: text to edit.
 
         Raises:
             KeyboardInterrupt: Ctrl+C; what was typed stays in the history.
-            BadOptionError: what came is not UTF-8.
+            BadOptionError: the input is not UTF-8.
         """
         lines: list[str] = []
         try:
@@ -111,7 +111,7 @@ class Reader:
             ) from None
 
     def _pasted(self) -> bool:
-        """Whether another line has come along, faster than anybody types."""
+        """Whether another line arrived faster than anyone types."""
         if not self.interactive:
             return False
         with suppress(OSError, ValueError):
@@ -121,7 +121,7 @@ class Reader:
 
 
 def _readline(complete: Completer) -> Any:
-    """The module, set up; None where Python has none."""
+    """The configured module; None: Python has none."""
     try:
         import readline
     except ImportError:

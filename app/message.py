@@ -1,4 +1,4 @@
-"""The text of a message: files that it names, long pastes, and prompts that were sent before."""
+"""The text of a message: included files, folded pastes, and the history of prompts."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from macspec.plaintext import one_line, utf8
 from .slash import Completion
 
 LARGEST = 256 * 1024
-"""Bytes of a file that goes into a message."""
+"""Most bytes of a file in a message."""
 
 OFFERED = 50
-"""Names that are offered as completions."""
+"""Most names to offer as completions."""
 
 LOOKED_AT = 5000
-"""Entries of a folder that are looked through for them."""
+"""Most entries of a folder to search for them."""
 
 MENTION = re.compile(r"""(?<!\S)@(?:"([^"\n]+)"|'([^'\n]+)'|([^\s"'@]\S*))""")
 BEGUN = re.compile(r"""(?<!\S)@(?:(["'])([^"'\n]*)|([^\s"'@]\S*)?)\Z""")
 BLOCK = re.compile(r"^`([^`\n]+)`:\n(`{3,})[^`\n]*\n(?:.*?\n)?\2$", re.DOTALL | re.MULTILINE)
-"""A file as ``block`` puts it into a message."""
+"""A file as formatted by ``block``."""
 
 
 class FileError(MacspecError):
@@ -38,25 +38,25 @@ class FileError(MacspecError):
 
 @dataclass(frozen=True, slots=True)
 class WithFiles:
-    """A message with the files that it names."""
+    """A message with the files it names."""
 
     text: str
     files: tuple[str, ...] = ()
-    """Their names, as they stand in it."""
+    """Their names, as written in it."""
     notices: tuple[str, ...] = ()
-    """What looked like a file's name and was left as it is."""
+    """One for each name that was left as text."""
 
 
 def with_files(text: str, whole: Callable[[str], str] = str) -> WithFiles:
-    """``text`` with every ``@file`` in it named, and the files' contents below.
+    """``text`` with every ``@file`` replaced by its name, and the files' contents appended.
 
-    What follows an @ and is no file stays text.
+    What follows an @ and is not a file stays text.
 
     Args:
-        whole: makes the text whole once the names are found, so that what was pasted names none.
+        whole: expands pastes after the names are found, so that pasted text names no files.
 
     Raises:
-        FileError: a file is there and cannot go into a message.
+        FileError: a file exists but cannot be included.
     """
     blocks: dict[str, str] = {}
     notices: list[str] = []
@@ -81,10 +81,10 @@ def with_files(text: str, whole: Callable[[str], str] = str) -> WithFiles:
 
 
 def block(path: Path, label: str) -> str:
-    """A file's content with its name above, in a fence that nothing in it can end.
+    """A file's name and content, in a fence longer than any in it.
 
     Raises:
-        FileError: it is no text of a bearable size, or cannot be read.
+        FileError: it is not UTF-8 text, too large, or cannot be read.
     """
     content = read(path)
     longest = max(map(len, re.findall("`+", content)), default=0)
@@ -99,7 +99,7 @@ def read(path: Path) -> str:
     """The text of a file; line ends become newlines.
 
     Raises:
-        FileError: it is not UTF-8 text, too large, no ordinary file, or cannot be read.
+        FileError: it is not UTF-8 text, too large, not a regular file, or cannot be read.
     """
     shown = one_line(str(path))
     try:
@@ -126,7 +126,7 @@ def read(path: Path) -> str:
 
 
 def completions(typed: str) -> Sequence[Completion]:
-    """Names of files for an ``@`` at the end of what was typed."""
+    """File names for an ``@`` at the end of the typed text."""
     match = BEGUN.search(typed)
     if match is None:
         return ()
@@ -150,7 +150,7 @@ def write(path: Path, text: str) -> Path:
     """Write a whole text into a new file, or nothing.
 
     Returns:
-        Where it is, with the home folder spelt out.
+        The path, with ``~`` expanded.
 
     Raises:
         FileError: it exists already, or cannot be written.
@@ -170,7 +170,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def _existing(typed: str, *, quoted: bool) -> tuple[Path | None, str]:
-    """The file or folder that was meant, and what follows its name; None: there is none."""
+    """The file or folder that was named, and the text after its name; None: there is none."""
     bare = typed if quoted else typed.rstrip(".,;:!?)]}>'\"")
     for name in dict.fromkeys((typed, bare)):
         with suppress(OSError, ValueError, RuntimeError):
@@ -181,7 +181,7 @@ def _existing(typed: str, *, quoted: bool) -> tuple[Path | None, str]:
 
 
 def _names(folder: Path, begun: str) -> list[tuple[str, bool]]:
-    """Entries of a folder that a name could become, each with whether it is a folder."""
+    """Matching entries of a folder, each with whether it is a folder."""
     wanted = begun.casefold()
     with os.scandir(folder) as entries:
         found = [
@@ -202,7 +202,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _quoted(path: str, is_folder: bool, quote: str) -> str | None:
-    """A path as it is typed after an @; None: no quotes fit around it."""
+    """A path as typed after an @; None: it contains both kinds of quotes."""
     if not quote and re.search(r"""[\s"']""", path):
         quote = '"'
     if quote in path and quote:
@@ -222,10 +222,10 @@ def _why(error: Exception) -> str:
 
 LONG_CHARACTERS = 1000
 LONG_LINES = 8
-"""A paste beyond either is folded."""
+"""A paste beyond either limit is folded."""
 
 UNWIELDY = 20_000
-"""Characters of a text that is too long to be edited in a few lines."""
+"""Characters above which a text is too long to edit in a few lines."""
 
 NAME = re.compile(r"\[[^\[\]\n]+ [0-9,]+ (?:lines|characters) #[0-9]+\]")
 
@@ -239,10 +239,9 @@ def is_long(text: str) -> bool:
 
 
 class Pastes:
-    """The pastes of a session by their names.
+    """The pastes of a session by name.
 
-    Names are only ever taken for pastes in the prompt's own text; everywhere else, and so in
-    history and on disk, texts are whole.
+    Only the prompt's own text contains names; history and store have whole texts.
     """
 
     def __init__(self) -> None:
@@ -253,7 +252,7 @@ class Pastes:
         """The name that stands for ``text``: such as ``[pasted 42 lines #1]``.
 
         Args:
-            what: the first word of it, of one line.
+            what: its first word.
         """
         for name, known in self._texts.items():
             if known == text:
@@ -263,13 +262,13 @@ class Pastes:
         return name
 
     def expand(self, shown: str) -> str:
-        """The prompt's text with every paste whole."""
+        """The prompt's text with every paste expanded."""
         return NAME.sub(lambda match: self._texts.get(match[0], match[0]), shown)
 
     def folded(self, text: str) -> str:
-        """A whole text with known pastes and long files folded, so that ``expand`` gives it back.
+        """A text with known pastes and long files folded; the inverse of ``expand``.
 
-        What is still too long to be edited in a few lines is folded as a whole.
+        A text that is still too long to edit in a few lines is folded whole.
         """
         for match in BLOCK.finditer(text):
             if is_long(match[0]):
@@ -283,11 +282,11 @@ class Pastes:
         return shown if len(shown) <= UNWIELDY else self.fold(text)
 
     def places(self, line: str) -> list[tuple[int, int]]:
-        """Where names stand in a line of the prompt, each as (start, end)."""
+        """Spans (start, end) of the names in a line of the prompt."""
         return [match.span() for match in NAME.finditer(line) if match[0] in self._texts]
 
     def _retire(self, text: str) -> None:
-        """Rename pastes whose name a text has by accident, so that there it stays what it is."""
+        """Rename pastes whose name happens to occur in a text, so that it stays text there."""
         for match in NAME.finditer(text):
             known = self._texts.pop(match[0], None)
             if known is not None:
@@ -317,9 +316,9 @@ def _split(part: tuple[str, bool], known: str, name: str) -> list[tuple[str, boo
 
 
 class Recall:
-    """Earlier prompts, and the one that is being written, as places in a row.
+    """The history of prompts, with the one being written at its end.
 
-    What is changed at a place stays there until something is sent.
+    An edit of an earlier prompt is kept until something is sent.
 
     Args:
         sent: earlier prompts, oldest first.
@@ -336,32 +335,33 @@ class Recall:
         return self._place < len(self._sent)
 
     def older(self, text: str) -> str | None:
-        """One step back from ``text``, which is what now stands in the prompt; None: no more."""
+        """The previous prompt, given what the prompt contains; None: there is none."""
         return self._step(text, -1)
 
     def newer(self, text: str) -> str | None:
-        """One step forward; None: it is the last."""
+        """The next prompt; None: this is the last."""
         return self._step(text, 1)
 
     def written(self, text: str) -> str:
-        """What is being written, where ``text`` stands in the prompt."""
+        """What is being written, given what the prompt contains."""
         return self._changed.get(len(self._sent), "") if self.walking else text
 
     def unsent(self, text: str) -> list[str]:
-        """All that was typed and not sent, where ``text`` stands in the prompt: what is being
-        written, and earlier prompts that were changed."""
+        """Everything typed and not sent: what is being written, then edited earlier prompts.
+
+        ``text`` is what the prompt contains now."""
         shown = {**self._changed, self._place: text}
         places = sorted(shown, key=lambda place: (place < len(self._sent), place))
         return [shown[at] for at in places if shown[at].strip() and shown[at] != self._at(at)]
 
     def add(self, text: str) -> None:
-        """Something was sent: it is the last place now, and the walk ends."""
+        """Add a prompt that was sent, and return to the end."""
         if text.strip() and self._sent[-1:] != [text]:
             self._sent.append(text)
         self.rest()
 
     def rest(self) -> None:
-        """The walk ends, and what was changed on it is forgotten."""
+        """Return to the end, and drop the edits of earlier prompts."""
         self._changed.clear()
         self._place = len(self._sent)
 
@@ -378,7 +378,7 @@ class Recall:
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:
-    """Without blank ones and without one right after the same."""
+    """Without blank texts and immediate repetitions."""
     kept: list[str] = []
     for text in texts:
         if text.strip() and kept[-1:] != [text]:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from textual.app import App
 
 LONGEST = 74_994
-"""Bytes that terminals take in one OSC 52 sequence: 100,000 characters of it."""
+"""Most bytes in an OSC 52 sequence: terminals accept 100,000 characters of base64."""
 
 SCREEN_TAKES = 700
-"""Characters that GNU screen passes on in one sequence."""
+"""Most characters that GNU screen passes on in one sequence."""
 
 TIMEOUT_S = 3.0
 
@@ -40,12 +40,12 @@ class ClipboardError(MacspecError):
 
 
 def copy(text: str, app: App[Any]) -> str:
-    """Copy what the screen shows of ``text``, and say by which way, such as "pbcopy".
+    """Copy a text as the screen shows it; returns by which way, such as "pbcopy".
 
     Pasting within the app works in any case.
 
     Raises:
-        ClipboardError: no way led to a clipboard.
+        ClipboardError: no clipboard can be reached.
     """
     app._clipboard = neutral(text)
     driver = app._driver
@@ -56,8 +56,8 @@ def put(text: str, write: Write | None, environ: Mapping[str, str] | None = None
     """As ``copy``, without an app.
 
     Args:
-        write: writes to the terminal, as it is; None: there is none.
-        environ: instead of the process's.
+        write: writes raw text to the terminal; None: there is none.
+        environ: replaces the process's environment.
     """
     environ = os.environ if environ is None else environ
     data = utf8(neutral(text))
@@ -93,7 +93,7 @@ def _programs(environ: Mapping[str, str]) -> Iterator[Sequence[str]]:
 
 
 def _run(program: Sequence[str], data: bytes, environ: Mapping[str, str]) -> bool:
-    """Whether the program has taken the data."""
+    """Whether the program accepted the data."""
     path = shutil.which(program[0], path=environ.get("PATH"))
     if path is None:
         return False
@@ -116,7 +116,7 @@ def _run(program: Sequence[str], data: bytes, environ: Mapping[str, str]) -> boo
 
 
 def _multiplexer(environ: Mapping[str, str]) -> tuple[Callable[[str], Sequence[str]], str]:
-    """How a sequence gets through what lies between here and the terminal, and what to call it."""
+    """How to wrap a sequence for the multiplexer, and a description of that way."""
     term = environ.get("TERM", "")
     if environ.get("TMUX"):
         return _through_tmux, "OSC 52 through tmux, if its allow-passthrough is on"
@@ -139,22 +139,22 @@ def _through_screen(sequence: str) -> Sequence[str]:
 VARIABLES = ("VISUAL", "EDITOR")
 
 AT_ONCE_S = 0.4
-"""An editor that ends sooner, with nothing changed, has opened a window and not waited."""
+"""An editor that ends sooner without a change has opened a window and not waited."""
 
 KEPT = "the prompt is unchanged"
 
 
 class EditorError(MacspecError):
-    """The editor brought no text back; the prompt stays as it was."""
+    """The editor returned no text; the prompt is unchanged."""
 
 
 def written(text: str, environ: Mapping[str, str] | None = None) -> str:
-    """``text`` as the user's editor leaves it; waits until it ends, on this terminal.
+    """Have ``text`` edited in the user's editor, on this terminal, and return the result.
 
-    The file is the user's alone. It stays where its text could not be taken over.
+    Only the user can read the file. It is kept if its text could not be read back.
 
     Raises:
-        EditorError: there is no editor, or no text came back.
+        EditorError: the editor cannot be started, or returned no text.
     """
     before = utf8(text)
     try:
@@ -184,7 +184,7 @@ def written(text: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 def attempt(text: str) -> str | EditorError:
-    """As ``written``, for where an exception must not get out."""
+    """As ``written``, but returns the error."""
     try:
         return written(text)
     except EditorError as error:
@@ -207,7 +207,7 @@ def _edit(path: Path, environ: Mapping[str, str]) -> None:
 
 @contextmanager
 def _interrupts_are_its() -> Iterator[None]:
-    """Ctrl+C goes to every process of the terminal, and here it is meant for the editor."""
+    """Ignore Ctrl+C, which every process of the terminal gets: it is meant for the editor."""
     before = signal.signal(signal.SIGINT, lambda *_: None)  # SIG_IGN would be handed on to it
     try:
         yield

@@ -12,7 +12,7 @@ from .panel.panelstate import PanelState
 
 
 def sentences(state: PanelState) -> Iterator[str]:
-    """What there is to say of a state; what was not measured is left out, or said to be."""
+    """The numbers that were measured, a sentence each."""
     yield from _speed(state)
     yield from _speculation(state)
     yield from _room(state)
@@ -97,7 +97,7 @@ def _energy(state: PanelState) -> Iterator[str]:
 
 
 def comparison_sentences(found: Comparison) -> Iterator[str]:
-    """What it has found, the outcome first."""
+    """The results of a comparison, the outcome first."""
     plain, mine = found.plain.tokens_per_s, found.speculative.tokens_per_s
     if plain and mine:
         yield f"Speculative decoding is {mine / plain:.2f} times as fast as plain decoding."

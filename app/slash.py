@@ -1,4 +1,4 @@
-"""Slash commands: what a line of the prompt asks for, and how it could go on."""
+"""Slash commands: parsing and completion."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ from .actions import ACTIONS, BY_SLASH, Action, Offers
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One way to go on. All text is untrusted and is shown as a neutral line."""
+    """A completion. Its text is untrusted and shown as one neutral line."""
 
     text: str
-    """What takes the place of what was typed from ``start`` on; where a space or a slash ends it,
-    more is expected to follow."""
+    """Replaces what was typed from ``start`` on; after a final space or slash, more is expected."""
     label: str
-    """What the list shows."""
+    """Shown in the list."""
     about: str = ""
-    """A few words beside it."""
+    """A short description."""
     start: int = 0
-    """Where in the typed text the part begins that is replaced."""
+    """Index in the typed text."""
 
 
 Complete = Callable[[str], Sequence[Completion]]
-"""From the text before the cursor to its completions, best first; quick, since it is called at
-every key."""
+"""Returns completions for the text before the cursor, best first; called at every key."""
 
 
 def nothing(typed: str) -> Sequence[Completion]:
@@ -40,25 +38,24 @@ def nothing(typed: str) -> Sequence[Completion]:
 COMMAND = re.compile(r"/([A-Za-z][A-Za-z_-]*)(?:\s+(.*))?", re.DOTALL)
 
 SEARCHED = 3
-"""From so many letters on, what an argument stands for is searched too."""
+"""Letters from which on the descriptions of arguments are searched too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An action and what it shall be done with."""
+    """An action and its argument."""
 
     action: Action
     argument: str = ""
 
 
 def parse(text: str) -> Command | None:
-    """The command that a prompt is; None: it is for the model.
+    """The command in a prompt; None: it is a message for the model.
 
-    A path such as /etc/hosts is no command, and nor is what begins with a space.
+    A path such as /etc/hosts is a message, and so is a text that begins with a space.
 
     Raises:
-        BadOptionError: it looks like a command, and there is none of that name; or its argument
-            is missing, or one too many.
+        BadOptionError: the command is unknown, or takes no argument.
     """
     found = COMMAND.fullmatch(text.rstrip())
     if found is None:
@@ -77,7 +74,7 @@ def parse(text: str) -> Command | None:
 
 
 def continuations(text: str, offers: Offers) -> Sequence[Completion]:
-    """How a line that begins a command could go on: names first, then arguments."""
+    """Completions of a line that begins a command: names, then arguments."""
     if not text.startswith("/") or "\n" in text:
         return ()
     name, space, argument = text[1:].partition(" ")

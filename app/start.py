@@ -1,7 +1,6 @@
-"""``macspec chat``: the screen, line mode where there is no terminal, and what both begin with.
+"""``macspec chat``: sets up engine and conversation, then starts the screen or line mode.
 
-Nothing here imports Textual before the engine's process has been started: their imports then take
-their time side by side.
+The engine's process is started before Textual is imported, so that both import in parallel.
 """
 
 from __future__ import annotations
@@ -27,12 +26,13 @@ if TYPE_CHECKING:
     from .chat.conversation import Conversation
 
 GRACE = 0.4
-"""Seconds that the engine has to keep what it learned, once the user wants to leave."""
+"""Seconds the engine has to save what it learned when the user quits."""
 
 
 def recall(options: argparse.Namespace) -> None:
-    """Open the store and find the conversation to go on with; before the settings fill in the
-    rest, since its models come before theirs.
+    """Open the store and find the conversation to continue.
+
+    Called before the settings fill in the options: the conversation's models come first.
 
     Args:
         options: of ``macspec chat``; ``store``, ``chat`` and the models are set.
@@ -55,7 +55,7 @@ def recall(options: argparse.Namespace) -> None:
 
 
 def _last(store: Store) -> Chat | None:
-    """The conversation that was left last: also a new one in which something was typed only."""
+    """The conversation left last, even if something was only typed in it."""
     newest = store.chats(1)
     begun = newest and newest[0].leaf is None and newest[0].unsent
     return newest[0] if begun else store.last_chat()
@@ -114,7 +114,7 @@ def chat(options: argparse.Namespace) -> int:
 
 
 def _forget(options: argparse.Namespace) -> None:
-    """Keep what is said in memory alone, where nothing of earlier conversations is."""
+    """Keep the conversation in memory only, apart from earlier ones."""
     if options.named:
         raise BadOptionError("--chat cannot be used with --no-save")
     options.store.close()
@@ -122,7 +122,7 @@ def _forget(options: argparse.Namespace) -> None:
 
 
 def no_screen() -> str | None:
-    """Why there is no screen here, in a clause; None: there can be one."""
+    """Why the screen cannot be used, in a clause; None: it can."""
     if os.environ.get("TERM", "") in ("dumb", "unknown"):
         return f"TERM is {os.environ['TERM']}"
     for name, stream in (("input", sys.stdin), ("output", sys.stdout)):
@@ -132,7 +132,7 @@ def no_screen() -> str | None:
 
 
 def _model(name: str | None) -> str | None:
-    """A model of the settings as an engine takes it."""
+    """A model of the settings, in the engine's form."""
     return None if name in (BUILT_IN, NONE) else name
 
 

@@ -1,7 +1,7 @@
-"""Colours: two themes of macspec's own beside Textual's, each in the form that a terminal can show.
+"""Themes: macspec's own two and Textual's, each adapted to what the terminal can show.
 
-With 16 colours every theme becomes one of two that are made of them; with NO_COLOR there are
-none, and what is chosen stands out in reverse.
+With 16 colours, every theme becomes a dark or a light one made of them; with NO_COLOR there are
+none, and selections are in reverse.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from textual.filter import LineFilter, NoColor
 from textual.theme import BUILTIN_THEMES, Theme
 
 NAMES = ("macspec-dark", "macspec-light", "dark-16", "light-16")
-"""macspec's own themes, and what stands for any dark or light one where there are 16 colours: all
-of these are painted, the background too, since the terminal's own may be light or dark."""
+"""macspec's own themes, and those that replace any dark or light one on 16 colours. They paint the
+background too, since the terminal's own may be light or dark."""
 
 COLOURS = {
     "foreground": ("#e4e6eb", "#1c1f25", "#ffffff", "#000000"),
@@ -34,7 +34,7 @@ COLOURS = {
     "warning": ("#ffb65c", "#6e3b00", "#ffff55", "#aa0000"),
     "error": ("#ff8890", "#a51626", "#ff5555", "#aa0000"),
 }
-"""Of each of ``NAMES``."""
+"""The colours of each of ``NAMES``."""
 
 VARIABLES = {
     ("text-muted", "foreground-muted", "markdown-h6-color"): (
@@ -54,7 +54,7 @@ VARIABLES = {
     ("scrollbar-hover", "scrollbar-active"): (None, None, "#ffffff", "#0000aa"),
     ("block-hover-background",): (None, None, "#0000aa", "#55ffff"),
 }
-"""Variables that share a colour; None: Textual derives it."""
+"""Groups of variables and their colour in each of ``NAMES``; None: derived by Textual."""
 
 AS_COLOURS = {
     "text": "foreground",
@@ -65,11 +65,11 @@ AS_COLOURS = {
     "input-cursor-background": "foreground",
     "footer-key-foreground": "accent",
 }
-"""Variables that are one of the colours."""
+"""Variables with one of these colours."""
 
 
 def _theme(at: int) -> Theme:
-    """The theme in this column of the tables."""
+    """The theme in a column of the tables."""
     colours: dict[str, Any] = {name: columns[at] for name, columns in COLOURS.items()}
     variables = {name: colours[colour] for name, colour in AS_COLOURS.items()}
     for names, columns in VARIABLES.items():
@@ -105,14 +105,14 @@ PLAIN = Theme(
         "screen-selection-background": "ansi_cyan",
     },
 )
-"""Without colours: a background says no more than that something is chosen."""
+"""For NO_COLOR: a background only marks what is selected."""
 
 
 WITHOUT = Style.from_color(Color.default(), Color.default())
 
 
 class Colourless(LineFilter):
-    """Takes all colours away; what had a background of its own is shown in reverse."""
+    """Removes all colours; text with a background of its own is shown in reverse."""
 
     def apply(self, segments: list[Segment], background: object) -> list[Segment]:
         return [Segment(text, _colourless(style)) for text, style, _ in segments]
@@ -127,12 +127,12 @@ def _colourless(style: Style | None) -> Style | None:
 
 
 def ansi_color(environ: Mapping[str, str]) -> bool | None:
-    """The argument of that name for ``App``: without it, NO_COLOR would still paint in greys."""
+    """The argument ``ansi_color`` of ``App``: without it, NO_COLOR would still use greys."""
     return True if "NO_COLOR" in environ else None
 
 
 def register(app: App[Any]) -> None:
-    """Give an app all themes, in the form that its terminal can show."""
+    """Register all themes, adapted to the app's terminal."""
     for theme in (*OWN, *BUILTIN_THEMES.values()):
         app.register_theme(_fitting(theme, app))
     if app.no_color:
@@ -140,13 +140,13 @@ def register(app: App[Any]) -> None:
 
 
 def names(app: App[Any]) -> Sequence[str]:
-    """The themes to choose from, macspec's own first."""
+    """The names of all themes, macspec's own first."""
     own = [theme.name for theme in OWN]
     return [*own, *sorted(name for name in app.available_themes if name not in own)]
 
 
 def known(name: str, app: App[Any]) -> str:
-    """``name``, or macspec's own dark theme where there is none of that name."""
+    """``name``, or macspec's dark theme if there is no such theme."""
     return name if name in app.available_themes else DARK.name
 
 

@@ -1,4 +1,4 @@
-"""The frame of every screen that lies over the chat, with its questions and lists."""
+"""Boxes over the chat: their frame, questions, and searchable lists."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from textual.widgets.option_list import Option
 Result = TypeVar("Result")
 
 TIGHT = (76, 26)
-"""Columns and rows below which a box takes the whole screen."""
+"""Columns and rows below which a box fills the screen."""
 
 SHORT = 16
-"""Rows below which nothing is spent on blank lines."""
+"""Rows below which there are no blank lines."""
 
 
 class Box(ModalScreen[Result]):
-    """A framed box with a title above, and a line below that names the keys.
+    """A framed box with a title, a status line and key hints.
 
-    A subclass says what is inside with ``inside``; ``hint`` changes the line below.
+    Subclasses yield their widgets in ``inside``.
     """
 
     heading = ""
@@ -67,7 +67,7 @@ class Box(ModalScreen[Result]):
             yield Static("", id="hint", markup=False)
 
     def inside(self) -> ComposeResult:
-        """What is in the box, above its last lines."""
+        """The widgets in the box, above its last lines."""
         raise NotImplementedError
 
     def on_resize(self, event: Resize) -> None:
@@ -77,16 +77,16 @@ class Box(ModalScreen[Result]):
         self.call_after_refresh(self._lay_out)
 
     def entitle(self, title: str) -> None:
-        """Change the title; it is taken as text, not as markup."""
+        """Change the title, which is plain text."""
         self.query_one("#box").border_title = Content(title)
 
     def hint(self, *keys: tuple[str, str]) -> None:
-        """Name the keys that work now, each with what it does, the most important ones first."""
+        """Show which keys work now and what they do, most important first."""
         self._keys = keys
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """Put as many keys as there is room for into the lines below, none of them broken."""
+        """Fit as many key hints as possible into the last lines, without breaking one."""
         it = self.query_one("#hint", Static)
         width = it.size.width or self.size.width
         lines, room = [Content("")], 2 if self.has_class("-tight") else 3
@@ -100,7 +100,7 @@ class Box(ModalScreen[Result]):
         it.update(Content("\n").join(lines))
 
     def status(self, line: str, severity: str = "") -> None:
-        """Say a line below, which is neutral text already; an empty one takes it away."""
+        """Show a neutral line below; an empty one hides it."""
         status = self.query_one("#status", Static)
         status.set_class(severity == "warning", "-warning")
         status.set_class(severity == "error", "-error")
@@ -117,12 +117,12 @@ SMALL = """
 
 
 class Ask(Box[str | None]):
-    """Asks for a line of text; the result is None where nobody wants to say.
+    """Asks for a line of text; the result is None if cancelled.
 
     Args:
         question: neutral text.
-        value: what stands there to be changed.
-        check: says what is wrong with an answer, in one line; empty where nothing is.
+        value: initial text.
+        check: returns what is wrong with an answer, in one line; empty: nothing.
         wrong: what was wrong with the last answer.
     """
 
@@ -167,11 +167,11 @@ class Ask(Box[str | None]):
 
 
 class Confirm(Box[bool]):
-    """Asks for a yes: ``y`` or Enter; ``n`` and Esc are a no.
+    """Asks yes or no: ``y`` and Enter are yes, ``n`` and Esc no.
 
     Args:
         question: neutral text.
-        yes, no: what the keys do, in a word or two.
+        yes, no: labels of the keys.
     """
 
     DEFAULT_CSS = SMALL.format(name="Confirm")
@@ -196,17 +196,17 @@ class Confirm(Box[bool]):
 
 
 MUTED = "$text-muted"
-"""The style of what stands beside a name."""
+"""The style of details beside a name."""
 
 
 class Search(Input):
-    """What to search for; Down goes to the list."""
+    """The search field; Down goes to the list."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "app.focus_next", show=False)]
 
 
 class Rows(OptionList):
-    """The list, of rows with several lines each; Up on the first one goes back to the search."""
+    """The list; a row may have several lines. Up on the first one goes back to the search."""
 
     DEFAULT_CSS = """
     Rows {
@@ -224,7 +224,7 @@ class Rows(OptionList):
     ]
 
     def _get_option_render(self, option: Option, style: Style) -> list[Strip]:
-        """The chosen row has one colour: on its ground no shade can be read."""
+        """The selected row has one colour: shades cannot be read on its background."""
         strips = super()._get_option_render(option, style)
         if self.highlighted is None or self.options[self.highlighted] is not option:
             return strips

@@ -1,4 +1,4 @@
-"""What one conversation sets for itself: the system prompt, and how tokens are drawn."""
+"""The form for a conversation's own settings: system prompt and sampling."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ SYSTEM = "Instructions to the model before the conversation; empty for none."
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """What a conversation sets."""
+    """What a conversation sets for itself."""
 
     system: str
     sampling: Mapping[str, Any]
-    """What is not named is as in the settings."""
+    """Only what differs from the settings."""
 
 
 class Field(Input):
     """One setting; Up and Down go to its neighbours.
 
     Args:
-        default: what holds where nothing is set.
+        default: used if nothing is set.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -56,7 +56,7 @@ class Field(Input):
         )
 
     def read(self) -> Any:
-        """What is set; None: nothing is.
+        """The value; None: nothing is set.
 
         Raises:
             ValueError: it cannot be used.
@@ -75,12 +75,12 @@ class Field(Input):
 
 
 class ChatSettingsForm(Box[ChatSettings | None]):
-    """A form for them; the result is None where nothing is to change.
+    """The form; its result is None if cancelled.
 
     Args:
         set: what the conversation sets now.
-        config: the settings, for what it does not set.
-        focus: the field to begin with: ``system``, or one of ``SAMPLING``.
+        config: the settings, which give the defaults.
+        focus: the field to start in: ``system``, or one of ``SAMPLING``.
     """
 
     heading = "This conversation"
@@ -150,7 +150,7 @@ class ChatSettingsForm(Box[ChatSettings | None]):
         self.action_save()
 
     def action_save(self) -> None:
-        """Leave with what is in the form, if all of it can be used."""
+        """Close with the values of the form, if all are valid."""
         for it in self.query(Field):
             if it.wrong:
                 it.focus()
@@ -159,7 +159,7 @@ class ChatSettingsForm(Box[ChatSettings | None]):
         self.dismiss(self._filled())
 
     def action_leave(self) -> None:
-        """Leave without a change; what was typed takes a second Esc."""
+        """Cancel; unsaved changes need a second Esc."""
         if not self._warned and self._touched():
             self._warned = True
             self.status("Esc again discards the changes, Ctrl+S saves them", "warning")
@@ -190,7 +190,7 @@ class ChatSettingsForm(Box[ChatSettings | None]):
 
 
 def _text(value: Any) -> str:
-    """A value as it is typed; stored ones may be anybody's."""
+    """A value as typed; stored values may come from anyone."""
     if isinstance(value, float):
         return repr(value).removesuffix(".0")
     return "" if value is None else neutral(str(value)).replace("\n", " ")

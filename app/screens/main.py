@@ -1,4 +1,4 @@
-"""The screen that everything happens on."""
+"""The main screen."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from ..transcript.transcript import Transcript
 from ..widgets.chrome import KeyLine, TitleLine, Welcome
 
 LEAST = (40, 12)
-"""Columns and rows below which there is only a line that asks for room."""
+"""Columns and rows below which there is only a line that asks for more room."""
 
 WIDE = 100
-"""Columns from which on the panel stands beside the conversation."""
+"""Columns from which on the panel is beside the conversation."""
 
 
 BOTH = 72
-"""Columns from which on the conversation stays beside the panel where that is asked for."""
+"""Columns from which on the whole panel leaves room for the conversation."""
 
 
 class Main(Screen[None]):
     """The conversation, the prompt and the panel.
 
-    Classes on it say what is shown: ``-no-panel``, ``-whole`` (all of the panel on a narrow
-    screen), ``-tuning`` and ``-empty``, beside those of the room there is.
+    CSS classes control what is shown: ``-no-panel``, ``-whole`` (the whole panel on a narrow
+    screen), ``-tuning`` and ``-empty``, besides those for the size.
 
     Args:
         keys: which keys do what.
@@ -45,7 +45,7 @@ class Main(Screen[None]):
     """
 
     class Made(Message):
-        """All widgets are there."""
+        """All widgets are mounted."""
 
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual types it
         (0, "-cramped"),
@@ -111,7 +111,7 @@ class Main(Screen[None]):
 
     @property
     def there(self) -> bool:
-        """Whether its widgets are: at the end they go before it does."""
+        """Whether its widgets are mounted: on exit they go first."""
         return bool(self.query(Prompt)) and bool(self.query(KeyLine))
 
     def _focus_again(self) -> None:
@@ -120,13 +120,13 @@ class Main(Screen[None]):
 
     @property
     def tuning(self) -> Sliders:
-        """The sliders that can be seen, or could be."""
+        """The sliders that are, or would be, visible."""
         wide = self.has_class("-wide") and not self.has_class("-no-panel")
         return self.query_one("#side Sliders" if wide else "#strip", Sliders)
 
     @property
     def beside(self) -> bool:
-        """Whether all of the panel is shown, and not only its line."""
+        """Whether the whole panel is shown, not only its line."""
         return self.has_class("-wide") or self.has_class("-whole")
 
     def on_descendant_blur(self) -> None:
@@ -137,11 +137,11 @@ class Main(Screen[None]):
             self.remove_class("-tuning")
 
     def on_paste(self, event: Paste) -> None:
-        """What is pasted where nothing takes it goes into the prompt."""
+        """A paste that no widget takes goes into the prompt."""
         self.prompt.area.paste(event.text)
 
     def action_begin_command(self) -> None:
-        """A slash outside of the prompt begins a command in it."""
+        """A slash outside of the prompt starts a command in it."""
         self.prompt.focus()
         if not self.prompt.value:
             self.prompt.load("/")
