@@ -22,7 +22,7 @@ from macspec.drafters import Corpus
 from macspec.errors import BadOptionError, ContextOverflowError
 from macspec.events import Emitted, Prefilling
 from macspec.models import Pair
-from macspec.models.cached import PREFILL_CHUNK
+from macspec.models.cached import PASS_TAIL
 
 GREEDY = Sampling(temperature=0)
 HELLO = [{"role": "user", "content": "I need a hotel in London for three nights."}]
@@ -102,9 +102,9 @@ def test_the_end_token_can_fall_anywhere_in_a_block(pocket: Pair, depth: int) ->
 @pytest.mark.parametrize("depth", [0, 4])
 def test_stop_strings_end_a_reply_before_them(pocket: Pair, depth: int) -> None:
     text = finish(Session(pocket, method="off"), HELLO, GREEDY, max_tokens=24).text
+    session = Session(pocket, method="draft", depth=depth)
     for start in range(1, len(text) - 4, 7):
         stop = text[start : start + 4]
-        session = Session(pocket, method="draft", depth=depth)
         pieces = []
         for event in session.reply(HELLO, GREEDY, max_tokens=24, stop=[stop]):
             if isinstance(event, Text):
@@ -156,22 +156,23 @@ def test_a_draft_with_a_shorter_context_stops_at_its_limit(pocket: Pair) -> None
 
 def test_a_history_beyond_the_context_drops_its_oldest_turns(pocket: Pair) -> None:
     session = Session(pocket)
-    messages = []
+    messages = [{"role": "system", "content": "Be brief."}]
     for number in range(40):
-        messages += [
-            {"role": "user", "content": f"I need a table for {number} people, please."},
-            {"role": "assistant", "content": "Sure. Which city do you want to eat in?"},
-        ]
+        messages.append({"role": "user", "content": f"A table for {number} people, please."})
+        messages.append({"role": "assistant", "content": "Which city do you want to eat in?"})
     messages.append({"role": "user", "content": "In London."})
     events = list(session.reply(messages, GREEDY, max_tokens=16))
     notices = [event.message for event in events if isinstance(event, Notice)]
     assert any("oldest" in notice and "left out" in notice for notice in notices)
-    finished = session.finished
+    (prefilled,) = [event for event in events if isinstance(event, Prefilled)]
+    dropped, finished = prefilled.dropped_messages, session.finished
+    assert dropped > 0
     assert finished is not None
+    assert finished.stats.dropped_messages == dropped
     assert finished.stats.prompt_tokens + 16 <= pocket.context
-    kept = session.decoder.tokens[: finished.stats.prompt_tokens]
-    newest = prompt_tokens(pocket, messages[-1:])[1:]
-    assert kept[-len(newest) :] == newest
+    kept = [messages[0], *messages[1 + dropped :]]
+    assert kept[1]["role"] == "user"
+    assert session.decoder.tokens[: prefilled.prompt_tokens] == prompt_tokens(pocket, kept)
     with pytest.raises(ContextOverflowError, match=rf"\d+ tokens.*{pocket.context}"):
         session.reply(messages, GREEDY, on_overflow="refuse")
 
@@ -215,19 +216,21 @@ def test_a_plain_round_by_itself_is_compared_with_a_row_of_them(
         assert session.controller.curve.plain.needs_comparison != known
 
 
-def test_a_long_prompt_is_prefilled_in_chunks(pocket: Pair) -> None:
-    assert pocket.draft is not None
-    context = 4 * PREFILL_CHUNK
-    pair = replace(pocket, context=context, draft=replace(pocket.draft, context=context))
-    session = Session(pair, method="draft", depth=2)
+def test_a_long_prompt_is_prefilled_in_chunks(
+    pocket: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunk = 2 * PASS_TAIL
+    for module in ("decode", "models.cached"):
+        monkeypatch.setattr(f"macspec.{module}.PREFILL_CHUNK", chunk)
+    session = Session(pocket, method="draft", depth=2)
     counters = counted(session)
-    text = "a hotel in London and " * 120
+    text = "a hotel in London and " * 40
     events = list(session.reply(text, GREEDY, raw=True, max_tokens=8))
     progress = [event for event in events if isinstance(event, Prefilling)]
     assert [event.done for event in progress] == sorted({event.done for event in progress})
     assert len(progress) > 1
-    assert max(counters["target"].seen) <= PREFILL_CHUNK
-    assert max(counters["draft"].seen) <= PREFILL_CHUNK
+    assert max(counters["target"].seen) <= chunk
+    assert max(counters["draft"].seen) <= chunk
     assert isinstance(events[len(progress)], Prefilled)
     assert_like_fresh(session)
 
@@ -348,7 +351,7 @@ def test_nothing_grows_with_the_number_of_turns(pocket: Pair) -> None:
     for number in range(20):
         turn(number)
     memory, objects = sizes()
-    for number in range(100):
+    for number in range(60):
         turn(number)
     memory_after, objects_after = sizes()
     assert memory_after <= memory + 4096
@@ -428,27 +431,9 @@ def test_how_close_a_choice_was(pocket: Pair) -> None:
         session.score_margin(HELLO, [], [10**9])
 
 
-def test_what_is_dropped_is_told_in_messages(pocket: Pair) -> None:
-    session = Session(pocket)
-    messages = [{"role": "system", "content": "Be brief."}]
-    for number in range(40):
-        messages.append({"role": "user", "content": f"Hotel number {number}, please."})
-        messages.append({"role": "assistant", "content": "It is booked."})
-    messages.append(HELLO[0])
-    events = list(session.reply(messages, GREEDY, max_tokens=4))
-    (prefilled,) = [event for event in events if isinstance(event, Prefilled)]
-    dropped = prefilled.dropped_messages
-    assert dropped > 0
-    assert session.finished is not None
-    assert session.finished.stats.dropped_messages == dropped
-    kept = [messages[0], *messages[1 + dropped :]]
-    assert kept[1]["role"] == "user"
-    assert session.decoder.tokens[: prefilled.prompt_tokens] == prompt_tokens(pocket, kept)
-
-
 def test_a_reply_can_leave_past_replies_alone(pocket: Pair, tmp_path: Path) -> None:
     corpus = Corpus.open(tmp_path, "key")
-    session = Session(pocket, corpus=corpus)
+    session = Session(pocket, corpus=corpus, depth=8)
     ids = finish(session, HELLO, GREEDY, max_tokens=12, learn=False).token_ids
     corpus.save()
     assert ids not in corpus.replies
@@ -457,7 +442,7 @@ def test_a_reply_can_leave_past_replies_alone(pocket: Pair, tmp_path: Path) -> N
     assert ids in corpus.replies
     session.method = "suffix"
     copied = finish(session, HELLO, GREEDY, max_tokens=12)
-    assert copied.stats.acceptance == 1.0
+    assert copied.stats.accepted >= 8
     alone = finish(session, HELLO, GREEDY, max_tokens=12, learn=False)
     assert alone.token_ids == ids
     assert alone.stats.accepted < copied.stats.accepted
