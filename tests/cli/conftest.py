@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import IO
 
 import pytest
@@ -26,6 +27,13 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Settings, conversations and caches of a test alone."""
+    monkeypatch.setenv("MACSPEC_HOME", str(tmp_path))
+    return tmp_path
 
 
 @pytest.fixture

@@ -17,10 +17,9 @@ Macspec = Callable[..., Outcome]
 
 
 @pytest.fixture(autouse=True)
-def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The settings file of a home of its own; it is not there yet."""
-    monkeypatch.setenv("MACSPEC_HOME", str(tmp_path))
-    return tmp_path / "config" / "config.toml"
+def file(home: Path) -> Path:
+    """The settings file, which does not exist yet."""
+    return home / "config" / "config.toml"
 
 
 def test_show_is_toml_with_origins(macspec: Macspec, monkeypatch: pytest.MonkeyPatch) -> None:

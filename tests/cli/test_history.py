@@ -19,10 +19,7 @@ from macspec.store import GenerationMetadata, Store, store_path
 DAY = r"\d{4}-\d\d-\d\d \d\d:\d\d"
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("MACSPEC_HOME", str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture

@@ -139,9 +139,8 @@ def test_a_plan_that_does_not_fit(
 
 
 def test_a_plan_leaves_other_engines_what_they_hold(
-    macspec: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    macspec: Callable[..., Any], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MACSPEC_HOME", str(tmp_path))
     monkeypatch.setattr("macspec.models.memory.device_limit", lambda: 2**30)
     assert macspec("models", "plan", "built-in").status == 0
     other = Registry()

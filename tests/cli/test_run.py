@@ -272,9 +272,8 @@ def test_why_the_draft_model_is_off_is_told_once(
 
 
 def test_while_it_runs_other_engines_see_what_it_holds(
-    macspec: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    macspec: Callable[..., Any], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MACSPEC_HOME", str(tmp_path))
     seen, take = [], Conversation.take
 
     def look(conversation: Conversation, event: Event) -> None:
@@ -288,9 +287,8 @@ def test_while_it_runs_other_engines_see_what_it_holds(
 
 
 def test_what_does_not_fit_beside_another_engine_is_refused(
-    macspec: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    macspec: Callable[..., Any], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MACSPEC_HOME", str(tmp_path))
     for module in ("macspec.models.memory", "macspec.worker.engine"):
         monkeypatch.setattr(f"{module}.device_limit", lambda: 2**30)
     other = Registry()

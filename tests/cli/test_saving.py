@@ -19,12 +19,7 @@ from macspec.cli.main import BROKEN_PIPE
 from macspec.store import COMPLETE, CUT_OFF, RAW, STOPPED, Chat, Message, Store, store_path
 from macspec.terminal import Asked
 
-
-@pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No conversations yet."""
-    monkeypatch.setenv("MACSPEC_HOME", str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture
