@@ -33,6 +33,7 @@ from .messages import (
     MeasureMargin,
     PairChoice,
     ReplyRequest,
+    Report,
     ScoreMargin,
     Status,
     Stop,
@@ -58,8 +59,6 @@ STOPPED_EARLY = "stopped before it finished"
 """Of a call that was stopped before it had an effect."""
 
 _PR_SET_PDEATHSIG = 1
-
-Report = Callable[[Answer], None]
 
 
 class Served(Protocol):

@@ -29,20 +29,18 @@ from ..sampling import Sampling
 from ..session import Session
 from ..stats import SessionStats
 from .messages import (
-    Answer,
     Loaded,
     LoadProgress,
     MeasureMargin,
     PairChoice,
     PairInfo,
     ReplyRequest,
+    Report,
     ScoreMargin,
     Status,
     Tuning,
 )
 from .registry import Registry, Running
-
-Report = Callable[[Answer], None]
 
 _TUNING = tuple(field.name for field in fields(Tuning))
 _SAMPLING = tuple(field.name for field in fields(Sampling))
@@ -390,7 +388,7 @@ def _free() -> None:
     mx.clear_cache()
 
 
-def _fetch(names: Sequence[str], report: Callable[[Answer], None]) -> None:
+def _fetch(names: Sequence[str], report: Report) -> None:
     """Download models that are hub ids and not in the hub's cache.
 
     Args:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from ..errors import MacspecError
 from ..events import Finished
 from .child import STOPPED_EARLY, between_rounds, carry_out
 from .client import Call, EngineClient
 from .engine import Engine
-from .messages import ENDS, Answer, Command, Failed, ReplyRequest
+from .messages import ENDS, Answer, Command, Failed, ReplyRequest, Report
 
 
 class InProcessEngine(EngineClient):
@@ -25,9 +24,7 @@ class InProcessEngine(EngineClient):
         on_event: called with a load's events as they happen; its call has them only afterwards.
     """
 
-    def __init__(
-        self, engine: Engine | None = None, on_event: Callable[[Answer], None] = lambda event: None
-    ) -> None:
+    def __init__(self, engine: Engine | None = None, on_event: Report = lambda event: None) -> None:
         self.engine = engine or Engine()
         self._on_event = on_event
         self._reply: InProcessReply | None = None

@@ -217,6 +217,9 @@ Command = Load | ReplyRequest | Tune | Unload | GetStatus | MeasureMargin | Stop
 
 Answer = Event | LoadProgress | Loaded | Unloaded | Tuned | Status | ScoreMargin | Failed
 
+Report = Callable[[Answer], None]
+"""Takes the events of a load as they happen."""
+
 ENDS: dict[type[Command], type[Answer]] = {
     Load: Loaded,
     ReplyRequest: Finished,
