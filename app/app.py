@@ -331,7 +331,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         main.title_line.show(title, state)
         if not main.has_class("-no-panel"):
             (main.panel if main.beside else main.summary).show(state)
-        main.tuning.show(state)
+        main.sliders.show(state)
         main.key_line.show(hints(self.keys, self.situation(), main.prompt.area.has_focus))
 
     def loading(self, event: Notice | LoadProgress) -> None:
@@ -435,22 +435,22 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     async def adjust(self, what: str, value: object) -> None:
         await self.do_tuning("")
-        self.main.tuning.select(what)
+        self.main.sliders.select(what)
 
     async def tune(self, **changes: Any) -> None:
         try:
             await self.conversation.tune(**changes)
         except MacspecError as error:
-            self.main.tuning.refused(changes, str(error))
+            self.main.sliders.refused(changes, str(error))
             raise
-        self.main.tuning.done(changes)
+        self.main.sliders.done(changes)
         self.show_state()
 
     # Commands that are about this screen.
 
     async def do_tuning(self, argument: str) -> None:
-        self.main.add_class("-tuning")
-        self.call_after_refresh(self.main.tuning.focus)
+        self.main.add_class("-sliders")
+        self.call_after_refresh(self.main.sliders.focus)
 
     async def do_copy_selection(self, argument: str) -> None:
         text = self.screen.get_selected_text() or self.main.prompt.area.selected_text

@@ -36,7 +36,7 @@ class Main(Screen[None]):
     """The conversation, the prompt and the panel.
 
     CSS classes control what is shown: ``-no-panel``, ``-whole`` (the whole panel on a narrow
-    screen), ``-tuning`` and ``-empty``, besides those for the size.
+    screen), ``-sliders`` and ``-empty``, besides those for the size.
 
     Args:
         keys: which keys do what.
@@ -119,7 +119,7 @@ class Main(Screen[None]):
             self.prompt.focus()
 
     @property
-    def tuning(self) -> Sliders:
+    def sliders(self) -> Sliders:
         """The sliders that are, or would be, visible."""
         wide = self.has_class("-wide") and not self.has_class("-no-panel")
         return self.query_one("#side Sliders" if wide else "#strip", Sliders)
@@ -134,7 +134,7 @@ class Main(Screen[None]):
 
     def _fold_strip(self) -> None:
         if self.there and not self.query_one("#strip").has_focus:
-            self.remove_class("-tuning")
+            self.remove_class("-sliders")
 
     def on_paste(self, event: Paste) -> None:
         """A paste that no widget takes goes into the prompt."""

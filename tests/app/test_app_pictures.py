@@ -139,7 +139,7 @@ async def tuned(it: Picture) -> None:
     await it.app.tune(method="off")
     await it.play(8)
     it.app.do("tuning")
-    await it.until(lambda: it.app.main.tuning.has_focus)
+    await it.until(lambda: it.app.main.sliders.has_focus)
     await it.press("down")
 
 

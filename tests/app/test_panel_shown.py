@@ -52,19 +52,19 @@ async def test_a_narrow_screen_has_its_line_then_all_of_it(
 async def test_the_dials_come_when_they_are_asked_for(running: Any, size: tuple[int, int]) -> None:
     async with running(TEXT, size=size) as it:
         await it.pilot.press("ctrl+g")
-        await it.until(lambda: it.app.main.tuning.has_focus)
+        await it.until(lambda: it.app.main.sliders.has_focus)
         await it.pilot.press("4")
         await it.until(lambda: it.engine.tuning.depth == 4)
-        await it.until(lambda: not it.app.main.tuning.state.asked)
-        assert it.app.main.tuning.state.known["depth"] == 4
+        await it.until(lambda: not it.app.main.sliders.state.asked)
+        assert it.app.main.sliders.state.known["depth"] == 4
 
 
 async def test_what_the_engine_refuses_is_told_at_the_dial(running: Any) -> None:
     async with running(TEXT) as it:
-        it.app.main.tuning.ask("temperature", 200.0)
-        await it.until(lambda: "temperature must be" in it.app.main.tuning.state.reason)
-        assert not it.app.main.tuning.state.asked
-        assert it.app.main.tuning.state.known["temperature"] == pytest.approx(0.7)
+        it.app.main.sliders.ask("temperature", 200.0)
+        await it.until(lambda: "temperature must be" in it.app.main.sliders.state.reason)
+        assert not it.app.main.sliders.state.asked
+        assert it.app.main.sliders.state.known["temperature"] == pytest.approx(0.7)
 
 
 async def test_it_moves_while_a_reply_comes_and_marks_what_was_changed(running: Any) -> None:

@@ -155,7 +155,7 @@ async def test_plain_keys_of_actions_reach_the_app(running: Callable[..., Any]) 
                 for key in each._bindings.key_to_bindings
             }
             assert not taken & plain, widget
-        assert isinstance(main.tuning, Sliders)
+        assert isinstance(main.sliders, Sliders)
 
 
 async def test_ctrl_c_twice_leaves(running: Callable[..., Any], tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ async def test_depth_and_method_in_mid_reply(running: Callable[..., Any]) -> Non
 async def test_the_dials(running: Callable[..., Any]) -> None:
     async with running() as it:
         await it.pilot.press("ctrl+g")
-        await it.until(lambda: it.app.main.tuning.has_focus)
+        await it.until(lambda: it.app.main.sliders.has_focus)
         await it.pilot.press("right")
         await it.until(lambda: it.engine.tuning.depth == 1)
         await it.pilot.press("down", "right")
