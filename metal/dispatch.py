@@ -152,7 +152,7 @@ class MetalKernels(Kernels):
         return multiply(name, x.reshape(count, -1), matrix).reshape(*x.shape[:-1], -1)
 
     def attends(self, shape: Attention, count: int, length: int) -> bool:
-        """Whether so many rows of attention over so long a context are macspec's."""
+        """Whether macspec's kernel computes this attention at this number of rows and context."""
         point = at_least(count, ATTENTION_ROWS)
         if point is None or shape.unsupported(count) is not None:
             return False

@@ -1,9 +1,9 @@
-"""The places in a stock model where a kernel can take over, for the time of one pass.
+"""The places in a stock model where a kernel can take over, for the duration of one pass.
 
-Quantized layers are swapped for wrappers that share their arrays, and the name
-``scaled_dot_product_attention`` is bound to another function in the modules that the model's
-layers come from. Both ask the handler of their own thread, and without one do what MLX does: other
-models and other sessions notice nothing. After the last pass everything is as mlx-lm made it.
+Quantized layers are replaced by wrappers that share their arrays, and the name
+``scaled_dot_product_attention`` is rebound in the modules that the model's layers come from. Both
+ask the handler of their own thread, and without one do what MLX does: other models and sessions are
+not affected. After the last pass everything is as mlx-lm made it.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Hooks:
             _thread.handler = handler
             yield
         finally:
-            # First of all: with this gone, what an interrupt layers behind does nothing.
+            # First: without a handler, hooks that an interrupt leaves in place do nothing.
             _thread.handler = before
             with _lock:
                 for holder, key in held:

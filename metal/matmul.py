@@ -29,7 +29,7 @@ QMV_SIMDGROUPS = 2
 QMV_COLUMNS = 4
 """Outputs of a lane, as in the kernel's text."""
 WIDE = 2048
-"""From so many outputs on, half a simdgroup takes a row of the matrix."""
+"""From this many outputs on, half a simdgroup takes a row of the matrix."""
 PACK = {2: 16, 3: 8, 4: 8, 5: 8, 6: 4, 8: 4}
 """Values that MLX's one-row kernels unpack together, by bits."""
 
@@ -199,7 +199,7 @@ def qmm_operands(x: mx.array, matrix: Matrix) -> list[mx.array]:
 
 
 def by_mlx(x: mx.array, matrix: Matrix) -> mx.array:
-    """``x @ matrix.T`` by MLX's own kernel for so many rows."""
+    """``x @ matrix.T`` by MLX's own kernel for this number of rows."""
     return mx.quantized_matmul(
         x,
         matrix.w,

@@ -1,12 +1,12 @@
 """The self-check of kernels, on the machine that they run on and before anything depends on them.
 
-Nobody has seen them run on all the GPUs there are. So every variant that a pair could use is
-compiled and compared on the GPU, with its portable reference and with bits recorded elsewhere, and
-timed against what MLX does instead. What is wrong, does not compile or is slower is not used.
+Kernels cannot be tested in advance on every GPU. So every variant that a pair could use is compiled
+and run here, compared with its portable reference and with recorded results, and timed against what
+MLX does instead. A variant that fails, does not compile or is slower is not used.
 
-Recorded (``expected.json``) is what the portable references give. For matmuls the numbers are small
+``expected.json`` records the results of the portable references. For matmuls the numbers are small
 multiples of a power of two, so that every order of adding gives the same sum; for choices the best
-two scores lie further apart than rounding reaches.
+two scores are further apart than any rounding error.
 """
 
 from __future__ import annotations

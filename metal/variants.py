@@ -1,4 +1,4 @@
-"""What the verify passes of a pair ask of kernels: the variants that are checked and chosen.
+"""What the verify passes of a pair ask of kernels: the variants to check and choose from.
 
 A pass of the model is built but never run; what it multiplies and attends to is recorded.
 """
@@ -80,7 +80,7 @@ class Attention:
         return f"{self.query_heads}:{self.heads} heads of {size}, {dtype_name(self.dtype)}{at}"
 
     def unsupported(self, rows: int) -> str | None:
-        """Why the kernel does not take so many rows of it; None if it does."""
+        """Why the kernel does not take this number of rows of it; None if it does."""
         return verify_attention.supports(
             rows, self.query_heads, self.heads, self.width, self.value_width, self.dtype
         )
@@ -238,7 +238,7 @@ def attention_of(queries: mx.array, keys: mx.array, values: mx.array) -> Attenti
 
 
 def at_least(rows: int, points: tuple[int, ...]) -> int | None:
-    """The number of rows that stands for so many; None beyond the last."""
+    """The first of the points that is no smaller than ``rows``; None beyond the last."""
     return next((point for point in points if point >= rows), None)
 
 

@@ -152,7 +152,7 @@ class TreePass:
 
         Args:
             unread: [n] ids, 0 < n.
-            tree: the nodes; they come to lie behind the unread tokens, in their order.
+            tree: the nodes; they follow the unread tokens, in their order.
 
         Returns:
             [N + 1, vocabulary]: after the last committed token and after each node.
@@ -197,7 +197,7 @@ class TreePass:
             with self._model.kernels.passing(rows, bits, mask):
                 logits: mx.array = self._model.module(tokens[None], cache=views)[0, -(nodes + 1) :]
         finally:
-            # First of all: with this gone, a wrapper that an interrupt leaves behind does nothing.
+            # First: without positions, wrappers that an interrupt leaves in place do nothing.
             self._places = None
             for holder, key, rope in self._ropes:
                 holder[key] = rope.rope

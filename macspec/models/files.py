@@ -1,4 +1,4 @@
-"""From what the user typed to a whole model folder on this machine.
+"""From what the user typed to a complete model folder on this machine.
 
 Safetensors files are checked without reading a tensor. Their format
 (https://github.com/huggingface/safetensors#format): eight bytes with the length of the header, a
@@ -327,9 +327,9 @@ def _end(name: str, tensor: dict[str, Any]) -> int:
 
 
 def _absent_shards(name: str, folder: Path, held: set[str]) -> list[str]:
-    """Files that the index names and that are gone, if a tensor is gone with them.
+    """Files that the index names and that are missing, if a tensor is missing with them.
 
-    Folders whose shards were merged often keep the old index; those are whole.
+    Folders whose shards were merged often keep the old index; those are complete.
     """
     index = folder / "model.safetensors.index.json"
     if not index.is_file():

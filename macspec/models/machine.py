@@ -66,7 +66,7 @@ def recommended_for(memory: int) -> int:
 def working_set() -> int:
     """Bytes that models should use here, found without Metal.
 
-    On a Mac what ``iogpu.wired_limit_mb`` sets, or the usual share; elsewhere the whole memory.
+    On a Mac the limit set by ``iogpu.wired_limit_mb``, or the default; elsewhere all memory.
     """
     if sys.platform != "darwin":
         return unified_memory()
