@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from macspec.errors import MacspecError
+from macspec.errors import MacspecError, cause
 from macspec.io import write_atomic
 from macspec.plaintext import one_line, utf8
 
@@ -110,7 +110,7 @@ def read(path: Path) -> str:
                 raise FileError(f"{shown} is not a regular file")
             data = b"" if status.st_size > LARGEST else file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
-        raise FileError(f"{shown} cannot be read: {_why(error)}") from None
+        raise FileError(f"{shown} cannot be read: {cause(error)}") from None
     if max(status.st_size, len(data)) > LARGEST:
         raise FileError(
             f"{shown} has {status.st_size:,} bytes, but a message takes files of up to "
@@ -165,7 +165,7 @@ def write(path: Path, text: str) -> Path:
     except FileExistsError:
         raise FileError(f"{one_line(str(path))} already exists; choose another name") from None
     except (OSError, ValueError, RuntimeError) as error:
-        raise FileError(f"{path} cannot be written: {_why(error)}") from None
+        raise FileError(f"{path} cannot be written: {cause(error)}") from None
     return path
 
 
@@ -214,10 +214,6 @@ def _quoted(path: str, is_folder: bool, quote: str) -> str | None:
 
 def _label(typed: str) -> str:
     return one_line(typed).replace("`", "'")
-
-
-def _why(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 LONG_CHARACTERS = 1000

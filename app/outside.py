@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from macspec.errors import MacspecError
+from macspec.errors import MacspecError, cause
 from macspec.plaintext import neutral, utf8
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def _create(path: Path, data: bytes) -> None:
 def _why(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "the editor saved text that is not UTF-8"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return cause(error)
 
 
 def _bytes(path: Path) -> bytes | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .config import Effective, load, state_folder
 from .config.schema import BUILT_IN, NONE
-from .errors import MacspecError
+from .errors import MacspecError, cause
 from .models.machine import GIB, chip, pressure, unified_memory, working_set
 from .plaintext import neutral, utf8
 from .power.choice import check_lines
@@ -64,7 +64,7 @@ def report_file(target: str | None, draft: str | None) -> Path:
         text = "\n".join(lines(target or BUILT_IN, draft or NONE))
         path.write_bytes(utf8(text + "\n"))
     except OSError as error:
-        raise MacspecError(f"{path} cannot be written: {error.strerror or error}") from None
+        raise MacspecError(f"{path} cannot be written: {cause(error)}") from None
     return path
 
 
@@ -169,7 +169,7 @@ def _tail(path: Path) -> list[str]:
     try:
         text = path.read_bytes()[-(2**16) :].decode(errors="replace")
     except OSError as error:
-        return [f"({error.strerror or error})"]
+        return [f"({cause(error)})"]
     return text.splitlines()[-TAIL:] or ["(empty)"]
 
 

@@ -48,6 +48,11 @@ class ServerError(MacspecError):
     """A server measured beside macspec does not answer, or gives a bad answer."""
 
 
+def cause(error: BaseException) -> str:
+    """Why something failed, in one line: of an OSError without its number and path."""
+    return (error.strerror if isinstance(error, OSError) else None) or brief(error)
+
+
 def brief(error: BaseException) -> str:
     """Another library's error message in one line of at most ``QUOTED`` characters."""
     text = one_line(str(error)) or type(error).__name__

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BadOptionError, MacspecError
+from ..errors import BadOptionError, MacspecError, cause
 from ..plaintext import one_line
 from ..terminal import Output, decoded, say
 from .options import LARGEST, add_actions, whole
@@ -243,14 +243,10 @@ def _read_json(name: str) -> list[tuple[Chat, list[Message]]]:
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except (OSError, ValueError) as error:
-        raise BadOptionError(f"cannot read {name}: {_why(error)}") from None
+        raise BadOptionError(f"cannot read {name}: {cause(error)}") from None
     try:
         return from_json(data.decode())
     except UnicodeDecodeError:
         raise BadOptionError(f"{name} is not UTF-8") from None
     except BadOptionError as error:
         raise BadOptionError(f"cannot import {name}: {error}") from None
-
-
-def _why(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -249,7 +249,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _silence(sys.stdout, sys.stderr)
         return BROKEN_PIPE
     except Exception as error:
-        if _debugging():
+        if os.environ.get("MACSPEC_DEBUG", "0") not in ("", "0"):
             raise
         if isinstance(error, OSError) and error.errno in DISK_FULL:
             _silence(sys.stdout)
@@ -266,10 +266,6 @@ def _explain(error: Exception) -> str:
         f"unexpected {type(error).__name__}: {error} (a bug in macspec: please report it with "
         "what MACSPEC_DEBUG=1 shows and the output of macspec check)"
     )
-
-
-def _debugging() -> bool:
-    return os.environ.get("MACSPEC_DEBUG", "0") not in ("", "0")
 
 
 def _run(argv: Sequence[str] | None) -> int:

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadOptionError
+from ..errors import BadOptionError, cause
 from ..io import write_atomic
 from .schema import OLD_KEYS, SECTIONS, SETTINGS, Setting, setting_of
 
@@ -85,7 +85,7 @@ def text_of(path: Path) -> str:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise BadOptionError(f"{path}, line {line}: not UTF-8") from None
     except OSError as error:
-        raise BadOptionError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise BadOptionError(f"{path} cannot be read: {cause(error)}") from None
 
 
 def entries_of(text: str, path: Path) -> dict[str, Entry]:
@@ -176,7 +176,7 @@ def change_file(path: Path, setting: Setting, value: Any) -> None:
                 )
             write_atomic(path, changed, keep_mode=True, durable=True)
     except OSError as error:
-        raise BadOptionError(f"{path} cannot be written: {error.strerror or error}") from None
+        raise BadOptionError(f"{path} cannot be written: {cause(error)}") from None
 
 
 def template() -> str:
@@ -216,7 +216,7 @@ def create_file(path: Path) -> None:
             if not path.exists():
                 write_atomic(path.resolve(), template(), keep_mode=True, durable=True)
     except OSError as error:
-        raise BadOptionError(f"{path} cannot be written: {error.strerror or error}") from None
+        raise BadOptionError(f"{path} cannot be written: {cause(error)}") from None
 
 
 def _changed(text: str, setting: Setting, value: Any) -> str:

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from ..errors import brief
+from ..errors import brief, cause
 from ..plaintext import one_line
 
 T = TypeVar("T")
@@ -314,7 +314,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, PermissionError):
         return "it cannot be written"
     if isinstance(error, OSError):
-        return error.strerror or brief(error)
+        return cause(error)
     return REASONS.get(_code(error), brief(error))
 
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadOptionError, brief
+from ..errors import BadOptionError, cause
 from ..plaintext import neutral, utf8
 from . import records
 from .records import (
@@ -65,8 +65,7 @@ def write_new(name: str, text: str) -> Path:
     except FileExistsError:
         raise BadOptionError(f"{path} already exists; choose another name") from None
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or brief(error)
-        raise BadOptionError(f"cannot write {path}: {reason}") from None
+        raise BadOptionError(f"cannot write {path}: {cause(error)}") from None
     return path
 
 
