@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -57,14 +57,7 @@ class Ratio:
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        return {
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
-            "tasks": self.tasks,
-            "pairs": self.pairs,
-            "over": self.over,
-        }
+        return asdict(self)
 
 
 def ratio(pairs: Pairs, seed: int = 0) -> Ratio | None:
@@ -106,11 +99,6 @@ def median(values: Iterable[float | None]) -> float | None:
     """The median of what is known; None if nothing is."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
-
-
-def mean_of_logs(values: Sequence[float]) -> float | None:
-    """The geometric mean; None of nothing."""
-    return math.exp(statistics.mean(map(math.log, values))) if values else None
 
 
 def _log_ratio(task: Floats) -> float:
@@ -196,28 +184,9 @@ class Cell:
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        return {
-            "group": self.group,
-            "temperature": self.temperature,
-            "arm": self.arm,
-            "forced": self.forced,
-            "replies": self.replies,
-            "tokens": self.tokens,
-            "speedup": None if self.speedup is None else self.speedup.as_dict(),
-            "whole_speedup": None if self.whole_speedup is None else self.whole_speedup.as_dict(),
-            "decode_tokens_per_s": self.decode_tokens_per_s,
-            "prefill_tokens_per_s": self.prefill_tokens_per_s,
-            "ttft_s": self.ttft_s,
-            "itl_ms_median": self.itl_ms_median,
-            "itl_ms_p95": self.itl_ms_p95,
-            "tokens_per_pass": self.tokens_per_pass,
-            "acceptance": self.acceptance,
-            "acceptance_by_position": list(self.acceptance_by_position),
-            "drafted_by_position": list(self.drafted_by_position),
-            "joules_per_token": self.joules_per_token,
-            "equality": self.equality.as_dict(),
-            "limits": None if self.limits is None else self.limits.as_dict(),
-        }
+        limits = None if self.limits is None else self.limits.as_dict()
+        more = {"forced": self.forced, "equality": self.equality.as_dict(), "limits": limits}
+        return {**asdict(self), **more}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Cell:

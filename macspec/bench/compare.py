@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..cli.table import DASH, Table, number
 from ..plaintext import one_line
 from .cells import Cell, Ratio
 from .document import cells_of
-from .report import DASH, Table, interval, number
+from .report import Block, ratio_columns
 
 Record = Mapping[str, Any]
 
@@ -36,6 +37,18 @@ SETUP = (
     ("protocol", "min_p"),
 )
 """What makes two reports measurements of the same thing."""
+
+
+def blocks(one: Record, other: Record) -> Iterator[Block]:
+    """What differed when the two were measured, their tables, and how many cells disagree."""
+    different = list(differences(one, other))
+    if different:
+        yield ["measured under different conditions", *(f"  {line}" for line in different)]
+    else:
+        yield ["measured under the same conditions, as far as the reports show"]
+    yield from tables(one, other)
+    count = disagreements(one, other)
+    yield [f"{count} of the intervals do not overlap" if count else "no intervals disagree"]
 
 
 def differences(one: Record, other: Record) -> Iterator[str]:
@@ -71,7 +84,7 @@ def tables(one: Record, other: Record) -> Iterator[Table]:
                 rows.append(_row(place, a, b))
         if rows:
             columns = (
-                "workload", "arm", "A", "95 %", "B", "95 %", "B/A", "agree", "tok/pass A",
+                "workload", "arm", "A", "95%", "B", "95%", "B/A", "agree", "tok/pass A",
                 "tok/pass B",
             )  # fmt: skip
             yield Table(f"temperature {temperature:g}", columns, tuple(rows), left=2)
@@ -107,10 +120,8 @@ def _row(place: tuple[float, str, str], a: Cell | None, b: Cell | None) -> tuple
     return (
         one_line(place[1]),
         one_line(place[2]),
-        number(None if one is None else one.value, "{:.2f}x"),
-        interval(one),
-        number(None if other is None else other.value, "{:.2f}x"),
-        interval(other),
+        *ratio_columns(one),
+        *ratio_columns(other),
         number(both, "{:.2f}"),
         {None: DASH, True: "yes", False: "NO"}[agreed],
         number(None if a is None else a.tokens_per_pass, "{:.2f}"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..control import CostCurve
@@ -13,7 +13,7 @@ from ..models import Pair
 from ..sampling import Sampling
 from ..session import Session
 from .questions import Question
-from .sample import Kind, Rounds, Sample, rows_of
+from .sample import Rounds, Sample, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,6 @@ class Costs:
         curve.restore(self.as_curve())
         return curve
 
-    def rounds(self, rounds: Mapping[Kind, Rounds], length: int) -> float:
-        """Plain steps that so many rounds should take, at a context length."""
-        curve = self.curve()
-        return sum(
-            it.count * (curve.verify(rows_of(kind), length) + kind[1] * curve.step(kind[0] or ""))
-            for kind, it in rounds.items()
-        )
-
 
 def measure_costs(
     pair: Pair,
@@ -101,23 +93,23 @@ IDLE_AUTO = 0.1
 class Limits:
     """Of an arm, over some replies. Rounds that read a prompt are left out."""
 
-    predicted: float | None
+    predicted_speedup: float | None
     """Speed-up that the measured costs give: decoded tokens over the plain steps of the rounds."""
-    host: float | None
+    host_share: float | None
     """Share of decode in which the device waited for the host; None where nobody knows."""
-    tokens: float
+    tokens_per_round: float
     """Tokens a round."""
-    stood: float
-    """Drafted tokens that stand, in a round that drafts."""
-    drafted: float
+    accepted_per_round: float
+    """Drafted tokens that are accepted, in a round that drafts."""
+    drafted_per_round: float
     """Tokens drafted in a round that drafts."""
-    drafting: float
+    drafting_share: float
     """Share of rounds that draft."""
-    verify: float
+    verify_steps: float
     """Plain steps of a verify pass, over the rounds that draft."""
-    rows: float
+    verify_rows: float
     """Rows of such a pass."""
-    draft: float
+    draft_steps: float
     """Plain steps of drafting in such a round."""
 
     def sentence(self, measured: float | None) -> str:
@@ -126,26 +118,27 @@ class Limits:
         Args:
             measured: the speed-up over plain.
         """
-        if self.drafting == 0:
-            return "it drafted nothing"
-        if self.drafting < IDLE_AUTO:
-            said = f"it drafted in {self.drafting:.0%} of the rounds: the rest promised no gain"
-            return f"{said}; {self._cost()}"
+        if self.drafting_share == 0:
+            return "drafted nothing"
+        if self.drafting_share < IDLE_AUTO:
+            share = f"{self.drafting_share:.0%}"
+            return f"drafted in {share} of rounds, the rest promised no gain; {self._cost()}"
+        drafted, accepted = self.drafted_per_round, self.accepted_per_round
         gains = self._gains()
         what = max(gains, key=gains.__getitem__)
         said, instead = {
             "verify": (self._cost(), "if it cost one"),
             "draft": (
-                f"drafting {self.drafted:.1f} tokens costs {self.draft:.2f} plain steps",
+                f"drafting {drafted:.1f} tokens costs {self.draft_steps:.2f} plain steps",
                 "if it cost nothing",
             ),
             "drafts": (
-                f"of {self.drafted:.1f} drafted tokens {self.stood:.1f} stand",
-                "if all did",
+                f"{accepted:.1f} of {drafted:.1f} drafted tokens are accepted",
+                "if all were",
             ),
             "host": (
-                f"the device waits for the host in {self.host or 0:.0%} of the time",
-                "without",
+                f"the device waits for the host {self.host_share or 0:.0%} of the time",
+                "without that",
             ),
         }[what]
         if gains[what] < SLIGHT or measured is None:
@@ -154,48 +147,31 @@ class Limits:
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        return {
-            "predicted_speedup": self.predicted,
-            "host_share": self.host,
-            "tokens_per_round": self.tokens,
-            "stood_per_round": self.stood,
-            "drafted_per_round": self.drafted,
-            "drafting_share": self.drafting,
-            "verify_steps": self.verify,
-            "verify_rows": self.rows,
-            "draft_steps": self.draft,
-        }
+        return {**asdict(self), "stood_per_round": self.accepted_per_round}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Limits:
-        """What ``as_dict`` gave."""
-        return cls(
-            predicted=stored["predicted_speedup"],
-            host=stored["host_share"],
-            tokens=stored["tokens_per_round"],
-            stood=stored["stood_per_round"],
-            drafted=stored["drafted_per_round"],
-            drafting=stored["drafting_share"],
-            verify=stored["verify_steps"],
-            rows=stored["verify_rows"],
-            draft=stored["draft_steps"],
-        )
+        """What ``as_dict`` gave, in this version or the one before."""
+        values = dict(stored)
+        accepted = values.pop("stood_per_round")
+        return cls(**{**values, "accepted_per_round": accepted})
 
     def _cost(self) -> str:
-        return f"verify at {self.rows:.2g} rows costs {self.verify:.2f} plain steps on this backend"
+        rows = f"{self.verify_rows:.2g} rows"
+        return f"verifying {rows} costs {self.verify_steps:.2f} plain steps on this backend"
 
     def _gains(self) -> dict[str, float]:
         """By how much it would be faster if one thing cost nothing."""
-        plain = 1 - self.drafting
-        cost = plain + self.drafting * (self.verify + self.draft)
-        best = plain + self.drafting * (self.drafted + 1)
+        plain = 1 - self.drafting_share
+        cost = plain + self.drafting_share * (self.verify_steps + self.draft_steps)
+        best = plain + self.drafting_share * (self.drafted_per_round + 1)
         gains = {
-            "verify": cost / (plain + self.drafting * (1 + self.draft)),
-            "draft": cost / (plain + self.drafting * self.verify),
-            "drafts": best / self.tokens if self.tokens else 1.0,
+            "verify": cost / (plain + self.drafting_share * (1 + self.draft_steps)),
+            "draft": cost / (plain + self.drafting_share * self.verify_steps),
+            "drafts": best / self.tokens_per_round if self.tokens_per_round else 1.0,
         }
-        if self.host is not None:
-            gains["host"] = 1 / max(1 - self.host, 0.01)
+        if self.host_share is not None:
+            gains["host"] = 1 / max(1 - self.host_share, 0.01)
         return gains
 
 
@@ -230,13 +206,13 @@ def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
         return None
     many = max(drafting, 1)
     return Limits(
-        predicted=whole.tokens / steps if costs.passes and steps else None,
-        host=idle / decode if known and decode > 0 else None,
-        tokens=whole.tokens / whole.count,
-        stood=stood / many,
-        drafted=drafted / many,
-        drafting=drafting / whole.count,
-        verify=verify / many,
-        rows=rows / many,
-        draft=draft / many,
+        predicted_speedup=whole.tokens / steps if costs.passes and steps else None,
+        host_share=idle / decode if known and decode > 0 else None,
+        tokens_per_round=whole.tokens / whole.count,
+        accepted_per_round=stood / many,
+        drafted_per_round=drafted / many,
+        drafting_share=drafting / whole.count,
+        verify_steps=verify / many,
+        verify_rows=rows / many,
+        draft_steps=draft / many,
     )

@@ -7,9 +7,9 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,15 @@ import mlx.core as mx
 
 from ..device import on_metal
 from ..errors import BadOptionError, brief
+from ..io import write_atomic
 from ..kernels import Kernels
 from ..models import Model, Pair
 from ..models.machine import unified_memory
 from .cells import Cell
 from .costs import Costs
-from .run import Outcome
+from .equality import Compared
+from .run import Run
+from .sample import Sample
 
 PACKAGES = ("macspec", "mlx", "mlx-lm", "transformers", "numpy")
 
@@ -100,7 +103,8 @@ Mask = Callable[[str], str]
 
 
 def document(
-    outcome: Outcome,
+    run: Run,
+    found: tuple[Sequence[Cell], Sequence[Compared]],
     command: Sequence[str],
     *,
     kernels: Kernels,
@@ -113,40 +117,57 @@ def document(
     """The whole of a measurement, ready for JSON.
 
     Args:
+        found: what ``run.results`` gave.
         command: the command line.
         load: the machine's load before it began.
         energy: why there are no joules; None where there are.
-        mask: prompts and replies are in it too, masked by this; None: no text of either, nor ids.
+        mask: include prompts and replies, masked by this; None: no text of either, nor ids.
         more: further entries.
     """
-    measurement = outcome.measurement
-    made = datetime.now(UTC).isoformat(timespec="seconds")
+    cells, compared = found
+
+    def text(name: str, value: Any) -> dict[str, Any]:
+        return {} if mask is None else {name: value(mask)}
+
     return {
         "kind": KIND,
         "format": FORMAT,
-        "made": made,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": list(command),
-        "ended": outcome.ended,
-        "complete": outcome.ended != "interrupted",
-        "replies": len(outcome.samples),
-        "replies_wanted": 0 if measurement is None else measurement.total,
+        "ended": run.ended,
+        "complete": run.ended != "interrupted",
+        "replies": len(run.samples),
+        "replies_wanted": run.total,
         "machine": machine(),
-        "models": models(outcome.pair, kernels, kv_bits),
-        "protocol": outcome.protocol.as_dict(),
-        "baseline": outcome.baseline,
-        "arms": {arm.name: dict(arm.describe()) for arm in outcome.arms},
-        "questions": _questions(outcome, mask),
-        "tasks_left_out": outcome.left_out,
-        "costs": outcome.costs.as_dict(),
+        "models": models(run.pair, kernels, kv_bits),
+        "protocol": run.protocol.as_dict(),
+        "baseline": run.baseline,
+        "arms": {name: dict(arm.describe()) for name, arm in run.arms.items()},
+        "questions": [
+            {
+                "id": it.id,
+                "workload": it.workload,
+                "source": it.task.source,
+                "language": it.task.language,
+                "digest": it.task.digest,
+                "prompt_tokens": len(it.ids),
+                "max_tokens": it.max_tokens,
+                "forced": it.forced is not None,
+                **text("prompt", partial(_masked, it.task.messages)),
+            }
+            for it in run.questions
+        ],
+        "tasks_left_out": run.left_out,
+        "costs": run.costs.as_dict(),
         "load_before": None if load is None else list(load),
-        "seconds": None if measurement is None else measurement.seconds,
-        "conditions": _conditions(outcome),
-        "measured_hot": 0 if measurement is None else measurement.hot,
-        "not_answered": {} if measurement is None else measurement.left_out,
+        "seconds": run.seconds,
+        "conditions": [{"at": round(it.at, 1), **asdict(it.state)} for it in run.conditions],
+        "measured_hot": run.hot,
+        "not_answered": run.not_answered,
         "energy_reason": energy,
-        "cells": [cell.as_dict() for cell in outcome.cells],
-        "forks": _forks(outcome),
-        "samples": _samples(outcome, mask),
+        "cells": [cell.as_dict() for cell in cells],
+        "forks": [it.as_dict() for it in compared if it.fork is not None],
+        "samples": [{**it.as_dict(), **text("reply", partial(_reply, it))} for it in run.samples],
         **more,
     }
 
@@ -157,17 +178,19 @@ def save(path: Path, record: Mapping[str, Any]) -> None:
     Raises:
         BadOptionError: it cannot be written.
     """
-    text = json.dumps(record, indent=1) + "\n"
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    write(path, json.dumps(record, indent=1) + "\n")
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file, whole or not at all.
+
+    Raises:
+        BadOptionError: it cannot be written.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, path)
+        write_atomic(path, text, mode=0o666, make_folder=True)
     except OSError as error:
         raise BadOptionError(f"cannot write {path}: {brief(error)}") from None
-    finally:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -179,7 +202,7 @@ def load(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(record, dict) or record.get("kind") != KIND:
-            raise ValueError("it is no report of macspec bench")
+            raise ValueError("not a report of macspec bench")
         if record["format"] != FORMAT:
             raise ValueError(f"its format is {record['format']}, not {FORMAT}")
         cells_of(record)
@@ -209,51 +232,9 @@ def costs_of(record: Mapping[str, Any]) -> Costs:
     return Costs.from_dict(record["costs"])
 
 
-def _questions(outcome: Outcome, mask: Mask | None) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": it.id,
-            "workload": it.workload,
-            "source": it.task.source,
-            "language": it.task.language,
-            "digest": it.task.digest,
-            "prompt_tokens": len(it.ids),
-            "max_tokens": it.max_tokens,
-            "forced": it.forced is not None,
-            **({} if mask is None else {"prompt": _masked(it.task.messages, mask)}),
-        }
-        for it in outcome.questions
-    ]
-
-
 def _masked(messages: Sequence[Mapping[str, str]], mask: Mask) -> list[dict[str, str]]:
     return [{"role": it["role"], "content": mask(it["content"])} for it in messages]
 
 
-def _conditions(outcome: Outcome) -> list[dict[str, Any]]:
-    measurement = outcome.measurement
-    found = [] if measurement is None else measurement.conditions
-    return [{"at": round(it.at, 1), **asdict(it.state)} for it in found]
-
-
-def _forks(outcome: Outcome) -> list[dict[str, Any]]:
-    return [
-        {
-            "arm": it.sample.arm,
-            "question": it.sample.question,
-            "temperature": it.sample.temperature,
-            "repeat": it.sample.repeat,
-            "position": it.fork.position,
-            "gap": it.fork.margin,
-            "near_tie": it.fork.near_tie,
-        }
-        for it in outcome.compared
-        if it.fork is not None
-    ]
-
-
-def _samples(outcome: Outcome, mask: Mask | None) -> list[dict[str, Any]]:
-    return [
-        {**it.as_dict(), **({} if mask is None else {"reply": mask(it.written.text)})}
-        for it in outcome.samples
-    ]
+def _reply(sample: Sample, mask: Mask) -> str:
+    return mask(sample.written.text)

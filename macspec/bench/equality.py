@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..divergence import Divergence, choice_scores, explain, first_difference
@@ -45,12 +45,7 @@ class Equality:
 
     def as_dict(self) -> dict[str, int]:
         """Ready for JSON."""
-        return {
-            "compared": self.compared,
-            "equal": self.equal,
-            "near_ties": self.near_ties,
-            "differ": self.differ,
-        }
+        return {**asdict(self), "differ": self.differ}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +55,19 @@ class Compared:
     sample: Sample
     fork: Divergence | None
     """None: they are equal."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Where they diverge, ready for JSON."""
+        assert self.fork is not None
+        return {
+            "arm": self.sample.arm,
+            "question": self.sample.question,
+            "temperature": self.sample.temperature,
+            "repeat": self.sample.repeat,
+            "position": self.fork.position,
+            "gap": self.fork.margin,
+            "near_tie": self.fork.near_tie,
+        }
 
     @property
     def equality(self) -> Equality:

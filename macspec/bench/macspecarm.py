@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import Any
 
 import mlx.core as mx
@@ -19,11 +20,11 @@ from ..noise import Noise
 from ..rounds import Dispatcher, InFlightRound, Reply
 from ..sampling import Sampling
 from ..session import Session
-from ..stats import Counters
+from ..stats import ReplyCounter
 from ..verification import Verdict
 from .cells import median
 from .costs import Costs
-from .questions import Question
+from .questions import Question, shortened
 from .sample import ReplyRecorder, Written
 
 
@@ -87,15 +88,17 @@ WARM_UP = 24
 
 
 class MacspecArm:
-    """Replies of a session of its own for each temperature, as in a chat that goes on.
+    """Replies of one session for each temperature, as in a chat that goes on.
 
     What its controller learns of costs and acceptance it keeps from reply to reply.
 
     Args:
-        name: how reports call it.
+        name: what reports call it.
         pair: from ``load_pair``.
         config: how it drafts and judges.
-        costs: what passes cost, as the engine measures it when it is idle.
+        costs: what passes cost, as the engine measures it when idle.
+        learned: controller state of an earlier run by temperature; ``close`` brings it up to date.
+            The arm then also measures costs after each reply, as an idle chat does.
         clock: seconds.
 
     Raises:
@@ -109,20 +112,24 @@ class MacspecArm:
         config: DecodeConfig,
         *,
         costs: Costs | None = None,
+        learned: dict[str, Any] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.name, self.pair, self.config = name, pair, config
         self._pairs = {True: pair, False: replace(pair, stop_ids=frozenset())}
         self._known = None if costs is None else KnownCosts(costs)
-        self._clock = clock
+        self._learned, self._clock = learned, clock
         self._sessions: dict[tuple[float, bool], Session] = {}
-        self.session(Sampling(), True)  # what cannot be is refused before anything is measured
+        self.session(Sampling(), True)  # refuse the impossible before anything is measured
 
     def session(self, sampling: Sampling, ends: bool) -> Session:
         """The session of a temperature."""
         key = sampling.temperature, ends
         if key not in self._sessions:
-            self._sessions[key] = self.config.session(self._pairs[ends], self._clock, self._known)
+            state: ControlState | None = self._known
+            if self._learned is not None:
+                state = LearnedState(self._learned, f"{sampling.temperature:g}")
+            self._sessions[key] = self.config.session(self._pairs[ends], self._clock, state)
         return self._sessions[key]
 
     def why_not(self, question: Question, sampling: Sampling) -> str | None:
@@ -130,44 +137,54 @@ class MacspecArm:
 
     def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
         for question in questions[:1]:
-            short = replace(question, max_tokens=min(WARM_UP, question.max_tokens))
-            self.write(short, replace(sampling, seed=0), ends)
+            self.write(shortened(question, WARM_UP), replace(sampling, seed=0), ends)
             if self.config.chooses:
-                # A chat's idle moments.
-                for _ in self.session(sampling, ends).measure():
-                    pass
+                _measure_costs(self.session(sampling, ends))
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
         session = self.session(sampling, ends)
-        session.forget()
-        recorder = ReplyRecorder(Counters(0.0, prompt_tokens=len(question.ids)))
-        now = 0.0
-        for event in session.reply(
-            question.asked,
-            sampling,
-            max_tokens=question.max_tokens,
-            raw=question.task.raw,
-            on_overflow="refuse",
-            forced=question.forced,
-        ):
+        recorder = ReplyRecorder(counter=ReplyCounter(prompt_tokens=len(question.ids)))
+        for event in asked(session, question, sampling, on_overflow="refuse"):
             if isinstance(event, Prefilled):
-                recorder.counters.cached_tokens = event.cached_tokens
+                recorder.counter.cached_tokens = event.cached_tokens
             elif isinstance(event, Round):
-                now += event.seconds
-                recorder.round(now, event)
+                recorder.round(recorder.last + event.seconds, event)
         finished = session.finished
         assert finished is not None
-        return Written.of(
-            recorder, list(finished.token_ids), finished.text, finished.reason, idle=True
-        )
+        if self._learned is not None:
+            _measure_costs(session)
+        return recorder.written(finished.token_ids, finished.text, finished.reason, knows_idle=True)
 
     def describe(self) -> Mapping[str, Any]:
         return self.config.describe()
 
     def close(self) -> None:
         for session in self._sessions.values():
+            if session.stats.replies:
+                session.remember()
             session.close()
         self._sessions.clear()
+
+
+def asked(
+    session: Session, question: Question, sampling: Sampling, **more: Any
+) -> Generator[Event, None, None]:
+    """The events of the reply to a question, from a cold cache."""
+    session.forget()
+    return session.reply(
+        question.asked,
+        sampling,
+        max_tokens=question.max_tokens,
+        raw=question.task.raw,
+        forced=question.forced,
+        **more,
+    )
+
+
+def _measure_costs(session: Session) -> None:
+    """What a chat does in an idle moment."""
+    for _ in session.measure():
+        pass
 
 
 class KnownCosts(ControlState):
@@ -181,6 +198,21 @@ class KnownCosts(ControlState):
 
     def save(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
         """What one arm learns is its own."""
+
+
+class LearnedState(ControlState):
+    """Controller state kept in an entry of a document."""
+
+    def __init__(self, learned: dict[str, Any], key: str) -> None:
+        self._learned, self._key = learned, key
+
+    def load(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
+        if stored := self._learned.get(self._key):
+            curve.restore(stored["costs"])
+            acceptance.restore(stored["survival"])
+
+    def save(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
+        self._learned[self._key] = {"costs": curve.as_dict(), "survival": acceptance.as_dict()}
 
 
 class ConcurrentArm:
@@ -223,47 +255,39 @@ class ConcurrentArm:
         self._questions = list(questions)
         if not questions:
             return
-        self.write(_short(questions[0]), replace(sampling, seed=0), ends)
+        self.write(shortened(questions[0], WARM_UP), replace(sampling, seed=0), ends)
         for session in self._sessions if self._config.chooses else ():
-            for _ in session.measure():
-                pass
+            _measure_costs(session)
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
         start = self._clock()
-        writers = [
-            _Writer(session, it, replace(sampling, seed=(sampling.seed or 0) + number))
+        replies = [
+            asked(session, it, replace(sampling, seed=(sampling.seed or 0) + number))
             for number, (session, it) in enumerate(
                 zip(self._sessions, self._asked(question), strict=True)
             )
         ]
+        recorder = ReplyRecorder(start, ReplyCounter(prompt_tokens=len(question.ids)))
+        waits: list[float] = []
         try:
-            first = [writer.round() for writer in writers]
-            recorder = ReplyRecorder(Counters(start, prompt_tokens=len(question.ids)))
-            tokens = sum(len(it.tokens) for it in first if it is not None)
-            recorder.count(self._clock(), tokens, None, 0, 0, 0.0)
-            waits: list[float] = []
-            landed = [self._clock()] * len(writers)
-            going = True
-            while going:
-                for number, writer in enumerate(writers):
-                    it = writer.round()
-                    if it is None:
-                        going = False
-                        break
-                    now = self._clock()
-                    recorder.round(now, it)
-                    waits += [1e3 * (now - landed[number]) / len(it.tokens)] * len(it.tokens)
-                    landed[number] = now
+            first = [_next_round(reply) for reply in replies]
+            recorder.count(self._clock(), sum(len(it.tokens) for it in first if it is not None))
+            landed = [self._clock()] * len(replies)
+            for number, reply in cycle(enumerate(replies)):
+                it = _next_round(reply)
+                if it is None:
+                    break
+                now = self._clock()
+                recorder.round(now, it)
+                waits += [1e3 * (now - landed[number]) / len(it.tokens)] * len(it.tokens)
+                landed[number] = now
         finally:
-            for writer in writers:
-                writer.close()
-        written = Written.of(recorder, [], "", "length", idle=False)
+            for reply in replies:
+                reply.close()
         waits.sort()
-        stats = replace(
-            written.stats,
-            itl_ms_median=median(waits),
-            itl_ms_p95=waits[int(0.95 * (len(waits) - 1))] if waits else None,
-        )
+        written = recorder.written()
+        p95 = waits[int(0.95 * (len(waits) - 1))] if waits else None
+        stats = replace(written.stats, itl_ms_median=median(waits), itl_ms_p95=p95)
         return replace(written, stats=stats)
 
     def describe(self) -> Mapping[str, Any]:
@@ -287,31 +311,9 @@ class ConcurrentArm:
         return [question, *(replace(it, max_tokens=question.max_tokens) for it in others)]
 
 
-class _Writer:
-    """One of them at its reply."""
-
-    def __init__(self, session: Session, question: Question, sampling: Sampling) -> None:
-        session.forget()
-        self._events: Generator[Event, None, None] = session.reply(
-            question.asked,
-            sampling,
-            max_tokens=question.max_tokens,
-            raw=question.task.raw,
-            forced=question.forced,
-        )
-
-    def round(self) -> Round | None:
-        """Its next round; None where the reply is over."""
-        return next((event for event in self._events if isinstance(event, Round)), None)
-
-    def close(self) -> None:
-        self._events.close()
-
-
-def _short(question: Question) -> Question:
-    limit = min(question.max_tokens, WARM_UP)
-    forced = None if question.forced is None else question.forced[:limit]
-    return replace(question, max_tokens=limit, forced=forced)
+def _next_round(reply: Generator[Event, None, None]) -> Round | None:
+    """The next round; None when the reply is over."""
+    return next((event for event in reply if isinstance(event, Round)), None)
 
 
 @dataclass(slots=True)
@@ -389,15 +391,8 @@ def profile(
     assert isinstance(decoder, SplitDecoder)
     split = Split()
     for number, question in enumerate(questions):
-        session.forget()
         decoder.parts.clear()
-        events = session.reply(
-            question.asked,
-            replace(sampling, seed=number),
-            max_tokens=question.max_tokens,
-            raw=question.task.raw,
-            forced=question.forced,
-        )
+        events = asked(session, question, replace(sampling, seed=number))
         whole = [event.seconds for event in events if isinstance(event, Round)]
         if number == 0 and len(questions) > 1:
             continue

@@ -24,9 +24,9 @@ from ..errors import BadOptionError
 from ..models import Pair
 from ..models.template import Template
 from ..sampling import Sampling
-from ..stats import Counters
+from ..stats import ReplyCounter
 from .macspecarm import WARM_UP
-from .questions import Question, prompt_ids
+from .questions import Question, prompt_ids, shortened
 from .sample import ReplyRecorder, Written
 
 OWN_DEPTH = 2
@@ -89,8 +89,7 @@ class MlxLmArm:
 
     def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
         for question in questions[:1]:
-            short = replace(question, max_tokens=min(WARM_UP, question.max_tokens))
-            self.write(short, replace(sampling, seed=0), ends)
+            self.write(shortened(question, WARM_UP), replace(sampling, seed=0), ends)
         if self._depth is None:
             self._choose(questions, sampling, ends)
 
@@ -100,7 +99,7 @@ class MlxLmArm:
         mx.random.seed(sampling.seed or 0)
         start = self._clock()
         prompt = prompt_ids(question.task, self._template)
-        recorder = ReplyRecorder(Counters(start, prompt_tokens=len(prompt)))
+        recorder = ReplyRecorder(start, ReplyCounter(prompt_tokens=len(prompt)))
         passes = _Passes(recorder, depth, question.max_tokens)
         text, reason = "", "length"
         for response in self._responses(question, prompt, depth, sampling, ends):
@@ -109,7 +108,7 @@ class MlxLmArm:
             if response.finish_reason == "stop":
                 reason = "end"
         passes.end()
-        return Written.of(recorder, passes.ids, text, reason, idle=False)
+        return recorder.written(passes.ids, text, reason)
 
     def describe(self) -> Mapping[str, Any]:
         best = {f"{temperature:g}": depth for temperature, depth in self._best.items()}
@@ -152,7 +151,7 @@ class MlxLmArm:
 
     def _choose(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
         """Find the fastest depth: seconds of decode over all tokens, of a few questions."""
-        tried = [_short(question) for question in _spread(questions, self._tried)]
+        tried = [shortened(question, TRIED_TOKENS) for question in _spread(questions, self._tried)]
         found = {}
         for depth in self._depths:
             self._best[sampling.temperature] = depth
@@ -200,7 +199,7 @@ class _Passes:
         if self._tokens == self._accepted:
             drafted = self._accepted
         drafter = "draft" if drafted else None
-        self._recorder.count(self._landed, self._tokens, drafter, drafted, self._accepted, 0.0)
+        self._recorder.count(self._landed, self._tokens, drafter, drafted, self._accepted)
         self._accepted = self._tokens = 0
 
 
@@ -216,12 +215,6 @@ def _processors(sampling: Sampling) -> list[Any]:
         frequency_context_size=sampling.penalty_context,
     )
     return processors
-
-
-def _short(question: Question) -> Question:
-    limit = min(question.max_tokens, TRIED_TOKENS)
-    forced = None if question.forced is None else question.forced[:limit]
-    return replace(question, max_tokens=limit, forced=forced)
 
 
 def _spread(questions: Sequence[Question], count: int) -> Sequence[Question]:

@@ -63,6 +63,12 @@ class Question:
         return self.task.messages[-1]["content"] if self.task.raw else list(self.task.messages)
 
 
+def shortened(question: Question, limit: int) -> Question:
+    """The same with a reply of at most so many tokens, recorded ones included."""
+    forced = None if question.forced is None else question.forced[:limit]
+    return replace(question, max_tokens=min(question.max_tokens, limit), forced=forced)
+
+
 class Arm(Protocol):
     """One way to write a reply. Whatever it keeps from one reply, the next one reads all anew."""
 
@@ -116,7 +122,7 @@ def ready(tasks: Sequence[Task], pair: Pair, most: int | None = None) -> tuple[l
         limit = task.max_tokens if most is None else min(task.max_tokens, most)
         ids = prompt_ids(task, template)
         answer = answer_ids(task, pair)
-        room = (_written(pair) if answer is None else pair.context) - len(ids)
+        room = (_writable(pair) if answer is None else pair.context) - len(ids)
         if room < limit:
             left_out += 1
             continue
@@ -132,37 +138,39 @@ def ready(tasks: Sequence[Task], pair: Pair, most: int | None = None) -> tuple[l
     return questions, left_out
 
 
-def with_replies(questions: Sequence[Question], pair: Pair, arm: Arm) -> list[Question]:
-    """The same, with the later turns of those that have some.
+def with_later_turns(
+    questions: Sequence[Question], pair: Pair, arm: Arm, known: dict[str, str] | None = None
+) -> list[Question]:
+    """The same with the later turns of those that have some.
 
-    What was said before a later turn is one arm's greedy reply, so that all arms are asked the
-    same; turns that no longer fit into the context are left out.
+    What comes before a later turn is one arm's greedy reply, so that all arms get the same prompt;
+    turns that no longer fit the context are left out.
+
+    Args:
+        known: such replies by question; new ones are added.
     """
     template, whole = Template(pair), []
+    known = {} if known is None else known
     for question in questions:
         whole.append(question)
         task = question.task
         for number, turn in enumerate(task.then, 2):
+            before = whole[-1]
             try:
-                said = arm.write(whole[-1], Sampling(temperature=0), True).text
-                task = replace(
-                    task,
-                    messages=(
-                        *task.messages,
-                        {"role": "assistant", "content": said},
-                        {"role": "user", "content": turn},
-                    ),
-                    then=(),
-                )
+                if before.id not in known:
+                    known[before.id] = arm.write(before, Sampling(temperature=0), True).text
+                reply = {"role": "assistant", "content": known[before.id]}
+                messages = (*task.messages, reply, {"role": "user", "content": turn})
+                task = replace(task, messages=messages, then=())
                 ids = prompt_ids(task, template)
             except MacspecError:
                 break
-            if _written(pair) - len(ids) < question.max_tokens:
+            if _writable(pair) - len(ids) < question.max_tokens:
                 break
             whole.append(Question(f"{question.id}/{number}", task, tuple(ids), question.max_tokens))
     return whole
 
 
-def _written(pair: Pair) -> int:
+def _writable(pair: Pair) -> int:
     """Positions at which the target itself can write."""
     return min(pair.context, pair.target.context)

@@ -1,71 +1,71 @@
-"""A report as tables, words and a page."""
+"""A report as blocks of lines and tables, rendered for a terminal or as a Markdown page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..cli.table import DASH, Table, number
 from ..plaintext import one_line
 from .cells import ALL, FORCED, Cell, Ratio
 from .document import cells_of
 from .equality import Equality
-from .sweeps import Held, points_of
+from .sweeps import Point, points_of
 
-DASH = "-"
+Record = Mapping[str, Any]
+
+Block = Sequence[str] | Table
+"""Lines, or a table."""
 
 POSITIONS = 8
 """Most positions of a chain that are shown."""
 
+SHOWN = 5
+"""Replies that are not equal, of which each is shown."""
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of cells that are text already."""
 
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    left: int = 1
-    """So many columns are aligned left, the others right."""
-    worded: bool = False
-    """Whether the last column is words, and aligned left too."""
+def terminal(blocks: Iterable[Block]) -> str:
+    """Blocks for a terminal, an empty line between two."""
+    texts = (it.text() if isinstance(it, Table) else "".join(f"{x}\n" for x in it) for it in blocks)
+    return "\n".join(text for text in texts if text)
 
-    def text(self) -> str:
-        """For a terminal; columns in which nothing is known are left out."""
-        kept = [
-            at
-            for at in range(len(self.columns))
-            if at < self.left or any(row[at] not in (DASH, "") for row in self.rows)
-        ]
-        whole = (self.columns, *self.rows)
-        lines = [[row[at] for at in kept] for row in whole]
-        widths = [max(len(line[at]) for line in lines) for at in range(len(kept))]
-        made = [self.title] if self.title else []
-        for line in lines:
-            cells = [
-                f"{cell:<{width}}" if self._left(at) else f"{cell:>{width}}"
-                for at, cell, width in zip(kept, line, widths, strict=True)
-            ]
-            made.append("  ".join(["", *cells]).rstrip())
-        return "".join(f"{line}\n" for line in made)
 
-    def markdown(self) -> str:
-        """The same for a page."""
-        lines = [self.columns, self._rule(), *self.rows]
-        table = "".join(f"| {' | '.join(map(_escaped, line))} |\n" for line in lines)
-        return f"**{_escaped(self.title)}**\n\n{table}" if self.title else table
+def markdown(blocks: Iterable[Block]) -> str:
+    """Blocks as Markdown: lines become a list."""
+    texts = (
+        it.markdown()
+        if isinstance(it, Table)
+        else "".join(f"- {line.strip()}\n" for line in it if line)
+        for it in blocks
+    )
+    return "\n".join(text for text in texts if text)
 
-    def _rule(self) -> tuple[str, ...]:
-        return tuple("---" if self._left(at) else "---:" for at in range(len(self.columns)))
 
-    def _left(self, at: int) -> bool:
-        return at < self.left or (self.worded and at == len(self.columns) - 1)
+def page(record: Record) -> str:
+    """A report as a Markdown page."""
+    command = " ".join(record["command"])
+    return (
+        f"# macspec bench\n\n{record['made']}\n\n```\n{command}\n```\n\n{markdown(blocks(record))}"
+    )
+
+
+def blocks(record: Record) -> Iterator[Block]:
+    """What was measured, all tables, and how to read them."""
+    cells, baseline = cells_of(record), record["baseline"]
+    yield list(head(record))
+    for group in (ALL, ALL + FORCED):
+        yield from summary(cells, baseline, group)
+    yield from by_workload(cells, baseline)
+    yield from swept(record)
+    yield from positions(cells)
+    yield from limits(cells, baseline)
+    yield list(notes(record))
 
 
 def summary(cells: Sequence[Cell], baseline: str, group: str = ALL) -> Iterator[Table]:
     """A table for each temperature: all arms on one group of tasks."""
     columns = (
-        "arm", "tok/s", f"vs {baseline}", "95 %", "whole", "tok/pass", "accepted", "prefill",
+        "arm", "tok/s", f"vs {baseline}", "95%", "whole", "tok/pass", "accepted", "prefill",
         "TTFT ms", "ITL ms", "p95", "J/token", "equal",
     )  # fmt: skip
     for temperature in sorted({cell.temperature for cell in cells}):
@@ -74,9 +74,8 @@ def summary(cells: Sequence[Cell], baseline: str, group: str = ALL) -> Iterator[
             (
                 it.arm,
                 number(it.decode_tokens_per_s, "{:.1f}"),
-                number(None if it.speedup is None else it.speedup.value, "{:.2f}x"),
-                DASH if it.arm == baseline else interval(it.speedup),
-                number(None if it.whole_speedup is None else it.whole_speedup.value, "{:.2f}x"),
+                *ratio_columns(it.speedup, interval=it.arm != baseline),
+                ratio_columns(it.whole_speedup)[0],
                 number(it.tokens_per_pass, "{:.2f}"),
                 number(it.acceptance, "{:.2f}"),
                 number(it.prefill_tokens_per_s, "{:.0f}"),
@@ -109,7 +108,7 @@ def by_workload(cells: Sequence[Cell], baseline: str) -> Iterator[Table]:
 
 
 def positions(cells: Sequence[Cell]) -> Iterator[Table]:
-    """How often drafted tokens stand, by their place in the chain, on all tasks."""
+    """How often drafted tokens are accepted, by position in the chain, on all tasks."""
     rows = [
         (
             cell.arm + (FORCED if cell.forced else ""),
@@ -133,16 +132,16 @@ def limits(cells: Sequence[Cell], baseline: str) -> Iterator[Table]:
         found = cell.limits
         if not cell.whole or found is None or cell.arm == baseline:
             continue
-        if found.drafted == 0 and cell.acceptance is None and found.host is None:
+        if found.drafted_per_round == 0 and cell.acceptance is None and found.host_share is None:
             continue
         measured = None if cell.speedup is None else cell.speedup.value
         rows.append(
             (
                 cell.arm + (FORCED if cell.forced else ""),
                 f"{cell.temperature:g}",
-                number(found.predicted, "{:.2f}x"),
+                number(found.predicted_speedup, "{:.2f}x"),
                 number(measured, "{:.2f}x"),
-                number(found.host, "{:.0%}"),
+                number(found.host_share, "{:.0%}"),
                 found.sentence(measured),
             )
         )
@@ -163,42 +162,33 @@ def swept(record: Mapping[str, Any]) -> Iterator[Table]:
             cells = [f"{x:g}" if isinstance(x, float) else str(x)]
             for name in series:
                 point = found.get((x, name))
-                ends = None if point is None or point.low is None else (point.low, point.high)
                 cells += [
-                    number(None if point is None else point.value, "{:.2f}x"),
-                    DASH if ends is None else f"{ends[0]:.2f}-{ends[1]:.2f}",
+                    *ratio_columns(point),
                     number(None if point is None else point.tokens_per_pass, "{:.2f}"),
                 ]
             rows.append(tuple(cells))
         columns = [record["sweep"]["over"]]
         for name in series:
-            columns += [name, "95 %", "tok/pass"]
+            columns += [name, "95%", "tok/pass"]
         title = f"temperature {temperature:g}: {record['sweep']['measure']}"
         yield Table(title, tuple(columns), tuple(rows))
 
 
-def number(value: float | None, form: str) -> str:
-    """A value, or a dash where there is none."""
-    return DASH if value is None else form.format(value)
-
-
-def interval(ratio: Ratio | None) -> str:
-    """The interval of a ratio."""
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return DASH
-    return f"{ratio.low:.2f}-{ratio.high:.2f}"
+def ratio_columns(ratio: Ratio | Point | None, *, interval: bool = True) -> tuple[str, str]:
+    """A ratio and its interval, or dashes."""
+    if ratio is None:
+        return DASH, DASH
+    known = interval and ratio.low is not None and ratio.high is not None
+    return f"{ratio.value:.2f}x", f"{ratio.low:.2f}-{ratio.high:.2f}" if known else DASH
 
 
 def equal(equality: Equality) -> str:
     """How many replies are the baseline's; near ties and differences apart."""
     if equality.compared == 0:
         return DASH
-    said = f"{equality.equal}/{equality.compared}"
-    if equality.near_ties:
-        said += f", {equality.near_ties} near"
-    if equality.differ:
-        said += f", {equality.differ} DIFFER"
-    return said
+    near = f", {equality.near_ties} near" if equality.near_ties else ""
+    differ = f", {equality.differ} DIFFER" if equality.differ else ""
+    return f"{equality.equal}/{equality.compared}{near}{differ}"
 
 
 def _pair(cells: Sequence[Cell], group: str, arm: str) -> str:
@@ -213,25 +203,10 @@ def _title(temperature: float, group: str) -> str:
     return f"temperature {temperature:g}{tail}"
 
 
-def _escaped(text: str) -> str:
-    return one_line(text).replace("|", "\\|")
-
-
-Record = Mapping[str, Any]
-
-SHOWN = 5
-"""Replies that are not equal, of which each is told."""
-
-
 def head(record: Record) -> Iterator[str]:
     """What was measured on what, in a few lines."""
     machine, models, protocol = record["machine"], record["models"], record["protocol"]
-    versions = machine["versions"]
-    memory = machine["memory_bytes"] / 2**30
-    yield (
-        f"{machine['chip']}, {machine['cores']} cores, {memory:.0f} GiB, MLX {versions['mlx']} on "
-        f"{machine['backend']}, mlx-lm {versions['mlx-lm']}, macspec {versions['macspec']}"
-    )
+    yield setup_words(machine, memory=True)
     draft = models["draft"]
     beside = "no draft model" if draft is None else f"draft {model_words(draft)}"
     yield one_line(f"target {model_words(models['target'])}; {beside}")
@@ -244,73 +219,80 @@ def head(record: Record) -> Iterator[str]:
         f"{ends}; {machine_state(record)}"
     )
     if record["ended"] != "all":
-        why = "the time was over" if record["ended"] == "time" else "INTERRUPTED"
+        why = "time was up" if record["ended"] == "time" else "INTERRUPTED"
         yield f"{why} after {record['replies']} of {record['replies_wanted']} replies"
 
 
 def notes(record: Record) -> Iterator[str]:
     """What else there is to say, and how to read the tables."""
-    for at, split in profiled(record):
-        yield at
-        yield from split
-        yield ""
-    for line in record.get("aa", ()):
-        yield str(Held.from_dict(line))
-    for said, count in record["not_answered"].items():
-        yield one_line(f"{count} times not answered by {said}")
+    yield from profiled(record)
+    yield from map(null_test_words, record.get("aa", ()))
+    for why, count in record["not_answered"].items():
+        yield one_line(f"{count} times not answered by {why}")
     yield from differing(record)
     reason = why_no_joules(record)
     if reason:
         yield one_line(f"no joules: {reason}")
     yield (
         f"vs plain: decode speed over that of {record['baseline']}, paired by prompt, with its "
-        "95 % bootstrap interval"
+        "95% bootstrap interval"
     )
     if any(it["limits"] for it in record["cells"]):
         yield (
-            "predicted: tokens a round over what such rounds cost when measured alone; host: the "
-            "share of decode in which the device waited for it"
+            "predicted: tokens per round over the measured cost of such rounds; host: the share of "
+            "decode in which the device waited for the host"
         )
     yield (
         "tok/s (decode), prefill (tok/s), TTFT and ITL are medians over the replies; tok/pass "
         "counts the target's own token"
     )
     yield (
-        "decode begins behind the first pass and leaves out all that it brought: of a reply of "
-        "few passes it says little; whole: the same ratio over whole replies, prefill included"
+        "decode begins after the first pass and excludes its tokens, so it says little about a "
+        "reply of few passes; whole: the same ratio over whole replies, prefill included"
     )
     if any(it["equality"]["compared"] for it in record["cells"]):
         yield (
-            "equal: greedy and keyed replies that are plain's token by token; near: they part "
+            "equal: greedy and keyed replies that match plain's token by token; near: they diverge "
             "where two tokens nearly tie"
         )
     if any(it["forced"] for it in record["questions"]):
         yield (
-            "forced: decoded along a recorded answer, whatever the target says: it holds for "
+            "forced: decoded along a recorded answer, whatever the target would write: valid for "
             "look-ups and costs, not for a draft model's guesses"
         )
 
 
-def profiled(record: Record) -> Iterator[tuple[str, list[str]]]:
-    """The profile, if there is one: its title and its lines."""
-    lines = [
-        f"  {arm} at {temperature}: {it['round_ms']:.1f} ms = draft {it['draft_ms']:.1f} + verify "
-        f"{it['verify_ms']:.1f} + host {it['host_ms']:.1f}, over {it['rounds']} rounds"
-        for arm, by_temperature in record.get("profile", {}).items()
-        for temperature, it in by_temperature.items()
-    ]
-    if lines:
-        yield "a round, waiting for the device after each part", lines
+def profiled(record: Record) -> Iterator[str]:
+    """The profile, if there is one."""
+    for arm, by_temperature in record.get("profile", {}).items():
+        for temperature, it in by_temperature.items():
+            yield (
+                f"profile of {arm} at {temperature}: {it['round_ms']:.1f} ms per round = draft "
+                f"{it['draft_ms']:.1f} + verify {it['verify_ms']:.1f} + host {it['host_ms']:.1f}, "
+                f"over {it['rounds']} rounds, waiting for the device after each part"
+            )
+
+
+def null_test_words(it: Record) -> str:
+    """How often the interval of an arm against itself held 1.00."""
+    where = f"temperature {it['temperature']:g}{', forced' if it['forced'] else ''}"
+    if not it["ratios"]:
+        return f"{where}: too few replies for an interval"
+    values = [ratio["value"] for ratio in it["ratios"]]
+    return (
+        f"{where}: 1.00 is in the interval in {it['held']} of {it['runs']} runs; the ratios are "
+        f"{min(values):.3f} to {max(values):.3f}"
+    )
 
 
 def differing(record: Record) -> Iterator[str]:
-    """The replies that part from the baseline's where rounding does not explain it."""
+    """The replies that diverge from the baseline's where rounding does not explain it."""
     forks = [it for it in record["forks"] if not it["near_tie"]]
     for it in forks[:SHOWN]:
         gap = "one reply ends there" if it["gap"] is None else f"gap {it['gap']:.3g}"
         yield one_line(
             f"NOT EQUAL: {it['arm']} on {it['question']} at {it['temperature']:g}, repeat "
-            f"{it['repeat'] + 1}, parts at token {it['position']}: {gap}"
+            f"{it['repeat'] + 1}, diverges at token {it['position']}: {gap}"
         )
     if len(forks) > SHOWN:
         yield f"NOT EQUAL: {len(forks) - SHOWN} more"
@@ -345,20 +327,11 @@ def model_words(model: Mapping[str, Any]) -> str:
     return f"{model['name']}{revision} ({model['parameters'] / 1e6:,.1f}M parameters{precision})"
 
 
-def page(record: Mapping[str, Any]) -> str:
-    """The tables, and all that is said beside them."""
-    cells = cells_of(record)
-    parts = [
-        "# macspec bench\n",
-        f"{record['made']}\n",
-        "```\n" + " ".join(record["command"]) + "\n```\n",
-        "".join(f"- {line}\n" for line in head(record)),
-    ]
-    for group in (ALL, ALL + FORCED):
-        parts += [table.markdown() for table in summary(cells, record["baseline"], group)]
-    parts += [table.markdown() for table in by_workload(cells, record["baseline"])]
-    parts += [table.markdown() for table in swept(record)]
-    parts += [table.markdown() for table in positions(cells)]
-    parts += [table.markdown() for table in limits(cells, record["baseline"])]
-    parts.append("".join(f"- {line.strip()}\n" for line in notes(record) if line))
-    return "\n".join(part for part in parts if part)
+def setup_words(machine: Record, *, memory: bool = False) -> str:
+    """Machine and programs in a few words."""
+    versions = machine["versions"]
+    size = f", {machine['memory_bytes'] / 2**30:.0f} GiB" if memory else ""
+    return (
+        f"{machine['chip']}, {machine['cores']} cores{size}, MLX {versions['mlx']} on "
+        f"{machine['backend']}, mlx-lm {versions['mlx-lm']}, macspec {versions['macspec']}"
+    )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..control.cost import BRANCHED
 from ..events import ReplyStats, Round
 from ..power import Energy
-from ..stats import Counters
+from ..stats import ReplyCounter
 
 Kind = tuple[str | None, int]
 """Of a round: who drafted, with ``BRANCHED`` behind it where one token had a sibling, and how many
@@ -33,30 +33,62 @@ def rows_of(kind: Kind) -> int:
 
 @dataclass(slots=True)
 class ReplyRecorder:
-    """Counts a reply pass by pass, the same way for every arm.
+    """Counts a reply pass by pass, the same way for every arm. Times are seconds of one clock."""
 
-    Args:
-        counters: begun when the reply was asked for.
-    """
-
-    counters: Counters
+    last: float = 0.0
+    """When the reply was asked for, then when the newest pass landed."""
+    counter: ReplyCounter = field(default_factory=ReplyCounter)
     rounds: dict[Kind, Rounds] = field(default_factory=dict)
 
     def count(
-        self, now: float, tokens: int, drafter: str | None, drafted: int, accepted: int, idle: float
+        self,
+        now: float,
+        tokens: int,
+        drafter: str | None = None,
+        drafted: int = 0,
+        accepted: int = 0,
+        idle: float = 0.0,
     ) -> None:
         """A pass landed ``now``: the moment at which its tokens were known."""
-        seconds = self.counters.count(now, tokens, drafted, accepted, idle)
-        if self.counters.passes > 1:
+        seconds, self.last = now - self.last, now
+        self.counter.add(tokens, seconds, drafted=drafted, accepted=accepted, idle=idle)
+        if self.counter.passes > 1:
             kind = self.rounds.setdefault((drafter if drafted else None, drafted), Rounds())
             kind.count += 1
             kind.tokens += tokens
             kind.seconds += seconds
 
     def round(self, now: float, it: Round) -> None:
-        """Count a round of a session, which landed ``now``."""
+        """A round of a session landed ``now``."""
         drafter = f"{it.drafter}{BRANCHED}" if it.branched else it.drafter
         self.count(now, len(it.tokens), drafter, it.drafted, it.accepted, it.idle_seconds)
+
+    def written(
+        self,
+        ids: Sequence[int] = (),
+        text: str = "",
+        reason: str = "length",
+        *,
+        knows_idle: bool = False,
+        counts_passes: bool = True,
+    ) -> Written:
+        """The reply that was counted.
+
+        Args:
+            knows_idle: whether the arm reports how long the device waited.
+        """
+        counter = self.counter
+        return Written(
+            ids=tuple(ids),
+            text=text,
+            reason=reason,
+            stats=counter.stats(),
+            drafted_at=tuple(counter.drafted_at),
+            accepted_at=tuple(counter.accepted_at),
+            rounds=dict(self.rounds),
+            idle_seconds=counter.idle if knows_idle else None,
+            counts_passes=counts_passes,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +96,7 @@ class Written:
     """What an arm wrote, and what it took."""
 
     ids: tuple[int, ...]
-    """Empty where the arm does not tell them."""
+    """Empty where the arm does not report them."""
     text: str
     reason: str
     """end, length, context or interrupted."""
@@ -74,38 +106,9 @@ class Written:
     accepted_at: tuple[int, ...] = ()
     rounds: Mapping[Kind, Rounds] = field(default_factory=dict)
     idle_seconds: float | None = None
-    """Of decode, how long the device waited for the host; None where the arm does not tell."""
+    """Of decode, how long the device waited for the host; None if unknown."""
     counts_passes: bool = True
     """Whether passes, drafted and accepted tokens are known."""
-
-    @classmethod
-    def of(
-        cls,
-        recorder: ReplyRecorder,
-        ids: list[int],
-        text: str,
-        reason: str,
-        *,
-        idle: bool,
-        counts_passes: bool = True,
-    ) -> Written:
-        """What a recorder has counted.
-
-        Args:
-            idle: whether it was told how long the device waited.
-        """
-        counters = recorder.counters
-        return cls(
-            ids=tuple(ids),
-            text=text,
-            reason=reason,
-            stats=counters.stats(),
-            drafted_at=tuple(counters.drafted_at),
-            accepted_at=tuple(counters.accepted_at),
-            rounds=dict(recorder.rounds),
-            idle_seconds=counters.idle if idle else None,
-            counts_passes=counts_passes,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from typing import Any, Self
 
 from ..errors import ServerError, brief
 from ..sampling import Sampling
-from ..stats import Counters
+from ..stats import ReplyCounter
 from .macspecarm import WARM_UP
-from .questions import Question
+from .questions import Question, shortened
 from .sample import ReplyRecorder, Written
 from .server import Ended, Piece, Server
 
@@ -52,8 +52,7 @@ class ServerArm:
 
     def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
         for question in questions[:1]:
-            short = replace(question, max_tokens=min(WARM_UP, question.max_tokens))
-            self.write(short, replace(sampling, seed=0), ends)
+            self.write(shortened(question, WARM_UP), replace(sampling, seed=0), ends)
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
         start = self._clock()
@@ -110,13 +109,13 @@ def _settings(sampling: Sampling, ends: bool) -> dict[str, Any]:
 
 
 def _written(start: float, prompt_tokens: int, pieces: Sequence[Piece], ended: Ended) -> Written:
-    recorder = ReplyRecorder(Counters(start, prompt_tokens=prompt_tokens))
-    recorder.counters.cached_tokens = ended.cached_tokens or 0
+    recorder = ReplyRecorder(start, ReplyCounter(prompt_tokens))
+    recorder.counter.cached_tokens = ended.cached_tokens or 0
     for piece, tokens in zip(pieces, shares(pieces, ended.tokens), strict=True):
         if tokens:
-            recorder.count(piece.at, tokens, None, 0, 0, 0.0)
+            recorder.count(piece.at, tokens)
     text = "".join(piece.text for piece in pieces)
-    written = Written.of(recorder, [], text, ended.reason, idle=False, counts_passes=False)
+    written = recorder.written((), text, ended.reason, counts_passes=False)
     if not ended.drafted or ended.accepted is None or ended.tokens is None:
         return written
     # A pass brings what was accepted and one token more.

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..assets import folder
 from ..choices import MAX_DEPTH
+from ..cli.table import Table
 from ..control import (
     PLAIN,
     AcceptanceEstimate,
@@ -376,3 +377,48 @@ def as_record(result: Result) -> dict[str, Any]:
         "regret_cold": round(result.regret(result.cold), 4),
         "regret_warm": round(result.regret(result.warm), 4),
     }
+
+
+def simulation(curve: PublishedCurve, results: Sequence[Result]) -> str:
+    """The results on one curve for a terminal."""
+    columns = ("trace", "kind", "plain", "auto", "again", "oracle", "", "regret", "again")
+    rows = [
+        (
+            it.trace.name,
+            it.trace.kind,
+            "1.00",
+            f"{it.cold.speed:.2f}",
+            f"{it.warm.speed:.2f}",
+            f"{it.fixed[it.oracle].speed:.2f}",
+            str(it.oracle),
+            f"{it.regret(it.cold):.1%}",
+            f"{it.regret(it.warm):.1%}",
+        )
+        for it in results
+    ]
+    title = f"{curve.name}: {curve.machine}, as reported by {curve.whose}"
+    best = f"  best single setting for all traces: {best_for_all(results)}"
+    return f"{Table(title, columns, rows, left=2).text()}{best}\n\n"
+
+
+def simulation_notes(traces: Sequence[Trace], results: Sequence[Result]) -> str:
+    """How to read the tables."""
+    lines = [f"{trace.name}: {trace.kind}; {trace.about}" for trace in traces]
+    lines += [
+        "",
+        "auto: the controller from a first start; again: the same controller, the same text again",
+        "oracle: the fastest single drafter and depth for that trace, found by a sweep",
+        "regret: the share of the oracle's speed that auto missed; below 0 it was faster",
+        f"assumed: {DRAFT_STEP:g} plain steps per draft step, {GAP:g} for the host before a round",
+        f"that is not launched ahead, look-ups free; the controller's clock jitters by {SHAKE:.0%}",
+        "costs are interpolated between an author's points; no pass is wider than the last one",
+    ]
+    if results:
+        first = max(results, key=lambda it: it.regret(it.cold))
+        again = max(results, key=lambda it: it.regret(it.warm))
+        lines.append(
+            f"largest regret: {first.regret(first.cold):.1%} ({first.curve.name}, "
+            f"{first.trace.name}), again {again.regret(again.warm):.1%} ({again.curve.name}, "
+            f"{again.trace.name})"
+        )
+    return "".join(f"{line}\n" for line in lines)

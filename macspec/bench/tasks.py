@@ -251,13 +251,8 @@ SLACK = 32
 """Tokens that a reply may be longer than the stored one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """What there is to measure on."""
-
-    tasks: list[Task]
-    left_out: int
-    """Replies that no longer fit into the target's context."""
+REPLAYED = 16
+"""Replies that are asked for again."""
 
 
 def replayed(
@@ -265,10 +260,10 @@ def replayed(
     *,
     count: Count,
     room: int,
-    most: int = 16,
+    most: int = REPLAYED,
     of_each: int = 2,
     force: bool = False,
-) -> Replayed:
+) -> list[Task]:
     """Replies that are asked for once more: the newest conversations first.
 
     Of a conversation, as it is shown, the last replies are taken, each with all that was said
@@ -285,7 +280,7 @@ def replayed(
         BadOptionError: there are no chats, or none that fits.
     """
     tasks: list[Task] = []
-    left_out = 0
+    left_out = False
     for chat in store.chats():
         taken = 0
         for task in _of_chat(chat, store.thread(chat.id), count, force):
@@ -295,7 +290,7 @@ def replayed(
                 tasks.append(task)
                 taken += 1
             else:
-                left_out += 1
+                left_out = True
     if not tasks and left_out:
         raise BadOptionError(
             f"none of the stored chats fits the context of {room} positions: choose another pair"
@@ -304,7 +299,7 @@ def replayed(
         raise BadOptionError(
             "there are no stored chats to replay: have one, or name a file with --prompts"
         )
-    return Replayed(tasks, left_out)
+    return tasks
 
 
 def _of_chat(chat: Chat, thread: list[Stored], count: Count, force: bool) -> Iterator[Task]:

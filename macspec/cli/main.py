@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import BadOptionError, MacspecError
 from ..terminal import complain, decoded, leave_on_interrupt, read_prompt, status_of
-from .bencharguments import add_bench
+from .bench import add_bench
 from .config import add_config, config
 from .history import add_history, history
 from .models import add_models_command, models
@@ -100,7 +100,7 @@ def build_parser() -> Parser:
     _add_chat(commands)
     _add_run(commands)
     _add_check(commands)
-    add_bench(commands, whole, add_models)
+    add_bench(commands)
     add_config(commands)
     add_models_command(commands)
     add_history(commands)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
@@ -13,11 +12,13 @@ from typing import Any
 import pytest
 
 from macspec.assets import pocket
-from macspec.bench import sweeps as aa
+from macspec.bench import options as benchoptions
+from macspec.bench import sweeps
 from macspec.bench.costs import Costs
 from macspec.bench.macspecarm import MacspecArm
-from macspec.cli import benchchoice
+from macspec.bench.options import BenchOptions
 from macspec.cli.main import build_parser
+from macspec.cli.options import fill
 from macspec.session import Session
 from macspec.store import GenerationMetadata, Store, store_path
 
@@ -39,9 +40,11 @@ def hasty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MACSPEC_HOME", str(tmp_path / "home"))
 
 
-def options(*arguments: str) -> argparse.Namespace:
-    """A command line as ``benchchoice`` gets it."""
-    return build_parser().parse_args(["bench", *arguments])
+def options(*arguments: str) -> BenchOptions:
+    """A command line as it was understood."""
+    given = build_parser().parse_args(["bench", *arguments])
+    given.settings = fill(given).config
+    return BenchOptions.of(given)
 
 
 def test_a_measurement(macspec: Callable[..., Any], tmp_path: Path) -> None:
@@ -51,7 +54,7 @@ def test_a_measurement(macspec: Callable[..., Any], tmp_path: Path) -> None:
     assert outcome.status == 0
     text = outcome.out.decode()
     for words in ("built-in target", "temperature 0", "vs plain", "where the time went",
-                  "tok/pass", "1/1", "a round, waiting for the device"):  # fmt: skip
+                  "tok/pass", "1/1", "waiting for the device"):  # fmt: skip
         assert words in text
     found = json.loads((out / "report.json").read_text())
     assert [it["arm"] for it in found["samples"]] == ["plain", "auto", "mlx-lm", "mlx-lm-draft@2"]
@@ -155,8 +158,9 @@ def test_own_chats_once_more_and_nothing_of_them_in_the_report(
 def test_a_method_against_itself(
     macspec: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(aa, "RUNS", 2)
-    more = ["--aa", "plain", "--json", "--out", str(tmp_path / "a.json")]
+    monkeypatch.setattr(sweeps, "RUNS", 2)
+    monkeypatch.setattr(benchoptions, "RUNS", 2)
+    more = ["--null-test", "plain", "--json", "--out", str(tmp_path / "a.json")]
     outcome = macspec("bench", *SMALL, *GREEDY, *more, "--repeats", "7")
     found = json.loads(outcome.out)
     (held,) = found["aa"]
@@ -201,28 +205,37 @@ def test_without_matplotlib_there_are_tables(
     ("arguments", "words"),
     [
         (["--arms", "plain,fast"], "there is no arm 'fast'; there are plain"),
-        (["--arms", "plain,plain"], "the arm plain is there twice"),
-        (["--arms", "plain,,auto"], "no list of names"),
+        (["--arms", "plain,plain"], "the arm plain is named twice"),
+        (["--arms", "plain,,auto"], "not a list of names"),
         (["--arms", "draft@40"], "a depth is 0 to 32"),
         (["--arms", "auto", "--baseline", "plain"], "the baseline plain is not among the arms"),
         (["--arms", "plain", "--sweep", "depth"], "--arms and --sweep do not go together"),
-        (["--aa", "plain", "--sweep", "depth"], "--sweep and --aa do not go together"),
-        (["--aa", "plain", "--baseline", "plain"], "--baseline does not go with --aa"),
-        (["--aa", "plain#2"], "name the arm without a number"),
+        (
+            ["--null-test", "plain", "--sweep", "depth"],
+            "--sweep and --null-test do not go together",
+        ),
+        (
+            ["--null-test", "plain", "--baseline", "plain"],
+            "--baseline does not go with --null-test",
+        ),
+        (["--null-test", "plain#2"], "name the arm without a number"),
         (["--sweep", "speed"], "invalid choice"),
         (["--workloads", "chess"], "there is no workload 'chess'"),
         (["--workloads", "chat", "--replay"], "not allowed with"),
         (["--prompts", "nowhere.jsonl"], "cannot read nowhere.jsonl"),
         (["--replay"], "there are no stored chats"),
-        (["--temperature", "0,warm"], "no list of temperatures"),
+        (["--temperature", "0,warm"], "not a list of temperatures"),
         (["--temperature", "0.5,0.5"], "each once"),
-        (["--minutes", "0"], "no number of minutes"),
-        (["--cool-down", "-1"], "no number of seconds"),
+        (["--minutes", "0"], "not a number of minutes"),
+        (["--cool-down", "-1"], "not a number of seconds"),
         (["--repeats", "0"], "whole number"),
         (["--server", "example.org:80"], "not an address of this machine"),
         (["--server", "127.0.0.1:9"], "no server answers"),
         (["--server-command", "serve"], "need --server ADDRESS"),
-        (["--server", "127.0.0.1:9", "--aa", "plain"], "--server does not go with --aa"),
+        (
+            ["--server", "127.0.0.1:9", "--null-test", "plain"],
+            "--server does not go",
+        ),
         (["--arms", "server"], "which server? add --server ADDRESS"),
         (["--compare", "a.json", "b.json"], "cannot read a.json"),
         (["--out", "/dev/null/x"], "choose another place with --out"),
@@ -247,24 +260,23 @@ def test_a_target_without_a_chat_template_needs_texts(
 
 
 def test_a_short_run_has_an_end() -> None:
-    quick = benchchoice.protocol(options("--quick"))
-    assert quick.minutes is not None
-    assert quick.minutes < 2
-    assert benchchoice.longest(options("--quick")) == benchchoice.QUICK_TOKENS
-    assert benchchoice.longest(options("--quick", "--max-tokens", "99")) == 99
-    whole = benchchoice.protocol(options())
-    assert whole.minutes is None
-    assert whole.temperatures == (0.0, 0.7, 1.0)
-    assert benchchoice.protocol(options("--quick", "--minutes", "5")).minutes == 5
+    quick = options("--quick")
+    assert quick.protocol.minutes is not None
+    assert quick.protocol.minutes < 2
+    assert quick.longest == benchoptions.QUICK_TOKENS
+    assert options("--quick", "--max-tokens", "99").longest == 99
+    assert options().protocol.minutes is None
+    assert options().protocol.temperatures == (0.0, 0.7, 1.0)
+    assert options("--quick", "--minutes", "5").protocol.minutes == 5
 
 
 def test_options_reach_the_protocol() -> None:
     given = options("--ignore-end", "--cool-down", "3", "--seed", "7", "--temperature", "0.5")
-    protocol = benchchoice.protocol(given)
+    protocol = given.protocol
     assert not protocol.ends
     assert (protocol.cool_down, protocol.seed, protocol.temperatures) == (3.0, 7, (0.5,))
-    against = benchchoice.protocol(options("--aa", "auto", "--repeats", "2"))
-    assert against.repeats == 2 * aa.RUNS
+    for flag in ("--null-test", "--aa"):
+        assert options(flag, "auto", "--repeats", "2").protocol.repeats == 2 * sweeps.RUNS
 
 
 def test_forced_answers_go_beyond_what_the_target_was_made_for(

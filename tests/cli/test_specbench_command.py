@@ -94,9 +94,9 @@ def test_it_goes_on_where_it_was(
     [
         (["nowhere.jsonl", "--out", "x.json"], "cannot read nowhere.jsonl"),
         (["nowhere.jsonl"], "--out"),
-        (["a", "--out", "b", "--minutes", "0"], "no number of minutes"),
-        (["a", "--out", "b", "--depths", "1,1"], "no list of depths"),
-        (["a", "--out", "b", "--depths", "x"], "no list of depths"),
+        (["a", "--out", "b", "--minutes", "0"], "not a number of minutes"),
+        (["a", "--out", "b", "--depths", "1,1"], "not a list of depths"),
+        (["a", "--out", "b", "--depths", "x"], "not a list of depths"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -108,10 +108,9 @@ def test_mistakes_are_one_line(
 
 
 def test_the_readme_shows_what_was_measured() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    results = ROOT / "assets" / "results"
-    assert readme.renewed(text, results) == text
-    assert sorted(readme.names(text)) == sorted(file.stem for file in results.glob("*.json"))
+    assert readme.main(["--check"]) == 0
+    shown = {match["name"] for match in readme.BLOCK.finditer(readme.README.read_text("utf-8"))}
+    assert shown == {file.stem for file in readme.RESULTS.glob("*.json")}
 
 
 def test_a_page_without_its_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

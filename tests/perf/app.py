@@ -20,8 +20,8 @@ from appcost import PARTS, AppCost, Plan
 from realapp import Asked
 
 from macspec.bench import document
-from macspec.cli.bencharguments import listed
-from macspec.cli.benchprogress import MeasureBar
+from macspec.cli.bench import listed
+from macspec.cli.benchcommands import MeasureBar
 from macspec.cli.options import Parser, add_models, fill, whole
 from macspec.errors import BadOptionError, MacspecError
 from macspec.terminal import Output, complain, interruptible, say, status_of

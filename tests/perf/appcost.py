@@ -17,8 +17,8 @@ from realapp import Asked, Decoded, RealApp, run
 from stage import REGENERATE, STOP, Stage
 
 from macspec.bench import document as setup
-from macspec.bench.report import DASH, Table
 from macspec.bench.run import Step
+from macspec.cli.table import DASH, Table
 from macspec.plaintext import one_line
 
 SPEED, CORE, START, KEYS, FREEZES = PARTS = ("speed", "core", "start", "keys", "freezes")

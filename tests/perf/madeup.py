@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from macspec.stats import Counters
+from macspec.stats import ReplyCounter
 from macspec.store import GenerationMetadata, Store
 
 CHARACTERS = 4
@@ -101,7 +101,7 @@ def keep(store: Store, turns: Sequence[tuple[str, str]], model: str) -> int:
 
 def _stats(tokens: int) -> dict[str, object]:
     """Counted as of a reply at 30 tokens/s."""
-    counters = Counters(0.0)
-    for number in range(1, tokens // 3 + 2):
-        counters.count(0.1 * number, 3, 4, 2, 0.0)
-    return counters.stats().as_dict()
+    counter = ReplyCounter()
+    for _ in range(1, tokens // 3 + 2):
+        counter.add(3, 0.1, drafted=4, accepted=2)
+    return counter.stats().as_dict()

@@ -20,7 +20,7 @@ from madeup import CHARACTERS, text_of
 
 from macspec.errors import BadOptionError
 from macspec.events import Emitted, Event, Finished, Prefilled, Round, Text
-from macspec.stats import Counters, SessionStats
+from macspec.stats import ReplyCounter, SessionStats
 from macspec.worker import (
     Loaded,
     PairChoice,
@@ -96,7 +96,8 @@ class PacedEngine:
 
     tuning: Tuning = field(default_factory=Tuning)
     _loaded: bool = False
-    _counters: Counters = field(default_factory=lambda: Counters(0.0))
+    _counter: ReplyCounter = field(default_factory=ReplyCounter)
+    _last: float = 0.0
     _said: list[str] = field(default_factory=list)
     _whole: bool = False
 
@@ -110,7 +111,8 @@ class PacedEngine:
     def reply(self, request: ReplyRequest) -> Generator[Event, None, None]:
         wish = Wish.of(request)
         text, began = wish.text(), time.monotonic()
-        self._counters = Counters(began, prompt_tokens=len(str(request.messages)) // CHARACTERS)
+        self._counter = ReplyCounter(prompt_tokens=len(str(request.messages)) // CHARACTERS)
+        self._last = began
         self._said, self._whole = [], False
         rounds = cycle((wish.tokens,) if wish.tokens else ROUNDS)
         at = done = 0
@@ -124,12 +126,14 @@ class PacedEngine:
 
     def _round(self, delta: str, tokens: int) -> Iterator[Event]:
         """A round in which all tokens but the last were guessed."""
-        counters, first = self._counters, not self._counters.passes
+        counter, first = self._counter, not self._counter.passes
         drafted, guessed = max(DEPTH, tokens - 1), tokens - 1
-        seconds = counters.count(time.monotonic(), tokens, drafted, guessed, 0.0)
+        now = time.monotonic()
+        seconds, self._last = now - self._last, now
+        counter.add(tokens, seconds, drafted=drafted, accepted=guessed)
         if first:
-            yield Prefilled(counters.prompt_tokens, 0, seconds)
-        ids = tuple(range(counters.tokens - tokens, counters.tokens))
+            yield Prefilled(counter.prompt_tokens, 0, seconds)
+        ids = tuple(range(counter.tokens - tokens, counter.tokens))
         emitted = tuple(Emitted(id, "draft" if id < ids[-1] else None) for id in ids)
         own = min(len(delta), CHARACTERS)
         spans = ((len(delta) - own, "draft"), (own, None))
@@ -142,12 +146,12 @@ class PacedEngine:
         return Finished(
             "end" if self._whole else "interrupted",
             "".join(self._said),
-            tuple(range(self._counters.tokens)),
+            tuple(range(self._counter.tokens)),
             1,
             self.tuning.rule,
             self.tuning.method,
             self.tuning.depth,
-            self._counters.stats(),
+            self._counter.stats(),
         )
 
     def score_margin(self, choice: MeasureMargin) -> ScoreMargin:
@@ -165,7 +169,7 @@ class PacedEngine:
             tuning=self.tuning,
             why="",
             stats=SessionStats(),
-            cached_tokens=self._counters.prompt_tokens + self._counters.tokens,
+            cached_tokens=self._counter.prompt_tokens + self._counter.tokens,
             memory=0,
             memory_peak=0,
             memory_limit=PAIR.limit,

@@ -50,7 +50,7 @@ def test_a_pair_that_is_not_there(capfd: pytest.CaptureFixture[str], tmp_path: P
     ("arguments", "words"),
     [
         (["--only", "speed,colour"], "'colour' is not measured: choose from speed,core"),
-        (["--only", "speed,"], "no list of names"),
+        (["--only", "speed,"], "not a list of names"),
         (["--repeats", "0"], "whole number"),
         (["--max-tokens", "8"], "whole number"),
         (["--out", "report"], "ends in .json"),

@@ -11,7 +11,7 @@ from macspec.bench.questions import Question
 from macspec.bench.sample import ReplyRecorder, Written
 from macspec.bench.tasks import Task
 from macspec.sampling import Sampling
-from macspec.stats import Counters
+from macspec.stats import ReplyCounter
 
 
 @dataclass
@@ -58,12 +58,12 @@ class ScriptedArm:
         seconds = difficulty(question) * self.chance.lognormvariate(0, self.shake) / self.speed
         if self.chance.random() < self.hiccups:
             seconds *= 1 + self.chance.expovariate(1.0)
-        recorder = ReplyRecorder(Counters(self.clock.now, prompt_tokens=len(question.ids)))
+        recorder = ReplyRecorder(self.clock.now, ReplyCounter(prompt_tokens=len(question.ids)))
         for _ in range(question.max_tokens):
             self.clock.now += seconds
-            recorder.count(self.clock.now, 1, None, 0, 0, 0.0)
+            recorder.count(self.clock.now, 1)
         ids = list(range(question.max_tokens)) if self.ids is None else list(self.ids)
-        return Written.of(recorder, ids, "words", "length", idle=True)
+        return recorder.written(ids, "words", knows_idle=True)
 
     def describe(self) -> Mapping[str, Any]:
         return {"program": "scripted"}

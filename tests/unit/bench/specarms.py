@@ -8,7 +8,7 @@ from typing import Any
 from macspec.bench.questions import Question
 from macspec.bench.sample import ReplyRecorder, Written
 from macspec.sampling import Sampling
-from macspec.stats import Counters
+from macspec.stats import ReplyCounter
 
 
 class Clock:
@@ -39,7 +39,7 @@ class Scripted:
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
         self.asked.append((question.id, sampling.temperature, sampling.seed or 0))
-        recorder = ReplyRecorder(Counters(self._clock.now, prompt_tokens=len(question.ids)))
+        recorder = ReplyRecorder(self._clock.now, ReplyCounter(prompt_tokens=len(question.ids)))
         left = question.max_tokens
         ids: list[int] = []
         while left:
@@ -49,7 +49,7 @@ class Scripted:
             recorder.count(self._clock.now, tokens, "draft", self.drafted, accepted, 0.0)
             ids += [1] * tokens
             left -= tokens
-        return Written.of(recorder, ids, "x", "length", idle=False)
+        return recorder.written(ids, "x")
 
     def describe(self) -> Mapping[str, Any]:
         return {}

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reports import COSTS, outcome, report
+from reports import COSTS, measured, report, results
 
 from macspec.bench import document as record
 from macspec.bench.cells import Ratio
 from macspec.bench.redact import redacted
 from macspec.bench.report import head, notes, page
-from macspec.bench.sweeps import Held
 from macspec.errors import BadOptionError
 from macspec.kernels import Kernels
 from macspec.models import Pair
@@ -26,7 +25,7 @@ def test_a_report_is_read_as_it_was_written(pocket: Pair, tmp_path: Path) -> Non
     path = tmp_path / "deep" / "report.json"
     record.save(path, found)
     assert record.load(path) == json.loads(json.dumps(found))
-    assert record.cells_of(found) == list(outcome(pocket, SPEEDS).cells)
+    assert record.cells_of(found) == list(results(measured(pocket, SPEEDS))[0])
     assert record.costs_of(found) == COSTS
     assert [it.name for it in path.parent.iterdir()] == ["report.json"]
 
@@ -72,8 +71,8 @@ def test_models_are_told_without_their_folders(pocket: Pair, tmp_path: Path) -> 
     [
         (None, "cannot read"),
         ("not JSON", "cannot be used"),
-        ("[]", "it is no report of macspec bench"),
-        ('{"kind": "other"}', "it is no report of macspec bench"),
+        ("[]", "not a report of macspec bench"),
+        ('{"kind": "other"}', "not a report of macspec bench"),
         ('{"kind": "macspec bench", "format": 99}', "its format is 99"),
         ('{"kind": "macspec bench", "format": 1, "cells": [{}]}', "cannot be used"),
     ],
@@ -102,16 +101,17 @@ def test_what_is_said_beside_the_tables(pocket: Pair) -> None:
     assert "INTERRUPTED after 7 of 120 replies" in "\n".join(head(found))
     found["profile"] = {"auto": {"0": {"rounds": 3, "draft_ms": 1.0, "verify_ms": 2.0,
                                        "host_ms": 0.5, "round_ms": 3.5}}}  # fmt: skip
-    found["aa"] = [Held(0.0, False, (Ratio(1.0, 0.9, 1.1, 6, 18, "tasks"),)).as_dict()]
+    found["aa"] = [{"temperature": 0.0, "forced": False, "runs": 1, "held": 1, "ratios": [
+        Ratio(1.0, 0.9, 1.1, 6, 18, "tasks").as_dict()]}]  # fmt: skip
     found["not_answered"] = {"server: it cannot": 3}
     fork = {"arm": "auto", "question": "chat-1", "temperature": 0.0, "repeat": 1, "position": 4,
             "gap": 2.0, "near_tie": False}  # fmt: skip
     found["forks"] = [{**fork, "near_tie": True}, *[fork] * 7]
     said = "\n".join(notes(found))
-    assert "auto at 0: 3.5 ms = draft 1.0 + verify 2.0 + host 0.5, over 3 rounds" in said
+    assert "auto at 0: 3.5 ms per round = draft 1.0 + verify 2.0 + host 0.5, over 3 rounds" in said
     assert "1.00 is in the interval in 1 of 1 runs" in said
     assert "3 times not answered by server: it cannot" in said
-    assert said.count("NOT EQUAL: auto on chat-1 at 0, repeat 2, parts at token 4: gap 2") == 5
+    assert said.count("NOT EQUAL: auto on chat-1 at 0, repeat 2, diverges at token 4: gap 2") == 5
     assert "NOT EQUAL: 2 more" in said
 
 

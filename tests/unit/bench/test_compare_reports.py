@@ -6,8 +6,8 @@ import pytest
 from reports import report
 
 from macspec.bench.cells import Ratio
-from macspec.bench.compare import agree, differences, disagreements, tables
-from macspec.cli.benchreport import compared
+from macspec.bench.compare import agree, blocks, differences, disagreements, tables
+from macspec.bench.report import terminal
 from macspec.models import Pair
 
 SPEEDS = {"plain": 50.0, "auto": 80.0}
@@ -15,7 +15,7 @@ SPEEDS = {"plain": 50.0, "auto": 80.0}
 
 def test_the_same_thing_measured_twice_agrees(pocket: Pair) -> None:
     one = report(pocket, SPEEDS)
-    assert "no intervals disagree" in compared(one, one)
+    assert "no intervals disagree" in terminal(blocks(one, one))
     table = next(iter(tables(one, one)))
     assert {row[7] for row in table.rows} == {"yes"}
     others = [report(pocket, SPEEDS, seed=seed) for seed in range(2, 12)]
@@ -27,9 +27,9 @@ def test_the_same_thing_measured_twice_agrees(pocket: Pair) -> None:
 def test_what_became_slower_is_found(pocket: Pair) -> None:
     one, other = report(pocket, SPEEDS), report(pocket, {**SPEEDS, "auto": 60.0}, seed=2)
     assert disagreements(one, other) > 0
-    said = compared(one, other)
+    said = terminal(blocks(one, other))
     assert "NO" in said
-    assert "of the intervals do not meet" in said
+    assert "of the intervals do not overlap" in said
 
 
 def test_what_was_not_the_same_is_told(pocket: Pair) -> None:

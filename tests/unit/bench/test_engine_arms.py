@@ -12,7 +12,7 @@ from macspec.bench.arms import ArmFactory, ArmName
 from macspec.bench.costs import Costs, measure_costs
 from macspec.bench.macspecarm import ConcurrentArm, DecodeConfig, MacspecArm, SplitDecoder, profile
 from macspec.bench.mlxlm import MlxLmArm, _Passes
-from macspec.bench.questions import Arm, Question, ready, with_replies
+from macspec.bench.questions import Arm, Question, ready, with_later_turns
 from macspec.bench.sample import ReplyRecorder, rows_of
 from macspec.bench.tasks import Task
 from macspec.control.cost import ROWS
@@ -20,7 +20,6 @@ from macspec.decode import Decoder
 from macspec.errors import BadOptionError
 from macspec.models import Pair
 from macspec.sampling import Sampling
-from macspec.stats import Counters
 
 GREEDY = Sampling(temperature=0, seed=3)
 WARM = Sampling(temperature=0.8, seed=3)
@@ -128,7 +127,7 @@ def test_mlx_lms_draft_needs_a_draft_model(pocket: Pair) -> None:
 
 def passes_of(drafted: Sequence[bool], depth: int, limit: int) -> ReplyRecorder:
     """A stream of tokens a second apart, of which it is known whether each was drafted."""
-    recorder = ReplyRecorder(Counters(0.0))
+    recorder = ReplyRecorder()
     passes = _Passes(recorder, depth, limit)
     for number, it in enumerate(drafted, 1):
         passes.see(float(number), number, it)
@@ -138,23 +137,23 @@ def passes_of(drafted: Sequence[bool], depth: int, limit: int) -> ReplyRecorder:
 
 def test_mlx_lms_passes_are_found_in_its_stream() -> None:
     recorder = passes_of([False, True, True, False, True, False], depth=2, limit=20)
-    assert recorder.counters.passes == 3
-    assert recorder.counters.drafted_at == [3, 3]
-    assert recorder.counters.accepted_at == [2, 1]
+    assert recorder.counter.passes == 3
+    assert recorder.counter.drafted_at == [3, 3]
+    assert recorder.counter.accepted_at == [2, 1]
     # All tokens of a pass are there when its first one is.
-    assert recorder.counters.last == 5.0
+    assert recorder.last == 5.0
 
 
 def test_a_pass_that_the_end_cuts_counts_what_was_emitted() -> None:
     recorder = passes_of([False, True, True], depth=4, limit=20)
-    assert recorder.counters.passes == 2
-    assert recorder.counters.drafted_at == [2, 2, 1, 1]
-    assert recorder.counters.accepted_at == [1, 1, 0, 0]
+    assert recorder.counter.passes == 2
+    assert recorder.counter.drafted_at == [2, 2, 1, 1]
+    assert recorder.counter.accepted_at == [1, 1, 0, 0]
 
 
 def test_mlx_lm_drafts_no_further_than_the_limit() -> None:
     recorder = passes_of([False] * 3, depth=4, limit=5)
-    assert recorder.counters.drafted_at == [3, 3, 3, 2]
+    assert recorder.counter.drafted_at == [3, 3, 3, 2]
 
 
 def test_what_does_not_fit_is_left_out(pocket: Pair) -> None:
@@ -172,15 +171,15 @@ def test_only_recorded_answers_go_beyond_what_the_target_was_made_for(pocket: Pa
     assert ([it.id for it in questions], left_out) == (["forced-1"], 1)
     written = made(short, "auto").write(questions[0], GREEDY, True)
     assert written.ids == questions[0].forced
-    (whole,) = with_replies([replace(questions[0], task=replace(FORCED, then=("Go on.",)))], short,
-                            made(short, "plain"))  # fmt: skip
+    asked = replace(questions[0], task=replace(FORCED, then=("Go on.",)))
+    (whole,) = with_later_turns([asked], short, made(short, "plain"))
     assert whole.id == "forced-1"
 
 
 def test_later_turns_get_the_same_history_in_every_arm(pocket: Pair) -> None:
     (question,), _ = ready([replace(CHAT, then=("For three, please.",))], pocket)
     plain = made(pocket, "plain")
-    first, second = with_replies([question], pocket, plain)
+    first, second = with_later_turns([question], pocket, plain)
     assert second.id == "chat-1/2"
     said = second.task.messages
     assert [it["role"] for it in said] == ["user", "assistant", "user"]

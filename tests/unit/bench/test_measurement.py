@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
 
 import pytest
 from scripted_arms import Clock, ScriptedArm, questions
 
-from macspec.bench import sweeps as aa
 from macspec.bench.cells import cells
-from macspec.bench.run import Measurement, Protocol, Step
+from macspec.bench.report import null_test_words
+from macspec.bench.run import Protocol, Run, Step
 from macspec.bench.sample import Sample
-from macspec.errors import BadOptionError
+from macspec.bench.sweeps import AGAIN, RUNS, null_test
+from macspec.models import Pair
 from macspec.power import Conditions
 
 NOMINAL = Conditions("mains", None, "nominal")
+PAIR = cast(Pair, None)
+"""Scripted arms need none."""
+
 HOT = Conditions("mains", None, "heavy")
 
 
 def measured(
     arms: Sequence[ScriptedArm], protocol: Protocol, *, count: int = 8, **settings: object
-) -> Measurement:
+) -> Run:
     """A measurement that is over."""
     clock = arms[0].clock
-    run = Measurement(
+    run = Run(
+        PAIR,
         arms,
         questions(count),
         protocol,
@@ -32,7 +39,7 @@ def measured(
         rest=clock.rest,
         **{"state": lambda: NOMINAL, **settings},  # type: ignore[arg-type]
     )
-    for _ in run.run():
+    for _ in run.measure():
         pass
     return run
 
@@ -75,8 +82,8 @@ def test_warming_up_is_not_measured() -> None:
 def test_an_interrupt_keeps_what_was_measured() -> None:
     arms = two()
     clock = arms[0].clock
-    run = Measurement(arms, questions(8), Protocol(), clock=clock, state=lambda: NOMINAL)
-    going = run.run()
+    run = Run(PAIR, arms, questions(8), Protocol(), clock=clock, state=lambda: NOMINAL)
+    going = run.measure()
     kept = [next(going) for _ in range(5)]
     with pytest.raises(KeyboardInterrupt):
         going.throw(KeyboardInterrupt)
@@ -100,7 +107,8 @@ def test_the_time_left_is_that_of_replies_like_those_that_were() -> None:
     steps: list[Step] = []
     clock = Clock()
     arms = [ScriptedArm("plain", clock), ScriptedArm("other", clock)]
-    run = Measurement(
+    run = Run(
+        PAIR,
         arms,
         questions(1, tokens=10),
         Protocol(temperatures=(0.0,), repeats=10),
@@ -108,7 +116,7 @@ def test_the_time_left_is_that_of_replies_like_those_that_were() -> None:
         state=lambda: NOMINAL,
         progress=steps.append,
     )
-    list(run.run())
+    list(run.measure())
     told = [step for step in steps if step.seconds_left is not None]
     each = run.samples[1].at - run.samples[0].at
     assert told[0].seconds_left == pytest.approx(each * (told[0].total - told[0].done))
@@ -119,16 +127,9 @@ def test_what_an_arm_cannot_answer_is_told_and_counted() -> None:
     arms = two()
     arms[1].cannot = "it cannot read"
     run = measured(arms, Protocol(temperatures=(0.0,), repeats=2), count=3)
-    assert run.left_out == {"other: it cannot read": 6}
+    assert run.not_answered == {"other: it cannot read": 6}
     assert {it.arm for it in run.samples} == {"plain"}
     assert run.ended == "all"
-
-
-def test_two_arms_of_one_name_are_refused() -> None:
-    clock = Clock()
-    arms = [ScriptedArm("plain", clock), ScriptedArm("plain", clock)]
-    with pytest.raises(BadOptionError, match="plain is there twice"):
-        Measurement(arms, questions(1), Protocol())
 
 
 def test_a_hot_machine_is_waited_for() -> None:
@@ -165,36 +166,36 @@ def test_a_ratio_that_is_there_is_found() -> None:
 
 def test_a_method_against_itself_holds_one_in_nineteen_of_twenty_runs() -> None:
     clock = Clock()
-    names = ("auto", f"auto{aa.AGAIN}")
+    names = ("auto", f"auto{AGAIN}")
     arms = [
         ScriptedArm(name, clock, shake=0.08, hiccups=0.05, chance=random.Random(number))
         for number, name in enumerate(names, 5)
     ]
     once = Protocol(temperatures=(0.0, 0.7), repeats=3)
-    run = measured(arms, aa.protocol_of(once))
-    for found in aa.held(run.samples, "auto", once.repeats):
-        assert len(found.ratios) == aa.RUNS
-        assert found.held >= 19
-        assert "1.00 is in the interval in" in str(found)
+    run = measured(arms, replace(once, repeats=RUNS * once.repeats))
+    for found in null_test(run.samples, "auto", once.repeats):
+        assert found["runs"] == RUNS
+        assert found["held"] >= 19
+        assert "1.00 is in the interval in" in null_test_words(found)
 
 
 def test_a_slower_double_is_caught() -> None:
     clock = Clock()
     arms = [
         ScriptedArm("auto", clock, shake=0.05, chance=random.Random(5)),
-        ScriptedArm(f"auto{aa.AGAIN}", clock, speed=40, shake=0.05, chance=random.Random(6)),
+        ScriptedArm(f"auto{AGAIN}", clock, speed=40, shake=0.05, chance=random.Random(6)),
     ]
     once = Protocol(temperatures=(0.0,), repeats=3)
-    run = measured(arms, aa.protocol_of(once))
-    (found,) = aa.held(run.samples, "auto", once.repeats)
-    assert found.held <= 1
+    run = measured(arms, replace(once, repeats=RUNS * once.repeats))
+    (found,) = null_test(run.samples, "auto", once.repeats)
+    assert found["held"] <= 1
 
 
 def test_runs_that_were_cut_off_do_not_count() -> None:
     clock = Clock()
-    arms = [ScriptedArm("auto", clock), ScriptedArm(f"auto{aa.AGAIN}", clock)]
+    arms = [ScriptedArm("auto", clock), ScriptedArm(f"auto{AGAIN}", clock)]
     once = Protocol(temperatures=(0.0,), repeats=3)
-    run = measured(arms, aa.protocol_of(once))
+    run = measured(arms, replace(once, repeats=RUNS * once.repeats))
     samples: list[Sample] = [it for it in run.samples if it.repeat < 7]
-    (found,) = aa.held(samples, "auto", once.repeats)
-    assert len(found.ratios) == 2
+    (found,) = null_test(samples, "auto", once.repeats)
+    assert found["runs"] == 2

@@ -46,8 +46,7 @@ def talk(store: Store, system: str, *turns: tuple[str, str]) -> int:
 
 def test_each_reply_is_asked_for_again(store: Store) -> None:
     it = replayed(store, count=words, room=1000)
-    raw, branch, last, first = it.tasks
-    assert it.left_out == 0
+    raw, branch, last, first = it
     assert raw.raw
     assert [turn["content"] for turn in raw.messages] == ["Once upon"]
     assert [turn["content"] for turn in branch.messages] == ["eight"]
@@ -59,26 +58,26 @@ def test_each_reply_is_asked_for_again(store: Store) -> None:
     ]
     assert [turn["content"] for turn in first.messages] == ["You are brief.", "one two"]
     assert first.max_tokens == 3 + SLACK
-    assert {task.source for task in it.tasks} == {"replay"}
-    assert {task.forced for task in it.tasks} == {None}
-    assert len({task.id for task in it.tasks}) == 4
-    assert all(task.digest is None for task in it.tasks)
+    assert {task.source for task in it} == {"replay"}
+    assert {task.forced for task in it} == {None}
+    assert len({task.id for task in it}) == 4
+    assert all(task.digest is None for task in it)
 
 
 def test_stored_replies_can_be_forced(store: Store) -> None:
-    tasks = replayed(store, count=words, room=1000, force=True).tasks
+    tasks = replayed(store, count=words, room=1000, force=True)
     assert [task.forced for task in tasks] == ["a time", "ten eleven", "seven", "three four five"]
     assert tasks[-1].max_tokens == 3
 
 
 def test_how_many(store: Store) -> None:
-    assert len(replayed(store, count=words, room=1000, most=2).tasks) == 2
-    assert len(replayed(store, count=words, room=1000, of_each=1).tasks) == 3
+    assert len(replayed(store, count=words, room=1000, most=2)) == 2
+    assert len(replayed(store, count=words, room=1000, of_each=1)) == 3
 
 
 def test_what_does_not_fit_is_counted(store: Store) -> None:
     it = replayed(store, count=words, room=8 + SLACK)
-    assert (len(it.tasks), it.left_out) == (3, 1)
+    assert len(it) == 3
     with pytest.raises(BadOptionError, match="fits the context of 3 positions"):
         replayed(store, count=words, room=3)
 

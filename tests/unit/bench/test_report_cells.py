@@ -10,11 +10,12 @@ from scripted_arms import Clock, ScriptedArm, questions
 from macspec.bench.cells import ALL, FORCED, Cell, cells
 from macspec.bench.costs import Costs, limits_of
 from macspec.bench.equality import Compared, Equality
-from macspec.bench.report import Table, by_workload, equal, limits, positions, summary
+from macspec.bench.report import by_workload, equal, limits, positions, summary
 from macspec.bench.sample import ReplyRecorder, Sample, Written
+from macspec.cli.table import Table
 from macspec.power import Energy
 from macspec.sampling import Sampling
-from macspec.stats import Counters
+from macspec.stats import ReplyCounter
 
 COSTS = Costs(
     {(rows, 0): float(rows) for rows in (2, 3, 4, 5, 6, 7, 8, 12, 16, 32)}, {"draft": 0.5}
@@ -23,14 +24,14 @@ COSTS = Costs(
 
 def written(seconds: float, rounds: list[tuple[int, int]], idle: float = 0.0) -> Written:
     """A reply whose first pass brings a token, and then (drafted, accepted) in each round."""
-    recorder = ReplyRecorder(Counters(0.0, prompt_tokens=5))
+    recorder = ReplyRecorder(counter=ReplyCounter(prompt_tokens=5))
     now = 0.25
     recorder.count(now, 1, None, 0, 0, 0.0)
     for drafted, accepted in rounds:
         now += seconds
         recorder.count(now, accepted + 1, "draft", drafted, accepted, idle)
     ids = list(range(1 + sum(accepted + 1 for _, accepted in rounds)))
-    return Written.of(recorder, ids, "text", "length", idle=True)
+    return recorder.written(ids, "text", knows_idle=True)
 
 
 def sample(arm: str, what: Written, question: str = "chat-1", **more: object) -> Sample:
@@ -79,10 +80,10 @@ def test_speeds_and_counts() -> None:
 
 def test_of_whole_replies_the_one_whose_tokens_all_come_sooner_is_the_faster() -> None:
     def reply(*passes: tuple[float, int]) -> Written:
-        recorder = ReplyRecorder(Counters(0.0, prompt_tokens=5))
+        recorder = ReplyRecorder(counter=ReplyCounter(prompt_tokens=5))
         for now, tokens in passes:
             recorder.count(now, tokens, "draft", tokens - 1, tokens - 1, 0.0)
-        return Written.of(recorder, list(range(8)), "text", "end", idle=True)
+        return recorder.written(list(range(8)), "text", "end")
 
     deep = sample("draft", reply((1.1, 5), (1.4, 3)))
     shallow = sample("plain", reply((1.1, 3), (1.5, 5)))
@@ -135,12 +136,16 @@ def test_what_the_costs_predict() -> None:
     limits = limits_of([both()[1]], COSTS)
     assert limits is not None
     # Two rounds of five rows and four draft steps bring six tokens.
-    assert limits.predicted == pytest.approx(6 / (2 * (5 + 4 * 0.5)))
-    assert limits.host == pytest.approx(0.2)
-    assert (limits.rows, limits.verify, limits.draft) == (5, 5, 2)
-    assert (limits.drafted, limits.stood, limits.tokens) == (4, 2, 3)
+    assert limits.predicted_speedup == pytest.approx(6 / (2 * (5 + 4 * 0.5)))
+    assert limits.host_share == pytest.approx(0.2)
+    assert (limits.verify_rows, limits.verify_steps, limits.draft_steps) == (5, 5, 2)
+    assert (limits.drafted_per_round, limits.accepted_per_round, limits.tokens_per_round) == (
+        4,
+        2,
+        3,
+    )
     assert limits.sentence(0.8) == (
-        "verify at 5 rows costs 5.00 plain steps on this backend; if it cost one: about 1.87x"
+        "verifying 5 rows costs 5.00 plain steps on this backend; if it cost one: about 1.87x"
     )
 
 
@@ -148,10 +153,15 @@ def test_what_the_costs_predict() -> None:
     ("costs", "rounds", "idle", "words"),
     [
         (Costs({(5, 0): 1.1}, {"draft": 2.0}), [(4, 4)] * 3, 0.0, "drafting 4.0 tokens costs 8.00"),
-        (Costs({(5, 0): 1.1}, {"draft": 0.01}), [(4, 0)] * 3, 0.0, "of 4.0 drafted tokens 0.0"),
-        (Costs({(5, 0): 1.1}, {"draft": 0.01}), [(4, 4)] * 3, 0.09, "waits for the host in 60%"),
-        (COSTS, [(0, 0)] * 3, 0.0, "it drafted nothing"),
-        (COSTS, [(4, 1)] + [(0, 0)] * 30, 0.0, "it drafted in 3% of the rounds"),
+        (
+            Costs({(5, 0): 1.1}, {"draft": 0.01}),
+            [(4, 0)] * 3,
+            0.0,
+            "0.0 of 4.0 drafted tokens are",
+        ),
+        (Costs({(5, 0): 1.1}, {"draft": 0.01}), [(4, 4)] * 3, 0.09, "waits for the host 60%"),
+        (COSTS, [(0, 0)] * 3, 0.0, "drafted nothing"),
+        (COSTS, [(4, 1)] + [(0, 0)] * 30, 0.0, "drafted in 3% of rounds"),
     ],
 )
 def test_what_limits_an_arm(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from reports import outcome, report
+from reports import measured, report, results
 
 from macspec.bench.arms import ArmName
 from macspec.bench.report import swept
 from macspec.bench.sample import Rounds
 from macspec.bench.sweeps import AT_ONCE, DEPTHS, SWEEPS, Setting, Sweep, entry, points_of, sweep_of
-from macspec.cli.bencharguments import SWEEPS as OFFERED
+from macspec.cli.bench import SWEEPS as OFFERED
 from macspec.errors import BadOptionError
 from macspec.models import Pair
 
@@ -54,7 +54,7 @@ def test_what_cannot_be_swept_is_refused(pocket: Pair, what: str, words: str) ->
 
 
 def test_points_are_the_speeds_over_the_baseline(pocket: Pair) -> None:
-    found = outcome(pocket, {"plain": 50.0, "draft@1": 60.0, "draft@2": 75.0, "auto": 70.0})
+    found = measured(pocket, {"plain": 50.0, "draft@1": 60.0, "draft@2": 75.0, "auto": 70.0})
     settings = (
         Setting("draft@1", 1, "draft"),
         Setting("draft@2", 2, "draft"),
@@ -65,7 +65,7 @@ def test_points_are_the_speeds_over_the_baseline(pocket: Pair) -> None:
         if sample.arm == "auto":
             sample.written.rounds[None, 0].count = 6  # type: ignore[index]
             sample.written.rounds["draft", 2] = Rounds(2, 4, 0.1)  # type: ignore[index]
-    record = {"sweep": entry(sweep, found.cells, found.samples, {})}
+    record = {"sweep": entry(sweep, results(found)[0], found.samples, {})}
     points = points_of(record)
     assert [(it.x, it.temperature) for it in points] == [(1, 0.0), (1, 0.7), (2, 0.0), (2, 0.7)]
     assert points[0].value == pytest.approx(1.2, rel=0.1)
@@ -74,16 +74,16 @@ def test_points_are_the_speeds_over_the_baseline(pocket: Pair) -> None:
     assert chosen["shares"] == [[0, 0.75], [2, 0.25]]
     assert chosen["x"] == 0.5
     (first, _) = swept(record)
-    assert first.columns == ("depth", "draft", "95 %", "tok/pass")
+    assert first.columns == ("depth", "draft", "95%", "tok/pass")
     assert [row[0] for row in first.rows] == ["1", "2"]
 
 
 def test_a_context_sweep_has_the_prompts_length_for_its_axis(pocket: Pair) -> None:
-    found = outcome(pocket, {"plain": 50.0, "auto": 60.0})
+    found = measured(pocket, {"plain": 50.0, "auto": 60.0})
     lengths = {it.id: 100 if it.workload == "chat" else 900 for it in found.questions}
     settings = (Setting("plain", 0, "plain"), Setting("auto", 0, "auto"))
     sweep = Sweep("tokens of the prompt", settings, by_workload=True)
-    record = {"sweep": entry(sweep, found.cells, found.samples, lengths)}
+    record = {"sweep": entry(sweep, results(found)[0], found.samples, lengths)}
     points = [it for it in points_of(record) if it.series == "auto" and it.temperature == 0]
     assert [it.x for it in points] == [100, 900]
 

@@ -1,0 +1,241 @@
+"""What ``macspec bench`` was asked to measure."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from ..config import data_folder
+from ..errors import BadOptionError
+from ..models import Pair
+from ..models.template import Template
+from ..prompt import Message
+from ..store import Store, store_path
+from .arms import SERVER, ArmName
+from .promptfile import from_file
+from .run import Protocol, usual_arms
+from .server import Address, Server
+from .sweeps import AGAIN, RUNS, Sweep
+from .tasks import QUICK, REPLAYED, Task, replayed, shipped
+
+TEMPERATURES = (0.0, 0.7, 1.0)
+SHORT_TEMPERATURES = (0.0, 0.7)
+
+REPEATS = 5
+SHORT_REPEATS = 3
+
+SHORT_TASKS = 2
+"""Of each workload, in a short run."""
+
+QUICK_TOKENS = 48
+"""Longest reply with --quick."""
+
+QUICK_TASKS = {"chat": 3, "maths": 3, "code-edit": 1}
+"""Of each workload, with --quick: enough written by the target itself for an interval."""
+
+QUICK_MINUTES = 1.4
+"""After which --quick begins no further prompt: two, less the report's share."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOptions:
+    """The command line, with --quick and other defaults resolved where they need no models."""
+
+    target: str | None
+    draft: str | None
+    context: int | None
+    kv_bits: int | None
+    kernels: str
+    trust_remote_code: bool
+    quick: bool
+    short: bool
+    """Whether there is so much to measure that a few prompts must do."""
+    workloads: Sequence[str] | None
+    prompts: Path | None
+    replay: bool
+    tasks: int | None
+    """At most so many of each workload."""
+    longest: int | None
+    """Longest reply, if shorter than the tasks' own."""
+    asked_longest: int | None
+    """The same without what --quick adds."""
+    force: bool
+    """Whether replies are decoded along recorded answers."""
+    arms: Sequence[str] | None
+    baseline: str | None
+    sweep: str | None
+    null_test: str | None
+    server: Address | None
+    server_model: str | None
+    server_command: str | None
+    protocol: Protocol
+    profile: bool
+    path: Path
+    """The JSON file to be written; other files go beside it."""
+    plot: bool
+    with_text: bool
+    json: bool
+    power_source: str
+    keep_awake: bool
+
+    @classmethod
+    def of(cls, given: argparse.Namespace) -> BenchOptions:
+        """The options of a parsed command line.
+
+        Raises:
+            BadOptionError: some do not go together, or name nothing that exists.
+        """
+        _refuse(given)
+        quick = bool(given.quick)
+        short = bool(quick or given.sweep or given.null_test)
+        protocol = Protocol(
+            temperatures=tuple(
+                given.temperatures or (SHORT_TEMPERATURES if short else TEMPERATURES)
+            ),
+            repeats=(given.repeats or (SHORT_REPEATS if short else REPEATS))
+            * (RUNS if given.null_test else 1),
+            seed=given.seed,
+            ends=not given.ignore_end,
+            cool_down=given.cool_down,
+            minutes=given.minutes or (QUICK_MINUTES if quick else None),
+        )
+        return cls(
+            target=given.target,
+            draft=given.draft,
+            context=given.context,
+            kv_bits=given.kv_bits,
+            kernels=given.kernels,
+            trust_remote_code=given.trust_remote_code,
+            quick=quick,
+            short=short,
+            workloads=given.workloads,
+            prompts=None if given.prompts is None else Path(given.prompts).expanduser(),
+            replay=given.replay,
+            tasks=given.tasks,
+            longest=given.longest or (QUICK_TOKENS if quick else None),
+            asked_longest=given.longest,
+            # The built-in pair cannot write what some tasks ask for; a larger one can.
+            force=given.target is None if given.force is None else bool(given.force),
+            arms=given.arms,
+            baseline=given.null_test or given.baseline,
+            sweep=given.sweep,
+            null_test=given.null_test,
+            server=None if given.server is None else Address.parse(given.server),
+            server_model=given.server_model,
+            server_command=given.server_command,
+            protocol=protocol,
+            profile=given.profile,
+            path=_path(given.out),
+            plot=given.plot,
+            with_text=given.with_text,
+            json=given.json,
+            power_source=given.settings.power.source,
+            keep_awake=given.settings.power.keep_awake,
+        )
+
+    def tasks_for(self, pair: Pair, sweep: Sweep | None) -> list[Task]:
+        """What is asked.
+
+        Raises:
+            BadOptionError: a workload or file does not exist, or nothing fits.
+        """
+        template = Template(pair)
+
+        def count(messages: Sequence[Message]) -> int:
+            return len(template.tokens(messages))
+
+        if self.prompts is None and not pair.target.tokenizer.has_chat_template:
+            raise BadOptionError(
+                f"{pair.target.name} has no chat template: give texts that it can continue, with "
+                "--prompts FILE in HumanEval's form"
+            )
+        if self.prompts is not None:
+            found = from_file(self.prompts, force=self.force, max_tokens=self.asked_longest)
+            return _most_of_each(found, dict.fromkeys({it.workload for it in found}, self.tasks))
+        if self.replay:
+            store = Store(store_path())
+            try:
+                most = self.tasks or REPLAYED
+                return replayed(store, count=count, room=pair.context, most=most)
+            finally:
+                store.close()
+        chosen, most_of = self.workloads, self.tasks or (SHORT_TASKS if self.short else None)
+        limits: dict[str, int | None] = {}
+        if chosen is None and sweep is not None and sweep.workloads is not None:
+            chosen = sweep.workloads
+        elif chosen is None and self.quick and self.tasks is None:
+            chosen, most_of, limits = [*QUICK_TASKS], None, {**QUICK_TASKS}
+        elif chosen is None and self.short:
+            chosen = QUICK
+        found = shipped(chosen, count=count, room=pair.context, force=self.force, most=most_of)
+        found = _most_of_each(found, limits)
+        if not found:
+            raise BadOptionError(
+                f"no prompt of {', '.join(chosen or ())} fits the context of {pair.context} "
+                "positions"
+            )
+        return found
+
+    def arms_for(self, pair: Pair, sweep: Sweep | None) -> list[str]:
+        """The names of the arms."""
+        if sweep is not None:
+            return sweep.arms
+        if self.null_test is not None:
+            return [self.null_test, f"{self.null_test}{AGAIN}"]
+        names = list(self.arms or usual_arms(pair, quick=self.quick))
+        return [*names, *([SERVER] if self.server and SERVER not in names else [])]
+
+    def server_to_measure(self) -> Server | None:
+        """The server that is measured too.
+
+        Raises:
+            ServerError: it should be running, and is not.
+        """
+        if self.server is None:
+            return None
+        found = Server(self.server, self.server_model)
+        if self.server_command is None:
+            found.models()
+        return found
+
+
+def _refuse(given: argparse.Namespace) -> None:
+    """Refuse what does not go together."""
+    naming = {"--arms": given.arms, "--sweep": given.sweep, "--null-test": given.null_test}
+    flags = [flag for flag, value in naming.items() if value is not None]
+    if len(flags) > 1:
+        raise BadOptionError(f"{' and '.join(flags)} do not go together: each names the arms")
+    if given.baseline is not None and (given.sweep or given.null_test):
+        raise BadOptionError(f"--baseline does not go with {flags[0]}, which has one of its own")
+    if given.server is None:
+        if given.server_model or given.server_command:
+            raise BadOptionError("--server-model and --server-command need --server ADDRESS")
+    elif given.sweep or given.null_test:
+        raise BadOptionError(f"--server does not go with {flags[0]}")
+    for text in [*(given.arms or ()), *([given.null_test] if given.null_test else [])]:
+        ArmName.parse(text)
+    if given.null_test is not None and "#" in given.null_test:
+        raise BadOptionError(f"--null-test {given.null_test}: name the arm without a number")
+
+
+def _path(out: str | None) -> Path:
+    if out is None:
+        stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
+        return data_folder() / "bench" / stamp / "report.json"
+    path = Path(out).expanduser()
+    return path if path.suffix == ".json" else path / "report.json"
+
+
+def _most_of_each(tasks: list[Task], most: dict[str, int | None]) -> list[Task]:
+    """At most so many of each workload; of those that are not named, or None, all."""
+    taken: dict[str, int] = {}
+    kept = []
+    for task in tasks:
+        taken[task.workload] = taken.get(task.workload, 0) + 1
+        limit = most.get(task.workload)
+        if limit is None or taken[task.workload] <= limit:
+            kept.append(task)
+    return kept

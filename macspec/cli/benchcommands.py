@@ -1,0 +1,335 @@
+"""What ``macspec bench`` runs: measuring, comparing, Spec-Bench, simulating."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..bench import compare, document, report, sweeps
+from ..bench import specbench as spec
+from ..bench.arms import ArmFactory
+from ..bench.options import BenchOptions
+from ..bench.promptfile import from_file
+from ..bench.redact import redacted
+from ..bench.run import Run, Step, prepare
+from ..bench.serverarm import ServerArm, Started
+from ..bench.simulate import (
+    PublishedCurve,
+    Result,
+    as_record,
+    published,
+    simulation,
+    simulation_notes,
+)
+from ..bench.simulate import simulate as simulated
+from ..bench.traces import load as load_traces
+from ..bench.traces import shipped
+from ..device import prepare as prepare_device
+from ..errors import BadOptionError
+from ..kernels import Kernels
+from ..metal.dispatch import kernels_for
+from ..models import Pair, load_pair
+from ..plaintext import one_line
+from ..power import Meter, awake, choose, remembered_idle
+from ..terminal import INTERRUPTED, Output, interruptible, say, status_of
+
+BUSY = 0.7
+"""Load before a measurement that is worth a warning."""
+
+SAVED = 20.0
+"""Seconds between two saves of Spec-Bench's file."""
+
+NOTHING = "nothing was measured yet"
+
+
+def measure(given: argparse.Namespace) -> int:
+    """Measure, report, and return the exit status; or compare two reports."""
+    if given.compare is not None:
+        one, other = (document.load(Path(name).expanduser()) for name in given.compare)
+        Output().text(report.terminal(compare.blocks(one, other)))
+        return 0
+    began = time.perf_counter()
+    options = BenchOptions.of(given)
+    _check_writable(options.path)
+    load = document.load_average()
+    pair = _pair(given, beyond=options.prompts is not None and options.force)
+    if load is not None and load[0] > BUSY:
+        say(f"the machine is busy (load {load[0]:.1f}): other programs will affect the times")
+    kernels = kernels_for(pair, options.kernels)
+    swept = None if options.sweep is None else sweeps.sweep_of(options.sweep, pair)
+    tasks = options.tasks_for(pair, swept)
+    run: Run | None = None
+    more: dict[str, Any] = {}
+    status, bar = 0, MeasureBar()
+    try:
+        with ExitStack() as stack:
+            server = options.server_to_measure()
+            meter = stack.enter_context(_metered(options.power_source))
+            stack.callback(lambda: more.update(energy=meter.reason))
+            stack.callback(bar.end)
+            try:
+                stack.enter_context(interruptible())
+                stack.enter_context(awake(options.keep_awake))
+                if server is not None and options.server_command:
+                    say(f"starting {options.server_command}")
+                    stack.enter_context(Started(shlex.split(options.server_command), server))
+                factory = ArmFactory(
+                    pair,
+                    options.kv_bits,
+                    kernels,
+                    server=None if server is None else lambda name: ServerArm(name, server),
+                )
+                run = prepare(
+                    pair,
+                    tasks,
+                    options.arms_for(pair, swept),
+                    options.protocol,
+                    baseline=options.baseline if swept is None else swept.baseline,
+                    factory=factory,
+                    longest=options.longest,
+                    meter=meter,
+                    progress=bar.show,
+                    began=began,
+                )
+                _announce_left_out(run.left_out)
+                for _ in run.measure():
+                    pass
+                if options.profile:
+                    more["profile"] = run.profile()
+            except KeyboardInterrupt as interrupt:
+                status = status_of(interrupt)
+    finally:
+        if run is not None and run.samples:
+            _report(_document(run, options, kernels, load, more, swept), options)
+        elif status:
+            say(NOTHING)
+    return status
+
+
+def specbench(given: argparse.Namespace) -> int:
+    """Measure what is missing, show what there is, and return the exit status."""
+    began = saved = time.perf_counter()
+    until = None if given.minutes is None else began + 60 * given.minutes
+    preset = spec.Preset(
+        temperatures=tuple(given.temperatures),
+        tasks=given.tasks,
+        repeats=given.repeats,
+        draws=given.draws,
+        max_tokens=given.max_tokens,
+        depths=tuple(given.depths),
+        seed=given.seed,
+    )
+    tasks = from_file(Path(given.file).expanduser(), max_tokens=preset.max_tokens)
+    pair = _pair(given, require_draft=True)
+    kernels = kernels_for(pair, given.kernels)
+    questions = spec.chosen(tasks, pair, preset)
+    path = Path(given.out).expanduser()
+    file = spec.SpecFile.open(path, pair, kernels, preset, questions)
+    bar, status = MeasureBar(), 0
+    bench: spec.SpecBench | None = None
+    command = ["macspec", *sys.argv[1:]]
+    try:
+        with interruptible(), awake(given.settings.power.keep_awake):
+            bench = spec.SpecBench(
+                pair, questions, preset, file, kernels=kernels, progress=bar.show
+            )
+            for _ in bench.run(until):
+                if time.perf_counter() - saved > SAVED:
+                    saved = time.perf_counter()
+                    file.save(bench, command, saved - began)
+    except KeyboardInterrupt as interrupt:
+        status = status_of(interrupt)
+    finally:
+        bar.end()
+        if bench is not None:
+            bench.close()
+            file.save(bench, command, time.perf_counter() - began)
+    if bench is None:
+        say(NOTHING)
+        return status
+    Output().text(report.terminal(spec.blocks(spec.read(path))))
+    done = "complete" if bench.complete else f"{bench.left} questions are left: run it again"
+    say(f"report: {path}, {done}")
+    return status
+
+
+def simulate(given: argparse.Namespace) -> int:
+    """Play traces back, and return the exit status."""
+    output = Output()
+    curves = _curves(given.curve)
+    traces = shipped() if given.traces is None else load_traces(Path(given.traces))
+    everything: list[Result] = []
+    try:
+        with interruptible():
+            for curve in curves:
+                results = []
+                for result in simulated([curve], traces):
+                    results.append(result)
+                    if given.json:
+                        output.json({"event": "simulated", **as_record(result)})
+                if not given.json:
+                    output.text(simulation(curve, results))
+                everything += results
+            if not given.json:
+                output.text(simulation_notes(traces, everything))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+class MeasureBar:
+    """How far a measurement is: a line that moves on a terminal, one now and then elsewhere.
+
+    Args:
+        unit: what is counted.
+    """
+
+    STEP = 0.1
+    """Share of a measurement between two lines where nothing can move."""
+
+    WIDTH = 24
+    """Characters of the bar."""
+
+    def __init__(self, unit: str = "replies") -> None:
+        self._unit = unit
+        self._moves = sys.stderr is not None and sys.stderr.isatty()
+        self._said = -self.STEP
+        self._open = False
+
+    def show(self, step: Step) -> None:
+        """Show a step, over the last one."""
+        if self._moves:
+            width = shutil.get_terminal_size().columns - 1
+            text = f"\r{self.line(step, width):<{width}}"
+            print(text, end="", file=sys.stderr, flush=True)
+            self._open = True
+        elif step.total and step.done and step.done / step.total - self._said >= self.STEP:
+            self._said = step.done / step.total
+            say(self.line(step, 100))
+
+    def end(self) -> None:
+        """What follows goes to a line of its own."""
+        if self._open:
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r{'':<{width}}\r", end="", file=sys.stderr, flush=True)
+            self._open = False
+
+    def line(self, step: Step, width: int) -> str:
+        """A step in one line of at most so many characters."""
+        if not step.total or not step.done:
+            return one_line(step.what)[:width]
+        share = step.done / step.total
+        full = round(share * self.WIDTH)
+        bar = "━" * full + "─" * (self.WIDTH - full)
+        left = ""
+        if step.seconds_left is not None:
+            minutes, seconds = divmod(round(step.seconds_left), 60)
+            left = f"  {minutes}:{seconds:02} left"
+        counted = f"{share:4.0%}  {step.done} of {step.total} {self._unit}{left}"
+        return f"{bar} {counted}  {one_line(step.what)}"[:width]
+
+
+def _pair(given: argparse.Namespace, **more: Any) -> Pair:
+    """The pair that the options name."""
+    prepare_device()
+    if "require_draft" not in more:
+        more["kv_bits"] = given.kv_bits
+    pair = load_pair(
+        given.target,
+        given.draft,
+        context=given.context,
+        trust_remote_code=given.trust_remote_code,
+        **more,
+    )
+    for notice in (*pair.notices, *([pair.draft_off] if pair.draft_off else [])):
+        say(notice)
+    return pair
+
+
+@contextmanager
+def _metered(source: str) -> Iterator[Meter]:
+    meter = Meter(lambda: choose(source), idle=remembered_idle())
+    meter.start()
+    try:
+        yield meter
+    finally:
+        meter.stop()
+
+
+def _announce_left_out(count: int) -> None:
+    if count:
+        prompts, are = ("prompt does", "is") if count == 1 else ("prompts do", "are")
+        say(f"{count} {prompts} not fit the context together with the reply and {are} left out")
+
+
+def _document(
+    run: Run,
+    options: BenchOptions,
+    kernels: Kernels,
+    load: list[float] | None,
+    more: dict[str, Any],
+    swept: sweeps.Sweep | None,
+) -> dict[str, Any]:
+    found = run.results()
+    if swept is not None:
+        lengths = {it.id: len(it.ids) for it in run.questions}
+        more["sweep"] = sweeps.entry(swept, found[0], run.samples, lengths)
+    if options.null_test is not None:
+        repeats = run.protocol.repeats // sweeps.RUNS
+        more["aa"] = list(sweeps.null_test(run.samples, options.null_test, repeats))
+    return document.document(
+        run,
+        found,
+        ["macspec", *sys.argv[1:]],
+        kernels=kernels,
+        kv_bits=options.kv_bits,
+        load=load,
+        mask=redacted if options.with_text else None,
+        **more,
+    )
+
+
+def _report(found: Mapping[str, Any], options: BenchOptions) -> None:
+    """Print a report and write its files."""
+    if options.json:
+        Output().json(found)
+    else:
+        Output().text(report.terminal(report.blocks(found)))
+    path = options.path
+    document.save(path, found)
+    say(f"report: {path}")
+    document.write(path.with_suffix(".md"), report.page(found))
+    say(f"tables: {path.with_suffix('.md')}")
+    if not options.plot:
+        return
+    try:
+        from ..bench.plots import draw
+    except ImportError:
+        say("no pictures without matplotlib: pip install 'macspec[plots]' adds it")
+        return
+    for picture in draw(found, path.parent):
+        say(f"picture: {picture}")
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse a place that cannot be written before anything is measured."""
+    there = next(it for it in path.parents if it.exists())
+    if path.is_dir() or not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise BadOptionError(f"cannot write {path}: choose another place with --out")
+
+
+def _curves(name: str | None) -> list[PublishedCurve]:
+    curves = published()
+    chosen = [curve for curve in curves if name in (None, curve.name)]
+    if not chosen:
+        known = ", ".join(curve.name for curve in curves)
+        raise BadOptionError(f"there is no curve {name!r}; there are {known}")
+    return chosen
