@@ -194,7 +194,7 @@ def _block(source: Source, block: Block, styles: Styles, width: int, *, tint: bo
         return code_rows(text, block.info, number, styles, width)
     first = source.code_before(block) + 1 if code_in(source.text, block) else 1
     if block.head is not None:
-        text = source.text[slice(*block.head)] + text
+        text = moved(source.text[slice(*block.head)], block.indent) + text
     return prose(text, width, styles, block.number, first)
 
 

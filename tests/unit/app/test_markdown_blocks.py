@@ -132,6 +132,24 @@ def test_a_long_table_keeps_its_head() -> None:
     assert all(block.head for block in rest)
 
 
+def test_a_long_item_keeps_its_indent_and_its_code() -> None:
+    text = (
+        "1. Title\n\n"
+        + "   - sub\n" * 50
+        + "\n   ```py\n"
+        + "   x = 1\n" * 60
+        + "   ```\n2. next\n"
+    )
+    blocks = blocks_of(text).blocks
+    assert [block.indent for block in blocks[:12]] == [0, *[3] * 11]
+    code = [block for block in blocks if block.kind == "code"]
+    assert [(block.first, block.info, block.indent) for block in code] == [
+        (True, "py", 3),
+        (False, "py", 3),
+    ]
+    assert code_blocks(text) == [CodeBlock("py", "x = 1\n" * 60)]
+
+
 def test_long_code_goes_on_as_code() -> None:
     blocks = blocks_of("```py\n" + "x = 1\n" * 200 + "```\nend").blocks
     assert [block.kind for block in blocks] == ["code"] * 5 + ["text"]
