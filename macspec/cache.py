@@ -1,7 +1,10 @@
 """Commit and rollback over mlx-lm's caches.
 
 A pass appends its rows to every layer's cache; ``ModelCache.rollback`` takes back those that were
-not accepted. A later pass then sees what it would have seen had they never been there."""
+not accepted. A later pass then sees what it would have seen had they never been there. mlx-lm's
+windowed caches keep the bare window, in which one more position overwrites the oldest; the caches
+here keep ``SLACK`` positions beyond it, in temporal order, so that they can be rolled back.
+"""
 
 from __future__ import annotations
 
@@ -148,14 +151,14 @@ KV_BITS = (2, 4, 8)
 """Bits of a quantized cache: those that pack whole into 32, as mlx-lm's storage assumes."""
 
 EARLY = 2
-"""Layers whose work is given to the device while the rest of a pass is still being built."""
+"""Layers whose work is dispatched while the rest of a pass is still being built."""
 
 _LINEAR = (KVCache, QuantizedKVCache)
 _WINDOWED = (WindowedKVCache, ChunkedWindowKVCache)
 
 
 class ModelCache:
-    """The cache of one model: mlx-lm's layer caches, moved forward by passes, back by rollback.
+    """The cache of one model: mlx-lm's layer caches, advanced by passes, rolled back on rejection.
 
     Around a pass: `mark`, ``module(tokens, cache=cache.layers)``, `advance`, and, once the verdict
     is known, `rollback`. A stateful layer is one that a pass changes beyond appending to it.
@@ -171,9 +174,9 @@ class ModelCache:
     """
 
     layers: list[Any]
-    """What the model takes as its cache; the same objects for the life of the `ModelCache`."""
+    """The model's cache argument; the same objects for the life of the `ModelCache`."""
     reason: str | None
-    """Why a part of a pass cannot be taken back, in a sentence for the user; None if it can."""
+    """Why a pass cannot be rolled back in part, in a sentence for the user; None if it can."""
 
     def __init__(self, module: Module, *, slack: int = SLACK, kv_bits: int | None = None) -> None:
         if kv_bits is None:
@@ -194,24 +197,24 @@ class ModelCache:
 
     @property
     def length(self) -> int:
-        """Positions held; where `torn`, no more than a hint."""
+        """Positions held; only a hint where `torn`."""
         if self._stateful or not self._counting:
             return self._rows
         return int(self._counting[0].offset)
 
     @property
     def torn(self) -> bool:
-        """Whether a pass was left half built by an exception; `rollback` or `reset` mends it."""
+        """Whether an exception left a pass half built; `rollback` or `reset` repairs it."""
         return self._open
 
     @property
     def sound(self) -> int:
-        """Positions that are what they should be: where `torn`, those from before the pass."""
+        """Valid positions: where `torn`, those from before the pass."""
         return self._begun if self._open else self.length
 
     @property
     def arrays(self) -> list[mx.array]:
-        """Every array held, to be given to `mx.eval` after a prefill chunk."""
+        """Every array held, for `mx.eval` after a prefill chunk."""
         held: Any = tree_flatten([vars(leaf) for leaf in self._leaves])
         return [value for _, value in held if isinstance(value, mx.array)]
 
@@ -221,7 +224,7 @@ class ModelCache:
         return sum(array.nbytes for array in self.arrays)
 
     def mark(self) -> None:
-        """Say that a pass begins, and remember this length so that `rollback` can return to it.
+        """Begin a pass, and remember this length so that `rollback` can return to it.
 
         Where `reason` is set, this is the only length to which it can. Only the newest mark counts;
         it holds references and copies no data.
@@ -233,7 +236,7 @@ class ModelCache:
             self._marked = self._rows, _snapshot(self._stateful)
 
     def early(self, dispatch: Callable[[mx.array], None]) -> list[Any]:
-        """The layers, for a pass that the device begins with before it is built.
+        """The layers, for a pass that the device starts before it is completely built.
 
         Args:
             dispatch: starts an evaluation without waiting for it. It is given the first layers'
@@ -243,7 +246,7 @@ class ModelCache:
         return [*first, *self.layers[EARLY:]]
 
     def advance(self, rows: int) -> None:
-        """Say that the pass is built, and had ``rows`` rows."""
+        """The pass is built, and had ``rows`` rows."""
         self._open = False
         self._rows += rows
 
@@ -262,7 +265,7 @@ class ModelCache:
         return not self._open or (length <= self._begun and _whole(self._counting))
 
     def rollback(self, length: int) -> None:
-        """Bring every layer to ``length`` positions, each from where it stands.
+        """Bring every layer to ``length`` positions.
 
         Raises:
             ValueError: it is not possible; then `reset` and feed the tokens again.
@@ -284,7 +287,7 @@ class ModelCache:
     def compact(
         self, length: int, path: Sequence[int], rows: Sequence[tuple[mx.array, mx.array]]
     ) -> None:
-        """Keep the first ``length`` positions and, of the newest pass's after them, some.
+        """Keep the first ``length`` positions and some of the newest pass's after them.
 
         Nothing moves where the first ones stay. Interrupted half way, the first ``length``
         positions are whole.
@@ -314,7 +317,7 @@ class ModelCache:
         self.rollback(end)
 
     def reset(self) -> None:
-        """Empty every layer and let go of its memory."""
+        """Empty every layer and free its memory."""
         _restore(self._leaves, self._empty)
         self._marked = None
         self._rows = 0
@@ -322,7 +325,7 @@ class ModelCache:
 
 
 class _Early:
-    """A layer's cache that has the device begin with what it is given."""
+    """A layer's cache that makes the device start on its new keys at once."""
 
     def __init__(self, cache: Any, dispatch: Callable[[mx.array], None]) -> None:
         self._cache = cache
@@ -367,10 +370,10 @@ def _reason(stateful: list[Any]) -> str | None:
     if all(type(cache) is ArraysCache for cache in stateful):
         return (
             "this model runs plain, without speculation: its recurrent layers keep one running "
-            "state, and a rejected token cannot be taken out of it"
+            "state, and a rejected token cannot be removed from it"
         )
     return (
-        "this model runs plain, without speculation: a rejected token cannot be taken out of "
+        "this model runs plain, without speculation: a rejected token cannot be removed from "
         f"its kind of cache ({names})"
     )
 

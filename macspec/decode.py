@@ -119,7 +119,7 @@ class Decoder:
             else:
                 self.draft_off = (
                     f"the draft model {pair.draft.name} is off: its layers keep a running state, "
-                    "and a rejected token cannot be taken out of it"
+                    "and a rejected token cannot be removed from it"
                 )
 
     def prefill(self, reply: Reply, prompt: list[int]) -> Iterator[Event]:

@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import mlx.core as mx
 
@@ -86,9 +86,9 @@ class Session:
         lookups = [ngram or NGram(), self._suffix]
         self.decoder = decoder_type(pair, kv_bits, lookups, self.controller, clock, self.kernels)
         self._prompting = Prompting(pair)
-        self._said: set[str] = set()
+        self._noticed: set[str] = set()
         self._open: weakref.ref[Generator[Event, None, None]] | None = None
-        self.decoder.settings = replace(self.decoder.settings, trees=trees)
+        self._set(trees=trees)
         self.method, self.depth, self.rule = method, depth, rule
         mx.set_cache_limit(BUFFER_CACHE)
 
@@ -102,7 +102,7 @@ class Session:
         if method == DraftModel.name and method not in self.decoder.portfolio:
             why = self.decoder.draft_off or "this pair has no draft model"
             raise BadOptionError(f"method draft is not possible: {why}")
-        self.decoder.settings = replace(self.decoder.settings, method=method)
+        self._set(method=method)
 
     @property
     def depth(self) -> int | str:
@@ -111,7 +111,7 @@ class Session:
 
     @depth.setter
     def depth(self, depth: int | str) -> None:
-        self.decoder.settings = replace(self.decoder.settings, depth=depth)
+        self._set(depth=depth)
 
     @property
     def rule(self) -> str:
@@ -120,7 +120,7 @@ class Session:
 
     @rule.setter
     def rule(self, rule: str) -> None:
-        self.decoder.settings = replace(self.decoder.settings, rule=rule)
+        self._set(rule=rule)
 
     @property
     def sampling(self) -> Sampling:
@@ -129,7 +129,10 @@ class Session:
 
     @sampling.setter
     def sampling(self, sampling: Sampling) -> None:
-        self.decoder.settings = replace(self.decoder.settings, sampling=sampling)
+        self._set(sampling=sampling)
+
+    def _set(self, **changes: Any) -> None:
+        self.decoder.settings = replace(self.decoder.settings, **changes)
 
     def reply(
         self,
@@ -299,8 +302,8 @@ class Session:
     def _once(self, notices: Sequence[str]) -> Iterator[Event]:
         """Each notice once a session."""
         for text in notices:
-            if text not in self._said:
-                self._said.add(text)
+            if text not in self._noticed:
+                self._noticed.add(text)
                 yield Notice(text)
 
     def change_draft(self, pair: Pair, state: ControlState | None = None) -> None:
