@@ -167,7 +167,7 @@ class ModelCache:
         module: the model, as mlx-lm loads it.
         slack: positions that windowed and chunked layers keep beyond their window; no single run
             of passes may be rolled back further once such a window is full.
-        kv_bits: store keys and values with so many bits, one of `KV_BITS`, from token 0.
+        kv_bits: store keys and values with this many bits, one of `KV_BITS`, from token 0.
 
     Raises:
         BadOptionError: ``kv_bits`` is not possible with this model.

@@ -1,4 +1,4 @@
-"""How likely drafted tokens are accepted: by position, of late, and by the token before them."""
+"""How likely drafted tokens are accepted: by position, recently, and by the token before them."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class RecentAcceptance:
         self._share = self._long = START
 
     def share(self, unjudged: int = 0) -> float:
-        """Share of tokens accepted of late, 0 to 1.
+        """Share of tokens accepted recently, 0 to 1.
 
         Args:
             unjudged: tokens committed since by other means; with them the share approaches the

@@ -45,7 +45,7 @@ MOST = 1.5
 
 
 class PlainStep:
-    """Seconds of a plain step of late: of a pipelined round, launched before the one ahead ended.
+    """Recent seconds of a plain step: a pipelined round, launched before the one ahead has ended.
 
     An unpipelined round takes longer: the device waits for the host before it, and while its pass
     is being built. Between drafted rounds there are no others, so the ratio is learned too.

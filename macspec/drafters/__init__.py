@@ -1,4 +1,4 @@
-"""Drafters: whatever proposes the next tokens."""
+"""Drafters propose the next tokens."""
 
 from .corpus import Corpus
 from .drafter import Context, Drafter, Proposal

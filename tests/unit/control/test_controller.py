@@ -121,18 +121,20 @@ def test_what_plain_costs_is_measured_first_and_now_and_then() -> None:
     assert 1 <= depths.count(0) <= 4
 
 
-def test_a_plain_round_by_itself_is_compared_with_a_row_of_them() -> None:
+def test_an_unpipelined_plain_round_is_compared_with_pipelined_ones() -> None:
     controller = Controller(CostCurve({"draft": 0.05}), AcceptanceEstimate())
     offer, rounds = Offer("draft", 32, 7, 1), []
     for _ in range(500):
         plan = controller.choose([offer], 100, 50)
-        unread = plan.depth == 0 and controller.pipelines
+        prefetched = plan.depth == 0 and controller.pipelines
         early = bool(rounds) and rounds[-1] == "ahead"
         took = controller.curve.round("draft", plan.depth, 100)
         if plan.depth == 0:
-            took = 1.0 if early or unread else 1.2
-        controller.observe_cost(plan, plan.depth, plan.depth + 1, took, early + unread)
-        rounds.append("draft" if plan.depth else "ahead" if unread else "last" if early else "lone")
+            took = 1.0 if early or prefetched else 1.2
+        controller.observe_cost(plan, plan.depth, plan.depth + 1, took, early + prefetched)
+        rounds.append(
+            "draft" if plan.depth else "ahead" if prefetched else "last" if early else "lone"
+        )
     row = ["lone", *["ahead"] * (PIPELINED - 1), "last"]
     assert rounds[: PIPELINED + 1] == row
     assert rounds[PIPELINED + 1] == "draft"
@@ -143,7 +145,7 @@ def test_a_plain_round_by_itself_is_compared_with_a_row_of_them() -> None:
     assert controller.curve.plain.newest == pytest.approx(1.0, abs=0.05)
 
 
-def test_a_row_of_plain_rounds_ends_with_its_reply() -> None:
+def test_a_pipelined_run_ends_with_its_reply() -> None:
     controller = Controller(CostCurve({"draft": 0.05}), AcceptanceEstimate())
     offer = Offer("draft", 32, 7, 1)
     controller.observe_cost(controller.choose([offer], 100, 50), 0, 1, 1.0)
