@@ -7,7 +7,6 @@ import statistics
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from .events import Finished, Prefilled, ReplyStats, Round, Seconds
 
@@ -179,25 +178,6 @@ class ReplyCounter:
             seconds=Seconds(prefill + self.decode, prefill, self.decode, self.idle),
             dropped_messages=self.dropped_messages,
         )
-
-
-class Counters(ReplyCounter):
-    """The same with the times at which passes ended. To be replaced by ``ReplyCounter``."""
-
-    def __init__(self, start: float = 0.0, prompt_tokens: int = 0, **given: Any) -> None:
-        super().__init__(prompt_tokens, **given)
-        self.last = start
-
-    def count(self, now: float, tokens: int, drafted: int, accepted: int, idle: float) -> float:
-        """Count a pass that ended ``now`` and return its seconds."""
-        seconds, self.last = now - self.last, now
-        self.add(tokens, seconds, drafted=drafted, accepted=accepted, idle=idle)
-        return seconds
-
-    def expect(self, tokens: float, cost: float) -> None:
-        """Count what a round was expected to bring."""
-        self.expected += tokens
-        self.cost += cost
 
 
 @dataclass(slots=True)
