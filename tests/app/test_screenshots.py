@@ -8,6 +8,8 @@ import sys
 from html import unescape
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 PICTURES = ROOT / "assets" / "screenshots"
 COMMAND = Path(__file__).with_name("screenshots.py")
@@ -19,6 +21,7 @@ def words(picture: Path) -> str:
     return " ".join(unescape(re.sub(r"<style.*?</style>|<[^>]+>", "", svg, flags=re.S)).split())
 
 
+@pytest.mark.slow
 def test_the_command_makes_a_picture_of_the_real_engine(tmp_path: Path) -> None:
     command = [sys.executable, str(COMMAND), str(tmp_path), "--only", "narrow"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
