@@ -42,7 +42,7 @@ def wait_for_answer(terminal: Terminal, asked: str) -> None:
 
     def there() -> object:
         _, found, after = terminal.text.rpartition(f"▎ {asked}")
-        return found and "tokens/pass" in after and "● writing" not in terminal.text
+        return found and "tokens/pass" in after and "▶ writing" not in terminal.text
 
     terminal.wait_for(there, what=f"an answer to {asked!r}")
 
@@ -65,14 +65,14 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         ask(terminal, "/temperature 100")
         terminal.wait_for("temperature 100 from the next round")
         ask(terminal, "Tell me a story.")
-        terminal.wait_for(lambda: "● writing" in terminal.text and passes(terminal) > 3)
+        terminal.wait_for(lambda: "▶ writing" in terminal.text and passes(terminal) > 3)
         terminal.press("ctrl+s")
         terminal.wait_for("method draft")
         ask(terminal, "/depth 4")
         terminal.wait_for("depth 4 from the next round")
         before = passes(terminal)
         terminal.wait_for(lambda: passes(terminal) > before and "draft depth  4" in terminal.text)
-        assert "● writing" in terminal.text
+        assert "▶ writing" in terminal.text
         terminal.press("escape")
         terminal.wait_for("■ stopped")
         words = [line[:78] for line in terminal.lines if line.startswith("  ")]
@@ -102,7 +102,7 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         ask(terminal, "/temperature 100")
         terminal.wait_for("temperature 100 from the next round")
         ask(terminal, "And then?")
-        terminal.wait_for(lambda: "● writing" in terminal.text and passes(terminal) > 3)
+        terminal.wait_for(lambda: "▶ writing" in terminal.text and passes(terminal) > 3)
         (engine,) = (
             pid for pid, line in descendants(terminal.process.pid).items() if "worker" in line
         )
@@ -171,7 +171,7 @@ def test_a_small_window_without_colours(environ: Mapping[str, str]) -> None:
         terminal.resize(40, 12)
         terminal.wait_for(lambda: len(terminal.lines) == 12 and "Ask anything" in terminal.text)
         ask(terminal, "Who are you?")
-        terminal.wait_for(lambda: "● writing" not in terminal.text and "macspec" in terminal.text)
+        terminal.wait_for(lambda: "▶ writing" not in terminal.text and "macspec" in terminal.text)
         terminal.resize(39, 12)
         terminal.wait_for("macspec needs 40x12; this is 39x12")
         terminal.resize(60, 20)
@@ -191,16 +191,16 @@ def test_a_terminal_that_stands_still_holds_up_nothing(
     with Terminal(command, environ) as terminal:
         terminal.wait_for("Ask anything")
         ask(terminal, "Tell me a story.")
-        terminal.wait_for("● writing")
+        terminal.wait_for("▶ writing")
         terminal.freeze()
         terminal.wait_for(lambda: store.thread(1)[-1].state != OPEN, what="the reply's end")
-        assert "● writing" in terminal.text
+        assert "▶ writing" in terminal.text
         terminal.thaw()
         terminal.wait_for("■ stopped at the length limit")
         terminal.wait_for("● ready")
 
         ask(terminal, "And then?")
-        terminal.wait_for("● writing")
+        terminal.wait_for("▶ writing")
         terminal.freeze()
         terminal.type("not sent")
         terminal.wait_for(lambda: store.chat(1).unsent == "not sent", what="what is typed, kept")
