@@ -29,6 +29,9 @@ LONG = replace(CHAT, max_tokens=20)
 FORCED = replace(CHAT, id="forced-1", forced="One two three four five six seven eight nine ten.")
 
 
+CHEAP = Costs({(rows, 0): 1.0 for rows in ROWS}, {"draft": 0.1}, {"draft": 0.01})
+
+
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What passes cost is measured once, not five times."""
@@ -200,7 +203,7 @@ def test_costs_are_measured_and_predict(pocket: Pair, question: Question) -> Non
 
 def test_several_sessions_write_at_once(pocket: Pair, question: Question) -> None:
     others = [replace(question, id=f"chat-{number}") for number in range(2, 4)]
-    arm = ConcurrentArm("auto/2", pocket, 2, DecodeConfig())
+    arm = ConcurrentArm("auto/2", pocket, 2, DecodeConfig(), costs=CHEAP)
     arm.prepare([question, *others], GREEDY, True)
     written = arm.write(question, GREEDY, True)
     assert written.stats.tokens >= question.max_tokens
@@ -212,9 +215,8 @@ def test_several_sessions_write_at_once(pocket: Pair, question: Question) -> Non
 @pytest.mark.parametrize("trees", [True, False])
 def test_trees_beside_chains_alone(pocket: Pair, trees: bool) -> None:
     (question,), _ = ready([LONG], pocket)
-    cheap = Costs({(rows, 0): 1.0 for rows in ROWS}, {"draft": 0.1}, {"draft": 0.01})
     name = ArmName.parse("draft:keyed" + ("" if trees else "+chains"))
-    arm = ArmFactory(pocket, costs=cheap).make(name)
+    arm = ArmFactory(pocket, costs=CHEAP).make(name)
     arm.prepare([question], WARM, False)
     written = arm.write(question, WARM, False)
     branched = [kind for kind in written.rounds if kind[0] == "draft+"]

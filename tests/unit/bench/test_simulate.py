@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from functools import cache
 
 import pytest
 
@@ -14,7 +13,6 @@ from macspec.bench.simulate import (
     Played,
     Player,
     PublishedCurve,
-    Result,
     Setting,
     best_for_all,
     fixed,
@@ -30,22 +28,22 @@ CURVES = published()
 NAMES = [curve.name for curve in CURVES]
 
 
-@cache
-def results(name: str) -> list[Result]:
-    (curve,) = (curve for curve in CURVES if curve.name == name)
-    return list(simulate([curve], shipped()))
+QUICK = ("m4-pro-4bit", "m3-ultra-bf16")
+"""Curves on which everything is played by default."""
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_regret_is_at_most_3_percent_on_every_trace_from_the_first_start_on(name: str) -> None:
-    for result in results(name):
+@pytest.mark.parametrize(
+    "curve",
+    [pytest.param(it, marks=[] if it.name in QUICK else pytest.mark.slow) for it in CURVES],
+    ids=NAMES,
+)
+def test_auto_is_close_to_the_oracle_and_beats_the_best_single_setting(
+    curve: PublishedCurve,
+) -> None:
+    every = list(simulate([curve], shipped()))
+    for result in every:
         for played in (result.cold, result.warm):
             assert result.regret(played) <= 0.03, result.trace.name
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_auto_beats_the_best_single_setting_for_all_traces(name: str) -> None:
-    every = results(name)
     setting, plain = best_for_all(every), Setting(None, 0)
     auto = sum(1 / result.warm.speed for result in every)
     assert auto < sum(1 / it.fixed.get(setting, it.fixed[plain]).speed for it in every)
