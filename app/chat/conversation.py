@@ -74,7 +74,7 @@ class Conversation:
         self._streaming: StreamingReply | None = None
         self._comparing: Comparing | None = None
         self._trouble: str | None = None
-        """What went wrong in the store, once it was told."""
+        """The problem of the store that was reported last."""
 
     # What there is to see.
 

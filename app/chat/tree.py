@@ -1,4 +1,4 @@
-"""Where a conversation stands: the path that is shown, through the tree of its messages."""
+"""The path that is shown through the tree of a conversation's messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .turns import Turn, turn_of
 
 
 class Tree:
-    """A conversation of the store, or a new one that is not in it yet.
+    """A stored conversation, or a new one that is not stored yet.
 
     Args:
         system: the system prompt of new conversations.
@@ -21,7 +21,7 @@ class Tree:
     def __init__(self, store: Store, system: str = "") -> None:
         self.store = store
         self.chat: Chat | None = None
-        """None: a new one, in which nothing was said or typed yet."""
+        """None: a new one, without messages or unsent text."""
         self.turns: tuple[Turn, ...] = ()
         self._new_system = self._system = system
         self._sampling: dict[str, object] = {}
@@ -40,7 +40,7 @@ class Tree:
 
     @property
     def sampling(self) -> dict[str, object]:
-        """What this conversation sets otherwise than the settings do."""
+        """The sampling settings of this conversation's own."""
         return dict(self._sampling if self.chat is None else self.chat.sampling)
 
     @property
@@ -49,7 +49,7 @@ class Tree:
         return self._thread[-1].id if self._thread else None
 
     def open(self, id: int) -> None:
-        """Stand where a conversation was left.
+        """Show a conversation where it was left.
 
         Raises:
             BadOptionError: there is none.
@@ -65,33 +65,33 @@ class Tree:
         self._thread, self.turns, self._dropped = [], (), frozenset()
 
     def begun(self) -> Chat:
-        """The conversation; a new one begins in the store."""
+        """The conversation, which is stored now if it was not."""
         if self.chat is None:
             self.chat = self.store.new_chat(system=self._system, sampling=self._sampling)
         return self.chat
 
     def reload(self) -> None:
-        """Look again at what the store has."""
+        """Read the conversation from the store again."""
         if self.chat is None:
             return
         self.chat = self.store.chat(self.chat.id)
         self._thread = self.store.thread(self.chat.id)
         self._show()
         for place in range(len(self._thread) - 1, -1, -1):
-            making = self._thread[place].metadata
-            if making is not None:
-                stats = making.stats or {}
+            metadata = self._thread[place].metadata
+            if metadata is not None:
+                stats = metadata.stats or {}
                 self.drop(stats.get("dropped_messages", 0), self._thread[:place])
                 break
 
     def set_system(self, text: str) -> None:
-        """The system prompt of this conversation."""
+        """Set the system prompt of this conversation."""
         self._system = text
         if self.chat is not None:
             self.chat = self.store.set_system(self.chat.id, text)
 
     def set_sampling(self, sampling: dict[str, object]) -> None:
-        """What this conversation sets; the rest is as in the settings."""
+        """Set this conversation's own sampling; the rest is as in the settings."""
         self._sampling = dict(sampling)
         if self.chat is not None:
             self.chat = self.store.set_sampling(self.chat.id, sampling)
@@ -113,7 +113,7 @@ class Tree:
         return self._thread[: ids.index(self.message(id).id)]
 
     def put(self, message: Message, after: int | None) -> Turn:
-        """Show a message as the end of the path, after another one of it or (None) as the first."""
+        """Show a message as the end of the path, after another one of it; None: as the first."""
         keep = 0 if after is None else [each.id for each in self._thread].index(after) + 1
         self._thread = [*self._thread[:keep], message]
         if self.chat is not None:
@@ -122,7 +122,7 @@ class Tree:
         return self.turns[-1]
 
     def change(self, message: Message) -> Turn | None:
-        """Show a message as it is now; None where it is not on the path."""
+        """Update a message and return its turn; None where it is not on the path."""
         for place, each in enumerate(self._thread):
             if each.id == message.id:
                 self._thread[place] = message
@@ -138,7 +138,7 @@ class Tree:
         return None
 
     def step(self, id: int, by: int) -> None:
-        """Go to another version of a message, and to the end of its newest path.
+        """Show another version of a message, up to the end of its newest path.
 
         Raises:
             BadOptionError: there is no such version.
@@ -153,14 +153,14 @@ class Tree:
         self.reload()
 
     def drop(self, count: object, asked: Sequence[Message]) -> bool:
-        """Mark what the model no longer sees.
+        """Mark the turns that the model no longer sees.
 
         Args:
-            count: how many of the messages were left out.
-            asked: what it was asked with, without system prompts.
+            count: how many messages were left out of the prompt; imported data may be anything.
+            asked: the messages of the prompt, without system prompts.
 
         Returns:
-            Whether that is news.
+            Whether anything changed.
         """
         if not isinstance(count, int) or isinstance(count, bool):
             return False
@@ -184,8 +184,8 @@ class Tree:
 
 
 def spoken(thread: Sequence[Message]) -> list[list[Message]]:
-    """The messages of a path as a model gets them: replies without a text are none, and messages of
-    the user's that then follow each other are one."""
+    """The messages of a path as the model gets them: empty replies are left out, and messages of
+    the user's that then follow each other are joined."""
     groups: list[list[Message]] = []
     for message in thread:
         if message.role == ASSISTANT and not message.text:

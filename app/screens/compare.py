@@ -1,4 +1,4 @@
-"""Plain against speculative: the last prompt again, both ways, while you watch."""
+"""Comparing plain and speculative decoding on the last prompt."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .box import Box
 from .comparelines import comparison_lines
 
 PER_SECOND = 4
-"""How often what is shown follows what is known."""
+"""How often the screen is updated."""
 
 
-class Found(LinesView):
+class ComparisonView(LinesView):
     """A comparison, as far as it has come."""
 
-    DEFAULT_CSS = "Found { height: auto; width: 1fr; }"
+    DEFAULT_CSS = "ComparisonView { height: auto; width: 1fr; }"
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,10 +48,10 @@ class Found(LinesView):
 
 
 class CompareScreen(Box[None]):
-    """Runs a comparison and shows it. Esc ends the run and keeps what it found; then it leaves.
+    """Runs a comparison and shows it. Esc stops the run, and then closes the screen.
 
     Args:
-        run: snapshots, each of which replaces the one before it. Closing it ends the run.
+        run: snapshots, each of which replaces the one before. Closing it stops the run.
     """
 
     heading = "Plain against speculative"
@@ -82,11 +82,11 @@ class CompareScreen(Box[None]):
         self._newest = Comparison()
         self._worker: Worker[None] | None = None
         self.finished = False
-        """Whether nothing more will be found."""
+        """Whether the run has ended."""
 
     def inside(self) -> ComposeResult:
         with VerticalScroll(can_focus=False):
-            yield Found()
+            yield ComparisonView()
 
     def on_mount(self) -> None:
         self.hint(("Esc", "stop"))
@@ -110,7 +110,7 @@ class CompareScreen(Box[None]):
             self.hint(("Esc", "close"), ("↑ ↓", "scroll"))
 
     def _show(self) -> None:
-        self.query_one(Found).show(self._newest)
+        self.query_one(ComparisonView).show(self._newest)
 
     def action_leave(self) -> None:
         if self.finished or self._worker is None:

@@ -169,7 +169,7 @@ class Conversations(Box[ChatChoice]):
 
     async def _find(self, query: str, keep: int | None, note: tuple[str, str]) -> None:
         rows = await asyncio.to_thread(find_chats, self._store, query)
-        if self in self.app.screen_stack:  # It may have been closed meanwhile.
+        if len(self.query("Rows, #status")) == 2:  # It may have been closed meanwhile.
             self._show(rows, keep, note)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

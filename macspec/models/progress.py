@@ -21,12 +21,12 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far one model is."""
+    """The progress of one model."""
 
     model: str
     file: str
     done: int
-    """Bytes of the model that are here."""
+    """Bytes of the model that have arrived."""
     total: int
     rate: float
     """Bytes per second, over the last seconds."""
