@@ -28,9 +28,8 @@ MLX_LM_DRAFT = "mlx-lm-draft"
 SERVER = "server"
 
 KNOWN = (
-    "plain; auto, draft, ngram or suffix, with @DEPTH, :RULE and +chains if wanted, as in "
-    "draft@4:keyed; "
-    "mlx-lm; mlx-lm-draft, with @DEPTH or at its best one; server"
+    "plain; auto, draft, ngram or suffix, optionally with @DEPTH, :RULE and +chains, as in "
+    "draft@4:keyed; mlx-lm; mlx-lm-draft, with @DEPTH or at its best; server"
 )
 
 _PATTERN = re.compile(
@@ -97,7 +96,7 @@ class ArmName:
         if depth is not None and not least <= depth <= MAX_DEPTH:
             raise BadOptionError(f"{text}: a depth is {least} to {MAX_DEPTH}")
         if at_once == 0:
-            raise BadOptionError(f"{text}: at least one session must write")
+            raise BadOptionError(f"{text}: needs at least one session")
         return cls(
             text,
             method,
@@ -157,7 +156,7 @@ class ArmFactory:
         """
         if name.method == SERVER:
             if self.server is None:
-                raise BadOptionError("which server? add --server ADDRESS")
+                raise BadOptionError("the arm server needs --server ADDRESS")
             return self.server(name.text)
         pair = self._pair(name)
         kv_bits = self.kv_bits if name.kv_bits is None else name.kv_bits
@@ -200,8 +199,7 @@ def with_draft_bits(pair: Pair, bits: int) -> Pair:
         raise BadOptionError(f"there is no draft model to quantize to {bits} bits")
     if pair.draft.config.get("quantization"):
         raise BadOptionError(
-            f"the draft model {pair.draft.name} is quantized already: choose the one that it was "
-            "made from"
+            f"the draft model {pair.draft.name} is already quantized: choose the original"
         )
     module: Any = copy.deepcopy(pair.draft.module)
     for group in GROUPS:

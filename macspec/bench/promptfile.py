@@ -61,7 +61,7 @@ def from_file(path: Path, *, force: bool = True, max_tokens: int | None = None) 
         seen[task.id] = place
         tasks.append(task)
     if not tasks:
-        raise BadOptionError(f"{path} holds no prompts; give one JSON object a line")
+        raise BadOptionError(f"{path} has no prompts; give one JSON object per line")
     return tasks
 
 
@@ -78,7 +78,7 @@ def _entries(path: Path) -> Iterator[tuple[str, Entry]]:
             try:
                 entry = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise BadOptionError(f"{path}, {place}: this is not JSON: {error}") from None
+                raise BadOptionError(f"{path}, {place}: not JSON: {error}") from None
             yield place, _object(path, place, entry)
 
 
@@ -86,9 +86,7 @@ def _array(path: Path, text: str) -> list[Any]:
     try:
         entries: list[Any] = json.loads(text)
     except json.JSONDecodeError as error:
-        raise BadOptionError(
-            f"{path}, line {error.lineno}: this is not JSON: {error.msg}"
-        ) from None
+        raise BadOptionError(f"{path}, line {error.lineno}: not JSON: {error.msg}") from None
     except (ValueError, RecursionError) as error:
         raise BadOptionError(f"{path} is not JSON: {error}") from None
     return entries
@@ -96,7 +94,7 @@ def _array(path: Path, text: str) -> list[Any]:
 
 def _object(path: Path, place: str, entry: Any) -> Entry:
     if not isinstance(entry, dict):
-        raise BadOptionError(f"{path}, {place}: this is not an object; give {FORMS}")
+        raise BadOptionError(f"{path}, {place}: not an object; give {FORMS}")
     return entry
 
 
@@ -119,7 +117,7 @@ def _task(entry: Entry, path: Path, number: int, force: bool, max_tokens: int | 
     elif any(name in entry for name in ("prompt", "messages", "question", "instruction")):
         form = _plain
     else:
-        raise _WrongError(f"this has none of the known forms; give {FORMS}")
+        raise _WrongError(f"unknown form; give {FORMS}")
     task = form(entry, path, number)
     limit = max_tokens or _limit(entry)
     return Task(
@@ -167,7 +165,7 @@ def _lines(reference: Any) -> Iterator[str]:
     elif isinstance(reference, str):
         yield _sound(reference.strip(), "reference")
     elif reference is not None:
-        raise _WrongError("reference is no text")
+        raise _WrongError("reference is not text")
 
 
 def _human_eval(entry: Entry, path: Path, number: int) -> Task:
@@ -190,7 +188,7 @@ def _plain(entry: Entry, path: Path, number: int) -> Task:
         # EditEval's and Alpaca's forms give the text that is worked on beside the instruction.
         pieces = [entry.get(beside, "") for beside in ("context", "input")]
         if not all(isinstance(piece, str) for piece in pieces):
-            raise _WrongError("context or input is no text")
+            raise _WrongError("context or input is not text")
         whole = "\n\n".join([text, *filter(str.strip, pieces)])
         messages = _user(_sound(whole, "context or input"))
     answer = next((entry[name] for name in ("answer", "output") if entry.get(name)), None)
@@ -209,7 +207,7 @@ def _messages(turns: Any) -> tuple[dict[str, str], ...]:
     messages = []
     for at, turn in enumerate(turns, 1):
         if not isinstance(turn, dict) or turn.get("role") not in ROLES:
-            raise _WrongError(f"message {at} has no role among {', '.join(ROLES)}")
+            raise _WrongError(f"the role of message {at} is not one of {', '.join(ROLES)}")
         content = _filled(turn.get("content"), f"message {at}")
         messages.append({"role": str(turn["role"]), "content": content})
     if messages[-1]["role"] != "user":
@@ -223,7 +221,7 @@ def _user(text: str) -> tuple[dict[str, str], ...]:
 
 def _filled(value: Any, name: str) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise _WrongError(f"{name} is no text, or empty")
+        raise _WrongError(f"{name} is empty or not text")
     return _sound(value, name)
 
 
@@ -239,14 +237,14 @@ def _sound(text: str, name: str) -> str:
 def _id(entry: Entry, key: str, number: int) -> str:
     value = entry.get(key, number)
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise _WrongError(f"{key} is neither a number nor a text")
+        raise _WrongError(f"{key} is neither a number nor text")
     return str(value)
 
 
 def _word(entry: Entry, key: str, default: str) -> str:
     value = entry.get(key, default)
     if not isinstance(value, str) or not value.strip():
-        raise _WrongError(f"{key} is no text, or empty")
+        raise _WrongError(f"{key} is empty or not text")
     return value
 
 

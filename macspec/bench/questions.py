@@ -35,7 +35,9 @@ def answer_ids(task: Task, pair: Pair) -> list[int] | None:
     # A token that ends the turn would end the measurement too.
     ids = [int(token) for token in ids if token not in pair.stop_ids and token < pair.vocabulary]
     if not ids:
-        raise BadOptionError(f"the recorded answer of {task.id} has no tokens for this target")
+        raise BadOptionError(
+            f"none of the recorded answer of {task.id} is in this target's vocabulary"
+        )
     return ids[: task.max_tokens]
 
 
@@ -70,7 +72,7 @@ def shortened(question: Question, limit: int) -> Question:
 
 
 class Arm(Protocol):
-    """One way to write a reply. Whatever it keeps from one reply, the next one reads all anew."""
+    """One way to write a reply. Every reply starts from a cold cache."""
 
     name: str
 

@@ -38,11 +38,11 @@ class Address:
             parts = urlsplit(text if "://" in text else f"http://{text}")
             port = parts.port
         except ValueError as error:
-            raise BadOptionError(f"{text!r} is no address: {error}") from None
+            raise BadOptionError(f"{text!r} is not an address: {error}") from None
         if parts.scheme != "http" or parts.hostname is None or parts.username is not None:
-            raise BadOptionError(f"{text!r} is no address like http://127.0.0.1:8080/v1")
+            raise BadOptionError(f"{text!r} is not an address like http://127.0.0.1:8080/v1")
         if port is None:
-            raise BadOptionError(f"{text!r} names no port; give one like http://127.0.0.1:8080/v1")
+            raise BadOptionError(f"{text!r} has no port; give one, as in http://127.0.0.1:8080/v1")
         path = parts.path.rstrip("/") or "/v1"
         return cls(_loopback(parts.hostname, port), port, path)
 
@@ -65,7 +65,7 @@ def _loopback(host: str, port: int) -> str:
     if not addresses or not all(it.is_loopback for it in addresses):
         raise BadOptionError(
             f"{host} is not an address of this machine: only servers at localhost, 127.0.0.1 or "
-            "[::1] are measured"
+            "[::1] can be measured"
         )
     # Servers listen on version 4 more often than on 6.
     return str(min(addresses, key=lambda it: it.version))
@@ -189,7 +189,7 @@ class Server:
             listed = self.models()
             if not listed:
                 raise ServerError(
-                    f"the server at {self.address} lists no model: load one there, or name it"
+                    f"the server at {self.address} lists no model: load one there, or name one"
                 )
             self._model = listed[0]
         return self._model
@@ -267,7 +267,7 @@ class Server:
             now = self._clock()
             chunk = self._json(event)
             if not isinstance(chunk, dict):
-                raise ServerError(f"the server at {self.address} streams what is no object")
+                raise ServerError(f"the server at {self.address} streams a non-object")
             if chunk.get("error"):
                 raise ServerError(f"the server at {self.address} reports: {error(chunk)}")
             for name in ("usage", "timings", "stats"):
@@ -283,7 +283,7 @@ class Server:
                     reason = choice["finish_reason"]
         if reason is None:
             raise ServerError(
-                f"the server at {self.address} broke off in the middle of a reply; its own log may "
+                f"the server at {self.address} broke off in the middle of a reply; its log may "
                 "say why"
             )
         yield ended(reason, told)
@@ -317,7 +317,7 @@ class Server:
             return read(LONGEST + 1)
         except TimeoutError:
             raise ServerError(
-                f"the server at {self.address} said nothing for {self._patience:g} s"
+                f"the server at {self.address} sent nothing for {self._patience:g} s"
             ) from None
         except (OSError, HTTPException) as broken:
             raise ServerError(
@@ -346,7 +346,7 @@ class Server:
             raise ServerError(f"the server at {self.address} does not answer") from None
         except (OSError, HTTPException) as broken:
             raise ServerError(
-                f"what answers at {self.address} is no web server: {brief(broken)}"
+                f"what answers at {self.address} is not a web server: {brief(broken)}"
             ) from None
         if response.status != 200:
             said = self._received(response.read)
@@ -360,4 +360,4 @@ class Server:
         try:
             return json.loads(data)
         except (ValueError, RecursionError):
-            raise ServerError(f"the server at {self.address} sends what is not JSON") from None
+            raise ServerError(f"the server at {self.address} sends invalid JSON") from None

@@ -45,9 +45,9 @@ class ServerArm:
 
     def why_not(self, question: Question, sampling: Sampling) -> str | None:
         if question.forced is not None:
-            return "a server cannot be led along a recorded answer"
+            return "servers cannot decode along a recorded answer"
         if sampling.penalised or sampling.logit_bias:
-            return "servers understand penalties and biases in different ways"
+            return "servers interpret penalties and biases differently"
         return None
 
     def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
@@ -182,7 +182,7 @@ class Started:
     def __enter__(self) -> Self:
         if self.server.ready():
             raise ServerError(
-                f"something answers at {self.server.address} already: end it, or leave out the "
+                f"something already answers at {self.server.address}: stop it, or leave out the "
                 "command that starts a server"
             )
         try:

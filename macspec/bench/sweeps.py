@@ -125,7 +125,7 @@ def _rules(pair: Pair) -> Sweep:
 
 def _trees(pair: Pair) -> Sweep:
     if pair.draft is None:
-        raise BadOptionError("there is no draft model whose chain could branch: add --draft")
+        raise BadOptionError("this sweep needs a draft model: add --draft")
     settings = [
         Setting(f"{method}:keyed{less}", x, f"{method}, keyed")
         for method in ("auto", "draft")
@@ -138,7 +138,7 @@ def _context(pair: Pair) -> Sweep:
     fitting = tuple(long_name(length) for length in LENGTHS if length <= pair.context)
     if not fitting:
         raise BadOptionError(
-            f"the context of {pair.context} positions has no room for a long prompt: the shortest "
+            f"the context of {pair.context} positions is too short for a long prompt: the shortest "
             f"takes {LENGTHS[0]}"
         )
     arms = ["plain", "auto", "mlx-lm", *([] if pair.draft is None else ["mlx-lm-draft"])]
@@ -155,7 +155,7 @@ def _kv_bits(pair: Pair) -> Sweep:
 
 def _draft_bits(pair: Pair) -> Sweep:
     if pair.draft is None:
-        raise BadOptionError("there is no draft model whose precision could be swept: add --draft")
+        raise BadOptionError("this sweep needs a draft model: add --draft")
     settings = [Setting("draft", WHOLE, "draft")]
     settings += [Setting(f"draft+draft{bits}", bits, "draft") for bits in DRAFT_BITS]
     return Sweep("bits of the draft model", tuple(settings))

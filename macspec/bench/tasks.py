@@ -297,7 +297,7 @@ def replayed(
         )
     if not tasks:
         raise BadOptionError(
-            "there are no stored chats to replay: have one, or name a file with --prompts"
+            "there are no stored chats to replay: start one, or name a file with --prompts"
         )
     return tasks
 

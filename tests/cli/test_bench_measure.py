@@ -236,7 +236,7 @@ def test_without_matplotlib_there_are_tables(
             ["--server", "127.0.0.1:9", "--null-test", "plain"],
             "--server does not go",
         ),
-        (["--arms", "server"], "which server? add --server ADDRESS"),
+        (["--arms", "server"], "the arm server needs --server ADDRESS"),
         (["--compare", "a.json", "b.json"], "cannot read a.json"),
         (["--out", "/dev/null/x"], "choose another place with --out"),
     ],

@@ -125,9 +125,9 @@ def test_an_event_may_come_in_pieces_and_lines(served: tuple[Script, Address]) -
     ("chunks", "words"),
     [
         ([said("a")], "broke off in the middle"),
-        ([b"data: nonsense\n\n"], "not JSON"),
-        ([b"data: [1]\n\n"], "no object"),
-        ([b"data: " + b"[" * 100_000 + b"\n\n"], "not JSON"),
+        ([b"data: nonsense\n\n"], "invalid JSON"),
+        ([b"data: [1]\n\n"], "non-object"),
+        ([b"data: " + b"[" * 100_000 + b"\n\n"], "invalid JSON"),
         ([event({"error": {"message": "out of\nmemory\x1b[2J"}})], "reports: out of memory"),
         ([b'error: {"message": "slot is gone"}\n\n'], "reports: slot is gone"),
         ([b"data: " + b"x" * 2**21], "without an end"),
@@ -188,7 +188,7 @@ def test_something_else_answers() -> None:
 
         thread = threading.Thread(target=talk)
         thread.start()
-        with pytest.raises(ServerError, match="no web server"):
+        with pytest.raises(ServerError, match="not a web server"):
             Server(Address("127.0.0.1", listener.getsockname()[1], "/v1")).models()
         thread.join()
 
@@ -197,7 +197,7 @@ def test_silence_has_an_end(served: tuple[Script, Address]) -> None:
     script, address = served
     over = threading.Event()
     script.chunks = [said("a"), lambda: over.wait(30) and None]
-    with pytest.raises(ServerError, match=r"said nothing for 0\.05 s"):
+    with pytest.raises(ServerError, match=r"sent nothing for 0\.05 s"):
         list(Server(address, "m", patience=0.05).reply(ASKED, max_tokens=1))
     over.set()
 
@@ -240,13 +240,13 @@ def test_addresses_of_this_machine(text: str, address: str) -> None:
         ("0.0.0.0:80", "not an address of this machine"),
         ("http://example.org:80", "not an address of this machine"),
         ("http://127.0.0.1.example.org:80", "not an address of this machine"),
-        ("http://localhost@example.org:80", "is no address like"),
-        ("https://127.0.0.1:80", "is no address like"),
-        ("file:///etc/passwd", "is no address like"),
-        ("127.0.0.1", "names no port"),
-        ("127.0.0.1:x", "is no address"),
-        ("http://[::1:80", "is no address"),
-        ("", "is no address like"),
+        ("http://localhost@example.org:80", "is not an address like"),
+        ("https://127.0.0.1:80", "is not an address like"),
+        ("file:///etc/passwd", "is not an address like"),
+        ("127.0.0.1", "has no port"),
+        ("127.0.0.1:x", "is not an address"),
+        ("http://[::1:80", "is not an address"),
+        ("", "is not an address like"),
     ],
 )
 def test_other_addresses_are_refused(text: str, words: str) -> None:
