@@ -19,7 +19,7 @@ def sentences(state: PanelState) -> Iterator[str]:
     yield from _energy(state)
     if state.kernels:
         yield f"Kernels: {one_line(state.kernels)}."
-    tested = one_line(state.self_test)
+    tested = one_line(state.self_check)
     yield f"Self-test: {tested}." if tested else "Self-test: not run yet (macspec check)."
 
 

@@ -339,16 +339,16 @@ def promise(rule: str, temperature: float) -> tuple[str, str]:
 
 
 def failed(state: PanelState) -> bool:
-    """Whether the last self-test found a different text."""
-    return state.self_test.upper().startswith("FAILED")
+    """Whether the last self-check found a different text."""
+    return state.self_check.upper().startswith("FAILED")
 
 
 def exactness_head(state: PanelState, width: int, rows: int) -> list[Line]:
-    tested = one_line(state.self_test)
+    tested = one_line(state.self_check)
     if not tested:
         return [ruled("Exactness", width, ((f"{DASH} run macspec check", "label"),))]
     day = tested.replace(" on ", " ").rsplit(" ", 1)[0]
-    shown = fitting(width - len("Exactness") - 3, f"self-test {tested}", tested, day)
+    shown = fitting(width - len("Exactness") - 3, f"self-check {tested}", tested, day)
     return [ruled("Exactness", width, ((shown, "bad" if failed(state) else "plain"),))]
 
 
@@ -359,7 +359,7 @@ def badge(state: PanelState, width: int, rows: int) -> list[Line]:
         right = (*right, (" rule", "label"))
     left: Line = (("✓ ", "good"), (same, "good"))
     if failed(state):
-        left = (("✗ ", "bad"), ("self-test failed", "bad"))
+        left = (("✗ ", "bad"), ("self-check failed", "bad"))
     return [sides(left, right, width)]
 
 
@@ -409,7 +409,7 @@ def short_passes(state: PanelState, width: int) -> Line:
 
 def short_badge(state: PanelState, width: int) -> Line:
     if failed(state):
-        return (("✗ ", "bad"), (f"{'self-test':<12}", "bad"))
+        return (("✗ ", "bad"), (f"{'self-check':<12}", "bad"))
     same, _ = promise(state.rule, number(state.temperature) or 0.0)
     return (("✓ ", "good"), (f"{same.removeprefix('same '):<12}", "label"))
 

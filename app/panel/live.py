@@ -47,7 +47,7 @@ class LiveStats:
         self.pair: PairInfo | None = None
         self._status: Status | None = None
         self._plain: float | None = None
-        self._self_test = ""
+        self._self_check = ""
         self._pending = False
         """Whether a reply was requested and is not over."""
         self._elsewhere = False
@@ -110,7 +110,7 @@ class LiveStats:
             case Loaded():
                 self.pair, pair = event.pair, event.pair
                 check = last_check(pair.target, pair.draft, pair.weights)
-                self._self_test = "" if check is None else str(check)
+                self._self_check = "" if check is None else str(check)
                 self._status = None
                 if not event.kept_cache:
                     self._plain = None
@@ -144,7 +144,7 @@ class LiveStats:
             speeds=self._speeds.values,
             marks=tuple(Mark(at, what) for at, what in self._speeds.marks),
             why=self._why(),
-            self_test=self._self_test,
+            self_check=self._self_check,
             **self._of_reply(),
         )
         if pair is not None:

@@ -141,9 +141,9 @@ ROWS: tuple[Row, ...] = (
     ),
     GAP,
     Row(
-        "self-test", draw.exactness_head, (4,),
+        "self-check", draw.exactness_head, (4,),
         "When macspec check last compared this pair with plain decoding, token by token.",
-        full=lambda state: state.self_test,
+        full=lambda state: state.self_check,
     ),
     Row(
         "exactness", draw.badge, (0,),

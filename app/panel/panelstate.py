@@ -82,5 +82,5 @@ class PanelState:
     # Exactness.
     kernels: str = ""
     """What computes: our kernels, MLX's or the reference."""
-    self_test: str = ""
+    self_check: str = ""
     """Result and time of this pair's last ``macspec check``; empty: none known."""

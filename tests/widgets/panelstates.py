@@ -22,7 +22,7 @@ READY = PanelState(
     watts={"gpu": 0.4, "cpu": 1.2, "dram": 0.3},
     energy_source="Apple's energy counters",
     kernels="macspec's own for 4-bit products, MLX's attention",
-    self_test="passed on 2026-10-12 09:41",
+    self_check="passed on 2026-10-12 09:41",
 )
 
 STREAMING = replace(
@@ -83,6 +83,6 @@ NO_POWER = replace(
     round_depth=12,
     acceptance_by_position=tuple(0.97**position for position in range(1, 17)),
     rule="keyed",
-    self_test="",
+    self_check="",
     kernels="MLX's own: there is no Metal here",
 )

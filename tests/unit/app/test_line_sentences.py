@@ -37,7 +37,7 @@ FULL = PanelState(
     net_joules_per_token=0.25,
     energy_source="zeus",
     kernels="ours",
-    self_test="today",
+    self_check="today",
 )
 
 

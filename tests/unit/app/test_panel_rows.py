@@ -82,7 +82,7 @@ STATES = st.builds(
     energy_reason=WORDS,
     energy_source=WORDS,
     kernels=WORDS,
-    self_test=WORDS,
+    self_check=WORDS,
 )
 
 
@@ -236,12 +236,12 @@ def test_the_badge_promises_what_the_rule_keeps(
     assert f"✓ {same[0]}" in text
 
 
-def test_a_self_test_that_failed_is_no_promise() -> None:
-    tested = PanelState(self_test="passed on 2026-10-12 09:41")
-    assert "self-test passed on 2026-10-12 09:41" in written(panel_lines(tested, 60, 45))
+def test_a_self_check_that_failed_is_no_promise() -> None:
+    tested = PanelState(self_check="passed on 2026-10-12 09:41")
+    assert "self-check passed on 2026-10-12 09:41" in written(panel_lines(tested, 60, 45))
     assert "passed 2026-10-12" in written(panel_lines(tested, 32, 45))
-    failed = replace(tested, self_test="FAILED on 2026-10-12 09:41")
-    assert "✗ self-test failed" in written(panel_lines(failed, 32, 45))
+    failed = replace(tested, self_check="FAILED on 2026-10-12 09:41")
+    assert "✗ self-check failed" in written(panel_lines(failed, 32, 45))
     assert "✓" not in written(panel_lines(failed, 32, 45))
     assert "✓" not in written((summary_line(replace(failed, passes=3, tokens=9), 120),))
 
