@@ -44,7 +44,7 @@ class ArmName:
     """An arm by its name."""
 
     text: str
-    """As it was typed, which is what reports call it; ``#2`` at its end tells it from another."""
+    """As typed, and as reports call it; ``#2`` at its end distinguishes a double."""
     method: str
     """off, auto, draft, ngram or suffix; or ``MLX_LM``, ``MLX_LM_DRAFT``, ``SERVER``."""
     depth: int | str = "auto"
@@ -70,7 +70,7 @@ class ArmName:
 
     @classmethod
     def parse(cls, text: str) -> ArmName:
-        """Understand a name.
+        """Parse a name.
 
         Raises:
             BadOptionError: there is no such arm.

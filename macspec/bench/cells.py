@@ -222,7 +222,7 @@ def cells(
     Args:
         baseline: the arm whose speed is 1.
         arms: their order.
-        costs: what passes cost, by arm; of the others no limits are told.
+        costs: what passes cost, by arm; the others get no limits.
         compared: replies beside the baseline's.
     """
     equality = {id(it.sample): it.equality for it in compared}

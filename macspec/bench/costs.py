@@ -96,7 +96,7 @@ class Limits:
     predicted_speedup: float | None
     """Speed-up that the measured costs give: decoded tokens over the plain steps of the rounds."""
     host_share: float | None
-    """Share of decode in which the device waited for the host; None where nobody knows."""
+    """Share of decode in which the device waited for the host; None if unknown."""
     tokens_per_round: float
     """Tokens a round."""
     accepted_per_round: float

@@ -1,10 +1,10 @@
 """The arms of mlx-lm: its plain loop, and its own speculative decoding on the same pair.
 
 Its rule, ``speculative_generate_step`` in ``generate.py`` of mlx-lm 0.32: draft model and target
-each draw with the same sampler, a drafted token stands while it equals the token that the target
-drew there, and that token takes the place of the first that does not. What is emitted is the
-target's own draw, so the text has the target's distribution; but at temperatures above 0 two
-independent draws rarely agree: with probability sum of p(x) q(x), where rejection sampling keeps
+each sample with one sampler, drafted tokens are accepted while they equal the target's samples,
+and the target's sample replaces the first that does not. All emitted tokens are the target's own
+samples, so the text has the target's distribution; but at temperatures above 0 two independent
+samples rarely agree: with probability sum of p(x) q(x), where rejection sampling accepts
 sum of min(p(x), q(x)).
 """
 
@@ -30,10 +30,10 @@ from .questions import Question, prompt_ids, shortened
 from .sample import ReplyRecorder, Written
 
 OWN_DEPTH = 2
-"""Its ``num_draft_tokens`` where nobody gives one."""
+"""mlx-lm's default ``num_draft_tokens``."""
 
 DEPTHS = (1, 2, 3, 4, 6, 8)
-"""Depths among which the best is looked for."""
+"""Depths among which the fastest is chosen."""
 
 TRIED = 4
 """Questions on which each of them is tried."""
@@ -169,7 +169,7 @@ class MlxLmArm:
 
 
 class _Passes:
-    """Finds the passes in a stream of tokens, each of which is told whether it was drafted.
+    """Finds the passes in a stream of tokens, each marked as drafted or not.
 
     A pass ends with the target's own token. All of its tokens are known when the first one comes.
     """
@@ -266,5 +266,5 @@ class ForcedTarget:
 
     def _before(self, cache: Any) -> int:
         """Tokens that the cache holds; of one that does not tell, all that were read so far."""
-        told = (getattr(layer, "offset", None) for layer in cache)
-        return next((offset for offset in told if isinstance(offset, int)), self._read)
+        offsets = (getattr(layer, "offset", None) for layer in cache)
+        return next((offset for offset in offsets if isinstance(offset, int)), self._read)

@@ -20,7 +20,7 @@ from .sweeps import Point, points_of
 Record = Mapping[str, Any]
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#000000")
-"""Okabe and Ito's: told apart by everybody."""
+"""Okabe and Ito's, distinguishable with colour blindness."""
 
 LEAST_DRAFTED = 10
 """Tokens of which a share is worth drawing."""
@@ -85,7 +85,7 @@ def speedups(record: Record) -> Figure | None:
 
 
 def acceptance(record: Record) -> Figure | None:
-    """How often drafted tokens stand, by their position in the chain."""
+    """How often drafted tokens are accepted, by position in the chain."""
     cells = [it for it in cells_of(record) if it.whole and _known_rates(it)]
     if not cells:
         return None
@@ -175,7 +175,7 @@ PICTURES: dict[str, Callable[[Record], Figure | None]] = {
 
 
 def _known_rates(cell: Cell) -> list[float]:
-    """The acceptance by position, as far as enough tokens were drafted there."""
+    """The acceptance by position, where enough tokens were drafted."""
     known = [it for it in cell.drafted_by_position if it >= LEAST_DRAFTED]
     return list(cell.acceptance_by_position[: len(known)])
 

@@ -66,7 +66,7 @@ def from_file(path: Path, *, force: bool = True, max_tokens: int | None = None) 
 
 
 def _entries(path: Path) -> Iterator[tuple[str, Entry]]:
-    """Each object of a file, and where it stands."""
+    """Each object of a file, and its place."""
     text = _text(path)
     if text.lstrip().startswith("["):
         for number, entry in enumerate(_array(path, text), 1):

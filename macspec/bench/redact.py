@@ -32,7 +32,7 @@ def _relative(match: re.Match[str]) -> str:
 _RULES: tuple[tuple[re.Pattern[str], _Mask], ...] = (
     # A block of a key file, also one that was cut off.
     (re.compile(r"-----BEGIN .*?(?:-----END[^\n]*|\Z)", re.DOTALL), KEY),
-    # What is named a secret: what stands in quotes, or the rest of the word.
+    # What is named a secret: what is in quotes, or the rest of the word.
     (
         re.compile(
             rf"(?i)((?:{_SECRET})s?[\"'`]?\s*+(?:[:=]+|\b(?:is|ist|est|es)\b)\s*+"
@@ -61,7 +61,7 @@ _RULES: tuple[tuple[re.Pattern[str], _Mask], ...] = (
         lambda match: KEY if re.search("[A-Za-z]", match[0]) else NUMBER,
     ),
     (re.compile(r"(?<![A-Za-z+/=_-])[A-Za-z+/=_-]{40,}+"), KEY),
-    # Phone numbers, accounts, dates and sums, with whatever stands between their digits.
+    # Phone numbers, accounts, dates and sums, with whatever separates their digits.
     (
         re.compile(
             r"(?<![\w+(])[+(]{0,3}[^\W\d_]*+\d(?:[\w.,:()/+-]|[ \u00a0\u202f](?=[(\d+/-]))*+"
@@ -74,7 +74,7 @@ _RULES: tuple[tuple[re.Pattern[str], _Mask], ...] = (
 
 
 def redacted(text: str) -> str:
-    """The text without mail addresses, links, paths, keys and numbers; a mask stands for each.
+    """The text without mail addresses, links, paths, keys and numbers; a mask replaces each.
 
     It rather masks too much than too little: no digit is left, and nothing with an @ in a word.
     Names of people and places stay: no pattern knows them.

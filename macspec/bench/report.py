@@ -215,7 +215,7 @@ def head(record: Record) -> Iterator[str]:
     kinds = f", {forced} of them forced" if forced else ""
     ends = "" if protocol["end_of_text"] == "respected" else ", ends ignored"
     yield (
-        f"{len(questions)} prompts{kinds}, {protocol['repeats']} repeats, seed {protocol['seed']}"
+        f"prompts: {len(questions)}{kinds}, repeats: {protocol['repeats']}, seed {protocol['seed']}"
         f"{ends}; {machine_state(record)}"
     )
     if record["ended"] != "all":

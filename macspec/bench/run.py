@@ -114,7 +114,7 @@ class Lap:
 
 
 class EnergyLog:
-    """Joules of the decode of each reply, as far as the machine's counters are quick enough."""
+    """Joules of the decode of each reply, where the machine's counters are fast enough."""
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter

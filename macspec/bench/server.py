@@ -106,9 +106,9 @@ def text_of(choice: Mapping[str, Any]) -> str:
     return "".join(fields[name] for name in names if isinstance(fields.get(name), str))
 
 
-def ended(reason: str, told: Mapping[str, Mapping[str, Any]]) -> Ended:
+def ended(reason: str, parts: Mapping[str, Mapping[str, Any]]) -> Ended:
     """How a reply ended, from the objects of its chunks by their names."""
-    usage, timings, stats = (told.get(name, {}) for name in ("usage", "timings", "stats"))
+    usage, timings, stats = (parts.get(name, {}) for name in ("usage", "timings", "stats"))
     details = usage.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
     return Ended(
@@ -262,7 +262,7 @@ class Server:
 
     def _pieces(self, response: HTTPResponse) -> Iterator[Piece | Ended]:
         reason: str | None = None
-        told: dict[str, Any] = {}
+        parts: dict[str, Any] = {}
         for event in self._events(response):
             now = self._clock()
             chunk = self._json(event)
@@ -272,7 +272,7 @@ class Server:
                 raise ServerError(f"the server at {self.address} reports: {error(chunk)}")
             for name in ("usage", "timings", "stats"):
                 if isinstance(chunk.get(name), dict):
-                    told[name] = chunk[name]
+                    parts[name] = chunk[name]
             choices = chunk.get("choices")
             choice = choices[0] if isinstance(choices, list) and choices else None
             if isinstance(choice, dict):
@@ -286,7 +286,7 @@ class Server:
                 f"the server at {self.address} broke off in the middle of a reply; its log may "
                 "say why"
             )
-        yield ended(reason, told)
+        yield ended(reason, parts)
 
     def _events(self, response: HTTPResponse) -> Iterator[bytes]:
         """The data of each event of a stream (text/event-stream)."""

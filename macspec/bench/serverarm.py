@@ -132,7 +132,7 @@ def _written(start: float, prompt_tokens: int, pieces: Sequence[Piece], ended: E
 
 
 def shares(pieces: Sequence[Piece], tokens: int | None) -> list[int]:
-    """How many tokens came with each piece, as far as that can be known.
+    """How many tokens came with each piece, estimated where the server does not say.
 
     Servers send a piece a token, or a few tokens together, or hold some back; and some count the
     token that ends the turn. The count is shared out by length where it is not one a piece.

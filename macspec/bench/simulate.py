@@ -1,7 +1,7 @@
 """The controller against published cost curves and recorded traces, on a simulated clock.
 
-Nothing of the controller is copied or replaced: it is asked and told what the decoding loop asks
-and tells, in the same order. What is simulated is what costs time, the models.
+The controller itself runs, with the same calls in the same order as in the decoding loop. Only the
+models, which cost time, are simulated.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ GAP = 0.02
 is not launched ahead."""
 
 SHAKE = 0.02
-"""Standard deviation of what the controller is told that a round took."""
+"""Standard deviation of the round times that the controller sees."""
 
 
 @dataclass(frozen=True, slots=True)

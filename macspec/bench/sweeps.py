@@ -27,7 +27,7 @@ WHOLE = 16
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """An arm of a sweep, and where it stands in the picture."""
+    """An arm of a sweep, and its place in the picture."""
 
     arm: str
     x: float | str

@@ -32,7 +32,7 @@ class Task:
     """One prompt, and how far it is answered."""
 
     id: str
-    """Unique within its source. It tells nothing of the text."""
+    """Unique within its source. It reveals nothing of the text."""
     workload: str
     """The kind of task; the report has a row for each."""
     messages: tuple[Message, ...]
@@ -42,7 +42,7 @@ class Task:
     forced: str | None = None
     """The recorded answer that is decoded along, whatever the target says; None: it writes."""
     language: str = "en"
-    """Of the reply: its code in ISO 639, ``und`` where nobody knows."""
+    """Of the reply: its code in ISO 639, ``und`` if unknown."""
     source: str = OWN
     """``OWN``, ``REPLAY`` or a file's name."""
     raw: bool = False
@@ -245,7 +245,7 @@ def _words() -> dict[str, Any]:
 WORKLOAD = "own chats"
 
 UNKNOWN = "und"
-"""The code of a language that nobody knows."""
+"""The code of an unknown language."""
 
 SLACK = 32
 """Tokens that a reply may be longer than the stored one."""
