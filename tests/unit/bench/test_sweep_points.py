@@ -43,9 +43,9 @@ def test_depths_reach_from_none_to_sixteen(pocket: Pair) -> None:
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("draft-bits", "no draft model"),
-        ("trees", "no draft model"),
-        ("context", "no room for a long prompt"),
+        ("draft-bits", "needs a draft model"),
+        ("trees", "needs a draft model"),
+        ("context", "too short for a long prompt"),
     ],
 )
 def test_what_cannot_be_swept_is_refused(pocket: Pair, what: str, words: str) -> None:
