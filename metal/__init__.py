@@ -1,1 +1,1 @@
-"""Metal kernels for verification, each with its Python face and portable reference."""
+"""Metal kernels for verification, each with its Python face."""

@@ -31,7 +31,7 @@ import numpy as np
 
 from macspec.noise import Noise
 from macspec.sampling import Sampling
-from macspec.verification import Block, Match, Tree, TreeVerdict, Verdict
+from macspec.verification import Tree, TreeVerdict, Verdict
 
 from .kernel import Kernel, Launch
 
@@ -142,16 +142,9 @@ def _walked(
     size: int,
 ) -> TreeVerdict:
     nodes, depths, longest = _edges(parents)
-    (drawn,) = DRAW(
-        (
-            logits,
-            depths,
-            noise_place(noise),
-            sampling_options(sampling),
-            id_limits(sampling.top_k, size),
-        ),
-        draw_launch(logits, sampling, noise),
-    )
+    options, limits = sampling_options(sampling), id_limits(sampling.top_k, size)
+    operands = (logits, depths, noise_place(noise), options, limits)
+    (drawn,) = DRAW(operands, draw_launch(logits, sampling, noise))
     # A buffer cannot be empty.
     tokens = drafted if parents else mx.array([0], mx.uint32)
     accepted, token, path = WALK((drawn, tokens, nodes), WALK_LAUNCH)
@@ -210,49 +203,6 @@ WALK_LAUNCH = Launch(
     (mx.int32, mx.uint32, mx.int32),
 )
 """One simdgroup."""
-
-
-def reference(
-    sampling: Sampling,
-    logits: mx.array,
-    drafted: mx.array,
-    log_q: mx.array | None,
-    noise: Noise | None,
-    *,
-    size: int | None = None,
-) -> Verdict:
-    """``accept`` in plain MLX."""
-    scores = sampling.scores(logits[:, :size])
-    rule = Match() if log_q is None else Block()
-    if log_q is not None:
-        log_q = _fitted(log_q, scores.shape[-1])
-    verdict = rule.accept(scores, drafted, log_q, noise)
-    broken = _broken(logits[:, :size])
-    if log_q is not None and noise is not None and drafted.shape[0]:
-        chances = mx.take_along_axis(log_q, drafted[:, None], axis=-1)
-        broken = broken | ~mx.all(chances > -mx.inf)
-    accepted, token = _or_broken(broken, verdict)
-    return Verdict(accepted, token)
-
-
-def _broken(logits: mx.array) -> mx.array:
-    top = mx.max(logits.astype(mx.float32), axis=-1)
-    return mx.any(mx.isnan(logits)) | ~mx.all(mx.abs(top) < mx.inf)
-
-
-def _or_broken(broken: mx.array, verdict: Verdict) -> tuple[mx.array, mx.array]:
-    return (
-        mx.where(broken, BROKEN, verdict.accepted).astype(mx.int32),
-        mx.where(broken, 0, verdict.token).astype(mx.uint32),
-    )
-
-
-def _fitted(log_q: mx.array, width: int) -> mx.array:
-    """Columns [K, W] as [K, width]."""
-    missing = width - log_q.shape[-1]
-    if missing <= 0:
-        return log_q[:, :width]
-    return mx.pad(log_q, [(0, 0), (0, missing)], constant_values=-mx.inf)
 
 
 def supports(logits: mx.array) -> str | None:

@@ -89,7 +89,6 @@ class MetalKernels(Kernels):
     """The kernels of one target's passes.
 
     Args:
-        module: the target.
         outcomes: of every variant that its passes, and those of the draft model, could use.
         unsupported: what keeps MLX's kernels in any case, each a line for the user.
         strict: take order-preserving matmuls, however slow.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from macspec.noise import DRAFT, TARGET, Noise, bits, row_key, to_gumbel
+from macspec.noise import Noise
 from macspec.sampling import Sampling
 
 from .accept import (
@@ -86,30 +86,3 @@ def sample_launch(logits: mx.array, sampling: Sampling) -> Launch:
         ((1,), logits.shape),
         (mx.uint32, mx.float32),
     )
-
-
-def reference(
-    sampling: Sampling,
-    logits: mx.array,
-    noise: Noise | None,
-    step: int,
-    *,
-    keeps_q: bool,
-    size: int | None = None,
-) -> tuple[mx.array, mx.array | None]:
-    """``draft_sample`` in plain MLX."""
-    width = logits.shape[-1]
-    size = width if size is None else min(size, width)
-    scores = sampling.scores(logits[:, :size])
-    drawn = scores
-    if noise is not None:
-        stream, draw = (DRAFT, noise.draw) if keeps_q else (TARGET, 0)
-        keys = mx.array([row_key(noise.seed, stream, noise.position + step, draw)], mx.uint32)
-        drawn = scores + to_gumbel(bits(keys, mx.arange(size, dtype=mx.uint32)))
-    top = mx.max(logits[:, :size].astype(mx.float32))
-    sound = (mx.abs(top) < mx.inf) & ~mx.any(mx.isnan(logits[:, :size]))
-    token = mx.where(sound, mx.argmax(drawn, axis=-1), 0).astype(mx.uint32)
-    if noise is None or not keeps_q:
-        return token, None
-    log_q = mx.pad(scores, [(0, 0), (0, width - size)], constant_values=-mx.inf)
-    return token, mx.where(sound, log_q, mx.nan)

@@ -97,11 +97,7 @@ def _attention(stock: Any) -> Any:
 
 
 class Hooks:
-    """The places of one model.
-
-    Args:
-        module: a model of mlx-lm.
-    """
+    """The places of one model of mlx-lm."""
 
     def __init__(self, module: Module) -> None:
         with _lock:

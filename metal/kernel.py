@@ -76,14 +76,7 @@ class Kernel:
         )
 
     def __call__(self, arrays: Sequence[mx.array], launch: Launch) -> list[mx.array]:
-        """Run on the GPU.
-
-        Args:
-            arrays: one for each name of ``inputs``.
-            launch: grid, threadgroup, template arguments, shapes and types of the outputs.
-
-        Returns:
-            One array for each name of ``outputs``, not yet evaluated.
+        """Run on the GPU: an array for each of ``inputs`` gives one, unevaluated, for each output.
 
         Raises:
             RuntimeError: MLX has no Metal back end here.

@@ -216,14 +216,7 @@ def row_by_row(x: mx.array, matrix: Matrix) -> mx.array:
 
 
 def reference(x: mx.array, matrix: Matrix) -> mx.array:
-    """``x @ matrix.T`` in plain MLX, added in float32.
-
-    Args:
-        x: [rows, K].
-
-    Returns:
-        [rows, N], of the type of ``x``.
-    """
+    """``verify_qmv`` in plain MLX."""
     weights = mx.dequantize(
         matrix.w,
         matrix.scales.astype(mx.float32),

@@ -103,17 +103,12 @@ def operands(
     scale: float,
 ) -> list[mx.array]:
     """The kernel's inputs."""
-    return [queries, keys, values, _bits(sees), _scalar(scale)]
+    return [queries, keys, values, _constant(sees, mx.uint32), _constant(scale, mx.float32)]
 
 
 @lru_cache(maxsize=64)
-def _bits(sees: tuple[int, ...]) -> mx.array:
-    return mx.array(sees, mx.uint32)
-
-
-@lru_cache(maxsize=64)
-def _scalar(value: float) -> mx.array:
-    return mx.array(value, mx.float32)
+def _constant(value: float | tuple[int, ...], dtype: mx.Dtype) -> mx.array:
+    return mx.array(value, dtype)
 
 
 def verify_attention(

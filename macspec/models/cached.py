@@ -115,19 +115,12 @@ _PARENTS = (-1, 0, 0, 2)
 _BRANCHES = ((0, 1), (0, 2, 3))
 """What a model is tried with: ids, and a tree that is no chain and not in order of depth."""
 
-_NEARER = {mx.float32: 100}
-_NEARER_ROUNDED = 4
-"""How many times nearer a tree must be to its branches than a tree with a mistake in it."""
-
 
 class TreePass:
     """Passes over trees, for one model and its cache.
 
     Building one tries the model on a tree of 5 rows, with a cache of its own. Passes over chains
     are not affected, and between passes the model is as mlx-lm made it.
-
-    Args:
-        model: the target.
     """
 
     reason: str | None
@@ -135,17 +128,13 @@ class TreePass:
 
     def __init__(self, model: CachedModel) -> None:
         self._model = model
-        self._places: mx.array | None = None
+        self.places: mx.array | None = None
+        """int32 [rows]: where in the text each row of the pass that is being built belongs."""
         self._nodes_at = 0
         self._appended: list[tuple[mx.array, mx.array]] = []
         found = _ropes(model.module)
         self._ropes = [(holder, key, _Rope(rope, self)) for holder, key, rope in found]
         self.reason = self._refusal()
-
-    @property
-    def places(self) -> mx.array | None:
-        """int32 [rows]: where in the text each row of the pass that is being built belongs."""
-        return self._places
 
     def logits(self, unread: mx.array, tree: Tree) -> mx.array:
         """Take in the unread committed tokens and a tree of N nodes.
@@ -191,14 +180,14 @@ class TreePass:
         views = [_Layer(layer, mask, held, places) for layer in cache.layers]
         cache.mark()
         try:
-            self._places = places
+            self.places = places
             for holder, key, rope in self._ropes:
                 holder[key] = rope
             with self._model.kernels.passing(rows, bits, mask):
                 logits: mx.array = self._model.module(tokens[None], cache=views)[0, -(nodes + 1) :]
         finally:
             # First: without positions, wrappers that an interrupt leaves in place do nothing.
-            self._places = None
+            self.places = None
             for holder, key, rope in self._ropes:
                 holder[key] = rope.rope
         cache.advance(rows)
@@ -244,7 +233,9 @@ class TreePass:
                 (tree.depths, all_before),
             )
         ]
-        return errors[0] * _NEARER.get(expected.dtype, _NEARER_ROUNDED) < min(errors[1:])
+        # How many times nearer the tree must be to its branches than those with a mistake.
+        nearer = 100 if expected.dtype == mx.float32 else 4
+        return errors[0] * nearer < min(errors[1:])
 
     def _chain(self, branch: Sequence[int]) -> mx.array:
         """Logits after the last unread token, each of the branch and the next one."""

@@ -54,11 +54,7 @@ class Entry:
         return (self.target,) if self.draft is None else (self.target, self.draft)
 
     def fits(self, limit: int) -> bool | None:
-        """Whether it fits at ``CONTEXT`` positions; None where its memory is not stated.
-
-        Args:
-            limit: bytes that models may use.
-        """
+        """Whether ``limit`` bytes hold it at ``CONTEXT`` positions; None where that is unknown."""
         return None if self.memory_8k is None else self.memory_8k * GIB <= limit
 
 

@@ -45,7 +45,6 @@ def quantize(
         destination: the folder to create.
         bits: of a weight, one of ``BITS``; None: ``TARGET_BITS``, or ``DRAFT_BITS`` for a draft.
         draft: it will be used as a draft model.
-        group: weights that share a scale and a bias.
 
     Raises:
         BadOptionError: a value out of range, a destination that exists, or a source that is

@@ -14,7 +14,7 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -271,8 +271,7 @@ def _stream(
                     part.write(block)
                     digest.update(block)
                     here += len(block)
-                    if (report := meter.report(file, here)) is not None:
-                        yield report
+                    yield from meter.report(file, here)
                     if cancel.is_set():
                         return
         if here < file.size:
@@ -286,8 +285,7 @@ def _stream(
         part.flush()
         os.fsync(part.fileno())
         repository.partial(file).rename(repository.blob(file))
-    if (report := meter.report(file, file.size, always=True)) is not None:
-        yield report
+    yield from meter.report(file, file.size, always=True)
 
 
 @contextmanager
@@ -331,20 +329,19 @@ class _Silent(_utils.tqdm):  # type: ignore[misc]
 class _Meter:
     """Counts a repository's bytes and their rate."""
 
-    def __init__(self, repository: Repository, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self._clock = clock
         self._here = {file.path: repository.present(file) for file in repository.files}
         self._marks: deque[tuple[float, int]] = deque(maxlen=26)
-        self._marks.append((clock(), sum(self._here.values())))
+        self._marks.append((time.monotonic(), sum(self._here.values())))
 
-    def report(self, file: File, here: int, always: bool = False) -> Progress | None:
+    def report(self, file: File, here: int, always: bool = False) -> Iterator[Progress]:
         """The progress with ``here`` bytes of a file, if the last report is long enough ago."""
         self._here[file.path] = here
-        now, done = self._clock(), sum(self._here.values())
+        now, done = time.monotonic(), sum(self._here.values())
         if not always and now - self._marks[-1][0] < INTERVAL:
-            return None
+            return
         self._marks.append((now, done))
         seconds = now - self._marks[0][0]
         rate = max(done - self._marks[0][1], 0) / seconds if seconds > 0 else 0.0
-        return Progress(self._repository.name, file.path, done, self._repository.total, rate)
+        yield Progress(self._repository.name, file.path, done, self._repository.total, rate)

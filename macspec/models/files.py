@@ -21,16 +21,6 @@ from typing import Any
 from urllib.request import getproxies
 
 from huggingface_hub import constants, errors, list_repo_files, snapshot_download
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HfHubHTTPError,
-    HFValidationError,
-    IncompleteSnapshotError,
-    LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
 
 from ..errors import BadOptionError, MacspecError, ModelBrokenError, ModelNotFoundError, brief
 
@@ -50,12 +40,7 @@ PATTERNS = [
 ]
 """What is downloaded: the files that mlx-lm reads, without code."""
 
-CODE = ["*.py"]
-
 NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
-
-HEADER_LIMIT = 100_000_000
-"""Longest header in bytes that the safetensors format allows."""
 
 BITS = {
     name: bits
@@ -82,7 +67,6 @@ def locate(name: str, *, trust_remote_code: bool = False) -> Path:
     network, so an update on the hub never changes a conversation; ``hf download ID`` fetches it.
 
     Args:
-        name: the path or id.
         trust_remote_code: fetch a repository's Python files too.
 
     Raises:
@@ -104,7 +88,7 @@ def locate(name: str, *, trust_remote_code: bool = False) -> Path:
         raise BadOptionError(
             f"{repository} is a folder and has no revisions: leave out @{revision}"
         )
-    return _fetch(repository, revision or None, PATTERNS + CODE * trust_remote_code)
+    return _fetch(repository, revision or None, PATTERNS + ["*.py"] * trust_remote_code)
 
 
 def _fetch(repository: str, revision: str | None, patterns: list[str]) -> Path:
@@ -116,7 +100,7 @@ def _fetch(repository: str, revision: str | None, patterns: list[str]) -> Path:
                 )
             )
         except Exception as error:
-            if local and isinstance(error, LocalEntryNotFoundError):
+            if local and isinstance(error, errors.LocalEntryNotFoundError):
                 continue
             raise explain(error, repository, revision) from error
         if local and _complete(folder):
@@ -151,26 +135,25 @@ def explain(error: Exception, repository: str, revision: str | None = None) -> M
 def _explanation(error: Exception, repository: str, revision: str | None) -> str:
     causes = list(_causes(error))
     texts = " ".join(str(cause) for cause in causes)
-    status = next(
-        (cause.response.status_code for cause in causes if isinstance(cause, HfHubHTTPError)), None
-    )
+    answers = (cause for cause in causes if isinstance(cause, errors.HfHubHTTPError))
+    status = next((answer.response.status_code for answer in answers), None)
     failures = [cause for cause in causes if isinstance(cause, OSError)]
 
-    if isinstance(error, HFValidationError):
+    if isinstance(error, errors.HFValidationError):
         return (
             f"{repository}: no such folder: check the path, or give a Hugging Face id like "
             "owner/name"
         )
-    if isinstance(error, GatedRepoError):
+    if isinstance(error, errors.GatedRepoError):
         return (
             f"{repository} is gated: accept its licence at https://hf.co/{repository}, then {LOGIN}"
         )
-    if isinstance(error, RepositoryNotFoundError):
+    if isinstance(error, errors.RepositoryNotFoundError):
         return (
             f"{repository}: no such folder here, and no such model on the Hugging Face hub: "
             f"check the spelling; if it is private, {LOGIN}"
         )
-    if isinstance(error, RevisionNotFoundError):
+    if isinstance(error, errors.RevisionNotFoundError):
         return f"{repository} has no revision {revision}: check the branch, tag or commit after @"
     full = any(failure.errno in (errno.ENOSPC, errno.EDQUOT) for failure in failures)
     if full or "No space left" in texts:
@@ -183,7 +166,7 @@ def _explanation(error: Exception, repository: str, revision: str | None) -> str
             f"{repository} cannot be stored in {constants.HF_HUB_CACHE} ({brief(error)}): "
             "set HF_HOME to a writable folder"
         )
-    if any(isinstance(cause, OfflineModeIsEnabled) for cause in causes):
+    if any(isinstance(cause, errors.OfflineModeIsEnabled) for cause in causes):
         pinned = f" --revision {revision}" if revision else ""
         return (
             f"{repository} is incomplete in the hub's cache {constants.HF_HUB_CACHE} and "
@@ -196,7 +179,7 @@ def _explanation(error: Exception, repository: str, revision: str | None) -> str
             "behind a company proxy set SSL_CERT_FILE to its certificate, and check the clock"
         )
     unreachable = isinstance(
-        error, LocalEntryNotFoundError | ConnectionError | TimeoutError | http.TransportError
+        error, errors.LocalEntryNotFoundError | ConnectionError | TimeoutError | http.TransportError
     )
     refused = any(type(cause).__name__ == "ProxyError" for cause in causes)
     if refused or (unreachable and "https" in getproxies() and status is None):
@@ -215,7 +198,7 @@ def _explanation(error: Exception, repository: str, revision: str | None) -> str
         return f"the hub limits requests (429): wait a few minutes, or {LOGIN}, then try again"
     if status is not None:
         return f"the hub returned {status} for {repository}: try again later ({brief(error)})"
-    if isinstance(error, IncompleteSnapshotError):
+    if isinstance(error, errors.IncompleteSnapshotError):
         return (
             f"{repository} is only partly downloaded and the hub cannot be reached: connect and "
             "run the same command again"
@@ -239,11 +222,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def check_weights(name: str, folder: Path) -> None:
-    """Make sure that a folder's weights are present and complete.
-
-    Args:
-        name: what the user calls the model.
-        folder: a model folder; mlx-lm reads its ``model*.safetensors``.
+    """Make sure that a folder's weights, ``model*.safetensors``, are present and complete.
 
     Raises:
         ModelBrokenError: no such file, one that the index names is missing, or one is damaged.
@@ -300,7 +279,8 @@ def read_header(file: Path) -> dict[str, Any]:
             raise ValueError("is a Git LFS pointer, not the weights (git lfs pull fetches them)")
         if size < 8 or length > size - 8:
             raise ValueError(f"is truncated: it ends within its header, after {size} bytes")
-        if length > HEADER_LIMIT:
+        # The longest that the format allows.
+        if length > 100_000_000:
             raise ValueError("is not a safetensors file: its header would be over 100 MB")
         text = stream.read(length)
     try:

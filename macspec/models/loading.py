@@ -72,8 +72,6 @@ def open_model(name: str, folder: Path, *, trust_remote_code: bool = False) -> M
     """Load all of a model but its weights, which ``read_weights`` reads.
 
     Args:
-        name: what the user calls the model.
-        folder: a model folder as mlx-lm loads it.
         trust_remote_code: run Python code that the folder brings.
 
     Raises:
@@ -126,11 +124,14 @@ def read_weights(model: Model, progress: Callable[[int], None] = lambda done: No
     for stride in _strides(arrays):
         try:
             mx.eval(stride)
-        except MemoryError as error:
-            raise _full(model, error) from error
         except Exception as error:
-            if "alloc" in str(error) or "memory" in str(error).lower():
-                raise _full(model, error) from error
+            refused = "alloc" in str(error) or "memory" in str(error).lower()
+            if refused or isinstance(error, MemoryError):
+                raise OutOfMemoryError(
+                    f"not enough memory for the {gigabytes(model.weight_bytes)} of weights of "
+                    f"{model.name} ({brief(error)}): close other programs, or choose a smaller or "
+                    "more quantized model"
+                ) from error
             raise ModelBrokenError(
                 f"{model.name}: its weights cannot be read ({brief(error)}): {AGAIN}"
             ) from error
@@ -148,13 +149,6 @@ def _strides(arrays: Iterable[mx.array]) -> Iterator[list[mx.array]]:
             stride = []
     if stride:
         yield stride
-
-
-def _full(model: Model, error: BaseException) -> OutOfMemoryError:
-    return OutOfMemoryError(
-        f"not enough memory for the {gigabytes(model.weight_bytes)} of weights of {model.name} "
-        f"({brief(error)}): close other programs, or choose a smaller or more quantized model"
-    )
 
 
 def checked_config(name: str, folder: Path, trust_remote_code: bool) -> dict[str, Any]:
@@ -234,11 +228,7 @@ def load_tokenizer(
 
 
 def context_length(config: dict[str, Any], tokenizer: TokenizerWrapper) -> int:
-    """Positions that a model supports.
-
-    From the configuration or its ``text_config``, else the tokenizer's limit, else
-    ``UNKNOWN_CONTEXT``.
-    """
+    """Positions that a model supports: by its configuration, else by its tokenizer."""
     nested = config.get("text_config")
     for settings in (config, nested if isinstance(nested, dict) else {}):
         for key in CONTEXT_KEYS:
@@ -249,11 +239,10 @@ def context_length(config: dict[str, Any], tokenizer: TokenizerWrapper) -> int:
     return int(limit) if 0 < limit < ENDLESS else UNKNOWN_CONTEXT
 
 
-def _architecture(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
+def _architecture(name: str, config: dict[str, Any]) -> Any:
     """mlx-lm's model and argument classes for a configuration."""
     try:
-        model_class, arguments_class = mlx_lm._get_classes(config)
-        return model_class, arguments_class
+        return mlx_lm._get_classes(config)
     except Exception as error:
         raise ModelBrokenError(
             f"{name}: mlx-lm does not support the architecture {config.get('model_type')!r}: "

@@ -43,10 +43,8 @@ class Pressure:
     """Available share of the memory, 0 to 1; None where unknown."""
 
     def __str__(self) -> str:
-        parts: list[str] = [self.level or "unknown"]
-        if self.free is not None:
-            parts.append(f"{self.free:.0%} of the memory free")
-        return ", ".join(parts)
+        level = self.level or "unknown"
+        return level if self.free is None else f"{level}, {self.free:.0%} of the memory free"
 
 
 def unified_memory() -> int:

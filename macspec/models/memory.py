@@ -126,7 +126,6 @@ def estimate_memory(module: Any, context: int) -> MemoryEstimate:
 
     Args:
         module: a model of mlx-lm whose weights may still be on disk (``load_model(lazy=True)``).
-        context: positions that the model supports.
     """
     cache = make_prompt_cache(module)
     logits = module(mx.array([[0]]), cache=cache)

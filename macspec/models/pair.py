@@ -237,11 +237,12 @@ def mismatch(target: Model, draft: Model, vocabulary: int) -> str | None:
     Args:
         vocabulary: ids that the target can emit.
     """
-    return (
-        table_mismatch(target.tokenizer, draft.tokenizer)
-        or splitting_mismatch(target.tokenizer, draft.tokenizer)
-        or width_mismatch(draft, vocabulary)
+    differ = table_mismatch(target.tokenizer, draft.tokenizer) or splitting_mismatch(
+        target.tokenizer, draft.tokenizer
     )
+    if differ is not None or draft.width >= vocabulary:
+        return differ
+    return f"it has embeddings for {draft.width} token ids, but the target can emit {vocabulary}"
 
 
 def table(tokenizer: TokenizerWrapper) -> dict[int, str]:
@@ -285,13 +286,6 @@ def splitting_mismatch(target: TokenizerWrapper, draft: TokenizerWrapper) -> str
                 f"{_quoted(_piece(draft, theirs, place))} in the draft at token {place}"
             )
     return None
-
-
-def width_mismatch(draft: Model, vocabulary: int) -> str | None:
-    """Whether the draft model lacks embeddings for ids that the target can emit."""
-    if draft.width >= vocabulary:
-        return None
-    return f"it has embeddings for {draft.width} token ids, but the target can emit {vocabulary}"
 
 
 def size_notice(target: Model, draft: Model) -> str | None:

@@ -10,8 +10,9 @@ import re
 from typing import Any
 
 import mlx.core as mx
+import references
 
-from macspec.metal import accept, draft_sample, matmul, self_check
+from macspec.metal import matmul, self_check
 from macspec.metal.variants import CHOICES, MATMUL_ROWS
 
 
@@ -30,8 +31,8 @@ def compute() -> dict[str, dict[str, Any]]:
     accepts, samples = {}, {}
     for rule, truncated in CHOICES:
         key = self_check.choice_key(rule, truncated)
-        accepts[key] = self_check.verdicts(accept.reference, rule, truncated, mx.float32)
-        samples[key] = self_check.drafts(draft_sample.reference, rule, truncated, mx.float32)
+        accepts[key] = self_check.verdicts(references.accept, rule, truncated, mx.float32)
+        samples[key] = self_check.drafts(references.draft_sample, rule, truncated, mx.float32)
     return {"products": products, "accept": accepts, "draft_sample": samples}
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import mlx.core as mx
 import numpy as np
 import pytest
+import references
 from harness import inline, installed, run
 from passes import (
     NEAR,
@@ -45,7 +46,7 @@ def assert_right(case: Pass) -> bool:
     """Whether the kernels' verdict is the portable one; if not, rounding explains it."""
     mine = judged(case)
     expected = outcome(case)
-    same = mine == verdict(accept.reference(*case.arguments, size=case.size))
+    same = mine == verdict(references.accept(*case.arguments, size=case.size))
     if not same or mine != (expected.accepted, expected.token):
         assert expected.margin < NEAR, (case, mine, expected)
     return same
@@ -91,7 +92,7 @@ def follow_reference(
 ) -> TreeVerdict:
     """``accept.follow`` in plain MLX."""
     found = follow(sampling.scores(logits[:, :size]), tree, noise)
-    accepted, token = accept._or_broken(accept._broken(logits[:, :size]), found)
+    accepted, token = references.or_broken(references.is_broken(logits[:, :size]), found)
     return TreeVerdict(accepted, token, found.path)
 
 
@@ -171,7 +172,7 @@ def test_a_row_that_nothing_can_be_drawn_from_breaks_the_pass(rule: str, bad: st
             logits[row, at] = BAD[bad][: len(at)]
             broken = replace(case, logits=mx.array(logits, mx.float32).astype(mx.bfloat16))
             assert judged(broken) == (BROKEN, 0)
-            assert verdict(accept.reference(*broken.arguments, size=case.size)) == (BROKEN, 0)
+            assert verdict(references.accept(*broken.arguments, size=case.size)) == (BROKEN, 0)
             # Beyond the tokenizer's ids it is nobody's business.
             logits = np.pad(wide(case.logits)[:, : case.size], [(0, 0), (0, 3)])
             logits[:, case.size :] = [np.nan, np.inf, 99]
@@ -197,7 +198,7 @@ def test_a_drafted_token_that_the_draft_excludes_breaks_the_pass(at: int) -> Non
     broken = replace(case, log_q=mx.where(here, -mx.inf, case.log_q))
     with installed(inspected=False):
         assert judged(broken) == (BROKEN, 0)
-    assert verdict(accept.reference(*broken.arguments, size=case.size)) == (BROKEN, 0)
+    assert verdict(references.accept(*broken.arguments, size=case.size)) == (BROKEN, 0)
 
 
 def test_equal_logits() -> None:
@@ -214,7 +215,7 @@ def test_equal_logits() -> None:
                 noise = Noise(draw, 0, 0, 2, 61)
                 mine = accept.accept(sampling, logits, drafted, None, noise)
                 assert verdict(mine) == verdict(
-                    accept.reference(sampling, logits, drafted, None, noise)
+                    references.accept(sampling, logits, drafted, None, noise)
                 )
                 tokens.add(mine.token.item())
             assert max(tokens) < kept

@@ -7,6 +7,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
+import references
 from harness import installed
 from passes import (
     NEAR,
@@ -36,7 +37,7 @@ def assert_right(
     """Whether token and distribution are the portable ones; if not, rounding explains it."""
     arguments: Any = {"keeps_q": keeps_q, "size": size}
     token, log_q = draft_sample.draft_sample(sampling, logits, noise, step, **arguments)
-    their_token, their_q = draft_sample.reference(sampling, logits, noise, step, **arguments)
+    their_token, their_q = references.draft_sample(sampling, logits, noise, step, **arguments)
     assert (token.dtype, token.shape) == (mx.uint32, (1,))
     expected = distribution(sampling, wide(logits)[0, :size])
     stream = DRAFT if keeps_q else TARGET
@@ -145,7 +146,7 @@ def test_from_a_broken_row_comes_a_token_that_exists(bad: list[float], keeps_q: 
     arguments = (Sampling(), mx.array([bad]), Noise(1, 2, 3, 2, 3), 1)
     with installed():
         token, log_q = draft_sample.draft_sample(*arguments, keeps_q=keeps_q)
-    their_token, their_q = draft_sample.reference(*arguments, keeps_q=keeps_q)
+    their_token, their_q = references.draft_sample(*arguments, keeps_q=keeps_q)
     assert token.item() == their_token.item() == 0
     if keeps_q:
         assert log_q is not None
