@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -39,7 +38,7 @@ from ..metal.dispatch import kernels_for
 from ..models import Pair, load_pair
 from ..plaintext import one_line
 from ..power import Meter, awake, choose, remembered_idle
-from ..terminal import INTERRUPTED, Output, interruptible, say, status_of
+from ..terminal import INTERRUPTED, Output, ProgressLine, interruptible, say, status_of
 
 BUSY = 0.7
 """Load before a measurement that is worth a warning."""
@@ -186,41 +185,27 @@ def simulate(given: argparse.Namespace) -> int:
 
 
 class MeasureBar:
-    """How far a measurement is: a line that moves on a terminal, one now and then elsewhere.
+    """How far a measurement is, and how long it will take.
 
     Args:
         unit: what is counted.
     """
-
-    STEP = 0.1
-    """Share of a measurement between two lines where nothing can move."""
 
     WIDTH = 24
     """Characters of the bar."""
 
     def __init__(self, unit: str = "replies") -> None:
         self._unit = unit
-        self._moves = sys.stderr is not None and sys.stderr.isatty()
-        self._said = -self.STEP
-        self._open = False
+        self._progress = ProgressLine()
 
     def show(self, step: Step) -> None:
         """Show a step, over the last one."""
-        if self._moves:
-            width = shutil.get_terminal_size().columns - 1
-            text = f"\r{self.line(step, width):<{width}}"
-            print(text, end="", file=sys.stderr, flush=True)
-            self._open = True
-        elif step.total and step.done and step.done / step.total - self._said >= self.STEP:
-            self._said = step.done / step.total
-            say(self.line(step, 100))
+        share = step.done / step.total if step.total else 0.0
+        self._progress.show(lambda width: self.line(step, width), share)
 
     def end(self) -> None:
-        """What follows goes to a line of its own."""
-        if self._open:
-            width = shutil.get_terminal_size().columns - 1
-            print(f"\r{'':<{width}}\r", end="", file=sys.stderr, flush=True)
-            self._open = False
+        """Remove the line."""
+        self._progress.end(keep=False)
 
     def line(self, step: Step, width: int) -> str:
         """A step in one line of at most so many characters."""
