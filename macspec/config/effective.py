@@ -53,10 +53,6 @@ def load(path: Path | None = None, environment: Mapping[str, str] | None = None)
     A draft model belongs to its target: if the target comes from a place that takes precedence over
     the draft's, the draft is dropped.
 
-    Args:
-        path: the file; None: the user's own.
-        environment: None: this process's.
-
     Raises:
         BadOptionError: the file is broken, with its line, or a variable is unknown or has a
             value that is not allowed.

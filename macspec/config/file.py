@@ -43,14 +43,7 @@ def read_file(path: Path) -> dict[str, Entry]:
 
 
 def checked(setting: Setting, value: Any, where: str = "") -> Any:
-    """The setting's value from a TOML value.
-
-    Args:
-        where: put before the message.
-
-    Raises:
-        BadOptionError: it is not allowed.
-    """
+    """The setting's value from a TOML value, or BadOptionError that begins with ``where``."""
     try:
         return setting.kind.check(value)
     except ValueError:
@@ -159,24 +152,20 @@ def change_file(path: Path, setting: Setting, value: Any) -> None:
             is then unchanged.
     """
     path = path.resolve()  # a link stays a link
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(path.parent):
-            text = text_of(path)
-            wanted = _values(text, path)
-            if value is None and wanted.pop(setting.key, None) is None:
-                return
-            if value is not None:
-                wanted[setting.key] = checked(setting, value)
-            changed = _changed(text or HEADER, setting, value)
-            if not _has(changed, wanted, path):
-                raise BadOptionError(
-                    f"the layout of {path} cannot be changed automatically; change it with "
-                    "macspec config edit"
-                )
-            write_atomic(path, changed, keep_mode=True, durable=True)
-    except OSError as error:
-        raise BadOptionError(f"{path} cannot be written: {cause(error)}") from None
+    with _changing(path):
+        text = text_of(path)
+        wanted = _values(text, path)
+        if value is None and wanted.pop(setting.key, None) is None:
+            return
+        if value is not None:
+            wanted[setting.key] = checked(setting, value)
+        changed = _changed(text or HEADER, setting, value)
+        if not _has(changed, wanted, path):
+            raise BadOptionError(
+                f"the layout of {path} cannot be changed automatically; change it with "
+                "macspec config edit"
+            )
+        write_atomic(path, changed, keep_mode=True, durable=True)
 
 
 def template() -> str:
@@ -205,18 +194,10 @@ def toml(value: Any) -> str:
 
 
 def create_file(path: Path) -> None:
-    """Write the template if there is no file yet.
-
-    Raises:
-        BadOptionError: it cannot be written.
-    """
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(path.parent):
-            if not path.exists():
-                write_atomic(path.resolve(), template(), keep_mode=True, durable=True)
-    except OSError as error:
-        raise BadOptionError(f"{path} cannot be written: {cause(error)}") from None
+    """Write the template if there is no file yet, or BadOptionError."""
+    with _changing(path):
+        if not path.exists():
+            write_atomic(path.resolve(), template(), keep_mode=True, durable=True)
 
 
 def _changed(text: str, setting: Setting, value: Any) -> str:
@@ -252,11 +233,15 @@ def _has(text: str, wanted: dict[str, Any], path: Path) -> bool:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _changing(path: Path) -> Iterator[None]:
     """Hold a lock, so that nobody else changes the folder's settings meanwhile."""
-    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise BadOptionError(f"{path} cannot be written: {cause(error)}") from None

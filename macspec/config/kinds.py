@@ -24,11 +24,7 @@ class Kind:
     """Where only some words are allowed: each with a short description, which may be empty."""
 
     def from_text(self, text: str) -> Any:
-        """The value that a text stands for.
-
-        Raises:
-            ValueError: it stands for none.
-        """
+        """The value that a text stands for, or ValueError."""
         return self.check(self.parse(text))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from ..choices import MAX_DEPTH, METHODS, RULES
@@ -56,21 +56,18 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """The environment variable that sets it."""
         return variable_of(self.key)
 
     @property
     def about(self) -> str:
-        """What it does, as a sentence."""
         return sentence(self.help)
 
     def explained(self) -> Iterator[str]:
         """What it does and which values it takes, in lines."""
         yield self.about
-        described = {name: about for name, about in self.kind.choices.items() if about}
-        if described:
-            yield from (f"  {name}: {about}" for name, about in described.items())
-        else:
+        described = [f"  {name}: {about}" for name, about in self.kind.choices.items() if about]
+        yield from described
+        if not described:
             yield f"It must be {self.kind.says}."
         if self.unset:
             yield f"{'Unset' if self.default is None else 'Empty'}: {self.unset}."
@@ -308,13 +305,7 @@ class Config:
 
 
 SECTIONS: dict[str, Any] = {
-    "models": Models,
-    "speculation": Speculation,
-    "sampling": Sampling,
-    "reply": Reply,
-    "history": History,
-    "power": Power,
-    "app": App,
+    each.name: each.default_factory for each in fields(Config) if is_dataclass(each.default_factory)
 }
 
 

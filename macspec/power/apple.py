@@ -21,7 +21,10 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
+from .conditions import printed
 from .source import PowerError, Rail, Reading
+
+CHIP = ("/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string")
 
 PACKAGE = "zeus-apple-silicon"
 
@@ -50,8 +53,6 @@ class Apple:
     Args:
         machine: operating system and processor, as in ``sys.platform`` and ``platform.machine``.
         probe: what the child process runs.
-        monitor: makes the library's monitor.
-        chip: the chip's name; None: ask the system.
     """
 
     name = "apple"
@@ -126,7 +127,7 @@ class Apple:
         return [name for name in FIELDS if name in found]
 
     def _rail(self, name: str) -> Rail:
-        dies = name == "cpu" and "Ultra" in (self._chip or _chip()) and _last_die_wins()
+        dies = name == "cpu" and "Ultra" in (self._chip or printed(CHIP)) and _last_die_wins()
         return Rail(name, batched=name != "gpu", partial="one of two dies" if dies else None)
 
 
@@ -145,16 +146,6 @@ def _monitor() -> Any:
     return import_module("zeus_apple_silicon").AppleEnergyMonitor()
 
 
-def _chip() -> str:
-    command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
-    try:
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=5, check=False
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-
-
 def _last_die_wins() -> bool:
     try:
         return tuple(map(int, version(PACKAGE).split(".")[:3])) <= LAST_DIE_WINS
@@ -170,7 +161,6 @@ MACMON_FIELDS = {
     "system": "sys_power",
 }
 
-MACMON_PERIOD_MS = 1000
 LONGEST_LINE = 1 << 16
 MACMON_PATIENCE = 5.0
 """Seconds to wait for the first line."""
@@ -184,9 +174,6 @@ class Macmon:
 
     It reports mean watts since its last line, so joules are watts times the time between lines. It
     adds the whole machine's watts, and ends with this process as its pipe breaks.
-
-    Args:
-        command: how to start it; None: the program on the PATH.
     """
 
     name = "macmon"
@@ -212,7 +199,7 @@ class Macmon:
                 return "macmon is not installed: brew install macmon"
             if not _is_program(path):
                 return f"{path} is not macmon but another program: brew install macmon"
-            command = [path, "pipe", "-i", str(MACMON_PERIOD_MS)]
+            command = [path, "pipe", "-i", "1000"]  # milliseconds
         try:
             self._child = subprocess.Popen(
                 command,
@@ -227,9 +214,8 @@ class Macmon:
         self._first.wait(MACMON_PATIENCE)
         if not self.rails:
             self.close()
-            return (
-                f"macmon prints nothing: {self._failed or f'no line for {MACMON_PATIENCE:.0f} s'}"
-            )
+            why = self._failed or f"no line for {MACMON_PATIENCE:.0f} s"
+            return f"macmon prints nothing: {why}"
         return None
 
     def read(self) -> Reading:

@@ -20,11 +20,7 @@ SOURCES: dict[str, Callable[[], PowerSource]] = {
 
 
 def candidates(wanted: str = "auto") -> list[str]:
-    """The names of the sources that a setting allows, best first.
-
-    Args:
-        wanted: a source, auto or off, as in the settings.
-    """
+    """The names of the sources that a setting allows, best first."""
     if wanted == "off":
         return []
     if wanted != "auto":
@@ -36,10 +32,7 @@ def candidates(wanted: str = "auto") -> list[str]:
 
 
 def choose(wanted: str = "auto") -> PowerSource:
-    """The first source that works, opened; or one that says why none does.
-
-    May take seconds.
-    """
+    """The first source that works, opened, or one that says why none does; may take seconds."""
     reasons = []
     for name in candidates(wanted):
         source = SOURCES[name]()
@@ -56,11 +49,7 @@ def _on_cuda() -> bool:
 
 
 def check_lines(wanted: str = "auto") -> Iterator[tuple[str, str]]:
-    """Label and text of each line: whether power can be read, or why not and what to do.
-
-    Args:
-        wanted: the setting ``power.source``.
-    """
+    """Label and text of each line: whether power can be read, or why not and what to do."""
     names = candidates(wanted)
     if not names:
         yield "watts", "switched off: macspec config set power.source auto"

@@ -40,20 +40,32 @@ class Conditions:
         return f"{supply}, thermal pressure {thermal}"
 
 
+def printed(command: tuple[str, ...]) -> str:
+    """What a program prints; empty if it fails."""
+    try:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
 def conditions(
     system: str = sys.platform,
-    ask: Callable[[tuple[str, ...]], str] | None = None,
+    ask: Callable[[tuple[str, ...]], str] = printed,
     supplies: Path = SUPPLIES,
 ) -> Conditions:
     """What the system reports without special rights; takes about 10 ms on a Mac.
 
     Args:
-        system: as ``sys.platform``.
         ask: runs a program of macOS and returns what it prints.
-        supplies: where Linux shows its power supplies.
     """
     if system == "darwin":
-        ask = ask or _printed
         return _on_macos(ask(PMSET), ask(NOTIFYUTIL))
     return _on_linux(supplies)
 
@@ -93,20 +105,6 @@ def _read(file: Path) -> str:
         return ""
 
 
-def _printed(command: tuple[str, ...]) -> str:
-    try:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=False,
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-
-
 CAFFEINATE = "/usr/bin/caffeinate"
 """Part of macOS: ``-i`` holds off idle sleep, ``-w`` until the given process ends."""
 
@@ -118,9 +116,6 @@ def awake(wanted: bool = True, command: Sequence[str] | None = None) -> Iterator
     On a Mac this is caffeinate, which ends with this process however it ends. Elsewhere, and if it
     cannot be started, nothing happens.
 
-    Args:
-        wanted: the setting ``power.keep_awake``.
-        command: what holds off sleep; None: caffeinate on a Mac, nothing elsewhere.
     """
     if command is None and sys.platform == "darwin":
         command = [CAFFEINATE, "-i", "-w", str(os.getpid())]

@@ -31,16 +31,18 @@ class Energy:
     @property
     def joules(self) -> float | None:
         """The sum of all counted rails."""
-        return self._sum(self.counted)
+        if self.reason is not None or not self.counted:
+            return None
+        return sum(self.rails[rail] for rail in self.counted)
 
     @property
     def net_joules(self) -> float | None:
         """Joules above the idle baseline; None: it is unknown."""
-        if not self.counted or any(rail not in self.idle for rail in self.counted):
+        joules = self.joules
+        if joules is None or any(rail not in self.idle for rail in self.counted):
             return None
         idle = sum(self.idle[rail] for rail in self.counted) * self.seconds
-        joules = self.joules
-        return None if joules is None else max(joules - idle, 0.0)
+        return max(joules - idle, 0.0)
 
     @property
     def watts(self) -> float | None:
@@ -63,7 +65,6 @@ class Energy:
         return f"{', '.join(first)} and {last}" if first else last
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it for JSON."""
         return {
             "seconds": self.seconds,
             "tokens": self.tokens,
@@ -79,11 +80,6 @@ class Energy:
             "net_joules_per_token": self.net_joules_per_token,
             "reason": self.reason,
         }
-
-    def _sum(self, rails: tuple[str, ...]) -> float | None:
-        if self.reason is not None or not rails:
-            return None
-        return sum(self.rails[rail] for rail in rails)
 
     def _per_token(self, joules: float | None) -> float | None:
         return None if joules is None or self.tokens <= 0 else joules / self.tokens
@@ -104,7 +100,6 @@ class ReplyEnergy:
     latencies and costs included, are invalid then."""
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it for JSON."""
         return {
             "prefill": self.prefill.as_dict(),
             "decode": self.decode.as_dict(),

@@ -31,7 +31,6 @@ class Idle:
     """Power without any work, by which gross and net energy differ."""
 
     source: str
-    """The source it was read from."""
     watts: Mapping[str, float]
     """By rail, of the rails that moved."""
     seconds: float
@@ -41,12 +40,7 @@ class Idle:
 
 
 def remembered_idle(folder: Path | None = None, now: float | None = None) -> Idle | None:
-    """The baseline of an earlier session, unless it is too old.
-
-    Args:
-        folder: None: the user's state folder.
-        now: seconds since 1970; None: now.
-    """
+    """The baseline of an earlier session, unless it is too old at ``now`` (since 1970)."""
     try:
         record = json.loads(_file(folder).read_bytes())
         watts = {str(rail): float(value) for rail, value in record["watts"].items()}
@@ -185,21 +179,12 @@ class Watts:
     """Why there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Void:
-    start: float
-    end: float
-    reason: str
+_Void = tuple[float, float, str]
+"""Begin and end of a time without valid readings, and why."""
 
 
 class History:
-    """The readings of one source.
-
-    Args:
-        source: open, or one that says why it is not.
-        wall: seconds since 1970.
-        idle: the baseline of an earlier session.
-    """
+    """The readings of one source, which is open or says why it is not."""
 
     def __init__(
         self, source: PowerSource, wall: Callable[[], float], idle: Idle | None = None
@@ -224,21 +209,20 @@ class History:
             raw = reading.joules.get(series.rail.name)
             if raw is not None and not series.add(reading.seconds, raw):
                 why = f"the counter of {series.rail.name} was reset"
-                self._voids.append(_Void(_since(before), reading.seconds, why))
+                self._voids.append((_since(before), reading.seconds, why))
 
     def die(self, reason: str) -> None:
         """Void everything from now on: there will be no more readings."""
-        self._voids.append(_Void(_since(self.read), math.inf, reason))
+        self._voids.append((_since(self.read), math.inf, reason))
 
     def void(self, start: float, end: float) -> str | None:
         """Why a window has no joules at all; None: it may have."""
-        for void in self._voids:
-            if void.start < end and start < void.end:
-                return void.reason
+        for begin, until, reason in self._voids:
+            if begin < end and start < until:
+                return reason
         return None
 
     def watts(self, now: float) -> dict[str, Watts]:
-        """Every rail now."""
         dead = self.void(now, math.inf)
         shown = {}
         for series in self._series:
@@ -301,7 +285,7 @@ class History:
             self.idle = Idle(self.source.name, watts, now - start, self._wall())
 
     def _break(self, before: float | None, now: float, reason: str) -> None:
-        self._voids.append(_Void(_since(before), now, reason))
+        self._voids.append((_since(before), now, reason))
         for series in self._series:
             series.restart()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,8 @@ from .source import PowerError, Rail, Reading
 FOLDER = Path("/sys/class/powercap")
 
 
-@dataclass(frozen=True, slots=True)
-class _Zone:
-    file: Path
-    rail: Rail
+_Zone = tuple[Path, Rail]
+"""A counter's file and what it counts."""
 
 
 class Rapl:
@@ -26,9 +24,6 @@ class Rapl:
     A package's counter includes its cores', so those are left out; ``psys`` is the whole machine.
     Since 2020 only root may read them, unless the administrator changes that (kernel documentation:
     power/powercap/powercap.rst).
-
-    Args:
-        folder: where the kernel shows its power zones.
     """
 
     name = "rapl"
@@ -40,7 +35,7 @@ class Rapl:
 
     @property
     def rails(self) -> tuple[Rail, ...]:
-        return tuple(zone.rail for zone in self._zones)
+        return tuple(rail for _, rail in self._zones)
 
     def available(self) -> str | None:
         if self._zones:
@@ -59,9 +54,9 @@ class Rapl:
 
     def read(self) -> Reading:
         joules = {}
-        for zone in self._zones:
+        for file, rail in self._zones:
             try:
-                joules[zone.rail.name] = int(zone.file.read_text()) / 1e6
+                joules[rail.name] = int(file.read_text()) / 1e6
             except (OSError, ValueError) as error:
                 raise PowerError(str(error)) from None
         if not joules:
@@ -80,27 +75,22 @@ def _zone(folder: Path) -> _Zone | None:
         return None
     int((folder / "energy_uj").read_text())
     limit = int((folder / "max_energy_range_uj").read_text()) / 1e6
-    return _Zone(folder / "energy_uj", Rail(rail, wraps_at=limit, contains=rail == "system"))
+    return folder / "energy_uj", Rail(rail, wraps_at=limit, contains=rail == "system")
 
 
 def _numbered(zones: list[_Zone]) -> list[_Zone]:
     """The zones, with numbers after names that occur more than once."""
-    names = [zone.rail.name for zone in zones]
+    names = [rail.name for _, rail in zones]
     found = []
-    for place, zone in enumerate(zones):
-        name, rail = zone.rail.name, zone.rail
-        if names.count(name) > 1:
-            name = f"{name}{names[:place].count(name)}"
-        found.append(_Zone(zone.file, Rail(name, wraps_at=rail.wraps_at, contains=rail.contains)))
+    for place, (file, rail) in enumerate(zones):
+        if names.count(rail.name) > 1:
+            rail = replace(rail, name=f"{rail.name}{names[:place].count(rail.name)}")
+        found.append((file, rail))
     return found
 
 
 class Nvml:
-    """One rail per card, in millijoules since its driver was loaded (Volta and later).
-
-    Args:
-        library: gives the module ``pynvml`` of nvidia-ml-py, or raises ImportError.
-    """
+    """One rail per card, in millijoules since its driver was loaded (Volta and later)."""
 
     name = "nvml"
     basis = "the whole card, by its driver's count"

@@ -33,12 +33,7 @@ SEARCHING = "still looking for a power source"
 
 
 class ClockWatch:
-    """Compares the wall clock with the monotonic one, which stops while the machine sleeps.
-
-    Args:
-        clock: monotonic seconds.
-        wall: seconds since 1970.
-    """
+    """Compares the wall clock with the monotonic one, which stops while the machine sleeps."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
@@ -59,7 +54,6 @@ class Meter:
     Args:
         find: returns the source; called on the meter's own thread, as it may take seconds.
         clock: monotonic seconds, the clock of the source's readings.
-        wall: seconds since 1970.
         idle: the baseline of an earlier session.
     """
 
@@ -78,18 +72,13 @@ class Meter:
         self._thread: threading.Thread | None = None
         self._watch = ClockWatch(clock, wall)
         self._history = History(NoSource(SEARCHING), wall)
-        self._reason: str | None = SEARCHING
+        self.reason: str | None = SEARCHING
+        """Why nothing is measured; None while something is."""
         self._failures = 0
         self._resting: float | None = None
 
     @property
-    def reason(self) -> str | None:
-        """Why nothing is measured; None while something is."""
-        return self._reason
-
-    @property
     def source(self) -> str:
-        """The source's name."""
         return self._history.source.name
 
     @property
@@ -120,7 +109,7 @@ class Meter:
             source = NoSource(reason)
         with self._lock:
             self._history = History(source, self._wall, self._known)
-            self._reason = reason
+            self.reason = reason
             self._watch.jumped()  # what passed until now affects no reading
         return reason is None
 
@@ -165,22 +154,17 @@ class Meter:
             return self._history.watts(self._clock())
 
     def energy(self, start: float, end: float, tokens: int) -> Energy:
-        """Energy of a window.
-
-        Args:
-            start, end: from ``begin``, ``mark`` or ``now``.
-            tokens: generated in the window.
-        """
+        """Energy of a window, in which this many tokens were generated."""
         with self._lock:
             energy = self._history.energy(start, end, tokens)
             if energy.joules is None and not self._history.source.rails:
-                return replace(energy, reason=self._reason)
+                return replace(energy, reason=self.reason)
             return energy
 
     def settled(self, start: float, end: float) -> bool:
         """Whether the energy of a window is final."""
         with self._lock:
-            return self._reason is not None or self._history.settled(start, end)
+            return self.reason is not None or self._history.settled(start, end)
 
     def settle(self, start: float, end: float) -> None:
         """Wait until a window is final, at most ``SETTLING`` seconds after its end."""
@@ -203,8 +187,8 @@ class Meter:
             self._failures += 1
             if self._failures < FAILURES:
                 return True
-            self._reason = f"{self.source} stopped answering: {error}"
-            self._history.die(self._reason)
+            self.reason = f"{self.source} stopped answering: {error}"
+            self._history.die(self.reason)
             self._lock.notify_all()
         return False
 
@@ -214,9 +198,6 @@ class ReplyWatch:
 
     Events may come late, all by the same time: durations are taken from what they say.
 
-    Args:
-        meter: running.
-        clocks: tells whether the machine slept; None: a new one.
     """
 
     def __init__(self, meter: Meter, clocks: ClockWatch | None = None) -> None:
@@ -228,7 +209,6 @@ class ReplyWatch:
         self._ended = False
 
     def see(self, event: Event) -> None:
-        """Take the reply's next event."""
         self._jumped |= self._clocks.jumped()
         self._counter.see(event)
         if isinstance(event, Prefilled):
@@ -251,7 +231,7 @@ class ReplyWatch:
         return self._meter.settled(self._end - self._counter.decode, self._end)
 
     def settle(self) -> None:
-        """Wait until the result is final, at most for seconds."""
+        """Wait for that, at most for seconds."""
         self._meter.settle(self._end - self._counter.decode, self._end)
 
     def result(self) -> ReplyEnergy:

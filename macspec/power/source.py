@@ -59,13 +59,10 @@ class Reading:
 class PowerSource(Protocol):
     """Cumulative joules of this machine, other programs' included."""
 
-    @property
-    def name(self) -> str:
-        """Its name in the settings."""
-
-    @property
-    def basis(self) -> str:
-        """What its numbers cover, in a few words."""
+    name: str
+    """Its name in the settings."""
+    basis: str
+    """What its numbers cover, in a few words."""
 
     @property
     def rails(self) -> tuple[Rail, ...]:
@@ -75,11 +72,7 @@ class PowerSource(Protocol):
         """Open it, which may take seconds: None, or why it cannot be used and what to do."""
 
     def read(self) -> Reading:
-        """The counters now.
-
-        Raises:
-            PowerError: they cannot be read.
-        """
+        """The counters now, or PowerError if they cannot be read."""
 
     def close(self) -> None:
         """Close it; may be called more than once."""

@@ -108,6 +108,9 @@ class ForeignFileError(Exception):
 
 FAILURES = (sqlite3.DatabaseError, OSError, ForeignFileError)
 
+MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
+"""The statement is at fault and not the file."""
+
 
 class Database:
     """One connection shared by all threads, used by one at a time.
@@ -118,7 +121,6 @@ class Database:
     Args:
         path: the file, created if there is none; None: memory only, which is no trouble.
         salvage: adds to that memory what must not be missing from it.
-        patience: seconds to wait for other processes.
     """
 
     def __init__(self, path: Path | None, salvage: Work[None], patience: float = PATIENCE) -> None:
@@ -160,14 +162,13 @@ class Database:
                 with self._transaction(durable, begin) as connection:
                     return work(connection)
             except sqlite3.DatabaseError as error:
-                if self.path is None or self.trouble is not None or _mistaken(error):
+                if self.path is None or self.trouble is not None or isinstance(error, MISTAKES):
                     raise
                 self._fall_back(error)
                 with self._transaction(durable, begin) as connection:
                     return work(connection)
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock, suppress(sqlite3.Error):
             self._connection.close()
 
@@ -217,7 +218,7 @@ def _opened(path: Path, patience: float) -> sqlite3.Connection:
     _private(path)
     connection = _connected(path, "mode=rw", patience)
     try:
-        check(connection)
+        _version(connection)  # before anything is changed
         _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"), patience)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")
@@ -260,7 +261,7 @@ def _copied(path: Path, patience: float) -> sqlite3.Connection | None:
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         copy = _memory()
         with suppress(*FAILURES), closing(_connected(path, mode, patience)) as source:
-            check(source)
+            _version(source)
             (pages,) = source.execute("PRAGMA page_count").fetchone()
             (size,) = source.execute("PRAGMA page_size").fetchone()
             if pages * size <= COPY_LIMIT:
@@ -304,12 +305,6 @@ def _code(error: Exception) -> int:
     return int(getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR) & 0xFF
 
 
-def _mistaken(error: sqlite3.DatabaseError) -> bool:
-    """Whether the statement is at fault and not the file."""
-    mistakes = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
-    return isinstance(error, mistakes)
-
-
 def _reason(error: Exception) -> str:
     if isinstance(error, PermissionError):
         return "it cannot be written"
@@ -318,23 +313,8 @@ def _reason(error: Exception) -> str:
     return REASONS.get(_code(error), brief(error))
 
 
-def check(connection: sqlite3.Connection) -> None:
-    """Check, before anything is changed, that a file is a store or empty.
-
-    Raises:
-        ForeignFileError: it is not a store, or of a newer version.
-        sqlite3.Error: it cannot be read.
-    """
-    _version(connection, len(STEPS))
-
-
 def upgrade(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
-    """Upgrade a file, which may be empty, to the newest version in one transaction.
-
-    Raises:
-        ForeignFileError: it is not a store, or of a newer version.
-        sqlite3.Error: it cannot be read or written.
-    """
+    """Upgrade a file, which may be empty, to the newest version in one transaction."""
     if _version(connection, len(steps)) == len(steps):
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -351,7 +331,12 @@ def upgrade(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> Non
         raise
 
 
-def _version(connection: sqlite3.Connection, newest: int) -> int:
+def _version(connection: sqlite3.Connection, newest: int = len(STEPS)) -> int:
+    """The version of a file, 0 if it is empty.
+
+    Raises:
+        ForeignFileError: it is not a store, or of a newer version.
+    """
     # In one statement, as another process may be creating the tables just now.
     mark, version, tables = connection.execute(
         "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "

@@ -98,11 +98,11 @@ class Chat:
     """Seconds since 1970."""
     changed: float
     deleted: float | None = None
-    """When it was deleted; None if it is not."""
+    """When it was deleted."""
     imported: int | None = None
     """The last message that came from a file; up to it, metadata is not to be trusted."""
     messages: int = 0
-    """Number of messages on all paths."""
+    """On all paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,22 +218,14 @@ def select_messages(connection: sqlite3.Connection, sql: str, *arguments: object
 
 
 def get_chat(connection: sqlite3.Connection, id: int) -> Chat:
-    """A conversation, deleted or not.
-
-    Raises:
-        BadOptionError: there is none.
-    """
+    """A conversation, deleted or not, or BadOptionError."""
     for chat in select_chats(connection, "id = ?", id):
         return chat
     raise BadOptionError(f"there is no conversation {id}; macspec history list shows all of them")
 
 
 def get_message(connection: sqlite3.Connection, id: int) -> Message:
-    """A message.
-
-    Raises:
-        BadOptionError: there is none.
-    """
+    """A message, or BadOptionError."""
     for message in select_messages(connection, f"{SELECT_MESSAGE} WHERE id = ?", id):
         return message
     raise BadOptionError(f"there is no message {id}")
@@ -258,8 +250,7 @@ def listed_chats(connection: sqlite3.Connection, limit: int = -1) -> list[Chat]:
 def insert_chat(connection: sqlite3.Connection, chat: Chat, *, keep_id: bool = False) -> int:
     """Add a conversation without its messages and return its id.
 
-    Args:
-        keep_id: with its own id, replacing any conversation that has it.
+    With ``keep_id`` that is its own, and any conversation that has it is replaced.
     """
     row = asdict(chat)
     del row["messages"]

@@ -32,8 +32,7 @@ class Folding(dict[int, int]):
     """Maps each character to one: lower case, without diacritics."""
 
     def __missing__(self, code: int) -> int:
-        base = unicodedata.normalize("NFD", chr(code))[0].lower()[0]
-        self[code] = ord(base)
+        self[code] = ord(unicodedata.normalize("NFD", chr(code))[0].lower()[0])
         return self[code]
 
 

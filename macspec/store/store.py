@@ -38,10 +38,6 @@ from .streaming import OpenReply, Writers
 KEEP_DELETED = 30 * 86400.0
 """Seconds after which a deleted conversation is removed from the disk."""
 
-CAN_CONTINUE = f"""
-deleted IS NULL AND leaf IS NOT NULL AND id NOT IN (SELECT chat FROM messages WHERE role = '{RAW}')
-"""
-
 
 def store_path() -> Path:
     """This user's conversations."""
@@ -58,7 +54,6 @@ class Store:
     Args:
         path: the file, created if there is none; None: memory only, which is no trouble.
         patience: seconds to wait for other processes that are writing.
-        clock: seconds since 1970.
     """
 
     def __init__(
@@ -106,17 +101,15 @@ class Store:
         return self._read(lambda connection: records.listed_chats(connection, limit))
 
     def deleted_chats(self, limit: int = -1) -> list[Chat]:
-        """Conversations that ``undo`` can restore, most recently deleted first.
-
-        Args:
-            limit: -1: all.
-        """
+        """Conversations that ``undo`` can restore, most recently deleted first; -1: all."""
         where = "deleted IS NOT NULL ORDER BY deleted DESC, id DESC LIMIT ?"
         return self._read(lambda connection: records.select_chats(connection, where, limit))
 
     def last_chat(self) -> Chat | None:
         """The most recently changed conversation that can be continued."""
-        where = f"{CAN_CONTINUE} ORDER BY changed DESC, id DESC LIMIT 1"
+        raw = f"SELECT chat FROM messages WHERE role = '{RAW}'"
+        usable = f"deleted IS NULL AND leaf IS NOT NULL AND id NOT IN ({raw})"
+        where = f"{usable} ORDER BY changed DESC, id DESC LIMIT 1"
         found = self._read(lambda connection: records.select_chats(connection, where))
         return found[0] if found else None
 
@@ -128,13 +121,11 @@ class Store:
         return {id: None if name is None else str(name) for id, name in found}
 
     def rename(self, id: int, title: str) -> Chat:
-        """Set a conversation's title."""
         if not one_line(title):
             raise BadOptionError("the title is empty")
         return self._set(id, title=title, titled=BY_USER)
 
     def set_system(self, id: int, system: str) -> Chat:
-        """Set the system prompt of a conversation."""
         return self._set(id, system=system)
 
     def set_sampling(self, id: int, sampling: Mapping[str, Any]) -> Chat:
@@ -183,11 +174,7 @@ class Store:
         return self._write(mark)
 
     def undo(self) -> list[Chat]:
-        """Restore the conversations of the last deletion.
-
-        Raises:
-            BadOptionError: there is none to undo.
-        """
+        """Restore the conversations of the last deletion, or BadOptionError."""
 
         def restore(connection: sqlite3.Connection) -> list[Chat]:
             last = "deleted = (SELECT max(deleted) FROM chats)"
@@ -222,32 +209,19 @@ class Store:
         return self._database.read_apart(lambda connection: search(connection, query, limit))
 
     def export(self, ids: Iterable[int], form: str) -> str:
-        """Conversations as text.
-
-        Args:
-            form: ``json`` (everything, for ``transfer.from_json``), or ``markdown`` (the path that
-                is shown, to read).
-        """
+        """Conversations as ``json`` (everything) or ``markdown`` (the shown paths, to read)."""
         chats = [self.chat(id) for id in ids]
         if form == "json":
             return transfer.to_json((chat, self.messages(chat.id)) for chat in chats)
         return "\n---\n\n".join(transfer.markdown(chat, self.thread(chat.id)) for chat in chats)
 
     def import_chats(self, new: Sequence[tuple[Chat, Sequence[Message]]]) -> list[Chat | None]:
-        """Add conversations from elsewhere under new ids, all or none of them.
-
-        Args:
-            new: each with its messages, parents before their children.
-
-        Returns:
-            What was added; None: exactly this conversation is here already.
-        """
+        """Add conversations under new ids, all or none; None: exactly this one is here already."""
         return self._write(lambda connection: transfer.add_copies(connection, new))
 
     # Messages.
 
     def message(self, id: int) -> Message:
-        """A message."""
         return self._read(lambda connection: get_message(connection, id))
 
     def messages(self, chat: int) -> list[Message]:
@@ -291,11 +265,7 @@ class Store:
         return self._read(descend)
 
     def prompts(self, limit: int, longest: int = 20_000) -> list[str]:
-        """The user's last prompts of all conversations, newest last.
-
-        Args:
-            longest: characters; longer prompts are left out.
-        """
+        """The user's last prompts of all conversations, newest last, none over ``longest``."""
         query = (
             "SELECT messages.text FROM messages JOIN chats ON chats.id = chat "
             f"WHERE role = '{USER}' AND deleted IS NULL AND messages.id > coalesce(imported, 0) "
@@ -311,11 +281,7 @@ class Store:
     def reply(
         self, chat: int, parent: int, metadata: GenerationMetadata | None = None
     ) -> OpenReply:
-        """Begin a reply to a message, and show it.
-
-        Args:
-            metadata: what is known before it begins.
-        """
+        """Begin a reply to a message, and show it; ``metadata``: what is known already."""
         new = Message(0, chat, parent, ASSISTANT, "", "", OPEN, None, self._clock(), metadata)
         return self._streaming(self._add(new))
 
@@ -430,7 +396,6 @@ class MemoryMirror:
         self._messages.update((message.id, message) for message in messages)
 
     def drop(self, ids: Iterable[int]) -> None:
-        """Forget conversations."""
         for id in ids:
             self._chats.pop(id, None)
             for message in [each for each in self._messages.values() if each.chat == id]:

@@ -37,10 +37,8 @@ class OpenReply:
     It ends with ``finish`` or ``cut_off``; leaving it as a context manager cuts off an open reply.
 
     Args:
-        database: where the message is.
         message: the open reply, with the text it has.
         ended: called with the message once it has ended.
-        clock: seconds since 1970.
     """
 
     def __init__(
@@ -74,11 +72,7 @@ class OpenReply:
         return "".join(self._text)
 
     def append(self, text: str, reasoning: str = "") -> None:
-        """Add text.
-
-        Raises:
-            ValueError: the reply has ended.
-        """
+        """Add text; ValueError if the reply has ended."""
         if self._over.is_set():
             raise ValueError("the reply has ended")
         self._text.append(text)
@@ -89,7 +83,6 @@ class OpenReply:
             self._saver.start()
 
     def save(self) -> None:
-        """Save the text so far."""
         self._changed.clear()
         fields = self._fields()
         self._database.write(
@@ -97,12 +90,7 @@ class OpenReply:
         )
 
     def finish(self, reason: str = "end", metadata: GenerationMetadata | None = None) -> Message:
-        """End the reply.
-
-        Args:
-            reason: why it ended; ``interrupted``: the user stopped it.
-            metadata: how it was generated; None: as given when it was opened.
-        """
+        """End the reply; without metadata it keeps what was given when it was opened."""
         return self._end(STOPPED if reason == INTERRUPTED else COMPLETE, reason, metadata)
 
     def cut_off(self, metadata: GenerationMetadata | None = None) -> Message:
@@ -163,7 +151,6 @@ class Writers:
         return self.name
 
     def leave(self) -> None:
-        """Give the name up."""
         if self._file is not None:
             self._file.remove()
         self._file = None

@@ -52,11 +52,7 @@ def format_of(name: str | None) -> str:
 
 
 def write_new(name: str, text: str) -> Path:
-    """Write a new file that only the user can read.
-
-    Raises:
-        BadOptionError: it exists already, or cannot be written.
-    """
+    """Write a new file that only the user can read, or BadOptionError."""
     path = Path(name)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -83,11 +79,7 @@ def to_json(chats: Iterable[tuple[Chat, Sequence[Message]]]) -> str:
 
 
 def from_json(text: str) -> list[tuple[Chat, list[Message]]]:
-    """The conversations of an exported file, for ``Store.import_chats``.
-
-    Raises:
-        BadOptionError: it is something else, or a field is invalid.
-    """
+    """The conversations of an exported file, for ``Store.import_chats``, or BadOptionError."""
     try:
         document = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
@@ -126,7 +118,6 @@ class Node:
         return str(value)
 
     def time(self, key: str, default: Any = ...) -> float:
-        """Seconds since 1970."""
         seconds = self.get(key, (int, float), default)
         if abs(seconds) > LAST_TIME:
             raise self.refusal(key)
@@ -140,17 +131,14 @@ class Node:
         return value
 
     def entries(self, key: str) -> list[Node]:
-        """The objects of a list."""
         values = self.get(key, list)
         return [Node(value, f"{self._at(key)}[{n}]") for n, value in enumerate(values)]
 
     def inner(self, key: str) -> Node | None:
-        """An object; None if there is none."""
         value = self.get(key, dict, None)
         return None if value is None else Node(value, self._at(key))
 
     def refusal(self, key: str) -> BadOptionError:
-        """The error for an invalid value."""
         return BadOptionError(f"{self._at(key)} is missing or invalid")
 
     def _at(self, key: str) -> str:
@@ -300,11 +288,7 @@ def _day(seconds: float) -> str:
 
 
 def copy(connection: sqlite3.Connection, chat: Chat, messages: Sequence[Message]) -> int:
-    """Add a conversation under new ids and return its own.
-
-    Args:
-        messages: parents before their children, with their old ids.
-    """
+    """Add a conversation under new ids and return its own; parents come before children."""
     id = records.insert_chat(connection, replace(chat, leaf=None, imported=None))
     ids: dict[int | None, int | None] = {None: None}
     for each in messages:

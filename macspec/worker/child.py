@@ -15,9 +15,9 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import TextIOWrapper
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..errors import MacspecError, brief
 from ..events import Event, Finished, Prefilled, Text
@@ -29,22 +29,20 @@ from .messages import (
     Failed,
     GetStatus,
     Load,
-    Loaded,
     MeasureMargin,
-    PairChoice,
     ReplyRequest,
     Report,
-    ScoreMargin,
-    Status,
     Stop,
     Tune,
     Tuned,
-    Tuning,
     Unload,
     Unloaded,
     decode,
     encode,
 )
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 HELD = 4 * 2**20
 """Bytes of events to buffer for a late reader before decoding waits."""
@@ -61,29 +59,7 @@ STOPPED_EARLY = "stopped before it finished"
 _PR_SET_PDEATHSIG = 1
 
 
-class Served(Protocol):
-    """What serving needs of an engine; the real one is ``macspec.worker.engine.Engine``."""
-
-    def load(self, choice: PairChoice, report: Report) -> Loaded: ...
-
-    def unload(self) -> None: ...
-
-    def reply(self, request: ReplyRequest) -> Generator[Event, None, None]: ...
-
-    def stop(self) -> Finished: ...
-
-    def score_margin(self, choice: MeasureMargin) -> ScoreMargin: ...
-
-    def tune(self, changes: Any) -> Tuning: ...
-
-    def status(self) -> Status: ...
-
-    def idle(self) -> Iterator[None]: ...
-
-    def close(self) -> None: ...
-
-
-def carry_out(engine: Served, command: Command, report: Report = lambda event: None) -> Answer:
+def carry_out(engine: Engine, command: Command, report: Report = lambda event: None) -> Answer:
     """Have an engine carry out any command but a reply, and return its answer."""
     match command:
         case Load(choice):
@@ -110,27 +86,14 @@ def log(error: BaseException) -> None:
     print(f"{frames}{type(error).__name__}", file=sys.stderr, flush=True)
 
 
-def _unforeseen(error: Exception) -> str:
-    return (
-        f"unexpected {type(error).__name__} in the engine: {brief(error)} (if it happens again, "
-        "please report it with the output of macspec check)"
-    )
-
-
 class Stopped(Exception):  # noqa: N818 - it is no error
     """A load was asked to stop."""
 
 
 class Server:
-    """Serves an engine over two pipes, on the thread that calls ``run``.
+    """Serves an engine over two pipes, on the thread that calls ``run``."""
 
-    Args:
-        engine: what does the work.
-        inbox: where commands come from.
-        outbox: where events go.
-    """
-
-    def __init__(self, engine: Served, inbox: Inbox, outbox: Outbox) -> None:
+    def __init__(self, engine: Engine, inbox: Inbox, outbox: Outbox) -> None:
         self._engine = engine
         self._inbox = inbox
         self._outbox = outbox
@@ -163,10 +126,11 @@ class Server:
             self._send(call, Failed("stopped", STOPPED_EARLY))
         except Exception as error:
             log(error)
-            self._send(call, Failed("error", _unforeseen(error)))
+            what = f"unexpected {type(error).__name__} in the engine: {brief(error)}"
+            report = "please report it with the output of macspec check"
+            self._send(call, Failed("error", f"{what} (if it happens again, {report})"))
 
     def _done(self, call: int, command: Any) -> Answer:
-        """Carry out a command and return what ends its call."""
         if isinstance(command, Tune | GetStatus):
             return carry_out(self._engine, command)
         self._idle = None
@@ -209,10 +173,9 @@ class Server:
     def _idle_step(self, idle: Iterator[None]) -> None:
         try:
             next(idle)
-        except StopIteration:
-            self._idle = None
         except Exception as error:
-            log(error)
+            if not isinstance(error, StopIteration):
+                log(error)
             self._idle = None
 
 
@@ -348,14 +311,14 @@ if sys.platform == "darwin":
         os._exit(0)
 
 
-def engine() -> Served:
+def engine() -> Engine:
     """The real engine, whose import takes long."""
     from .engine import Engine
 
     return Engine()
 
 
-def main(arguments: Sequence[str], make: Callable[[], Served] = engine) -> None:
+def main(arguments: Sequence[str], make: Callable[[], Engine] = engine) -> None:
     """Serve until the parent closes its end, then exit without the interpreter's clean-up."""
     commands, events, parent = map(int, arguments[:3])
     if arguments[3] != FORMAT:

@@ -84,13 +84,7 @@ class EngineClient(ABC):
     def score_margin(
         self, request: ReplyRequest, said: tuple[int, ...], tokens: tuple[int, ...]
     ) -> Call:
-        """How close a choice of a reply was: ScoreMargin.
-
-        Args:
-            request: what the reply answered; rule and sampling are the current ones.
-            said: the tokens of the reply before the choice.
-            tokens: the tokens chosen there in different replies.
-        """
+        """How close a choice of a reply was under the current rule and sampling: ScoreMargin."""
         return self.ask(MeasureMargin(request, said, tokens))
 
 
@@ -99,10 +93,6 @@ class Call:
 
     Read it with ``for`` on a plain thread, or with ``async for`` in an event loop, from one place.
     Events wait for their reader and none is lost; there are never more than one reply's.
-
-    Args:
-        end: the kind of the result.
-        stop: asks the engine to end this call early.
     """
 
     def __init__(self, end: type[Answer], stop: Callable[[], None] = lambda: None) -> None:
@@ -142,11 +132,7 @@ class Call:
             return "".join(self._pieces)
 
     def result(self, timeout: float | None = None) -> Answer:
-        """Wait for the last event; the others keep waiting for their reader.
-
-        Raises:
-            TimeoutError: it did not arrive within ``timeout`` seconds.
-        """
+        """Wait for the last event, or TimeoutError; the others keep waiting for their reader."""
         until = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             while self._last is None:

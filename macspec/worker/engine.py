@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
-from typing import Any, Literal, cast
+from typing import Any
 
 import mlx.core as mx
 
@@ -42,17 +42,13 @@ from .messages import (
 )
 from .registry import Registry, Running
 
+_REQUEST = tuple(field.name for field in fields(ReplyRequest))
 _TUNING = tuple(field.name for field in fields(Tuning))
 _SAMPLING = tuple(field.name for field in fields(Sampling))
 
 
 class Engine:
-    """Holds at most one pair and answers conversations with it, on one thread.
-
-    Args:
-        registry: where engines register their memory.
-        pressure: how short of memory the machine is.
-    """
+    """Holds at most one pair and answers conversations with it, on one thread."""
 
     def __init__(
         self,
@@ -72,10 +68,8 @@ class Engine:
         The new pair passes its checks and the memory plan before anything of the old one is
         released. Both are held while the new one is read if they fit together and memory is not
         low; otherwise the old one goes first and is read again if the new one fails. If only the
-        draft model changes, the target stays, with what it has read.
-
-        Args:
-            report: called with notices and progress; what it raises ends the loading.
+        draft model changes, the target stays, with what it has read. What ``report`` raises ends
+        the loading.
 
         Raises:
             MacspecError: the pair cannot be loaded; the old one still works.
@@ -113,30 +107,16 @@ class Engine:
         return Loaded(_info(self._loaded()), time.monotonic() - began, kept_cache=kept)
 
     def unload(self) -> None:
-        """Release the pair."""
         self._let_go()
         self._choice = None
         self._registry.leave()
 
     def reply(self, request: ReplyRequest) -> Generator[Event, None, None]:
-        """Answer a conversation.
-
-        Raises:
-            BadOptionError: no pair is loaded; or as ``Session.reply``.
-        """
+        """Answer a conversation; errors as ``Session.reply``, or BadOptionError without a pair."""
         if request.on_overflow not in ("drop", "refuse"):
             raise BadOptionError(f"on_overflow is {request.on_overflow}: choose drop or refuse")
-        return self._loaded().reply(
-            request.messages,
-            max_tokens=request.max_tokens,
-            stop=request.stop,
-            raw=request.raw,
-            think=request.think,
-            on_overflow=cast(Literal["drop", "refuse"], request.on_overflow),
-            forced=request.forced,
-            resume=request.resume,
-            learn=request.learn,
-        )
+        options: dict[str, Any] = {name: getattr(request, name) for name in _REQUEST}
+        return self._loaded().reply(**options)
 
     def score_margin(self, choice: MeasureMargin) -> ScoreMargin:
         """How close a choice of a reply was, under the current rule and sampling.
@@ -163,11 +143,7 @@ class Engine:
         return session.finished
 
     def tune(self, changes: Mapping[str, Any]) -> Tuning:
-        """Change settings, all of them or none.
-
-        Raises:
-            BadOptionError: a name or value is invalid.
-        """
+        """Change settings, all of them or none, or BadOptionError for a wrong name or value."""
         _check_names(changes, _TUNING)
         sampling = {**self._tuning.sampling, **(changes.get("sampling") or {})}
         tuning = replace(self._tuning, **{**changes, "sampling": sampling})
@@ -179,7 +155,6 @@ class Engine:
         return tuning
 
     def status(self) -> Status:
-        """The engine's state."""
         session = self.session
         return Status(
             pid=os.getpid(),
@@ -202,7 +177,6 @@ class Engine:
             self.session.remember()
 
     def close(self) -> None:
-        """Save what was learned and leave the registry."""
         if self.session is not None:
             self.session.close()
             self.session.remember()
@@ -237,11 +211,7 @@ class Engine:
             raise OutOfMemoryError(f"{error}; {_holders(others)}") from error
 
     def _resident(self, kept: bool) -> int:
-        """Bytes of the loaded pair that a switch frees.
-
-        Args:
-            kept: the target stays.
-        """
+        """Bytes of the loaded pair that a switch frees; ``kept``: the target stays."""
         if self.session is None:
             return 0
         pair = self.session.pair
@@ -317,25 +287,19 @@ class Engine:
             if self.session is None:
                 self._choice = None
                 self._registry.leave()
-            raise type(error)(
-                f"{cause}; the previous pair could not be reloaded either: {error}"
-            ) from cause
+            both = f"{cause}; the previous pair could not be reloaded either: {error}"
+            raise type(error)(both) from cause
 
 
 def _check_names(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for name in given:
         if name not in known:
-            raise BadOptionError(
-                f"there is no setting {name!r}; it must be one of {', '.join(known)}"
-            )
+            choices = ", ".join(known)
+            raise BadOptionError(f"there is no setting {name!r}; it must be one of {choices}")
 
 
 def _settings(tuning: Tuning) -> Settings:
-    """The settings of a tuning, checked.
-
-    Raises:
-        BadOptionError: a value is outside its range.
-    """
+    """The settings of a tuning, or BadOptionError for a value outside its range."""
     values = dict(tuning.sampling)
     _check_names(values, _SAMPLING)
     if "logit_bias" in values:
@@ -389,22 +353,14 @@ def _free() -> None:
 
 
 def _fetch(names: Sequence[str], report: Report) -> None:
-    """Download models that are hub ids and not in the hub's cache.
+    """Download models that are hub ids and not in the hub's cache; errors as ``pull``.
 
-    Args:
-        names: folders or ids, as ``load_pair`` takes them.
-        report: called with the progress; what it raises ends the download, which the next one
-            continues.
-
-    Raises:
-        ModelNotFoundError, ModelBrokenError: as ``pull``.
+    What ``report`` raises ends the download, which the next one continues.
     """
     missing = [
         name for name in names if _on_hub(name) and cached_folder(name.partition("@")[0]) is None
     ]
-    if not missing:
-        return
-    for event in pull(missing):
+    for event in pull(missing) if missing else ():
         if isinstance(event, Progress):
             report(LoadProgress("downloading", event.done, event.total, event.model))
         elif isinstance(event, Retrying):

@@ -20,7 +20,6 @@ class InProcessEngine(EngineClient):
     where they happen and end the reply there.
 
     Args:
-        engine: None: a new one.
         on_event: called with a load's events as they happen; its call has them only afterwards.
     """
 

@@ -136,14 +136,13 @@ class PairInfo:
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """A step of loading."""
+    """A step of loading; sizes in bytes."""
 
     stage: str
     """finding (where it is and whether it fits), downloading, or reading (the weights)."""
     done: int = 0
-    """Bytes."""
     total: int = 0
-    """Bytes; 0: unknown."""
+    """0: unknown."""
     model: str = ""
     """The model being downloaded."""
 
@@ -249,11 +248,7 @@ def encode(call: int, message: Any) -> bytes:
 
 
 def decode(line: bytes) -> tuple[int, Any]:
-    """The call and the message of a line.
-
-    Raises:
-        ValueError, LookupError, TypeError: it is not a line of ``encode``.
-    """
+    """The call and the message of a line; ValueError, LookupError or TypeError if it is none."""
     call, name, packed = json.loads(line)
     return call, _BUILD[_KINDS[name]](packed)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import selectors
 import signal
@@ -67,8 +68,7 @@ class ProcessEngine(EngineClient):
 
     Args:
         program: what to run instead of the engine.
-        log: the child's standard output and error; None: ``engine.log`` in the user's
-            state folder.
+        log: of the child's standard output and error, as in ``Log``.
     """
 
     def __init__(self, *, program: Sequence[str] = PROGRAM, log: Path | None = None) -> None:
@@ -79,7 +79,7 @@ class ProcessEngine(EngineClient):
         self._calls: dict[int, tuple[Command, Call]] = {}
         self._again: set[int] = set()
         """The calls that reload a lost pair."""
-        self._next = 0
+        self._numbers = itertools.count(1)
         self._choice: PairChoice | None = None
         """The last pair that was loaded."""
         self._pair_loaded = False
@@ -103,7 +103,7 @@ class ProcessEngine(EngineClient):
 
     def ask(self, command: Command) -> Call:
         with self._lock:
-            number = self._number()
+            number = next(self._numbers)
             call = Call(ENDS[type(command)], lambda: self._stop(number))
             if self._closed:
                 call.put(Failed("refused", "the engine is closed; restart macspec"))
@@ -136,15 +136,11 @@ class ProcessEngine(EngineClient):
     def _restore(self, choice: PairChoice, call: Call) -> None:
         """Load the last pair in a new child, as part of another call."""
         assert self._child is not None
-        number, command = self._number(), Load(choice)
+        number, command = next(self._numbers), Load(choice)
         self._calls[number] = command, call
         self._again.add(number)
         self._child.send(encode(number, command))
         call.put(Notice("the engine was restarted and is reading the conversation again"))
-
-    def _number(self) -> int:
-        self._next += 1
-        return self._next
 
     def _stop(self, number: int) -> None:
         with self._lock:
@@ -170,7 +166,6 @@ class ProcessEngine(EngineClient):
         call.put(event)
 
     def _lose(self, child: ChildProcess, how: str) -> None:
-        """End all calls of a child that has ended."""
         with self._lock:
             self._child, self._pair_loaded = None, False
             calls = [call for _, call in self._calls.values()]
@@ -194,7 +189,6 @@ class ChildProcess:
     Args:
         program: what to run; the descriptors to read and write, this process's id and ``FORMAT``
             are appended.
-        log: for its output.
         on_message: called with each message, on that thread.
         on_end: called last, once, with how the child ended: a clause for people.
     """
@@ -348,8 +342,7 @@ class ChildProcess:
 class Log:
     """A bounded log file that knows its last line; if it cannot be written, only the file is lost.
 
-    Args:
-        path: None: ``engine.log`` in the user's state folder.
+    Without a path it is ``engine.log`` in the user's state folder.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -369,7 +362,6 @@ class Log:
         self._tail = b""
 
     def write(self, data: bytes) -> None:
-        """Append data."""
         if not data:
             return
         self._tail = (self._tail + data)[-4096:]

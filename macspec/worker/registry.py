@@ -34,9 +34,6 @@ class Registry:
 
     The lock ends with the process, however that dies, so an unlocked file is removed. If the folder
     cannot be used, there are no other engines and entering does nothing.
-
-    Args:
-        folder: None: in the user's state folder.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -54,15 +51,9 @@ class Registry:
         return found
 
     def enter(self, pair: str, planned: int, limit: int) -> list[Running]:
-        """Reserve memory for this engine, if it fits beside the others.
+        """Reserve ``planned`` bytes for this engine and return the engines in the way.
 
-        Args:
-            pair: its name for people.
-            planned: bytes.
-            limit: bytes for all engines together.
-
-        Returns:
-            The engines in the way; none: it is reserved.
+        If there are none, the memory is reserved. ``limit`` is for all engines together.
         """
         try:
             with self._alone():
@@ -107,7 +98,6 @@ def _alive(path: Path) -> Running | None:
         return None
     try:
         entry = json.loads(path.read_bytes())
-        pid, pair, planned = entry["pid"], one_line(str(entry["pair"])), entry["planned"]
-        return Running(int(pid), pair, int(planned))
+        return Running(int(entry["pid"]), one_line(str(entry["pair"])), int(entry["planned"]))
     except (OSError, ValueError, LookupError, TypeError):
         return None
