@@ -339,7 +339,7 @@ class Conversation:
             self._comparing = None
             self._settings.sync()
             self._live.resting()
-            self._live.show(shown)
+            self._live.shown = shown
 
     async def _stream(
         self, begin: Callable[[GenerationMetadata], ReplyStart]

@@ -22,11 +22,7 @@ FULL, HALF, TRACK, NOTCH = "━", "╸", "─", "┃"
 
 
 def bar(share: float | None, width: int, role: Role = "bar", notch: float | None = None) -> Line:
-    """A share of 1 as a bar of ``width`` columns, in steps of half a column.
-
-    Args:
-        notch: a share to mark on it.
-    """
+    """A share of 1 in ``width`` columns, by half columns; ``notch``: a share to mark on it."""
     halves = round(_clamped(share) * 2 * width)
     if halves == 0 and _clamped(share) > 0:
         halves = 1
@@ -35,10 +31,8 @@ def bar(share: float | None, width: int, role: Role = "bar", notch: float | None
     if number(notch) is None or width == 0:
         return _runs(text, len(heavy), role)
     at = min(int(_clamped(notch) * width), width - 1)
-    left, right = (
-        _runs(text[:at], len(heavy), role),
-        _runs(text[at + 1 :], len(heavy) - at - 1, role),
-    )
+    left = _runs(text[:at], len(heavy), role)
+    right = _runs(text[at + 1 :], len(heavy) - at - 1, role)
     return (*left, (NOTCH, "mark"), *right)
 
 
@@ -47,13 +41,10 @@ def columns(shares: Sequence[float], width: int, rows: int) -> list[Line]:
 
     Each is two columns wide with a gap if there is room; shares beyond the width are left out.
     """
-    if rows < 1:
-        return []
     step = next((step for step in (3, 2, 1) if len(shares) * step - (step > 1) <= width), 1)
     body = "x" * max(step - 1, 1)
-    heights = [round(_clamped(share) * 8 * rows) for share in shares[: max(width, 0)]]
     # A position that is hardly ever accepted was still drafted.
-    heights = [max(height, 1) for height in heights]
+    heights = [max(round(_clamped(share) * 8 * rows), 1) for share in shares[: max(width, 0)]]
     gap = " " if step > 1 else ""
     return [
         ((gap.join(eighth(height, row) * len(body) for height in heights), "bar"),)
@@ -89,8 +80,6 @@ def _runs(text: str, heavy: int, role: Role) -> Line:
     return tuple(part for part in parts if part[0])
 
 
-# -- sparkline ----------------------------------------------------------------------------------
-
 SIGN = "▴"
 
 STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
@@ -124,13 +113,10 @@ def sparkline(
 
 
 def marks(found: Sequence[Mark], count: int, width: int) -> Line:
-    """A sign under each value at which something changed, with its name if there is room.
+    """A sign under each of ``count`` values at which something changed, named if there is room.
 
     A name that does not fit on the right of its sign goes to the left of it, together with those
     of the next signs; newer names take precedence.
-
-    Args:
-        count: values in the history.
     """
     first = count - width
     seen = {mark.at - first: one_line(mark.what) for mark in found if 0 <= mark.at - first < width}
@@ -199,8 +185,6 @@ def _finite(value: float) -> float:
     known = number(value)
     return 0.0 if known is None else max(min(known, 1e12), 0.0)
 
-
-# -- large digits -------------------------------------------------------------------------------
 
 HIGH = 3
 POINT = (" ", " ", "▪")

@@ -9,31 +9,19 @@ from rich.cells import cell_len
 
 from macspec.plaintext import one_line
 
-from ..widgets.lines import (
-    BLANK,
-    Line,
-    Role,
-    cells,
-    cut,
-    figure,
-    fit,
-    fitting,
-    ruled,
-    sides,
-    wrapped,
-)
+from ..widgets.lines import BLANK, Line, Role, cells, figure, fit, fitting, ruled, sides, wrapped
 from .charts import HIGH, axis, bar, big, columns, marks, sparkline
 from .figures import DASH, fixed, gigabytes, milliseconds, number, percent, ratio, seconds, whole
 from .panelstate import PanelState
+
+SHORT_WIDTH = 40
+"""Columns up to which the summary line saves blanks."""
 
 NARROW = 31
 """Columns below which labels are shortened."""
 
 BIG, BESIDE = 32, 20
 """Columns that large digits need, and the column where the numbers beside them begin."""
-
-ALMOST = 0.9
-"""Share of the context or memory from which the bar is a warning."""
 
 RAIL = 11
 """Columns of a power rail and its watts."""
@@ -177,11 +165,8 @@ def speculation_head(state: PanelState, width: int, rows: int) -> list[Line]:
 
 
 def acceptance(state: PanelState, width: int, rows: int) -> list[Line]:
-    lines = [
-        _share("acceptance", state.acceptance, state, width),
-        _share("       now", state.acceptance_now, state, width),
-    ]
-    return lines[:rows]
+    shares = {"acceptance": state.acceptance, "       now": state.acceptance_now}
+    return [_share(label, share, state, width) for label, share in shares.items()][:rows]
 
 
 def _share(label: str, share: float | None, state: PanelState, width: int) -> Line:
@@ -260,7 +245,7 @@ def memory(state: PanelState, width: int, rows: int) -> list[Line]:
 def _filled(
     label: str, share: float | None, text: str, width: int, notch: float | None = None
 ) -> Line:
-    role: Role = "warn" if share is not None and share >= ALMOST else "bar"
+    role: Role = "warn" if share is not None and share >= 0.9 else "bar"
     end: Line = ((text, "value"),)
     room = width - len(label) - 2 - cells(end)
     middle = bar(share, room, role, notch) if room >= 3 else ((" " * max(room, 0), "plain"),)
@@ -287,7 +272,7 @@ def power(state: PanelState, width: int, rows: int) -> list[Line]:
 
 def _rail(name: str, watts: float) -> Line:
     known = "all" if name == "system" else one_line(name)
-    label = cut(known.upper() if len(known) <= 4 and name != "system" else known, 5)
+    label = fitting(5, known.upper() if len(known) <= 4 and name != "system" else known)
     return ((f"{label} ", "label"), (fixed(watts, 4, 1), "value"), (" W", "label"))
 
 
@@ -383,7 +368,7 @@ def _two(left: tuple[str, str, Role], right: tuple[str, str, Role], width: int) 
 
 
 def short_speed(state: PanelState, width: int) -> Line:
-    unit = " tok/s" if width > 40 else " t/s"
+    unit = " tok/s" if width > SHORT_WIDTH else " t/s"
     return ((fixed(current_speed(state), 5, 1), "value"), (unit, "label"))
 
 
@@ -399,7 +384,7 @@ def short_acceptance(state: PanelState, width: int) -> Line:
 def short_drafter(state: PanelState, width: int) -> Line:
     drafting = "plain"
     if state.drafter is not None:
-        drafting = f"{cut(one_line(state.drafter), 6)} {fixed(state.round_depth, 2).strip()}"
+        drafting = f"{fitting(6, one_line(state.drafter))} {fixed(state.round_depth, 2).strip()}"
     return ((f"{drafting:<9}", "plain"),)
 
 

@@ -38,7 +38,6 @@ def fixed(value: float | None, width: int, decimals: int = 0) -> str:
 
 
 def whole(value: float | None, width: int) -> str:
-    """A count, with separators if there is room."""
     known = number(value)
     if known is not None and abs(known) < 1e15:
         text = f"{round(known):,}"
@@ -66,7 +65,6 @@ def milliseconds(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Seconds in the form of ``milliseconds``."""
     known = number(value)
     return milliseconds(None if known is None else known * 1e3)
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from macspec.checked import last_check
-from macspec.events import Finished, Prefilled, Prefilling, ReplyStats, Round
+from macspec.events import Finished, Prefilled, Prefilling, Round
 from macspec.power import ClockWatch
 from macspec.stats import ReplyCounter
 from macspec.worker import Failed, Loaded, LoadProgress, PairInfo, Status
@@ -25,23 +24,18 @@ STEP = 0.5
 NOW = 1.0
 """Seconds over which the current speed is taken, at least."""
 
-ROUNDING = 1e-9
-
 LONGEST = 240
 """Most values in the history; older ones are dropped."""
 
 
 class LiveStats:
-    """Turns the events of one engine into panel states.
-
-    Args:
-        clocks: notices when the machine slept.
-    """
+    """Turns the events of one engine into panel states; ``clocks`` notice when it slept."""
 
     def __init__(self, clocks: ClockWatch | None = None) -> None:
         self._clocks = clocks or ClockWatch()
         self._speeds = Speeds()
-        self._reply = ReplyCounter()
+        self.shown = ReplyCounter()
+        """The reply whose numbers are shown."""
         self._activity = "no model"
         self._progress: float | None = None
         self.pair: PairInfo | None = None
@@ -54,43 +48,29 @@ class LiveStats:
         """Whether the last reply belongs to another conversation than the one on screen."""
 
     def loading(self) -> None:
-        """A pair was requested."""
         self._activity, self._progress = "loading", None
 
     def asked(self) -> None:
-        """A reply was requested."""
         self._clocks.jumped()
-        self._reply, self._elsewhere = ReplyCounter(), False
+        self.shown, self._elsewhere = ReplyCounter(), False
         self._speeds.begin()
         self._pending = True
         self._activity, self._progress = "waiting", None
 
     def resting(self) -> None:
-        """The reply is over."""
         self._pending = False
         self._rest()
-
-    @property
-    def shown(self) -> ReplyCounter:
-        """The reply whose numbers are shown."""
-        return self._reply
-
-    def show(self, reply: ReplyCounter) -> None:
-        """Show the numbers of an earlier reply again."""
-        self._reply = reply
 
     def elsewhere(self) -> None:
         """Another conversation is on screen; the engine does not hold it."""
         self._elsewhere = True
 
     def mark(self, what: str) -> None:
-        """The user changed a setting."""
         if self._activity == "writing":
             self._speeds.mark(what)
 
     def see(self, event: Answer) -> None:
-        """Take the next event of a load or a reply."""
-        reply = self._reply
+        reply = self.shown
         if isinstance(event, Round) and self._clocks.jumped():
             reply.slept = True
         reply.see(event)
@@ -117,7 +97,9 @@ class LiveStats:
                 if self._activity == "loading":
                     self._rest()
             case Finished():
-                self._learn_plain(event.stats)
+                speed, over = event.stats.decode_tokens_per_s, event.stats.measured_speedup
+                if speed and over:
+                    self._plain = over / speed
                 self.resting()
             case Failed():
                 if event.kind == "crashed":
@@ -135,7 +117,8 @@ class LiveStats:
 
     def state(self) -> PanelState:
         """The current numbers, without those that the engine does not know."""
-        pair, status = self.pair, self._status
+        pair, status, reply = self.pair, self._status, self.shown
+        stats, newest = reply.stats(live=True), reply.newest
         known = PanelState(
             activity=self._activity,
             progress=self._progress,
@@ -145,7 +128,18 @@ class LiveStats:
             marks=tuple(Mark(at, what) for at, what in self._speeds.marks),
             why=self._why(),
             self_check=self._self_check,
-            **self._of_reply(),
+            acceptance_now=reply.recent_acceptance,
+            acceptance=stats.acceptance,
+            acceptance_by_position=stats.acceptance_by_position,
+            tokens_per_pass=stats.tokens_per_pass,
+            tokens=stats.tokens,
+            passes=stats.passes,
+            drafter=newest.drafter if newest is not None and newest.drafted else None,
+            round_depth=None if newest is None else newest.depth,
+            tokens_per_s_reply=stats.decode_tokens_per_s,
+            ttft_s=stats.ttft_s,
+            itl_ms_median=stats.itl_ms_median,
+            itl_ms_p95=stats.itl_ms_p95,
         )
         if pair is not None:
             known = replace(
@@ -162,41 +156,17 @@ class LiveStats:
             known = replace(known, memory_used=memory, memory_limit=limit, kernels=status.kernels)
         return known
 
-    def _of_reply(self) -> dict[str, Any]:
-        reply = self._reply
-        stats, newest = reply.stats(live=True), reply.newest
-        return {
-            "acceptance_now": reply.recent_acceptance,
-            "acceptance": stats.acceptance,
-            "acceptance_by_position": stats.acceptance_by_position,
-            "tokens_per_pass": stats.tokens_per_pass,
-            "tokens": stats.tokens,
-            "passes": stats.passes,
-            "drafter": newest.drafter if newest is not None and newest.drafted else None,
-            "round_depth": None if newest is None else newest.depth,
-            "tokens_per_s_reply": stats.decode_tokens_per_s,
-            "ttft_s": stats.ttft_s,
-            "itl_ms_median": stats.itl_ms_median,
-            "itl_ms_p95": stats.itl_ms_p95,
-        }
-
     def _context(self) -> int:
-        """Tokens of the conversation in the engine's cache."""
         if self._elsewhere:
             return 0
-        used = self._reply.prompt_tokens + self._reply.tokens
+        used = self.shown.prompt_tokens + self.shown.tokens
         return used if used or self._status is None else self._status.cached_tokens
 
     def _why(self) -> str:
         """The newest round's; empty until a new reply has had one."""
-        if self._reply.newest is not None:
-            return self._reply.newest.why
+        if self.shown.newest is not None:
+            return self.shown.newest.why
         return "" if self._status is None or self._pending else self._status.why
-
-    def _learn_plain(self, stats: ReplyStats) -> None:
-        speed, over = stats.decode_tokens_per_s, stats.measured_speedup
-        if speed and over:
-            self._plain = over / speed
 
 
 class Speeds:
@@ -217,7 +187,6 @@ class Speeds:
         self._recent_tokens, self._recent_seconds = 0, 0.0
 
     def add(self, tokens: int, seconds: float) -> None:
-        """A pass gave these tokens in these seconds."""
         self._recent.append((tokens, seconds))
         self._recent_tokens += tokens
         self._recent_seconds += seconds
@@ -228,7 +197,6 @@ class Speeds:
         self._spread(tokens, seconds)
 
     def mark(self, what: str) -> None:
-        """A setting was changed."""
         self._marks.append((self._gone + len(self._values), what))
 
     @property
@@ -239,7 +207,6 @@ class Speeds:
 
     @property
     def values(self) -> Sequence[float]:
-        """The history, the newest last."""
         return tuple(self._values)
 
     @property
@@ -255,15 +222,12 @@ class Speeds:
     def _spread(self, tokens: float, seconds: float) -> None:
         """Spread a pass over the steps that it spans."""
         rate = tokens / seconds if seconds > 0 else 0.0
-        while self._seconds + seconds >= STEP - ROUNDING:
+        while self._seconds + seconds >= STEP - 1e-9:
             part = STEP - self._seconds
-            self._push((self._tokens + rate * part) / STEP)
+            if len(self._values) == LONGEST:
+                self._gone += 1
+            self._values.append((self._tokens + rate * part) / STEP)
             seconds -= part
             self._tokens, self._seconds = 0.0, 0.0
         self._tokens += rate * seconds
         self._seconds += seconds
-
-    def _push(self, value: float) -> None:
-        if len(self._values) == LONGEST:
-            self._gone += 1
-        self._values.append(value)

@@ -18,29 +18,20 @@ from .panelstate import PanelState
 
 
 class Readout(LinesView):
-    """Shows one snapshot after another.
-
-    Args:
-        draw: from a state, a width and a height to lines.
-    """
+    """Shows one snapshot after another; ``draw`` takes a state, a width and a height."""
 
     def __init__(self, draw: Callable[[PanelState, int, int], tuple[Line, ...]]) -> None:
         super().__init__()
         self._draw = draw
-        self._state = PanelState()
-
-    @property
-    def state(self) -> PanelState:
+        self.state = PanelState()
         """What it shows; a number that has hardly changed keeps its former value."""
-        return self._state
 
     def show(self, state: PanelState) -> None:
-        """Show a snapshot; at most four times a second."""
-        self._state = hysteresis(self._state, state)
+        self.state = hysteresis(self.state, state)
         self.on_resize()
 
     def on_resize(self) -> None:
-        self.show_lines(self._draw(self._state, *self.size))
+        self.show_lines(self._draw(self.state, *self.size))
 
 
 class Panel(Readout):
@@ -59,7 +50,7 @@ class Panel(Readout):
 
     def on_mouse_move(self, event: MouseMove) -> None:
         at = event.get_content_offset(self)
-        text = None if at is None else tooltip(self._state, at.y, self.size.height)
+        text = None if at is None else tooltip(self.state, at.y, self.size.height)
         self.tooltip = None if text is None else Content(text)
 
 
@@ -76,8 +67,6 @@ class Summary(Readout):
     def __init__(self) -> None:
         super().__init__(lambda state, width, height: (summary_line(state, width),))
 
-
-# -- hysteresis ---------------------------------------------------------------------------------
 
 RAILS = ("gpu", "cpu", "dram", "ane", "system")
 

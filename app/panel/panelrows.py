@@ -18,9 +18,6 @@ from .charts import bar
 from .figures import percent
 from .panelstate import PanelState
 
-SHORT_WIDTH = 40
-"""Columns up to which the summary line saves blanks."""
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -40,11 +37,7 @@ class Row:
     """Its place in the summary line, and its form there."""
 
 
-def _gap(state: PanelState, width: int, rows: int) -> list[Line]:
-    return [BLANK]
-
-
-GAP = Row("", _gap, (8,))
+GAP = Row("", lambda state, width, rows: [BLANK], (8,))
 
 ROWS: tuple[Row, ...] = (
     Row(
@@ -221,5 +214,5 @@ def summary_line(state: PanelState, width: int) -> Line:
         if cells(line) + gap + cells(part) > width:
             break
         line = (*line, (" " * gap, "plain"), *part)
-        gap = 2 if width > SHORT_WIDTH else 1
+        gap = 2 if width > draw.SHORT_WIDTH else 1
     return fit(line, width)

@@ -40,7 +40,6 @@ class PanelState:
     drafter: str | None = None
     """Of the latest round; None: it did not draft."""
     round_depth: int | None = None
-    """Depth of the latest round."""
     method: str = "auto"
     depth: int | str = "auto"
     rule: str = "block"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, ClassVar, NamedTuple
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Offset, Size
+from textual.geometry import Size
 from textual.message import Message
 
 from macspec.choices import MAX_DEPTH, METHODS, RULES
@@ -26,7 +26,7 @@ SLIDERS = ("depth", "method", "rule", "temperature")
 
 LABELS = {"depth": "depth", "method": "method", "rule": "rule", "temperature": "temp"}
 
-OPTIONS: dict[str, tuple[str, ...]] = {"method": tuple(METHODS), "rule": tuple(RULES)}
+OPTIONS = {"depth": ("auto",), "method": tuple(METHODS), "rule": tuple(RULES)}
 
 HOTTEST, STEP = 2.0, 0.05
 
@@ -48,19 +48,14 @@ KEYS = (
     "← → ↑ ↓  a auto",
 )
 
-THUMB, WAITING = "●", "○"
-
 DIGITS_S = 1.5
 """Seconds within which two digits typed are one number."""
-
 
 LOW = 16
 """Rows of the screen below which only the selected slider is shown."""
 
 
 class Place(NamedTuple):
-    """Where a slider is."""
-
     row: int
     column: int
     width: int
@@ -79,20 +74,14 @@ class SliderState:
     reason: str = ""
     """Why the latest change was refused."""
     hint: str = ""
+    """The last line while something else has the focus."""
 
     def value(self, slider: str) -> Value:
-        """What is shown."""
         return self.asked.get(slider, self.known[slider])
 
 
 def known(state: PanelState) -> dict[str, Value]:
-    """What is set, by slider."""
-    return {
-        "depth": state.depth,
-        "method": state.method,
-        "rule": state.rule,
-        "temperature": state.temperature,
-    }
+    return {slider: getattr(state, slider) for slider in SLIDERS}
 
 
 def same(one: Value, other: Value) -> bool:
@@ -107,7 +96,9 @@ def stepped(slider: str, value: Value, by: int) -> Value:
     if slider == "temperature":
         at = round(_number(value) / STEP) + by
         return round(max(min(at, round(HOTTEST / STEP)), 0) * STEP, 2)
-    stops = _stops(slider)
+    stops: tuple[Value, ...] = OPTIONS[slider]
+    if slider == "depth":
+        stops = (*stops, *range(MAX_DEPTH + 1))
     at = stops.index(value) if value in stops else len(stops) - 1
     return stops[max(min(at + by, len(stops) - 1), 0)]
 
@@ -128,12 +119,11 @@ def places(shown: SliderState, width: int, low: bool = False) -> dict[str, Place
     screen only the selected one."""
     if low:
         return {shown.selected: Place(0, 0, width)}
-    if width < 2 * WIDE + GAP:
-        return {slider: Place(1 + row, 0, width) for row, slider in enumerate(SLIDERS)}
-    half = (width - GAP) // 2
+    across = 1 if width < 2 * WIDE + GAP else 2
+    each = (width - GAP * (across - 1)) // across
     return {
-        slider: Place(1 + number // 2, (half + GAP) * (number % 2), half)
-        for number, slider in enumerate(SLIDERS)
+        slider: Place(1 + at // across, (each + GAP) * (at % across), each)
+        for at, slider in enumerate(SLIDERS)
     }
 
 
@@ -187,13 +177,16 @@ def _slider(shown: SliderState, slider: str, width: int) -> Line:
     if slider == "depth":
         return (*label, *_depth(shown, _depth_track(width)))
     if slider == "temperature":
-        return (*label, *_temperature(shown, _track(width)))
-    return (*label, *_options(shown, slider, OPTIONS[slider]))
+        value, waits = _number(shown.value(slider)), slider in shown.asked
+        figure = fixed(value, 4, 2 if value else 0)
+        thumb = _thumb(value / HOTTEST, _track(width), waits)
+        return (*label, *thumb, (f" {figure}", "value"))
+    return (*label, *_options(shown, slider))
 
 
-def _options(shown: SliderState, slider: str, options: Sequence[str]) -> Line:
+def _options(shown: SliderState, slider: str) -> Line:
     parts: list[tuple[str, Role]] = []
-    for option in options:
+    for option in OPTIONS[slider]:
         role: Role = "plain"
         if option == shown.known[slider]:
             role = "chosen"
@@ -205,7 +198,7 @@ def _options(shown: SliderState, slider: str, options: Sequence[str]) -> Line:
 
 def _depth(shown: SliderState, track: int) -> Line:
     value, waits = shown.value("depth"), "depth" in shown.asked
-    auto = _options(shown, "depth", ("auto",))
+    auto = _options(shown, "depth")
     if not isinstance(value, str):
         depth = round(_number(value))
         thumb, figure = _thumb(depth / MAX_DEPTH, track, waits), f"{depth:>4}"
@@ -218,18 +211,11 @@ def _depth(shown: SliderState, track: int) -> Line:
     return (*auto, (" ", "plain"), *parts, (" ", "plain"), (used, "label"))
 
 
-def _temperature(shown: SliderState, track: int) -> Line:
-    value, waits = _number(shown.value("temperature")), "temperature" in shown.asked
-    figure = fixed(value, 4, 2 if value else 0)
-    return (*_thumb(value / HOTTEST, track, waits), (f" {figure}", "value"))
-
-
 def _thumb(share: float, track: int, waits: bool) -> Line:
-    """A track with the thumb at a share of it."""
     at = max(min(round(share * (track - 1)), track - 1), 0)
     return (
         ("━" * at, "bar"),
-        (WAITING if waits else THUMB, "warn" if waits else "bar"),
+        ("○" if waits else "●", "warn" if waits else "bar"),
         (TRACK * (track - at - 1), "track"),
     )
 
@@ -239,10 +225,6 @@ def _cycle(shown: SliderState, slider: str) -> Line:
     text = f"{_number(value):.2f}" if slider == "temperature" else one_line(str(value))
     role: Role = "asked" if waits else "value"
     return (("‹ ", "label"), (f"{text:^6}", role), (" ›", "label"))
-
-
-def _stops(slider: str) -> tuple[Value, ...]:
-    return ("auto", *range(MAX_DEPTH + 1)) if slider == "depth" else OPTIONS[slider]
 
 
 def _track(width: int) -> int:
@@ -268,11 +250,7 @@ class Tune(Message):
 
 class Sliders(LinesView, can_focus=True):
     """What is changed is asked for at once with ``Tune``, and shown as waiting until ``done`` or
-    ``refused`` says how it went, or a snapshot shows it as set.
-
-    Args:
-        hint: the last line while something else has the focus.
-    """
+    ``refused`` says how it went, or a snapshot shows it as set."""
 
     DEFAULT_CSS = """
     Sliders {
@@ -294,67 +272,51 @@ class Sliders(LinesView, can_focus=True):
         ),
     ]
 
-    def __init__(
-        self, *, hint: str = "", id: str | None = None, classes: str | None = None
-    ) -> None:
-        super().__init__(id=id, classes=classes)
-        self._shown = SliderState(known(PanelState()), hint=hint)
+    def __init__(self, *, hint: str = "", id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.state = SliderState(known(PanelState()), hint=hint)
         self._dragged: str | None = None
         self._typed = (0, -DIGITS_S)
         """The last digit, and when."""
 
-    @property
-    def state(self) -> SliderState:
-        """What it shows."""
-        return self._shown
-
     def show(self, state: PanelState) -> None:
-        """Show what is set, and the depth in use."""
         now = known(state)
-        asked = {name: value for name, value in self._shown.asked.items() if now[name] != value}
+        asked = {name: value for name, value in self.state.asked.items() if now[name] != value}
         in_use = state.round_depth if state.passes else None
-        self._draw(replace(self._shown, known=now, asked=asked, in_use=in_use))
+        self._draw(replace(self.state, known=now, asked=asked, in_use=in_use))
 
     def done(self, changed: Mapping[str, Any]) -> None:
         """What was asked for takes effect with the next round."""
         told = settings(changed)
-        self._draw(
-            replace(
-                self._shown,
-                known={**self._shown.known, **told},
-                asked=self._without(told),
-                reason="",
-            )
-        )
+        now = {**self.state.known, **told}
+        self._draw(replace(self.state, known=now, asked=self._without(told), reason=""))
 
     def refused(self, changed: Mapping[str, Any], reason: str) -> None:
         """What was asked for was refused: show what is still set, and the reason."""
-        self._draw(replace(self._shown, asked=self._without(settings(changed)), reason=reason))
+        self._draw(replace(self.state, asked=self._without(settings(changed)), reason=reason))
 
     def select(self, slider: str) -> None:
-        """Go to a slider: depth, method, rule or temperature."""
-        self._draw(replace(self._shown, selected=slider, reason=""))
+        self._draw(replace(self.state, selected=slider, reason=""))
 
     def ask(self, slider: str, value: Value) -> None:
-        """Ask for another setting of a slider."""
-        if same(value, self._shown.value(slider)):
+        if same(value, self.state.value(slider)):
             return
-        asked = {**self._shown.asked, slider: value}
-        self._draw(replace(self._shown, asked=asked, selected=slider, reason=""))
+        asked = {**self.state.asked, slider: value}
+        self._draw(replace(self.state, asked=asked, selected=slider, reason=""))
         self.post_message(Tune(changes(slider, value)))
 
     def action_select(self, by: int) -> None:
-        self.select(SLIDERS[(SLIDERS.index(self._shown.selected) + by) % len(SLIDERS)])
+        self.select(SLIDERS[(SLIDERS.index(self.state.selected) + by) % len(SLIDERS)])
 
     def action_step(self, by: int) -> None:
-        slider = self._shown.selected
-        value = self._shown.value(slider)
+        slider = self.state.selected
+        value = self.state.value(slider)
         if slider == "depth" and value == "auto" and by > 0:
-            value = self._shown.in_use or 0
+            value = self.state.in_use or 0
         self.ask(slider, stepped(slider, value, by))
 
     def action_auto(self) -> None:
-        self.ask("method" if self._shown.selected == "method" else "depth", "auto")
+        self.ask("method" if self.state.selected == "method" else "depth", "auto")
 
     def action_depth(self, depth: int) -> None:
         """Two digits in quick succession make one number, if it is a depth."""
@@ -366,17 +328,19 @@ class Sliders(LinesView, can_focus=True):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         at = event.get_content_offset(self)
-        slider = None if at is None else self._slider_at(at)
-        if at is None or slider is None:
+        if at is None:
             return
-        self._draw(replace(self._shown, selected=slider))
-        _, column, width = self._places()[slider]
-        if width < WIDE:
-            self.action_step(-1 if at.x - column < LABEL + 4 else 1)
+        for slider, (row, column, width) in self._places().items():
+            if at.y != row or not column <= at.x < column + width:
+                continue
+            self._draw(replace(self.state, selected=slider))
+            if width < WIDE:
+                self.action_step(-1 if at.x - column < LABEL + 4 else 1)
+            else:
+                self._dragged = slider
+                self.capture_mouse()
+                self._set_at(slider, at.x)
             return
-        self._dragged = slider
-        self.capture_mouse()
-        self._set_at(slider, at.x)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._dragged is not None:
@@ -388,32 +352,26 @@ class Sliders(LinesView, can_focus=True):
             self.release_mouse()
 
     def on_focus(self) -> None:
-        self._draw(replace(self._shown, focused=True))
+        self._draw(replace(self.state, focused=True))
 
     def on_blur(self) -> None:
-        self._draw(replace(self._shown, focused=False, reason=""))
+        self._draw(replace(self.state, focused=False, reason=""))
 
     def on_resize(self, event: events.Resize) -> None:
-        self._draw(self._shown)
+        self._draw(self.state)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(slider_lines(self._shown, width, viewport.height < LOW))
+        return len(slider_lines(self.state, width, viewport.height < LOW))
 
     @property
     def _low(self) -> bool:
         return self.screen.size.height < LOW
 
     def _places(self) -> dict[str, Place]:
-        return places(self._shown, self.size.width, self._low)
-
-    def _slider_at(self, at: Offset) -> str | None:
-        for slider, (row, column, width) in self._places().items():
-            if at.y == row and column <= at.x < column + width:
-                return slider
-        return None
+        return places(self.state, self.size.width, self._low)
 
     def _without(self, told: Mapping[str, Value]) -> dict[str, Value]:
-        asked = self._shown.asked
+        asked = self.state.asked
         return {d: v for d, v in asked.items() if d not in told or not same(v, told[d])}
 
     def _set_at(self, slider: str, x: int) -> None:
@@ -423,7 +381,7 @@ class Sliders(LinesView, can_focus=True):
             self.ask(slider, value)
 
     def _draw(self, shown: SliderState) -> None:
-        self._shown = shown
+        self.state = shown
         lines = slider_lines(shown, self.size.width, self._low)
         if len(lines) != len(self.lines):
             self.refresh(layout=True)

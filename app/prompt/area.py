@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar, overload
+from typing import Any, ClassVar
 
 from rich.text import Text
 from textual import events
@@ -56,13 +56,7 @@ class NeutralDocument(Document):
         self._shown[top : bottom + 1] = [_neutral(line) for line in new]
         return EditResult(end_location, replaced)
 
-    @overload
-    def __getitem__(self, line_index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, line_index: slice) -> list[str]: ...
-
-    def __getitem__(self, line_index: int | slice) -> str | list[str]:
+    def __getitem__(self, line_index: Any) -> Any:
         return self._shown[line_index]
 
 
@@ -70,17 +64,9 @@ def _neutral(line: str) -> str:
     return line if line.isprintable() else line.translate(SHOWN)
 
 
-LEAST_ROWS = 3
-"""Rows it may grow to on any screen."""
-
-
 class PromptArea(TextArea):
-    """A text area in which the name of a paste is one unit.
-
-    Args:
-        pastes: the names and what they stand for.
-        take_key: gets every key first and returns whether it handled it.
-    """
+    """A text area in which the name of a paste is one unit; ``take_key`` gets every key first and
+    returns whether it handled it."""
 
     DEFAULT_CSS = """
     PromptArea {
@@ -112,35 +98,26 @@ class PromptArea(TextArea):
         self.match_cursor_bracket = False
 
     def put(self, text: str, *, at_start: bool = False) -> None:
-        """Replace everything; undo brings back the former text.
-
-        Args:
-            at_start: put the cursor at the end of the first line, not the last.
-        """
+        """Replace everything, undoably; ``at_start``: the cursor ends up on the first line."""
         self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
         if at_start:
             self.move_cursor((0, len(self.document[0])))
 
     def type(self, text: str, start: Location) -> None:
-        """Replace what is between ``start`` and the cursor."""
         self.replace(text, start, self.cursor_location, maintain_selection_offset=False)
 
     @property
     def selected_text(self) -> str:
-        """The selection, with pastes expanded."""
         return self._pastes.expand(super().selected_text)
 
     @property
     def before_cursor(self) -> str:
-        """The text from the start to the cursor."""
         return self.get_text_range((0, 0), self.cursor_location)
 
     @property
     def on_first_row(self) -> bool:
         """Whether the cursor is on the first row, counting wrapped ones."""
-        return (
-            self.navigator.is_first_wrapped_line(self.cursor_location) and self.cursor_at_first_line
-        )
+        return self.wrapped_document.location_to_offset(self.cursor_location).y == 0
 
     @property
     def on_last_row(self) -> bool:
@@ -158,9 +135,9 @@ class PromptArea(TextArea):
         return super().edit(edit)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Its rows, up to a third of the screen."""
+        """Its rows, up to a third of the screen, but at least three."""
         rows = super().get_content_height(container, viewport, width)
-        return min(rows, max(LEAST_ROWS, viewport.height // 3))
+        return min(rows, max(3, viewport.height // 3))
 
     def get_line(self, line_index: int) -> Text:
         line = super().get_line(line_index)
@@ -223,7 +200,6 @@ class PromptArea(TextArea):
         self.paste(self.app.clipboard)
 
     def paste(self, text: str) -> None:
-        """Insert a text at the cursor; a long one by its name."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         if not text:
             return

@@ -22,11 +22,7 @@ KEYS = ("up", "down", "tab", "enter", "escape")
 
 
 class Popup(OptionList, can_focus=False):
-    """Shows completions above the prompt, which passes keys on to it.
-
-    Args:
-        accept: called with the chosen one.
-    """
+    """Shows completions above the prompt, which passes keys on; the chosen one is accepted."""
 
     DEFAULT_CSS = """
     Popup {
@@ -64,18 +60,15 @@ class Popup(OptionList, can_focus=False):
 
     @property
     def open(self) -> bool:
-        """Whether it is visible."""
         return bool(self._completions)
 
     @property
     def completion(self) -> Completion | None:
-        """The highlighted one."""
         if self.highlighted is None or not self.open:
             return None
         return self._completions[self.highlighted]
 
     def look_up(self, typed: str) -> None:
-        """Show completions of the text up to the cursor."""
         if typed == self._looked_up:
             return
         self._looked_up = typed

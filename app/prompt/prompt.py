@@ -39,11 +39,8 @@ class Editing:
 
 
 class Prompt(Vertical):
-    """The prompt: several lines, history, folded pastes, completions.
-
-    Args:
-        send_key: enter or ctrl+j; the other one makes a new line.
-    """
+    """The prompt: several lines, history, folded pastes, completions. Of enter and ctrl+j, one is
+    the ``send_key``, the other one makes a new line."""
 
     DEFAULT_CSS = """
     Prompt {
@@ -70,8 +67,6 @@ class Prompt(Vertical):
 
     @dataclass
     class Edited(Message):
-        """An earlier message was edited."""
-
         turn_id: int
         text: str
         message: Callable[[], WithFiles]
@@ -79,8 +74,6 @@ class Prompt(Vertical):
 
     @dataclass
     class Cancelled(Message):
-        """Editing an earlier message was cancelled."""
-
         turn_id: int
 
     class Asked(Message):
@@ -89,8 +82,8 @@ class Prompt(Vertical):
     class Changed(Message):
         """The text of the prompt has changed."""
 
-    def __init__(self, *, send_key: str = "enter", id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, *, send_key: str = "enter") -> None:
+        super().__init__()
         self.send_key = send_key
         self._pastes = Pastes()
         self._recall = Recall()
@@ -109,12 +102,10 @@ class Prompt(Vertical):
 
     @property
     def value(self) -> str:
-        """The text with pastes expanded."""
         return self._pastes.expand(self.area.text)
 
     @property
     def editing(self) -> bool:
-        """Whether an earlier message is being edited."""
         return self._edited is not None
 
     @property
@@ -131,7 +122,6 @@ class Prompt(Vertical):
         self._recall = Recall(sent)
 
     def load(self, text: str) -> None:
-        """Replace the text; undo brings the former one back."""
         self._recall.rest()
         self._show(text)
 
@@ -140,10 +130,9 @@ class Prompt(Vertical):
         self._show("\n\n".join(part for part in (text, self.value) if part.strip()))
 
     def edit(self, turn_id: int, text: str, what: str, *, changed: bool = False) -> None:
-        """Edit an earlier message; the current text comes back afterwards.
+        """Edit an earlier message, such as "message 3"; the current text comes back afterwards.
 
         Args:
-            what: the message, such as "message 3".
             changed: the text was typed already, and is not the original.
         """
         unsent = self._edited.unsent if self._edited else self.unsent
@@ -155,24 +144,18 @@ class Prompt(Vertical):
         self._show(text)
         self.area.focus()
 
-    def stop_editing(self) -> None:
-        """Cancel editing an earlier message, as Esc does."""
-        if self.editing:
-            self._cancel_editing()
-
     def focus(self, scroll_visible: bool = True) -> Self:
         self.area.focus(scroll_visible)
         return self
 
     def send(self) -> None:
-        """Send the text unless it is blank."""
         text, shown = self.value, self.area.text
         if not text.strip():
             return
         message = partial(with_files, shown, self._pastes.expand)
         if self._edited is not None:
             turn_id = self._edited.turn_id
-            self._leave_editing()
+            self._leave_editing(self._edited)
             self.post_message(self.Edited(turn_id, text, message))
         else:
             self.area.load_text("")
@@ -196,22 +179,20 @@ class Prompt(Vertical):
         self._show(outcome)
         self.focus()
 
-    def _leave_editing(self) -> None:
-        edited = self._edited
-        assert edited is not None
+    def _leave_editing(self, edited: Editing) -> None:
         self._edited = None
         self._recall.rest()
         self.remove_class("-editing")
         self.area.load_text("")
         self._show(edited.unsent)
 
-    def _cancel_editing(self) -> None:
-        edited = self._edited
-        assert edited is not None
+    def stop_editing(self) -> None:
+        if (edited := self._edited) is None:
+            return
         for text in self._recall.unsent(self.value):
             if text != edited.original:
                 self._recall.add(text)
-        self._leave_editing()
+        self._leave_editing(edited)
         self.post_message(self.Cancelled(edited.turn_id))
 
     def _show(self, text: str, *, at_start: bool = False) -> None:
@@ -228,7 +209,7 @@ class Prompt(Vertical):
         elif key == "enter" and self.send_key == "enter":
             self._enter()
         elif key in ("enter", "ctrl+j", *NEW_LINE):
-            self._new_line()
+            self.area.type("\n", self.area.selection.start)
         elif key == "up" and self.area.on_first_row:
             return self._walk(self._recall.older(self.value), at_start=True)
         elif key == "down" and self.area.on_last_row:
@@ -236,7 +217,7 @@ class Prompt(Vertical):
         elif key == "question_mark" and not self.area.text and not self.editing:
             self.post_message(self.Asked())
         elif key == "escape" and self.editing:
-            self._cancel_editing()
+            self.stop_editing()
         else:
             return False
         return True
@@ -248,9 +229,6 @@ class Prompt(Vertical):
             self.area.type("\n", (row, column - 1))
         else:
             self.send()
-
-    def _new_line(self) -> None:
-        self.area.type("\n", self.area.selection.start)
 
     def _walk(self, text: str | None, *, at_start: bool = False) -> bool:
         if text is not None:
@@ -273,14 +251,12 @@ class Prompt(Vertical):
         self._look_up()
 
     def _look_up(self) -> None:
-        """Offer completions at the cursor."""
         self.popup.look_up(self.area.before_cursor if self.area.selection.is_empty else "")
 
     def on_mount(self) -> None:
         self.screen.screen_layout_refresh_signal.subscribe(self, self._fit, immediate=True)
 
     def _fit(self, screen: Screen[object]) -> None:
-        """Adapt to the size of the screen."""
         if screen.size != self._screen_size:
             self._screen_size = screen.size
             self.set_class(screen.size.height < LOW, "-tight")

@@ -53,7 +53,6 @@ class RowList:
 
     @property
     def ends(self) -> list[int]:
-        """Where each entry ends."""
         if self._ends is None:
             width = self.look.width
             self._ends = list(accumulate(entry.height(width) for entry in self.entries))
@@ -63,7 +62,6 @@ class RowList:
         return self.ends[-1] if self.entries else 0
 
     def start(self, index: int) -> int:
-        """The first row of an entry."""
         return self.ends[index - 1] if index else 0
 
     def at(self, y: int) -> tuple[int, int]:
@@ -102,14 +100,8 @@ class RowList:
         return first, last
 
     def draw(self, first: int, last: int, until: float) -> bool:
-        """Draws those of these rows that are not drawn yet, the lowest first.
-
-        Args:
-            until: when to stop, after one part at least.
-
-        Returns:
-            Whether there were any.
-        """
+        """Draws those of these rows that are not drawn yet, the lowest first, and returns whether
+        there were any. It stops at a time, ``until``, after one part at least."""
         drew = False
         last = min(last, len(self))
         index = self.at(last - 1)[0] if last > first else -1
@@ -237,7 +229,6 @@ class Canvas(ScrollView):
     # -- what is on the screen ------------------------------------------------------------------
 
     def set_look(self, look: Look) -> None:
-        """Draws everything again if the look has changed."""
         if self.size and look != self.list.look:
             place = None if self.following else self.list.place(self.scroll_offset.y)
             self.list.forget(look)
@@ -245,11 +236,7 @@ class Canvas(ScrollView):
             self.changed(place)
 
     def changed(self, place: Place | None = None) -> None:
-        """Entries or parts of them have changed.
-
-        Args:
-            place: what to keep at the top of the screen; None: what is there now.
-        """
+        """Entries changed; ``place`` stays at the top of the screen (None: what is there now)."""
         if not self.size:
             return
         before = self.scroll_offset.y

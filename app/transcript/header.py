@@ -13,7 +13,7 @@ from macspec.plaintext import one_line
 
 from ..chat.turns import Turn, TurnStats
 from .rows import Look, Row, Styles, broken, drawn, row
-from .source import Author, legend
+from .source import Author, Source, legend
 
 DASH = "–"
 
@@ -22,12 +22,8 @@ REASONS = {
     "context": "stopped because the context is full",
 }
 
-DROPPED = "out of context"
-BORDER = "context full: the model no longer sees what is above"
-
 
 def speaker(turn: Turn) -> str:
-    """Who wrote the turn."""
     if turn.role == "user":
         return "You"
     if turn.role == "raw":
@@ -41,17 +37,15 @@ def model_name(name: str) -> str:
 
 
 def marks(turn: Turn) -> list[str]:
-    """Marks of a turn for its first line: its place among siblings, and if it was dropped."""
     found = []
     if turn.siblings > 1:
         found.append(f"‹ {turn.sibling}/{turn.siblings} ›")
     if turn.dropped:
-        found.append(DROPPED)
+        found.append("out of context")
     return found
 
 
 def ending(turn: Turn) -> str | None:
-    """How a reply ended, unless the model ended it."""
     if turn.state == "stopped":
         return "■ stopped"
     if turn.state == "cut off":
@@ -83,8 +77,6 @@ def figures(stats: TurnStats) -> list[str]:
         energy,
     ]
 
-
-# -- rows ---------------------------------------------------------------------------------------
 
 SEPARATOR = " · "
 
@@ -124,7 +116,7 @@ def note(text: str, look: Look) -> list[Row]:
 
 def border(look: Look) -> list[Row]:
     """Where the part of the conversation begins that the model still sees."""
-    line, style = f" {BORDER} ", look.styles["mark"]
+    line, style = " context full: the model no longer sees what is above ", look.styles["mark"]
     room = max(look.width - cell_len(line), 0)
     ruled = Text("─" * (room // 2) + line + "─" * (room - room // 2), style)
     made = [*flowing([ruled], look, style), *blank(look.styles)]
@@ -134,14 +126,9 @@ def border(look: Look) -> list[Row]:
 
 
 def head(turn: Turn, look: Look, written: Counter[Author] | None) -> list[Row]:
-    """Who speaks, which sibling this is, and what the tints mean.
-
-    Args:
-        written: characters of each author, where they are tinted.
-    """
+    """Who speaks, which sibling this is, and what the tints mean, if its authors are tinted."""
     styles = look.styles
-    name = Text(speaker(turn), styles["user" if turn.role == "user" else "model"])
-    parts: list[Text] = [name]
+    parts = [Text(speaker(turn), styles["user" if turn.role == "user" else "model"])]
     if turn.draft:
         parts.append(Text(f"draft {model_name(turn.draft)}", styles["dim"]))
     parts += (Text(mark, styles["mark"]) for mark in marks(turn))
@@ -152,9 +139,8 @@ def head(turn: Turn, look: Look, written: Counter[Author] | None) -> list[Row]:
     return made
 
 
-def fold(words: int, unfolded: bool, look: Look) -> list[Row]:
-    """The line that opens and folds reasoning."""
-    sign = "▾" if unfolded else "▸"
+def fold(thought: Source, unfolded: bool, look: Look) -> list[Row]:
+    sign, words = "▾" if unfolded else "▸", len(thought.text.split())
     return [_row(Text(f"{sign} reasoning, {words:,} words", look.styles["dim"]), look.styles)]
 
 

@@ -36,11 +36,7 @@ MARKER = re.compile(r" *(?:[-+*]|\d+[.)]) {0,4}")
 
 @cache
 def parser(*, inline: bool = True) -> MarkdownIt:
-    """CommonMark with tables, without the rules in ``LEFT_OUT``.
-
-    Args:
-        inline: whether to parse the insides of paragraphs too.
-    """
+    """CommonMark with tables, without ``LEFT_OUT``; ``inline``: the insides of paragraphs too."""
     from markdown_it import MarkdownIt
 
     made = MarkdownIt().enable("strikethrough").enable("table").disable(LEFT_OUT)
@@ -135,23 +131,16 @@ class Markdown:
         return self.closed + self._tail
 
     def take(self, text: str) -> None:
-        """Adds text."""
         self.text += text
         self._open = self._read(self._open, self.closed, whole=False)
-        last = self.closed[-1:]
-        tail = list(last)
+        tail = self.closed[-1:]
+        known = len(tail)
         self._read(self._open, tail, whole=True)
-        self._tail = tail[len(last) :]
+        self._tail = tail[known:]
 
     def _read(self, at: _Open, blocks: list[Block], *, whole: bool) -> _Open:
-        """Closes blocks that are followed by another one or are long.
-
-        Args:
-            whole: the text ends here, and so does its last block.
-
-        Returns:
-            What is open.
-        """
+        """Closes blocks that are followed by another one or are long, and at the end of the whole
+        text its last block; returns what is open."""
         while at.start < len(self.text) or (whole and at.opener and at.first):
             lines, full = self._window(at.start, whole)
             read = self._code if at.opener else self._prose
@@ -308,13 +297,11 @@ class Plain:
 
     @property
     def blocks(self) -> list[Block]:
-        if self._start == len(self.text):
-            return list(self.closed)
-        last = Block(self._start, len(self.text), "plain", first=not self.closed)
-        return [*self.closed, last]
+        start, stop = self._start, len(self.text)
+        last = [Block(start, stop, "plain", first=not self.closed)] if start < stop else []
+        return self.closed + last
 
     def take(self, text: str) -> None:
-        """Adds text."""
         self.text += text
         while len(self.text) - self._start > MOST:
             whole = self.text.rfind("\n", self._start, self._start + MOST) + 1
@@ -329,16 +316,17 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class CodeBlock:
-    """A block of code."""
-
     language: str
     """As named by its fence; empty if it is not."""
     text: str
     """Ends with a newline unless it is empty."""
 
 
-def inner(source: str) -> list[CodeBlock]:
-    """Code inside items and quotes, or without a fence."""
+def code_in(text: str, block: Block) -> list[CodeBlock]:
+    """The code that begins in a block, also inside items and quotes or without a fence."""
+    source = moved(text[block.start : block.stop], block.indent)
+    if block.kind == "code":
+        return [CodeBlock(language_of(block.info), source)] if block.first else []
     if not any(sign in source for sign in ("```", "~~~", "    ", "\t")):
         return []
     return [
@@ -348,20 +336,8 @@ def inner(source: str) -> list[CodeBlock]:
     ]
 
 
-def code_in(text: str, block: Block) -> list[CodeBlock]:
-    """The code that begins in a block."""
-    source = moved(text[block.start : block.stop], block.indent)
-    if block.kind != "code":
-        return inner(source)
-    return [CodeBlock(language_of(block.info), source)] if block.first else []
-
-
 def code_blocks(text: str) -> list[CodeBlock]:
-    """The blocks of code in a turn's text, in order.
-
-    The code is cleaned as in the transcript: control characters are replaced by pictures of them,
-    and characters that reorder text are removed.
-    """
+    """The blocks of code in a turn's text, in order, cleaned as in the transcript."""
     markdown = Markdown()
     markdown.take(clean(text))
     found: list[CodeBlock] = []

@@ -22,29 +22,18 @@ from rich.text import Text
 from .markdown import clean, language_of, parser
 from .rows import JOINS, NEW_LINE, NO_TEXT, NOTHING, Page, Row, Styles, broken, drawn, row, rows_of
 
-# -- code ---------------------------------------------------------------------------------------
-
 LONGEST = 1_000
 """Longest line that is still coloured, in characters: some lexers are slow on long lines."""
 
-KINDS = (
-    ("Comment", "comment"),
-    ("Keyword", "keyword"),
-    ("Operator.Word", "keyword"),
-    ("Literal.String", "string"),
-    ("Literal.Number", "number"),
-    ("Name.Function", "name"),
-    ("Name.Class", "name"),
-    ("Name.Decorator", "name"),
-    ("Name.Tag", "keyword"),
-    ("Name.Attribute", "name"),
-    ("Name.Builtin", "name"),
-    ("Generic.Deleted", "wrong"),
-    ("Generic.Inserted", "string"),
-    ("Generic.Heading", "keyword"),
-    ("Generic.Subheading", "keyword"),
-)
-"""Token types of Pygments and their styles."""
+KINDS = {
+    "comment": ("Comment",),
+    "keyword": ("Keyword", "Operator.Word", "Name.Tag", "Generic.Heading", "Generic.Subheading"),
+    "string": ("Literal.String", "Generic.Inserted"),
+    "number": ("Literal.Number",),
+    "name": ("Name.Function", "Name.Class", "Name.Decorator", "Name.Attribute", "Name.Builtin"),
+    "wrong": ("Generic.Deleted",),
+}
+"""Styles, and the token types of Pygments that have them."""
 
 
 @lru_cache(64)
@@ -61,13 +50,11 @@ def lexer(language: str) -> Any:
 
 @cache
 def style_name(kind: Any) -> str | None:
-    """The style for a Pygments token type."""
     name = str(kind).removeprefix("Token.")
-    return next((style for prefix, style in KINDS if name.startswith(prefix)), None)
+    return next((style for style, kinds in KINDS.items() if name.startswith(kinds)), None)
 
 
 def code_label(language: str, number: int) -> str:
-    """The line above a block of code."""
     return f"{language or 'code'} · {number}"
 
 
@@ -76,20 +63,16 @@ def coloured(source: str, language: str, styles: Styles) -> list[Text]:
     text = Text(source, end="", no_wrap=True)
     known = lexer(language_of(language)) if language else None
     if known is not None and all(len(line) <= LONGEST for line in source.split("\n")):
-        parts: dict[str, Style] = styles.parts
         for at, kind, value in known.get_tokens_unprocessed(source):
             if (name := style_name(kind)) is not None:
-                text.stylize(parts[name], at, at + len(value))
+                text.stylize(styles[name], at, at + len(value))
     text.expand_tabs(4)
     return list(text.split("\n", allow_blank=True))
 
 
 def code_rows(text: str, info: str, number: int | None, styles: Styles, width: int) -> list[Row]:
-    """Code on a background of its own, a column from its edges; lines fold anywhere.
-
-    Args:
-        number: of the block of code; None for what continues one.
-    """
+    """Code on a background of its own, a column from its edges; lines fold anywhere. What
+    continues a block of code has no number."""
     page, ground = styles.page(width), styles.base + styles["block"]
     language = language_of(info)
     rows = []
@@ -112,7 +95,7 @@ def _folded(line: Text, width: int) -> list[tuple[Text, str]]:
             offsets.append(index)
             used = 0
         used += cells
-    parts = list(line.divide(offsets)) if offsets else [line]
+    parts = line.divide(offsets)
     return [(part, NOTHING) for part in parts[:-1]] + [(parts[-1], NEW_LINE)]
 
 
@@ -120,9 +103,6 @@ def _ground(text: Text, page: Page, ground: Style, width: int, join: str = NEW_L
     room = max(width - 1 - cell_len(text.plain), 0)
     segments = [Segment(" "), *drawn(text, page), Segment(" " * room)]
     return row(segments, ground, 1, join)
-
-
-# -- Markdown -----------------------------------------------------------------------------------
 
 
 def _rows(text: Text, width: int) -> Iterator[Text]:
@@ -160,10 +140,8 @@ class CodeBlock(markdown.CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         assert isinstance(console, Page)
         label = Text(code_label(self.lexer_name, self.number), console.styles["dim"] + NO_TEXT)
-        for line in (
-            label,
-            *coloured(str(self.text).rstrip("\n"), self.lexer_name, console.styles),
-        ):
+        code = coloured(str(self.text).rstrip("\n"), self.lexer_name, console.styles)
+        for line in (label, *code):
             yield from _rows(line, options.max_width)
 
 
@@ -192,8 +170,7 @@ class Grid(markdown.TableElement):
         table = Table(
             box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, style="markdown.table.border"
         )
-        head = self.header.row.cells if self.header and self.header.row else []
-        for cell in head:
+        for cell in self.header.row.cells if self.header and self.header.row else ():
             title = cell.content.copy()
             title.stylize("markdown.table.header")
             table.add_column(title, justify=cell.justify, overflow="fold")
@@ -253,12 +230,8 @@ def _cleaned(tokens: Iterable[Token]) -> Iterator[Token]:
 def prose(
     source: str, width: int, styles: Styles, number: int | None = None, code: int = 1
 ) -> list[Row]:
-    """Markdown in rows of at most ``width`` columns.
-
-    Args:
-        number: of the item that it begins with.
-        code: the number of its first block of code.
-    """
+    """Markdown in rows of at most ``width`` columns. It begins with the item of that number, and
+    ``code`` is the number of its first block of code."""
     console = styles.page(width)
     lines = console.render_lines(Prose(source, number, code), pad=False)
     rows = rows_of(lines, styles.base)

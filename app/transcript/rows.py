@@ -17,8 +17,6 @@ from rich.theme import Theme
 from textual.strip import Strip
 from textual.widget import Widget
 
-# -- styles -------------------------------------------------------------------------------------
-
 PARTS: dict[str, str] = {
     "user": "color: $text-primary; text-style: bold;",
     "model": "color: $text-secondary; text-style: bold;",
@@ -88,12 +86,10 @@ class Styles:
     def theme(self) -> Theme:
         """The styles by the names that Rich's Markdown uses."""
         heading = self["heading"]
-        headings = {f"markdown.h{level}": heading for level in range(2, 7)}
         return Theme(
             {
-                **headings,
+                **{f"markdown.h{level}": heading for level in range(2, 7)},
                 "markdown.h1": heading + Style(underline=True),
-                "markdown.paragraph": Style(),
                 "markdown.strong": self["strong"],
                 "markdown.em": self["em"],
                 "markdown.s": self["struck"],
@@ -101,7 +97,6 @@ class Styles:
                 "markdown.a": self["link"],
                 "markdown.block_quote": self["quote"],
                 "markdown.hr": self["dim"],
-                "markdown.item": Style(),
                 "markdown.item.bullet": self["bullet"],
                 "markdown.item.number": self["bullet"],
                 "markdown.table.border": self["dim"],
@@ -157,8 +152,6 @@ class Page(Console):
         self.styles = styles
 
 
-# -- rows ---------------------------------------------------------------------------------------
-
 NEW_LINE, SPACE, NOTHING = "\n", " ", ""
 
 JOINS = {join: Style.from_meta({"join": join}) for join in (SPACE, NOTHING)}
@@ -192,18 +185,10 @@ class Row:
         """Whether none of it is part of a copy."""
         return 0 < len(self.strip.text) <= self.lead
 
-    @property
-    def text(self) -> str:
-        """The text that a copy of the row has."""
-        return self.strip.text[self.lead :].rstrip()
-
 
 def broken(text: Text, width: int) -> Iterator[tuple[Text, str]]:
-    """A line wrapped between words, or inside words longer than a row.
-
-    Yields:
-        The row, and what joins it to the next one.
-    """
+    """A line wrapped between words, or inside words longer than a row: each row, and what joins
+    it to the next one."""
     offsets = divide_line(text.plain, max(width, 1), fold=True)
     *parts, last = text.divide(offsets)
     for part in parts:
@@ -223,7 +208,6 @@ def drawn(text: Text, console: Console) -> list[Segment]:
 
 
 def row(segments: Iterable[Segment], base: Style, lead: int = 0, join: str = NEW_LINE) -> Row:
-    """A row of segments over a base style."""
     return Row(Strip(list(Segment.apply_style(segments, base))), lead, join)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from rich.style import Style
 from rich.text import Text
@@ -15,8 +16,6 @@ from macspec.text import Span
 from .markdown import Block, Markdown, Plain, clean, code_in, moved
 from .rows import NOTHING, SPACE, TAB, Row, Styles, broken, drawn, row
 
-# -- authors ------------------------------------------------------------------------------------
-
 NAMES = {"draft": "draft model", "ngram": "n-gram", "suffix": "past replies"}
 """Names of drafters; others are shown by their own."""
 
@@ -25,7 +24,6 @@ UNKNOWN = "?"
 
 
 def author_name(author: Author) -> str:
-    """An author in words; None is the target."""
     return "the target's own" if author is None else NAMES.get(author, one_line(author))
 
 
@@ -37,28 +35,20 @@ def author_style(author: Author, styles: Styles) -> Style:
     return styles.parts.get(f"tint-{author}", styles["tint-other"])
 
 
+@dataclass
 class Authors:
     """Who wrote which characters of a growing, cleaned text."""
 
-    def __init__(self) -> None:
-        self._ends: list[int] = []
-        self._who: list[Author] = []
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Authors):
-            return NotImplemented
-        return self._ends == other._ends and self._who == other._who
+    _ends: list[int] = field(default_factory=list)
+    _who: list[Author] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Characters so far."""
         return self._ends[-1] if self._ends else 0
 
     def take(self, text: str, spans: Iterable[Span]) -> str:
-        """Adds a text and its spans. Where there is no span, the author is unknown.
-
-        Returns:
-            The cleaned text.
-        """
+        """Adds a text and its spans, and returns the text cleaned. Where there is no span, the
+        author is unknown."""
         at, shown = 0, []
         for length, who in (*spans, (len(text), UNKNOWN)):
             part = clean(text[at : at + max(length, 0)])
@@ -85,7 +75,6 @@ class Authors:
             at, index = end, index + 1
 
     def counts(self) -> Counter[Author]:
-        """Characters by author."""
         counted: Counter[Author] = Counter()
         at = 0
         for end, who in zip(self._ends, self._who, strict=True):
@@ -117,9 +106,6 @@ def legend(counted: Counter[Author], styles: Styles) -> list[Text]:
     return parts
 
 
-# -- source -------------------------------------------------------------------------------------
-
-
 class Source:
     """The answer or the reasoning as it grows, cleaned so that it can be drawn."""
 
@@ -139,7 +125,6 @@ class Source:
         return same and self.authors == other.authors
 
     def take(self, pieces: Iterable[tuple[str, Iterable[Span]]]) -> None:
-        """More texts, each with its spans."""
         shown = "".join([self.authors.take(text, spans) for text, spans in pieces])
         self.text += shown
         if self._blocks is not None:
@@ -175,7 +160,6 @@ def guess(text: str, block: Block, width: int) -> int:
 def draw_block(
     source: Source, block: Block, styles: Styles, width: int, *, tint: bool
 ) -> list[Row]:
-    """The rows of a block."""
     rows = _block(source, block, styles, width, tint=tint)
     last = source.text[block.stop - 1 : block.stop]
     if rows and block.stop < len(source.text) and last != "\n":

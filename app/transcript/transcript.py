@@ -32,12 +32,7 @@ SHARE = 10
 
 
 class Buffer:
-    """Collects the pieces of a reply, so that drawing them takes only a share of the time.
-
-    Args:
-        widget: whose timer is used.
-        show: draws them; is timed.
-    """
+    """Collects the pieces of a reply, so that drawing them takes only a share of the time."""
 
     def __init__(self, widget: Widget, show: Callable[[Sequence[TextPiece]], None]) -> None:
         self._widget, self._show = widget, show
@@ -53,7 +48,6 @@ class Buffer:
             self._timer = self._widget.set_timer(wait, self.flush)
 
     def flush(self) -> None:
-        """Shows what is waiting."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
@@ -65,19 +59,14 @@ class Buffer:
             self._next = now + max(PAUSE_S, SHARE * (now - began))
 
     def clear(self) -> None:
-        """Drops what is waiting."""
         self._waiting = []
 
 
 WIDEST = 120
 """Most columns of text: longer lines are hard to read."""
 
-WARM_S = 0.5
-"""Seconds after the start at which the imports for the first reply begin."""
-
 
 def warm() -> None:
-    """Imports what the first reply needs."""
     from .prose import lexer
 
     parser()
@@ -93,8 +82,6 @@ class TurnChosen(Message):
 
 
 class Transcript(Canvas, can_focus=True, inherit_bindings=False):
-    """Shows turns."""
-
     COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
     DEFAULT_CSS = f"""
     Transcript {{
@@ -151,7 +138,6 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self.changed()
 
     def feed(self, piece: TextPiece) -> None:
-        """Adds to the streaming reply; it is shown within a moment."""
         self._buffer.add(piece)
 
     async def end(self, turn: Turn) -> None:
@@ -173,7 +159,6 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self.changed()
 
     def follow(self) -> None:
-        """Scrolls to the end and stays there while text arrives."""
         self.following = True
         self.changed()
 
@@ -266,16 +251,13 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
             self.follow()
 
     def choose(self, turn_id: int | None) -> None:
-        """Marks a turn and scrolls it into view; None unmarks it."""
         for rows in self._turns.values():
             rows.choose(rows.turn.id == turn_id)
         self.chosen = turn_id
-        if turn_id is None:
-            self.refresh()
-        else:
+        if turn_id is not None:
             index = self.list.entries.index(self._turns[turn_id])
             self.scroll_to(y=self._toward(index))
-            self.refresh()
+        self.refresh()
         self.post_message(TurnChosen(turn_id))
 
     def _toward(self, index: int) -> int:
@@ -288,7 +270,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
 
     def on_mount(self) -> None:
         # Importing the Markdown renderer and lexer takes a while: not when the first reply begins.
-        self.set_timer(WARM_S, lambda: Thread(target=warm, daemon=True).start())
+        self.set_timer(0.5, lambda: Thread(target=warm, daemon=True).start())
 
     def on_click(self, event: events.Click) -> None:
         """Folds or unfolds reasoning, or chooses the turn whose header was clicked."""

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 
 from macspec.plaintext import one_line
@@ -50,7 +50,6 @@ class Entry(ABC):
         self._ends: list[int] | None = None
 
     def measure(self) -> None:
-        """Heights of parts changed."""
         self._ends = None
 
     @property
@@ -70,7 +69,6 @@ class Entry(ABC):
         return index, row - (self.ends[index - 1] if index else 0)
 
     def forget(self) -> None:
-        """Everything has to be drawn again."""
         self.parts = []
         self.measure()
 
@@ -99,8 +97,6 @@ class Note(Entry):
 
 
 class TurnRows(Entry):
-    """A turn, finished or streaming."""
-
     def __init__(self, turn: Turn) -> None:
         super().__init__()
         self.turn = turn
@@ -129,7 +125,6 @@ class TurnRows(Entry):
         return self._look is not None and self._look.tint and self.turn.role != "user"
 
     def choose(self, chosen: bool) -> None:
-        """Marks or unmarks the turn."""
         bar = "▎" if self.turn.role == "user" else ""
         self.gutter = ("┃", "chosen") if chosen else (bar, "user")
 
@@ -148,16 +143,12 @@ class TurnRows(Entry):
         self._compose(look)
 
     def take(self, pieces: Sequence[TextPiece]) -> None:
-        """Adds pieces of the streaming reply."""
         self.thought.take([(piece.text, piece.spans) for piece in pieces if piece.reasoning])
         self.answer.take([(piece.text, piece.spans) for piece in pieces if not piece.reasoning])
 
     def update(self, turn: Turn, *, text: bool = True) -> None:
-        """The turn has changed.
-
-        Args:
-            text: whether its text counts; that of a streaming reply may differ from ours.
-        """
+        """The turn has changed; with or without its text, which may differ from ours while the
+        reply streams."""
         before, self.turn = self.turn, turn
         if text and "answer" in vars(self):
             fresh = TurnRows(turn)
@@ -181,9 +172,10 @@ class TurnRows(Entry):
         written = (len(self.answer.authors), len(self.thought.authors)) if tinted else ()
         rows = [self._kept("head", (facts, self.border, written), lambda: self._head(look))]
         if self.thought.text:
-            key = (look, len(self.thought.text), self.open(look))
-            rows.append(self._kept("fold", key, lambda: self._fold(look)))
-            if self.open(look):
+            unfolded = self.open(look)
+            fold = partial(header.fold, self.thought, unfolded, look)
+            rows.append(self._kept("fold", (look, len(self.thought.text), unfolded), fold))
+            if unfolded:
                 dim = replace(look, styles=look.styles.dimmed)
                 self._thinking = _parts(self._thinking, self.thought, dim, tinted)
                 rows += self._thinking
@@ -193,9 +185,6 @@ class TurnRows(Entry):
         rows.append(self._kept("foot", facts, lambda: header.foot(turn, look)))
         self.parts = rows
         self.measure()
-
-    def _fold(self, look: Look) -> list[Row]:
-        return header.fold(len(self.thought.text.split()), self.open(look), look)
 
     def _head(self, look: Look) -> list[Row]:
         written = None
@@ -215,9 +204,6 @@ class TurnRows(Entry):
 
 
 def _parts(before: Sequence[Part], source: Source, look: Look, plain: bool) -> list[Part]:
-    def drawer(block: Block) -> Callable[[], list[Row]]:
-        return lambda: draw_block(source, block, look.styles, look.width, tint=plain)
-
     parts: list[Part] = []
     for index, block in enumerate(source.blocks(plain)):
         old = before[index] if index < len(before) else None
@@ -225,5 +211,6 @@ def _parts(before: Sequence[Part], source: Source, look: Look, plain: bool) -> l
             parts.append(old)
         else:
             height = guess(source.text, block, look.width)
-            parts.append(Part(drawer(block), height, None, source, block))
+            draw = partial(draw_block, source, block, look.styles, look.width, tint=plain)
+            parts.append(Part(draw, height, None, source, block))
     return parts

@@ -30,8 +30,8 @@ class TitleLine(Static):
     }
     """
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("", id=id, markup=False)
+    def __init__(self) -> None:
+        super().__init__("", markup=False)
         self._shown = ("", "")
 
     def show(self, title: str, state: PanelState) -> None:
@@ -96,7 +96,6 @@ class Welcome(Static):
         super().__init__("", markup=False)
 
     def show_keys(self, keys: Keys) -> None:
-        """Show only the keys to start with."""
         self.remove_class("-card")
         self.border_title = None
         rows = [
@@ -110,7 +109,6 @@ class Welcome(Static):
         self.update(Content("\n").join([Content("Write a message and press Enter."), *lines]))
 
     def show_card(self, keys: Keys, proposal: Proposal) -> None:
-        """Show what macspec is, and a real pair that fits this machine."""
         self.add_class("-card")
         self.border_title = Content("Welcome to macspec")
         self.update(card(keys, proposal))
@@ -150,40 +148,30 @@ class KeyLine(Static):
     }
     """
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__("", id=id, markup=False)
+    def __init__(self) -> None:
+        super().__init__("", markup=False)
         self._hints: Sequence[Hint] = ()
         self._timer: Timer | None = None
         self.notice = ""
         """The notice on screen; empty while there are keys."""
 
     def show(self, hints: Sequence[Hint]) -> None:
-        """Show these keys, the most important first."""
         if hints != self._hints:
             self._hints = hints
             self._draw()
 
     def show_notice(self, line: str, severity: str = "information", *, also: bool = False) -> None:
-        """Show a notice for a while.
-
-        Args:
-            line: untrusted text is fine.
-            severity: information, warning or error.
-            also: keep the current notice above it.
-        """
+        """Show a notice, which may be untrusted, for a while; ``also``: below the current one."""
         self.notice = "\n".join([*([self.notice] if also and self.notice else []), one_line(line)])
         for each in SEVERITIES:
             self.set_class(severity == each, f"-{each}")
         self._draw()
         if self._timer is not None:
             self._timer.stop()
-        seconds = STAYS + READING * len(self.notice)
-        self._timer = self.set_timer(
-            2 * seconds if severity == "error" else seconds, self.clear_notice
-        )
+        seconds = (STAYS + READING * len(self.notice)) * (2 if severity == "error" else 1)
+        self._timer = self.set_timer(seconds, self.clear_notice)
 
     def clear_notice(self) -> None:
-        """Show the keys again."""
         if self.notice:
             self.notice = ""
             self.remove_class(*(f"-{each}" for each in SEVERITIES))

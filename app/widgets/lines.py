@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import ClassVar, Literal, get_args
 
 from rich.cells import cell_len, set_cell_size
@@ -37,7 +38,6 @@ BLANK: Line = ()
 
 
 def cells(line: Line) -> int:
-    """Columns that a terminal needs for it."""
     return sum(cell_len(text) for text, _ in line)
 
 
@@ -79,7 +79,6 @@ def sides(left: Line, right: Line, width: int) -> Line:
 
 
 def figure(label: str, value: str, width: int, role: Role = "value") -> Line:
-    """A label on the left and its value on the right."""
     return sides(((label, "label"),), ((value, role),), width)
 
 
@@ -130,27 +129,20 @@ class LinesView(Widget):
     }
     """
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self._lines: tuple[Line, ...] = ()
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.lines: tuple[Line, ...] = ()
         self._roles: dict[Role, Style] = {}
 
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        """What it shows."""
-        return self._lines
-
     def show_lines(self, lines: Sequence[Line]) -> None:
-        """Show these lines; only those that changed are repainted."""
-        old, self._lines = self._lines, tuple(lines)
+        old, self.lines = self.lines, tuple(lines)
         width = self.size.width
-        for y in range(max(len(old), len(self._lines))):
-            before = old[y] if y < len(old) else None
-            if before != (self._lines[y] if y < len(self._lines) else None):
+        for y, (before, now) in enumerate(zip_longest(old, self.lines)):
+            if before != now:
                 self.refresh(Region(0, y, width, 1))
 
     def render_line(self, y: int) -> Strip:
-        line = self._lines[y] if y < len(self._lines) else BLANK
+        line = self.lines[y] if y < len(self.lines) else BLANK
         if not self._roles:
             self._roles = {role: self.get_component_rich_style(f"line--{role}") for role in ROLES}
         width = self.size.width

@@ -33,7 +33,7 @@ def seen(text: str, width: int = 60, **look: bool) -> list[str]:
 
 
 def copied(found: list[Row]) -> str:
-    return "".join(row.text + row.join for row in found)
+    return "".join(row.strip.text[row.lead :].rstrip() + row.join for row in found)
 
 
 def test_markdown_is_drawn() -> None:
