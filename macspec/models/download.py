@@ -125,7 +125,7 @@ def listing(name: str) -> Repository:
         entries: Any = api.list_repo_tree(id, revision=commit, recursive=True)
         found = [entry for entry in entries if hasattr(entry, "blob_id")]
     except Exception as error:
-        raise explain(error, id, revision or None) from error
+        raise ModelNotFoundError(explain(error, id, revision or None)) from error
     paths = [entry.path for entry in found]
     wanted = set(_utils.filter_repo_objects(paths, allow_patterns=PATTERNS))
     if not any(path.startswith("model") and path.endswith(".safetensors") for path in wanted):
@@ -316,7 +316,8 @@ def _explained(repository: Repository) -> Iterator[None]:
                 f"the connection to the hub broke while downloading {repository.name} "
                 f"({brief(error)}): run the same command again to resume"
             ) from error
-        raise explain(error, repository.id, repository.revision) from error
+        why = explain(error, repository.id, repository.revision)
+        raise ModelNotFoundError(why) from error
 
 
 class _Silent(_utils.tqdm):  # type: ignore[misc]

@@ -22,7 +22,7 @@ from urllib.request import getproxies
 
 from huggingface_hub import constants, errors, list_repo_files, snapshot_download
 
-from ..errors import BadOptionError, MacspecError, ModelBrokenError, ModelNotFoundError, brief
+from ..errors import BadOptionError, ModelBrokenError, ModelNotFoundError, brief
 
 _errors: Any = errors
 # httpx in the hub's first versions, httpx2 in later ones.
@@ -102,7 +102,7 @@ def _fetch(repository: str, revision: str | None, patterns: list[str]) -> Path:
         except Exception as error:
             if local and isinstance(error, errors.LocalEntryNotFoundError):
                 continue
-            raise explain(error, repository, revision) from error
+            raise ModelNotFoundError(explain(error, repository, revision)) from error
         if local and _complete(folder):
             return folder
     if not any(folder.glob("model*.safetensors")):
@@ -127,12 +127,8 @@ def _listing(repository: str, revision: str | None, folder: Path) -> list[str]:
         return [file.name for file in folder.iterdir()]
 
 
-def explain(error: Exception, repository: str, revision: str | None = None) -> MacspecError:
+def explain(error: Exception, repository: str, revision: str | None) -> str:
     """One line for an error of ``snapshot_download``: what is wrong and what to do."""
-    return ModelNotFoundError(_explanation(error, repository, revision))
-
-
-def _explanation(error: Exception, repository: str, revision: str | None) -> str:
     causes = list(_causes(error))
     texts = " ".join(str(cause) for cause in causes)
     answers = (cause for cause in causes if isinstance(cause, errors.HfHubHTTPError))

@@ -167,7 +167,7 @@ def load_pair(
         vocabulary=vocabulary,
         context=plan.context,
         draft_off=off,
-        notices=(),
+        notices=() if target is not None else (built_in_notice(),),
         stop_ids=frozenset(
             token
             for token in model.tokenizer.eos_token_ids
@@ -175,8 +175,7 @@ def load_pair(
         ),
         plan=plan,
     )
-    first = [built_in_notice()] if target is None else []
-    pair = replace(pair, notices=(*first, *_notices(pair, context)))
+    pair = replace(pair, notices=(*pair.notices, *_notices(pair, context)))
     if read:
         pair.read()
     return pair
