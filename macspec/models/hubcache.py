@@ -32,7 +32,8 @@ class HubModel:
 def cached_models() -> tuple[HubModel, ...]:
     """The language models of the hub's cache, by name."""
     found = []
-    begun = {_name(home): home for home in Path(constants.HF_HUB_CACHE).glob("models--*--*")}
+    homes = Path(constants.HF_HUB_CACHE).glob("models--*--*")
+    begun = {"/".join(home.name.split("--")[1:]): home for home in homes}
     for repository in _scan():
         begun.pop(repository.repo_id, None)
         newest = max(
@@ -58,11 +59,7 @@ def cached_models() -> tuple[HubModel, ...]:
 
 
 def cached_folder(name: str) -> Path | None:
-    """The folder of a model in the cache; None where it is absent or incomplete.
-
-    Args:
-        name: its id on the hub.
-    """
+    """The folder of a model, by its id on the hub; None where it is absent or incomplete."""
     return next(
         (it.folder for it in cached_models() if it.name == name and it.missing is None), None
     )
@@ -106,10 +103,6 @@ def _scan() -> Iterable[CachedRepoInfo]:
 
 def _home(name: str) -> Path:
     return Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type="model")
-
-
-def _name(home: Path) -> str:
-    return "/".join(home.name.split("--")[1:])
 
 
 def _size(home: Path) -> int:
