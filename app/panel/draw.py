@@ -278,18 +278,14 @@ def _rail(name: str, watts: float) -> Line:
 
 def joules(state: PanelState, width: int, rows: int) -> list[Line]:
     """The reply's energy per token, and in a second line plain decoding's."""
-    return [_joules(state, width), _plain_joules(state)][:rows]
-
-
-def _joules(state: PanelState, width: int) -> Line:
-    gross = state.joules_per_token
-    left: Line = (("J/token ", "label"), (fixed(gross, 5, 2), "value"))
+    gross, net = state.joules_per_token, fixed(state.net_joules_per_token, 5, 2)
+    right: Line = ((" gross ", "label"), (net, "value"), (" net", "label"))
     if number(gross) is None:
-        return (*left, (f" {_unmeasured(state)}", "label"))
-    net = fixed(state.net_joules_per_token, 5, 2)
-    if width < NARROW - 1:
-        return (*left, ("  net ", "label"), (net, "value"))
-    return (*left, (" gross ", "label"), (net, "value"), (" net", "label"))
+        right = ((f" {_unmeasured(state)}", "label"),)
+    elif width < NARROW - 1:
+        right = (("  net ", "label"), (net, "value"))
+    reply: Line = (("J/token ", "label"), (fixed(gross, 5, 2), "value"), *right)
+    return [reply, _plain_joules(state)][:rows]
 
 
 def _plain_joules(state: PanelState) -> Line:

@@ -363,12 +363,8 @@ class Sliders(LinesView, can_focus=True):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(slider_lines(self.state, width, viewport.height < LOW))
 
-    @property
-    def _low(self) -> bool:
-        return self.screen.size.height < LOW
-
     def _places(self) -> dict[str, Place]:
-        return places(self.state, self.size.width, self._low)
+        return places(self.state, self.size.width, self.screen.size.height < LOW)
 
     def _without(self, told: Mapping[str, Value]) -> dict[str, Value]:
         asked = self.state.asked
@@ -382,7 +378,7 @@ class Sliders(LinesView, can_focus=True):
 
     def _draw(self, shown: SliderState) -> None:
         self.state = shown
-        lines = slider_lines(shown, self.size.width, self._low)
+        lines = slider_lines(shown, self.size.width, self.screen.size.height < LOW)
         if len(lines) != len(self.lines):
             self.refresh(layout=True)
         self.show_lines(lines)

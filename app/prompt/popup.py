@@ -14,9 +14,6 @@ from macspec.plaintext import one_line
 
 from ..slash import Complete, Completion, nothing
 
-ROWS = 8
-"""Completions visible at once."""
-
 KEYS = ("up", "down", "tab", "enter", "escape")
 """Keys it takes while open; Enter only after the arrow keys."""
 
@@ -109,7 +106,7 @@ class Popup(OptionList, can_focus=False):
         wide = max((cell_len(one_line(each.label)) for each in completions), default=0)
         self.set_options([Option(_row(each, wide)) for each in completions])
         self.highlighted = 0 if completions else None
-        rows = min(len(completions), ROWS, max(2, self.app.size.height // 3))
+        rows = min(len(completions), 8, max(2, self.app.size.height // 3))
         frame = self.parent.styles.gutter.top if isinstance(self.parent, Widget) else 0
         self.styles.max_height = rows
         self.styles.offset = (0, -rows - frame)

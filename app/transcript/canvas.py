@@ -32,7 +32,6 @@ class Place(NamedTuple):
     part: int
     """Its index; negative: from the end."""
     row: int
-    """Within the part."""
     source: Source | None
     """The text that it shows, and where in it: the parts may be cut differently later."""
     at: float
@@ -149,7 +148,6 @@ class RowList:
     # -- keeping the place ----------------------------------------------------------------------
 
     def place(self, y: int) -> Place | None:
-        """What a row shows."""
         if not self.entries:
             return None
         index, inside = self.at(y)
@@ -246,7 +244,6 @@ class Canvas(ScrollView):
         self._settle(before, place)
 
     def _settle(self, top: int, place: Place | None) -> None:
-        """Draws what is on screen, and updates the scroll position."""
         height, rows = self.size.height, self.list
         until = perf_counter() + SETTLE_S
         while True:

@@ -92,8 +92,6 @@ class Block:
 
 
 class _Node(NamedTuple):
-    """A block as found by the parser."""
-
     token: Token
     first: int
     """Its first line, and the one after its last."""

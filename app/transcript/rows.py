@@ -167,8 +167,6 @@ TAB = 4
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One row of the screen."""
-
     strip: Strip
     lead: int = 0
     """Leading characters that are ornament, not text."""

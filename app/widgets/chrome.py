@@ -35,7 +35,6 @@ class TitleLine(Static):
         self._shown = ("", "")
 
     def show(self, title: str, state: PanelState) -> None:
-        """Show a conversation's title and a snapshot; repaints only on a change."""
         shown = (one_line(title), right(state))
         if shown != self._shown:
             self._shown = shown
