@@ -57,15 +57,12 @@ def refusal(setting: Setting, value: Any, where: str = "") -> BadOptionError:
 
 def unknown(key: str, where: str = "") -> BadOptionError:
     """The error for an unknown key, with the one that may be meant."""
-    return BadOptionError(f"{where}there is no setting {key}; {_meant(key)}")
-
-
-def _meant(key: str) -> str:
     last = key.rpartition(".")[2]
     same = [each for each in SETTINGS if each.rpartition(".")[2] == last]
     begun = [each for each in SETTINGS if each.startswith(key)]
     near = same or begun or get_close_matches(key, [*SETTINGS, *SECTIONS, "keys"], n=1)
-    return f"did you mean {near[0]}?" if near else "macspec config lists them all"
+    meant = f"did you mean {near[0]}?" if near else "macspec config lists them all"
+    return BadOptionError(f"{where}there is no setting {key}; {meant}")
 
 
 def text_of(path: Path) -> str:

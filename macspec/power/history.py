@@ -209,11 +209,11 @@ class History:
             raw = reading.joules.get(series.rail.name)
             if raw is not None and not series.add(reading.seconds, raw):
                 why = f"the counter of {series.rail.name} was reset"
-                self._voids.append((_since(before), reading.seconds, why))
+                self._void_from(before, reading.seconds, why)
 
     def die(self, reason: str) -> None:
         """Void everything from now on: there will be no more readings."""
-        self._voids.append((_since(self.read), math.inf, reason))
+        self._void_from(self.read, math.inf, reason)
 
     def void(self, start: float, end: float) -> str | None:
         """Why a window has no joules at all; None: it may have."""
@@ -285,19 +285,18 @@ class History:
             self.idle = Idle(self.source.name, watts, now - start, self._wall())
 
     def _break(self, before: float | None, now: float, reason: str) -> None:
-        self._voids.append((_since(before), now, reason))
+        self._void_from(before, now, reason)
         for series in self._series:
             series.restart()
+
+    def _void_from(self, before: float | None, until: float, reason: str) -> None:
+        self._voids.append((-math.inf if before is None else before, until, reason))
 
     def _why_nothing(self, seconds: float) -> str:
         least = [series.rail.least for series in self._series if series.rail.counts]
         if least and seconds < min(least):
             return f"{seconds:.1f} s is too short to measure"
         return "no counter moved" if least else "only a part of the chip is counted"
-
-
-def _since(before: float | None) -> float:
-    return -math.inf if before is None else before
 
 
 def _why_no_watts(series: Series, now: float) -> str:

@@ -138,17 +138,12 @@ class Writers:
         self._folder = folder
         self._file: LockedFile | None = None
 
-    @property
-    def name(self) -> str | None:
-        """This process's name; None before ``enter``."""
-        return None if self._file is None else self._file.path.name
-
     def enter(self) -> str | None:
-        """Take a name and keep it until ``leave`` or the end of this process."""
+        """Take a name, if possible, and keep it until ``leave`` or the end of this process."""
         if self._file is None:
             with suppress(OSError):
                 self._file = LockedFile(self._folder, WRITER_SUFFIX)
-        return self.name
+        return None if self._file is None else self._file.path.name
 
     def leave(self) -> None:
         if self._file is not None:

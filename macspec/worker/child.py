@@ -117,7 +117,6 @@ class Server:
         self._outbox.drain()
 
     def _answer(self, call: int, command: Any) -> None:
-        """Carry out a command and report any error."""
         try:
             self._send(call, self._done(call, command))
         except MacspecError as error:

@@ -51,9 +51,7 @@ class Engine:
     """Holds at most one pair and answers conversations with it, on one thread."""
 
     def __init__(
-        self,
-        registry: Registry | None = None,
-        pressure: Callable[[], Pressure] = pressure,
+        self, registry: Registry | None = None, pressure: Callable[[], Pressure] = pressure
     ) -> None:
         self.session: Session | None = None
         """None while no pair is loaded."""

@@ -112,7 +112,11 @@ class ProcessEngine(EngineClient):
             assert self._child is not None
             lost = None if self._pair_loaded else self._choice
             if lost is not None and isinstance(command, ReplyRequest):
-                self._restore(lost, call)
+                again = next(self._numbers)
+                self._calls[again] = Load(lost), call
+                self._again.add(again)
+                self._child.send(encode(again, Load(lost)))
+                call.put(Notice("the engine was restarted and is reading the conversation again"))
             self._calls[number] = command, call
             self._child.send(encode(number, command))
         return call
@@ -132,15 +136,6 @@ class ProcessEngine(EngineClient):
             child = self._child
         if child is not None:
             child.close(encode(0, Close()), grace)
-
-    def _restore(self, choice: PairChoice, call: Call) -> None:
-        """Load the last pair in a new child, as part of another call."""
-        assert self._child is not None
-        number, command = next(self._numbers), Load(choice)
-        self._calls[number] = command, call
-        self._again.add(number)
-        self._child.send(encode(number, command))
-        call.put(Notice("the engine was restarted and is reading the conversation again"))
 
     def _stop(self, number: int) -> None:
         with self._lock:
