@@ -12,9 +12,11 @@ from typing import Protocol
 from macspec.choices import MAX_DEPTH, METHODS, RULES
 from macspec.config.schema import section
 
+BUSY = "a reply is being generated: wait for it, or stop it with Esc"
+
 REASONS = {
     "working": "there is nothing to stop",
-    "idle": "a reply is being written; Esc stops it",
+    "idle": BUSY,
     "turns": "this conversation is empty",
     "replied": "there is no reply yet",
     "chat": "a conversation is saved with its first message",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -65,12 +65,12 @@ def find_chats(store: Store, query: str, limit: int = 50) -> list[ChatRow]:
     models = store.last_models()
     rows = []
     for hit in store.search(query, limit):
-        pieces = _pieces(hit.excerpt)
+        row, pieces = _row(hit.chat, models), _pieces(hit.excerpt)
         if hit.message is None:
-            rows.append(_row(hit.chat, models, title_found=pieces))
+            rows.append(replace(row, title_found=pieces))
         else:
             who = "model" if hit.role == ASSISTANT else "you"
-            rows.append(_row(hit.chat, models, excerpt=pieces, who=who))
+            rows.append(replace(row, excerpt=pieces, who=who))
     return rows
 
 
@@ -126,14 +126,7 @@ def trimmed(excerpt: Excerpt, lead: int) -> Excerpt:
     return (("…" + before[len(before) - lead + 1 :], False), *pieces)
 
 
-def _row(
-    chat: Chat,
-    models: dict[int, str | None],
-    *,
-    title_found: Excerpt = (),
-    excerpt: Excerpt = (),
-    who: str = "",
-) -> ChatRow:
+def _row(chat: Chat, models: dict[int, str | None]) -> ChatRow:
     return ChatRow(
         id=chat.id,
         title=title_of(chat),
@@ -141,15 +134,10 @@ def _row(
         messages=chat.messages,
         model=model_name(models[chat.id]) if chat.id in models else "",
         unsent=bool(chat.unsent.strip()),
-        title_found=title_found,
-        excerpt=excerpt,
-        who=who,
     )
 
 
 def _pieces(excerpt: Iterable[tuple[str, bool]]) -> Excerpt:
     """Neutral and on one line, piece by piece."""
-    spaced: Sequence[tuple[str, bool]] = [
-        (re.sub(r"\s+", " ", neutral(text)), match) for text, match in excerpt
-    ]
-    return tuple((text, match) for text, match in spaced if text)
+    spaced = [(re.sub(r"\s+", " ", neutral(text)), match) for text, match in excerpt]
+    return tuple(piece for piece in spaced if piece[0])

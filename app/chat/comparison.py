@@ -101,14 +101,7 @@ class _ModeReplies:
     finished: list[Finished] = field(default_factory=list)
     counter: ReplyCounter = field(default_factory=ReplyCounter)
 
-    def end(self, event: Finished) -> None:
-        """The reply has ended; one that was stopped does not count."""
-        if event.reason != "interrupted":
-            self.finished.append(event)
-        self.counter = ReplyCounter()
-
     def stats(self, joules: float | None) -> ModeStats:
-        """The numbers so far."""
         stats = [each.stats for each in self.finished]
         if not stats:
             return ModeStats(tokens_per_s=self.counter.stats(live=True).decode_tokens_per_s)
@@ -196,7 +189,6 @@ class Comparing:
             self.stop()
 
     async def _reply(self, mode: str) -> AsyncIterator[Comparison]:
-        """One reply, with its numbers."""
         replies, tuning = self._replies[mode], self._tuning
         await self._settings.lend(replace(tuning, method="off") if mode == "plain" else tuning)
         self._live.asked()
@@ -214,8 +206,10 @@ class Comparing:
                     self.found = replace(self.found, progress=share)
                     yield self._snapshot()
                 case Finished():
-                    replies.end(event)
                     self._stopped = event.reason == "interrupted"
+                    if not self._stopped:
+                        replies.finished.append(event)
+                    replies.counter = ReplyCounter()
                 case Failed("stopped"):
                     self._stopped = True
                 case Failed(_, message):
@@ -226,7 +220,7 @@ class Comparing:
             await final(watch)
             energy = watch.result()
             self._joules.add(energy.decode, speculative=mode == "speculative")
-            self._energy.add(energy.decode, speculative=energy.speculative)
+            self._energy.by_mode.add(energy.decode, speculative=energy.speculative)
             reason = energy.decode.reason or ""
         self.found = replace(self.found, energy_reason=reason)
 

@@ -18,6 +18,7 @@ from macspec.store import USER, Chat, GenerationMetadata, Store, model_name, sto
 from macspec.worker import EngineClient, Failed, PairChoice, ReplyRequest, Tuning
 from macspec.worker.messages import Answer
 
+from ..actions import BUSY
 from ..panel.live import LiveStats
 from ..panel.panelstate import PanelState
 from .chatlist import export_chat
@@ -28,8 +29,6 @@ from .replies import ReplyStart, ReplyStarter, StreamingReply, request
 from .settings import LiveSettings, described
 from .tree import Tree
 from .turns import Began, Changed, ChatNotice, Dropped, Ended, Turn, Update, with_newest
-
-BUSY = "a reply is being generated: wait for it, or stop it with Esc"
 
 COMPARING = "a comparison is running: wait for it, or stop it with Esc"
 
@@ -137,7 +136,7 @@ class Conversation:
         self._leave()
 
     def refresh(self) -> None:
-        """Load a conversation again that was changed elsewhere."""
+        """Load this conversation again if it was changed elsewhere."""
         if not self.busy:
             self._tree.reload()
 
@@ -211,23 +210,16 @@ class Conversation:
             Why that has no effect on the pair that is loaded; None: it has.
         """
         self.think = think
-        return self.think_fixed
+        pair = self._live.pair
+        if think is None or pair is None or pair.thinks:
+            return None
+        name = model_name(pair.target)
+        return f"{name} cannot switch reasoning: {think} applies to models that can"
 
     @property
     def thinks(self) -> bool:
         """Whether reasoning can be switched on and off here, as far as is known."""
         return self._live.pair is None or self._live.pair.thinks
-
-    @property
-    def think_fixed(self) -> str | None:
-        """Why ``think`` has no effect here; None: it has, or is not set."""
-        pair = self._live.pair
-        if self.think is None or pair is None or pair.thinks:
-            return None
-        return (
-            f"{model_name(pair.target)} cannot switch reasoning: {self.think} applies to models "
-            "that can"
-        )
 
     # Models.
 
@@ -399,7 +391,6 @@ class Conversation:
                 yield event
 
     def _settled(self, id: int, energy: ReplyEnergy) -> None:
-        """The energy of a reply is final."""
         try:
             metadata = self.store.message(id).metadata
         except BadOptionError:

@@ -26,7 +26,7 @@ class EnergyMeter:
     def __init__(self, meter: Meter | None) -> None:
         self._meter = meter
         self._started = False
-        self._by_mode = ByMode()
+        self.by_mode = ByMode()
         self._watch: ReplyWatch | None = None
         self._energy: Energy | None = None
         """Of the decode of the last reply, once it is final."""
@@ -44,10 +44,6 @@ class EnergyMeter:
         if self._meter is None:
             return "power is not measured here"
         return self._meter.reason or ""
-
-    def add(self, energy: Energy, *, speculative: bool) -> None:
-        """Count a reply."""
-        self._by_mode.add(energy, speculative=speculative)
 
     def watch(self) -> ReplyWatch | None:
         """A watch over the reply that is requested now."""
@@ -79,7 +75,7 @@ class EnergyMeter:
             watts=watts,
             joules_per_token=None if energy is None else energy.joules_per_token,
             net_joules_per_token=None if energy is None else energy.net_joules_per_token,
-            plain_joules_per_token=self._by_mode.joules_per_token(speculative=False),
+            plain_joules_per_token=self.by_mode.joules_per_token(speculative=False),
             energy_reason=reason,
             energy_source=meter.source,
         )
@@ -102,7 +98,7 @@ class EnergyMeter:
         energy = watch.result()
         if self._watch is watch:
             self._watch, self._energy = None, energy.decode
-        self.add(energy.decode, speculative=energy.speculative)
+        self.by_mode.add(energy.decode, speculative=energy.speculative)
         known(energy)
 
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 
 from macspec.events import Notice
-from macspec.worker import (
-    Call,
-    EngineClient,
-    Failed,
-    Loaded,
-    LoadProgress,
-    PairChoice,
-    Status,
-)
+from macspec.worker import Call, EngineClient, Failed, Loaded, LoadProgress, PairChoice, Status
 
 from ..panel.live import LiveStats
 from .settings import LiveSettings
@@ -53,11 +45,7 @@ class Loading:
     async def load(
         self, choice: PairChoice, ready: Callable[[], None]
     ) -> AsyncIterator[LoadUpdate]:
-        """Load a pair, or switch to it.
-
-        Args:
-            ready: called once it is loaded.
-        """
+        """Load a pair, or switch to it; ``ready`` is called once it is loaded."""
         self._settings.sync()
         self._live.loading()
         call = self._call = self._engine.load(choice)
@@ -85,7 +73,6 @@ class Loading:
         return self.coming or self.choice or PairChoice()
 
     def cancel(self) -> None:
-        """Cancel the load in progress."""
         if self._call is not None:
             self._call.stop()
 
@@ -94,7 +81,6 @@ class Loading:
         self._lost = self._lost or failed.kind == "crashed"
 
     def back(self) -> None:
-        """The engine is alive."""
         self._lost = False
 
     def poll(self, *, busy: bool, now: bool = False) -> None:

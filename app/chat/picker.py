@@ -43,6 +43,8 @@ WHAT = (
     "reply streams."
 )
 
+ADVISED = "recommended in the catalogue"
+
 PRIVATE = "Nothing you write leaves this machine."
 
 
@@ -120,7 +122,6 @@ class ModelPicker:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The folders that are offered."""
         own = (self._models.target, self._models.draft, self.current.target, self.current.draft)
         every = (*(name for name in own if name), *self._folders)
         paths = (os.path.expanduser(name) for name in every)
@@ -160,7 +161,7 @@ class ModelPicker:
             "no draft model",
             NONE,
             note="repeated text is still drafted",
-            current=self._loaded(target.model) and self.current.draft is None,
+            current=_same(self.current.target, target.model) and self.current.draft is None,
         )
         here = [
             self._draft(target, it, advised.get(it.name))
@@ -169,7 +170,7 @@ class ModelPicker:
         ]
         names = {it.model for it in here}
         absent = [
-            self._absent_draft(draft, entry)
+            replace(self._absent(draft, entry), note=ADVISED, pairs=(entry,))
             for draft, entry in advised.items()
             if draft not in names
         ]
@@ -240,9 +241,6 @@ class ModelPicker:
             require_draft=False,
         )
 
-    def _loaded(self, model: str | None) -> bool:
-        return _same(self.current.target, model)
-
     def _found(self, it: FoundModel) -> ModelOffer:
         """A model on this machine, as a target."""
         opened = self.scan.opened.get(it.name)
@@ -254,7 +252,7 @@ class ModelPicker:
             it.size,
             note="" if opened is not None or self.scan.complete else "checking",
             pairs=tuple(entry for entry in self.known if entry.target == it.name),
-            current=self._loaded(it.name),
+            current=_same(self.current.target, it.name),
         )
         if it.missing is not None:
             # A download can be resumed; a folder cannot be completed.
@@ -276,7 +274,7 @@ class ModelPicker:
             memory=None,
             fits=None,
             pairs=() if entry is None else (entry,),
-            current=self._loaded(target.model) and _same(self.current.draft, it.name),
+            current=_same(self.current.target, target.model) and _same(self.current.draft, it.name),
         )
         if not offer.usable or offer.where == INCOMPLETE:
             return offer
@@ -296,8 +294,7 @@ class ModelPicker:
             return replace(offer, reason="larger than the target", note="")
         if self.scan.complete and target.where in (HERE, FOLDER):
             return replace(offer, reason="not smaller than the target", note="")
-        note = "recommended in the catalogue" if entry is not None else "not checked yet"
-        return replace(offer, note=note)
+        return replace(offer, note=ADVISED if entry is not None else "not checked yet")
 
     def _absent_target(self, entry: Entry) -> ModelOffer:
         limit = self.scan.limit
@@ -309,12 +306,8 @@ class ModelPicker:
             note=("recommended for this machine: " if proposed else "")
             + one_line(" + ".join(entry.models)),
             pairs=tuple(it for it in self.known if it.target == entry.target),
-            current=self._loaded(entry.target),
+            current=_same(self.current.target, entry.target),
         )
-
-    def _absent_draft(self, draft: str, entry: Entry) -> ModelOffer:
-        note = "recommended in the catalogue"
-        return replace(self._absent(draft, entry), note=note, pairs=(entry,))
 
     def _absent(self, model: str, entry: Entry) -> ModelOffer:
         return ModelOffer(

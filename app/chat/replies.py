@@ -37,11 +37,6 @@ class ReplyStart:
     written: Written | None = None
     """What it held before."""
 
-    @property
-    def earlier(self) -> GenerationMetadata | None:
-        """How it was generated so far, if it is resumed."""
-        return None if self.resumed is None else self.resumed.metadata or GenerationMetadata()
-
 
 class ReplyStarter:
     """Begins replies on a path. What cannot be answered raises ``BadOptionError``."""
@@ -59,7 +54,6 @@ class ReplyStarter:
             )
 
     def edited(self, id: int, text: str) -> Message:
-        """The message that is to be replaced."""
         if not text.strip():
             raise BadOptionError("the prompt is empty")
         message = self._tree.message(id)
@@ -84,7 +78,6 @@ class ReplyStarter:
         return self._tree.message(message.parent)
 
     def resumed(self, id: int) -> Message:
-        """The reply that is to be continued."""
         message = self._tree.message(id)
         if message.role != ASSISTANT:
             raise BadOptionError("only a reply can be continued")
@@ -252,9 +245,10 @@ class StreamingReply:
                 depth=finished.depth,
                 seed=finished.seed,
             )
-        earlier = self._start.earlier
-        if earlier is None:
+        resumed = self._start.resumed
+        if resumed is None:
             return metadata
+        earlier = resumed.metadata or GenerationMetadata()
         energy = None if metadata.stats is None else metadata.energy
         return replace(
             metadata,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from macspec.errors import BadOptionError
@@ -25,17 +25,12 @@ class Tree:
         self.turns: tuple[Turn, ...] = ()
         self._new_system = self._system = system
         self._sampling: dict[str, object] = {}
-        self._thread: list[Message] = []
+        self.thread: list[Message] = []
+        """The messages of the path."""
         self._dropped: frozenset[int] = frozenset()
 
     @property
-    def thread(self) -> list[Message]:
-        """The messages of the path."""
-        return self._thread
-
-    @property
     def system(self) -> str:
-        """The system prompt."""
         return self._system if self.chat is None else self.chat.system
 
     @property
@@ -46,7 +41,7 @@ class Tree:
     @property
     def leaf(self) -> int | None:
         """The last message of the path; None while there is none."""
-        return self._thread[-1].id if self._thread else None
+        return self.thread[-1].id if self.thread else None
 
     def open(self, id: int) -> None:
         """Show a conversation where it was left.
@@ -62,7 +57,7 @@ class Tree:
         """A new conversation."""
         self.chat = None
         self._system, self._sampling = self._new_system, {}
-        self._thread, self.turns, self._dropped = [], (), frozenset()
+        self.thread, self.turns, self._dropped = [], (), frozenset()
 
     def begun(self) -> Chat:
         """The conversation, which is stored now if it was not."""
@@ -75,17 +70,16 @@ class Tree:
         if self.chat is None:
             return
         self.chat = self.store.chat(self.chat.id)
-        self._thread = self.store.thread(self.chat.id)
+        self.thread = self.store.thread(self.chat.id)
         self._show()
-        for place in range(len(self._thread) - 1, -1, -1):
-            metadata = self._thread[place].metadata
+        for place in range(len(self.thread) - 1, -1, -1):
+            metadata = self.thread[place].metadata
             if metadata is not None:
                 stats = metadata.stats or {}
-                self.drop(stats.get("dropped_messages", 0), self._thread[:place])
+                self.drop(stats.get("dropped_messages", 0), self.thread[:place])
                 break
 
     def set_system(self, text: str) -> None:
-        """Set the system prompt of this conversation."""
         self._system = text
         if self.chat is not None:
             self.chat = self.store.set_system(self.chat.id, text)
@@ -102,20 +96,20 @@ class Tree:
         Raises:
             BadOptionError: it is not on the path.
         """
-        for message in self._thread:
+        for message in self.thread:
             if message.id == id:
                 return message
         raise BadOptionError(f"message {id} is not shown")
 
     def before(self, id: int) -> list[Message]:
         """The messages of the path that come before one of them."""
-        ids = [message.id for message in self._thread]
-        return self._thread[: ids.index(self.message(id).id)]
+        ids = [message.id for message in self.thread]
+        return self.thread[: ids.index(self.message(id).id)]
 
     def put(self, message: Message, after: int | None) -> Turn:
         """Show a message as the end of the path, after another one of it; None: as the first."""
-        keep = 0 if after is None else [each.id for each in self._thread].index(after) + 1
-        self._thread = [*self._thread[:keep], message]
+        keep = 0 if after is None else [each.id for each in self.thread].index(after) + 1
+        self.thread = [*self.thread[:keep], message]
         if self.chat is not None:
             self.chat = self.store.chat(self.chat.id)
         self._show()
@@ -123,19 +117,14 @@ class Tree:
 
     def change(self, message: Message) -> Turn | None:
         """Update a message and return its turn; None where it is not on the path."""
-        for place, each in enumerate(self._thread):
-            if each.id == message.id:
-                self._thread[place] = message
-                turn = self.turns[place]
-                new = turn_of(
-                    message,
-                    sibling=turn.sibling,
-                    siblings=turn.siblings,
-                    dropped=turn.dropped,
-                )
-                self.turns = (*self.turns[:place], new, *self.turns[place + 1 :])
-                return new
-        return None
+        place = next((n for n, each in enumerate(self.thread) if each.id == message.id), None)
+        if place is None:
+            return None
+        self.thread[place] = message
+        turn = self.turns[place]
+        new = turn_of(message, sibling=turn.sibling, siblings=turn.siblings, dropped=turn.dropped)
+        self.turns = (*self.turns[:place], new, *self.turns[place + 1 :])
+        return new
 
     def step(self, id: int, by: int) -> None:
         """Show another version of a message, up to the end of its newest path.
@@ -180,7 +169,18 @@ class Tree:
     def _show(self) -> None:
         assert self.chat is not None
         families = self.store.families(self.chat.id)
-        self.turns = tuple(_turn(message, families, self._dropped) for message in self._thread)
+        turns = []
+        for message in self.thread:
+            siblings = families.get(message.parent, [message.id])
+            turns.append(
+                turn_of(
+                    message,
+                    sibling=siblings.index(message.id) + 1,
+                    siblings=len(siblings),
+                    dropped=message.id in self._dropped,
+                )
+            )
+        self.turns = tuple(turns)
 
 
 def spoken(thread: Sequence[Message]) -> list[list[Message]]:
@@ -195,15 +195,3 @@ def spoken(thread: Sequence[Message]) -> list[list[Message]]:
         else:
             groups.append([message])
     return groups
-
-
-def _turn(
-    message: Message, families: dict[int | None, list[int]], dropped: Collection[int]
-) -> Turn:
-    siblings = families.get(message.parent, [message.id])
-    return turn_of(
-        message,
-        sibling=siblings.index(message.id) + 1,
-        siblings=len(siblings),
-        dropped=message.id in dropped,
-    )

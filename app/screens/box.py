@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar, TypeVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Generic, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style as RichStyle
@@ -19,6 +19,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 Result = TypeVar("Result")
+Row = TypeVar("Row")
 
 TIGHT = (76, 26)
 """Columns and rows below which a box fills the screen."""
@@ -238,3 +239,37 @@ class Rows(OptionList):
             self.screen.focus_previous()
         else:
             self.action_cursor_up()
+
+
+class ListBox(Box[Result], Generic[Result, Row]):
+    """A search field above a list of rows."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("slash", "search", "Search")]
+
+    letters: tuple[str, ...] = ()
+    """Actions of letters, which are text while the search has the focus."""
+    listed: Sequence[Row] = ()
+
+    @property
+    def chosen(self) -> Row | None:
+        """The highlighted row."""
+        at = self.query_one(Rows).highlighted
+        return None if at is None or at >= len(self.listed) else self.listed[at]
+
+    @property
+    def searching(self) -> bool:
+        """Whether the search has the focus."""
+        return self.query_one(Search).has_focus
+
+    def show_rows(self, rows: Sequence[Row], lines: Callable[[Row], Content], place: int) -> None:
+        """Show rows, and highlight the one at a place."""
+        self.listed = rows
+        it = self.query_one(Rows)
+        it.set_options([lines(row) for row in rows])
+        it.highlighted = place if rows else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return not (action in ("search", *self.letters) and self.searching)
+
+    def action_search(self) -> None:
+        self.query_one(Search).focus()

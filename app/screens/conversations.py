@@ -12,9 +12,9 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.events import DescendantFocus
 from textual.timer import Timer
 from textual.widgets import Input, OptionList
-from textual.widgets.option_list import Option
 
 from macspec.errors import BadOptionError, MacspecError
 from macspec.plaintext import one_line
@@ -32,7 +32,7 @@ from ..chat.chatlist import (
     trimmed,
     when,
 )
-from .box import MUTED, Ask, Box, Rows, Search
+from .box import MUTED, Ask, ListBox, Rows, Search
 
 PAUSE = 0.12
 """Seconds without a key after which a search begins."""
@@ -48,7 +48,7 @@ class ChatChoice:
     """Whether any conversation was renamed, deleted or restored."""
 
 
-class Conversations(Box[ChatChoice]):
+class Conversations(ListBox[ChatChoice, ChatRow]):
     """Conversations to choose from; the result says which one to open.
 
     Args:
@@ -61,7 +61,6 @@ class Conversations(Box[ChatChoice]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Close"),
-        Binding("slash", "search", "Search"),
         Binding("r", "rename", "Rename"),
         Binding("f", "fork", "Fork"),
         Binding("d", "delete", "Delete"),
@@ -69,6 +68,7 @@ class Conversations(Box[ChatChoice]):
         Binding("e", "export('.md')", "Export Markdown"),
         Binding("J", "export('.json')", "Export JSON"),
     ]
+    letters = ("rename", "fork", "delete", "undo", "export")
 
     def __init__(
         self,
@@ -81,7 +81,6 @@ class Conversations(Box[ChatChoice]):
         super().__init__()
         self._store = store
         self._current, self._busy, self._query = current, busy, query
-        self._rows: Sequence[ChatRow] = ()
         self._changed = False
         self._timer: Timer | None = None
 
@@ -104,12 +103,9 @@ class Conversations(Box[ChatChoice]):
             keep: the conversation to highlight, if it is among them.
             note: a line and its severity, in place of the list's own.
         """
-        self._rows = rows
-        it = self.query_one(Rows)
-        it.set_options([Option(self._line(row), id=str(row.id)) for row in rows])
         places = [row.id for row in rows]
         chosen = self._current if keep is None and not self._searched else keep
-        it.highlighted = (places.index(chosen) if chosen in places else 0) if rows else None
+        self.show_rows(rows, self._line, places.index(chosen) if chosen in places else 0)
         self.status(*(note if note[0] else (self._word(rows), "")))
 
     def _word(self, rows: Sequence[ChatRow]) -> str:
@@ -138,8 +134,9 @@ class Conversations(Box[ChatChoice]):
             lines.append(Content.assemble("  ", (f"{row.who}: ", MUTED), said))
         return Content("\n").join(lines)
 
+    @on(DescendantFocus)
     def _hint(self) -> None:
-        if self.query_one(Input).has_focus:
+        if self.searching:
             self.hint(("Enter", "open"), ("↓ Tab", "to the list"), ("Esc", "close"))
             return
         self.hint(
@@ -153,9 +150,6 @@ class Conversations(Box[ChatChoice]):
             ("/", "search"),
             ("Esc", "close"),
         )
-
-    def on_descendant_focus(self) -> None:
-        self._hint()
 
     @on(Input.Changed)
     def _typed(self) -> None:
@@ -172,25 +166,17 @@ class Conversations(Box[ChatChoice]):
         if len(self.query("Rows, #status")) == 2:  # It may have been closed meanwhile.
             self._show(rows, keep, note)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Letters are text while the search has the focus."""
-        plain = ("search", "rename", "fork", "delete", "undo", "export")
-        return not (action in plain and self.query_one(Input).has_focus)
-
-    def action_search(self) -> None:
-        self.query_one(Input).focus()
-
     def action_leave(self) -> None:
         self.dismiss(ChatChoice(None, self._changed))
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     def _open(self) -> None:
-        if (row := self._row()) is not None:
+        if (row := self.chosen) is not None:
             self.dismiss(ChatChoice(row.id, self._changed))
 
     def action_rename(self) -> None:
-        if (row := self._row()) is not None:
+        if (row := self.chosen) is not None:
             self.run_worker(self._rename(row), group="ask")
 
     async def _rename(self, row: ChatRow) -> None:
@@ -204,7 +190,7 @@ class Conversations(Box[ChatChoice]):
             self._do(lambda: self._store.rename(row.id, one_line(title)), "renamed", row.id)
 
     def action_fork(self) -> None:
-        if (row := self._row()) is not None:
+        if (row := self.chosen) is not None:
             self._do(lambda: self._fork(row.id), "forked; Enter opens the copy")
 
     def _fork(self, id: int) -> Chat:
@@ -214,13 +200,13 @@ class Conversations(Box[ChatChoice]):
         return self._store.fork(leaf)
 
     def action_delete(self) -> None:
-        if (row := self._row()) is None:
+        if (row := self.chosen) is None:
             return
         if row.id == self._current and self._busy:
             self.status("a reply is being generated there: stop it first", "warning")
             return
-        at = self._rows.index(row)
-        beside = (*self._rows[at + 1 :], *reversed(self._rows[:at]))
+        at = self.listed.index(row)
+        beside = (*self.listed[at + 1 :], *reversed(self.listed[:at]))
         note = f"deleted {shortened(row.title)}; u restores it"
         self._do(lambda: self._store.delete(row.id)[0], note, beside[0].id if beside else None)
 
@@ -228,7 +214,7 @@ class Conversations(Box[ChatChoice]):
         self._do(lambda: self._store.undo()[0], "restored")
 
     def action_export(self, suffix: str) -> None:
-        if (row := self._row()) is not None:
+        if (row := self.chosen) is not None:
             self.run_worker(self._export(row, suffix), group="ask")
 
     async def _export(self, row: ChatRow, suffix: str) -> None:
@@ -254,7 +240,7 @@ class Conversations(Box[ChatChoice]):
             done: what to say if nothing goes wrong.
             then: the conversation to highlight; None: the one that ``work`` returns.
         """
-        row = self._row()
+        row = self.chosen
         try:
             chat = work()
         except MacspecError as error:
@@ -263,10 +249,6 @@ class Conversations(Box[ChatChoice]):
         self._changed = True
         trouble = self._store.trouble
         self._search(then or chat.id, (trouble, "warning") if trouble else (done, ""))
-
-    def _row(self) -> ChatRow | None:
-        at = self.query_one(Rows).highlighted
-        return None if at is None or at >= len(self._rows) else self._rows[at]
 
 
 def _shown(excerpt: Excerpt) -> Content:

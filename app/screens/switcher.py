@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.events import DescendantFocus
 from textual.widgets import Input, OptionList, ProgressBar, Static
-from textual.widgets.option_list import Option
 
 from macspec.errors import MacspecError
 from macspec.models.catalog import CONTEXT
@@ -20,13 +19,13 @@ from macspec.worker import PairChoice
 
 from ..chat.background import DONE, Download
 from ..chat.picker import BUILT_IN, ModelOffer, ModelPicker
-from .box import MUTED, Box, Confirm, Rows, Search
+from .box import MUTED, Confirm, ListBox, Rows, Search
 
 INTERVAL = 0.2
 """Seconds between two updates from the scan and the download."""
 
 
-class Switcher(Box[PairChoice | None]):
+class Switcher(ListBox[PairChoice | None, ModelOffer]):
     """Targets, then drafts for the chosen one; the result is the pair to load.
 
     A download that was started here continues when the screen is closed.
@@ -44,14 +43,13 @@ class Switcher(Box[PairChoice | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back"),
-        Binding("slash", "search", "Search"),
         Binding("c", "cancel", "Cancel the download"),
     ]
+    letters = ("cancel",)
 
     def __init__(self, pairs: ModelPicker) -> None:
         super().__init__()
         self._pairs = pairs
-        self._offers: Sequence[ModelOffer] = ()
         self._target: ModelOffer | None = None
         """The chosen one; None while there is none."""
         self._awaited: tuple[Download, PairChoice] | None = None
@@ -90,19 +88,15 @@ class Switcher(Box[PairChoice | None]):
         """Show the rows of this step; highlight the same one as before, at first the loaded one."""
         self._changed = False
         typed = self.query_one(Search).value
-        target = self._target
-        chosen = self._chosen()
+        target, chosen = self._target, self.chosen
         offers = self._pairs.targets(typed) if target is None else self._pairs.drafts(target, typed)
-        self._offers = offers
-        it = self.query_one(Rows)
-        it.set_options([Option(self._line(offer)) for offer in offers])
         keys = [offer.model for offer in offers]
         place = 0
         if first or chosen is None:
             place = next((n for n, offer in enumerate(offers) if offer.current), 0)
         elif chosen.model in keys:
             place = keys.index(chosen.model)
-        it.highlighted = place if offers else None
+        self.show_rows(offers, self._line, place)
         limit = self._pairs.scan.limit
         room = "" if limit is None else f"{limit / GIB:.1f} GB for models"
         self.query_one("#box").border_subtitle = Content(room)
@@ -116,7 +110,7 @@ class Switcher(Box[PairChoice | None]):
     @on(OptionList.OptionHighlighted)
     def _explain(self) -> None:
         """Say more about the highlighted row than it has room for."""
-        offer, scan = self._chosen(), self._pairs.scan
+        offer, scan = self.chosen, self._pairs.scan
         if self._notice is not None and self._notice[0] == _model(offer):
             self.status(self._notice[1], "warning")
         elif scan.trouble:
@@ -131,19 +125,17 @@ class Switcher(Box[PairChoice | None]):
             parts = (offer.facts if self.has_class("-tight") else offer.reason, untested)
             self.status("; ".join(part for part in parts if part))
 
+    @on(DescendantFocus)
     def _hint(self) -> None:
         back = "back" if self._target is not None else "close"
         if self._awaited is not None:
             self.hint(("c", "cancel the download"), ("Esc", "close, keep downloading"))
-        elif self.query_one(Search).has_focus:
+        elif self.searching:
             self.hint(("Enter", "choose"), ("↓ Tab", "to the list"), ("Esc", back))
         else:
             download = self._pairs.download
             more = [("c", "cancel the download")] if download and download.active else []
             self.hint(("Enter", "choose"), ("/", "filter"), ("Esc", back), *more)
-
-    def on_descendant_focus(self) -> None:
-        self._hint()
 
     @on(Input.Changed)
     def _typed(self) -> None:
@@ -152,7 +144,7 @@ class Switcher(Box[PairChoice | None]):
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     def _choose(self) -> None:
-        offer = self._chosen()
+        offer = self.chosen
         if offer is None or self._awaited is not None:
             return
         self._notice = None
@@ -222,25 +214,14 @@ class Switcher(Box[PairChoice | None]):
 
     def _warn(self, line: str) -> None:
         """Say what went wrong with the highlighted row; results of the scan do not hide it."""
-        self._notice = _model(self._chosen()), line
+        self._notice = _model(self.chosen), line
         self._explain()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Letters are text while the filter has the focus."""
-        return not (action in ("search", "cancel") and self.query_one(Search).has_focus)
-
-    def action_search(self) -> None:
-        self.query_one(Search).focus()
 
     def action_back(self) -> None:
         if self._target is not None and self._awaited is None:
             self._step(None)
         else:
             self.dismiss(None)
-
-    def _chosen(self) -> ModelOffer | None:
-        at = self.query_one(Rows).highlighted
-        return None if at is None or at >= len(self._offers) else self._offers[at]
 
 
 def _model(offer: ModelOffer | None) -> str | None:

@@ -140,14 +140,9 @@ def _opened(found: Sequence[FoundModel], limit: int) -> Iterator[ScanEvent]:
             continue
         context = new.model.context
         needs = plan(new.model.estimate, None, min(CONTEXT, context), None, limit)
+        size = new.model.parameters
         yield OpenedModel(
-            it.name,
-            new.model.parameters,
-            context,
-            needs.total,
-            needs.context,
-            needs.fits,
-            new.reason,
+            it.name, size, context, needs.total, needs.context, needs.fits, new.reason
         )
         for other in able:
             yield from pair_fit(new, other, limit)

@@ -7,6 +7,7 @@ from typing import Any
 
 from scripted import Script, ScriptedEngine, said
 
+from macspec.app.actions import BUSY
 from macspec.app.prompt.prompt import Prompt
 from macspec.worker import Failed
 
@@ -100,7 +101,7 @@ async def test_what_makes_no_sense_now_is_said(running: Callable[..., Any]) -> N
         await it.send("Count")
         await it.until(lambda: it.engine.playing)
         await it.pilot.press("ctrl+n")
-        assert it.status == "a reply is being written; Esc stops it"
+        assert it.status == BUSY
 
 
 async def test_a_message_during_a_reply_comes_back(running: Callable[..., Any]) -> None:

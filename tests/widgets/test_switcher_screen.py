@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +15,7 @@ from fakehub import Hub, serving
 from huggingface_hub import constants
 from screentext import Host, seen, until
 
+from macspec.app.chat import background
 from macspec.app.chat.picker import ModelPicker
 from macspec.app.screens.box import Rows
 from macspec.app.screens.switcher import Switcher
@@ -49,6 +52,26 @@ def offline(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
+@pytest.fixture
+def scripted(offline, monkeypatch):
+    """Stands in for the scan or the download with what they would write; the scan finds nothing."""
+
+    def script(name: str, *records: dict, error: str = "", gate: Path | None = None) -> None:
+        first, *rest = [json.dumps(record) for record in records] or [""]
+        code = (
+            "import os, sys, time\n"
+            f"print({first!r}, flush=True)\n"
+            f"while not os.path.exists({str(gate or '/')!r}):\n"
+            "    time.sleep(0.01)\n"
+            f"print({chr(10).join(rest)!r})\n"
+            f"sys.exit({error!r} or 0)\n"
+        )
+        monkeypatch.setattr(background, name, (sys.executable, "-S", "-c", code))
+
+    script("SCAN", {"event": "listed"})
+    return script
+
+
 def pairs(*folders: Path, current: PairChoice | None = None, **settings) -> ModelPicker:
     return ModelPicker(Config(**settings), current or PairChoice(), [str(it) for it in folders])
 
@@ -59,7 +82,7 @@ def names(app: Host) -> list[str]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_shows_the_built_in_pair_and_the_catalogue(offline, size):
+async def test_shows_the_built_in_pair_and_the_catalogue(scripted, size):
     app = Host()
     async with app.run_test(size=size) as pilot:
         await app.ask(Switcher(pairs()))
@@ -71,7 +94,7 @@ async def test_shows_the_built_in_pair_and_the_catalogue(offline, size):
         assert {"qwen3-4b", "llama-3.3-70b"} <= set(names(app))
 
 
-async def test_the_chosen_row_is_of_one_colour(offline):
+async def test_the_chosen_row_is_of_one_colour(scripted):
     app = Host()
     async with app.run_test(size=(120, 36)) as pilot:
         await app.ask(Switcher(pairs()))
@@ -128,7 +151,7 @@ async def test_a_draft_that_cannot_draft_says_why(offline):
         assert app.results == [None]
 
 
-async def test_the_built_in_pair_is_chosen_at_once(offline):
+async def test_the_built_in_pair_is_chosen_at_once(scripted):
     app = Host()
     async with app.run_test() as pilot:
         now = PairChoice("owner/target", "owner/draft", learn=False)
@@ -138,7 +161,7 @@ async def test_the_built_in_pair_is_chosen_at_once(offline):
         assert app.results == [PairChoice(learn=False)]
 
 
-async def test_the_limit_of_the_settings_is_asked_for(offline):
+async def test_the_limit_of_the_settings_is_asked_for(scripted):
     from macspec.config.schema import Models
 
     app = Host()
@@ -149,42 +172,11 @@ async def test_the_limit_of_the_settings_is_asked_for(offline):
         assert app.results == [PairChoice(context=512, kv_bits=8)]
 
 
-async def test_a_pair_is_fetched_and_chosen(hub):
-    app = Host()
-    async with app.run_test() as pilot:
-        await app.ask(Switcher(pairs(pairs=(OWN,))))
-        await pilot.press(*"little", "enter")
-        await until(pilot, lambda: names(app) == ["owner/draft", "no draft model"])
-        await pilot.press("enter")
-        await until(pilot, lambda: "Download owner/target and owner/draft" in seen(app))
-        await pilot.press("n")
-        await until(pilot, lambda: "y download" not in seen(app))
-        assert not hub.asked
-        await pilot.press("enter", "y")
-        await until(pilot, lambda: app.results)
-        assert app.results == [PairChoice("owner/target", "owner/draft")]
-        assert hub.sent == sum(
-            len(data)
-            for model in hub.models.values()
-            for name, data in model.items()
-            if name.endswith(".safetensors")
-        )
-        await app.ask(Switcher(pairs(pairs=(OWN,))))
-        await until(pilot, lambda: "downloaded" in seen(app) and "owner/target" in names(app))
-
-
-async def test_a_model_that_does_not_exist_leaves_everything_as_it_is(hub):
-    hub.refuses["owner/nothing"] = (404, "RepoNotFound")
-    app = Host()
-    async with app.run_test() as pilot:
-        await app.ask(Switcher(pairs()))
-        await pilot.press(*"owner/nothing", "enter", "enter", "y")
-        await until(pilot, lambda: "no such model on the Hugging Face" in seen(app))
-        assert not app.results
-
-
-async def test_what_went_wrong_is_said_as_long_as_its_row_is_chosen(hub):
-    hub.refuses["owner/nothing"] = (404, "RepoNotFound")
+async def test_what_went_wrong_is_said_as_long_as_its_row_is_chosen(scripted):
+    draft = str(POCKET / "draft")
+    found = {"name": draft, "folder": draft, "size": 1, "missing": None, "stamp": "1"}
+    scripted("SCAN", {"event": "found", **found}, {"event": "listed"})
+    scripted("PULL", error="macspec: error: no such model on the Hugging Face hub")
     choices = pairs(POCKET / "draft")
     app = Host()
     async with app.run_test() as pilot:
@@ -193,6 +185,8 @@ async def test_what_went_wrong_is_said_as_long_as_its_row_is_chosen(hub):
         await pilot.press(*"owner/nothing", "enter", "enter", "y")
         wrong = "no such model on the Hugging Face"
         await until(pilot, lambda: wrong in seen(app))
+        assert "error:" not in seen(app)
+        assert not app.results
         app.screen._show()
         await pilot.pause(0.5)
         assert wrong in seen(app)
@@ -204,7 +198,12 @@ async def test_what_went_wrong_is_said_as_long_as_its_row_is_chosen(hub):
         await until(pilot, lambda: wrong not in seen(app))
 
 
-async def test_a_download_goes_on_without_the_screen_and_tells_its_end(hub):
+async def test_a_download_goes_on_without_the_screen_and_tells_its_end(scripted, tmp_path):
+    gate = tmp_path / "gate"
+    listed = {"event": "listed", "models": [], "total": 30, "present": 0, "free": 10**12}
+    parts = {"owner/target": 20, "owner/draft": 10}
+    pulled = [{"event": "pulled", "model": name, "total": it} for name, it in parts.items()]
+    scripted("PULL", listed, *pulled, gate=gate)
     choices = pairs(pairs=(OWN,))
     ended = []
     choices.ended = ended.append
@@ -216,27 +215,47 @@ async def test_a_download_goes_on_without_the_screen_and_tells_its_end(hub):
         await pilot.press("escape")
         await until(pilot, lambda: app.results)
         assert app.results == [None]
+        assert not ended
+        gate.touch()
         await until(pilot, lambda: ended)
         assert ended[0].state == "done"
-        assert ended[0].done == ended[0].total > 0
+        assert ended[0].done == ended[0].total == 30
 
 
-async def test_a_download_is_cancelled_and_its_parts_kept(hub, tmp_path):
+async def test_a_pair_is_fetched_cancelled_with_its_parts_kept_and_chosen(hub, tmp_path):
     hub.breaks = [3 * 2**20] * 50
     choices = pairs(pairs=(OWN,))
     app = Host()
     async with app.run_test() as pilot:
         await app.ask(Switcher(choices))
-        await pilot.press(*"little", "enter", "enter", "y")
+        await pilot.press(*"little", "enter")
+        await until(pilot, lambda: names(app) == ["owner/draft", "no draft model"])
+        await pilot.press("enter")
+        await until(pilot, lambda: "Download owner/target and owner/draft" in seen(app))
+        await pilot.press("n")
+        await until(pilot, lambda: "y download" not in seen(app))
+        assert not hub.asked
+        await pilot.press("enter", "y")
         await until(pilot, lambda: "connection lost" in seen(app))
         await pilot.press("c")
         await until(pilot, lambda: "kept for next time" in seen(app))
         assert not app.results
         parts = list((tmp_path / "cache").rglob("*.incomplete"))
-        assert sum(part.stat().st_size for part in parts) > 0
-        hub.breaks = []
+        kept = sum(part.stat().st_size for part in parts)
+        assert kept > 0
+        hub.breaks, hub.sent = [], 0
         await pilot.press("enter", "y")
         await until(pilot, lambda: app.results)
+        assert app.results == [PairChoice("owner/target", "owner/draft")]
+        weights = sum(
+            len(data)
+            for model in hub.models.values()
+            for name, data in model.items()
+            if name.endswith(".safetensors")
+        )
+        assert hub.sent == weights - kept
+        await app.ask(Switcher(pairs(pairs=(OWN,))))
+        await until(pilot, lambda: "downloaded" in seen(app) and "owner/target" in names(app))
 
 
 async def test_hostile_names_are_only_text(offline, tmp_path):
