@@ -14,11 +14,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
-    "Finished": "events",
-    "Notice": "events",
-    "Prefilled": "events",
-    "Round": "events",
-    "Text": "events",
+    **dict.fromkeys(("Finished", "Notice", "Prefilled", "Round", "Text"), "events"),
     "Sampling": "sampling",
     "Session": "session",
     "load_pair": "models",

@@ -39,8 +39,7 @@ class WindowedKVCache(RotatingKVCache):
     oldest first. ``keys`` and ``values`` [1, heads, room, width] hold the last ``_idx`` of
     ``offset`` positions; the front is dropped, or room added, once in ``step`` positions.
 
-    A model that asks for a wider mask than ``max_size`` gets ``max_size``: mlx-lm's single-row
-    passes see no more, and rows of one pass must not see more than rows of several.
+    A wider mask than ``max_size`` becomes ``max_size``: mlx-lm's single-row passes see no more.
     """
 
     keys: Any
@@ -118,8 +117,8 @@ class WindowedKVCache(RotatingKVCache):
 class ChunkedWindowKVCache(ChunkedKVCache):
     """A chunked cache that can be rolled back by up to ``slack`` positions, also across a chunk.
 
-    Takes the place of a `ChunkedKVCache`. The model masks by absolute position, so positions kept
-    longer change nothing; the front is dropped once in ``step`` positions.
+    The model masks by absolute position, so positions kept longer change nothing; the front is
+    dropped once in ``step`` positions.
     """
 
     keys: Any
@@ -145,8 +144,6 @@ class ChunkedWindowKVCache(ChunkedKVCache):
         return self.start_position <= chunk and length <= self.offset
 
 
-__all__ = ["KV_BITS", "SLACK", "ModelCache"]
-
 KV_BITS = (2, 4, 8)
 """Bits of a quantized cache: those that pack whole into 32, as mlx-lm's storage assumes."""
 
@@ -164,9 +161,8 @@ class ModelCache:
     is known, `rollback`. A stateful layer is one that a pass changes beyond appending to it.
 
     Args:
-        module: the model, as mlx-lm loads it.
-        slack: positions that windowed and chunked layers keep beyond their window; no single run
-            of passes may be rolled back further once such a window is full.
+        slack: positions that windowed and chunked layers keep beyond their window; the most that
+            can be rolled back once such a window is full.
         kv_bits: store keys and values with this many bits, one of `KV_BITS`, from token 0.
 
     Raises:
@@ -224,10 +220,9 @@ class ModelCache:
         return sum(array.nbytes for array in self.arrays)
 
     def mark(self) -> None:
-        """Begin a pass, and remember this length so that `rollback` can return to it.
+        """Begin a pass. Where `reason` is set, `rollback` can return to the newest mark only.
 
-        Where `reason` is set, this is the only length to which it can. Only the newest mark counts;
-        it holds references and copies no data.
+        It holds references and copies no data.
         """
         if not self._open:
             self._begun = self.length
@@ -239,8 +234,7 @@ class ModelCache:
         """The layers, for a pass that the device starts before it is completely built.
 
         Args:
-            dispatch: starts an evaluation without waiting for it. It is given the first layers'
-                new keys, which need the layers before them.
+            dispatch: is given the first layers' new keys, and must not wait for their evaluation.
         """
         first = (_Early(it, dispatch) if it in self._counting else it for it in self.layers[:EARLY])
         return [*first, *self.layers[EARLY:]]
@@ -289,12 +283,10 @@ class ModelCache:
     ) -> None:
         """Keep the first ``length`` positions and some of the newest pass's after them.
 
-        Nothing moves where the first ones stay. Interrupted half way, the first ``length``
-        positions are whole.
+        Interrupted half way, the first ``length`` positions are whole.
 
         Args:
-            length: positions before those to choose from.
-            path: which of them stay, 0 the first, ascending.
+            path: which of the later ones stay, 0 the first, ascending.
             rows: each layer's keys and values [1, heads, n, width] as the pass appended them. To
                 read them back from the cache would make MLX copy all of it before it is written.
 
@@ -403,7 +395,7 @@ def _whole(caches: list[Any]) -> bool:
 
 
 def _quantized(module: Module, bits: int) -> list[Any]:
-    """Quantized caches for every layer of ``module``, tried on passes that are never evaluated."""
+    """Quantized caches for every layer, tried on passes that are never evaluated."""
     if bits not in KV_BITS:
         raise BadOptionError(f"kv-bits must be 2, 4 or 8, not {bits}")
     plain = make_prompt_cache(module)

@@ -46,8 +46,7 @@ def remember_check(
     """Save the result of a self-check; silently skipped where that is impossible.
 
     Args:
-        target, draft: the names of the models.
-        weights: bytes of both, to distinguish conversions of the same name.
+        weights: bytes of both models, to distinguish conversions of the same name.
         at: seconds since 1970; None: now.
         folder: None: the user's state folder.
     """

@@ -27,29 +27,17 @@ MAX_DEPTH = 32
 
 
 def check_method(method: str) -> str:
-    """A method.
-
-    Raises:
-        BadOptionError: not one of ``METHODS``.
-    """
+    """The method; a BadOptionError if there is none of that name."""
     return _one_of("method", method, METHODS)
 
 
 def check_rule(rule: str) -> str:
-    """An acceptance rule's name.
-
-    Raises:
-        BadOptionError: not one of ``RULES``.
-    """
+    """The rule; a BadOptionError if there is none of that name."""
     return _one_of("rule", rule, RULES)
 
 
 def check_depth(depth: int | str) -> int | str:
-    """A depth.
-
-    Raises:
-        BadOptionError: neither ``auto`` nor 0 to ``MAX_DEPTH``.
-    """
+    """The depth; a BadOptionError if it is neither ``auto`` nor 0 to ``MAX_DEPTH``."""
     whole = isinstance(depth, int) and not isinstance(depth, bool)
     if depth == "auto" or (whole and 0 <= depth <= MAX_DEPTH):  # type: ignore[operator]
         return depth

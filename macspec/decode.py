@@ -19,7 +19,7 @@ from .noise import Noise
 from .power import ClockWatch
 from .rounds import Dispatcher, InFlightRound, Reply, RoundResult, chain_part
 from .sampling import Sampling
-from .text import Piece
+from .text import Piece, common_prefix
 from .verification import Rule, Tree, Verdict, rule_named
 from .verification.match import forced
 
@@ -33,11 +33,9 @@ class Settings:
     """
 
     method: str = "auto"
-    """How tokens are drafted: auto, draft, suffix, ngram or off."""
     depth: int | str = "auto"
     """Tokens drafted in a round, 0 to 32, or auto."""
     rule: str = "block"
-    """The acceptance rule: block, keyed or match."""
     sampling: Sampling = field(default_factory=Sampling)
     trees: bool = True
     """Whether a draft model's chain may have a branch where that is exact and pays."""
@@ -49,7 +47,6 @@ class Settings:
 
     @property
     def acceptance_rule(self) -> Rule:
-        """The acceptance rule of that name."""
         return rule_named(self.rule)
 
 
@@ -64,10 +61,8 @@ class Decoder:
     ``rollback(len(tokens))`` brings every cache to a prefix of it.
 
     Args:
-        pair: the models.
         kv_bits: quantize the target's keys and values to this many bits.
         lookups: the drafters that run no model.
-        controller: chooses what each round drafts with and how deep.
         clock: seconds, for the statistics.
         kernels: what passes are computed with; None: MLX's own.
     """
@@ -95,7 +90,6 @@ class Decoder:
         """Passes over trees; None until the model has been tested for them."""
         self.portfolio = Portfolio({drafter.name: drafter for drafter in lookups})
         self._why: str | None = None
-        """The reason for the newest plan; None before the first one."""
         self.change_draft(pair)
 
     @property
@@ -123,11 +117,9 @@ class Decoder:
                 )
 
     def prefill(self, reply: Reply, prompt: list[int]) -> Iterator[Event]:
-        """Read the prompt except its tail, which the first round's pass takes in.
-
-        The draft model reads it too, where the reply should gain from that.
-        """
-        self.rollback(min(_common(self.tokens, prompt), len(prompt) - 1))
+        """Read the prompt except its tail, which the first round's pass takes in; with the draft
+        model too, where the reply should gain from that."""
+        self.rollback(min(common_prefix(self.tokens, prompt), len(prompt) - 1))
         self.tokens = prompt
         reply.counter.cached_tokens = self.target.length
         self.sleep.jumped()  # a sleep before the reply is none of its own
@@ -145,8 +137,8 @@ class Decoder:
     def decode(self, reply: Reply) -> Iterator[Event]:
         """Rounds until the reply is over.
 
-        A round is launched as early as it can be: behind a plain one that is still in flight, else
-        once the one before is committed, and in any case before the events of that one.
+        A round is launched behind a plain one that is still in flight, else once the one before is
+        committed, and in any case before the events of that one.
         """
         plan = self.plan(reply)
         flight = self.launch(reply, plan)
@@ -226,8 +218,7 @@ class Decoder:
         """One pass of the target over a proposal, and the rule's verdict on it.
 
         Args:
-            token: [1], the newest token, where the host does not know it yet: the device is still
-                busy with the pass that yields it.
+            token: [1], the newest token, where the host does not know it yet.
         """
         sampling, rule = self.settings.sampling, self.settings.acceptance_rule
         if token is None:
@@ -251,22 +242,16 @@ class Decoder:
         )
 
     def score_margin(self, tokens: list[int], choices: Sequence[int]) -> tuple[float, float]:
-        """How close the choice after ``tokens`` is.
-
-        Returns:
-            The best score minus the lowest one of the choices, and the rounding tolerance.
-        """
-        self.rollback(min(_common(self.tokens, tokens), len(tokens) - 1))
+        """The best score after ``tokens`` minus the lowest one of the choices, and the rounding
+        tolerance."""
+        self.rollback(min(common_prefix(self.tokens, tokens), len(tokens) - 1))
         self.tokens = tokens
         scores, tolerance = choice_scores(self.target, tokens, self.settings.sampling)
         self.rollback(len(tokens) - 1)
         return score_margin(scores, choices), tolerance
 
     def can_prefetch(self, reply: Reply, flight: InFlightRound, plan: Plan) -> bool:
-        """Whether the next round can be launched before this one's token is known.
-
-        Both must be plain. What is lost then is a match that begins with that token.
-        """
+        """Whether the next round can be launched before this one's token is known: both plain."""
         more = reply.limit - len(reply.ids) > 1
         plain = flight.drafted == 0 and plan.depth == 0
         return more and plain and (self.settings.method == "off" or self.controller.pipelines)
@@ -308,7 +293,7 @@ class Decoder:
         Args:
             committed: its tokens; fewer than in the result where the reply ended among them.
         """
-        plan, accepted = flight.plan, result.accepted_chain
+        plan, accepted = flight.plan, chain_part(result.path)
         if plan.drafter is not None:
             self.portfolio.observe(plan, committed, flight.depth, accepted)
             # One token comes without a draft, too. Where the reply ends in the chain, that is the
@@ -323,7 +308,7 @@ class Decoder:
                 self.controller.observe_acceptance(offer.drafter, offer.bucket, drafted, agreed)
 
     def try_trees(self) -> str | None:
-        """Find out, once, whether the target can verify trees; None, or the reason why not."""
+        """Find out, once, why the target cannot verify trees; None if it can."""
         if self.trees is None:
             self.trees = TreePass(self.target)
         return self.trees.reason
@@ -384,11 +369,3 @@ def _events(
         yield Text(piece.text, emitted, tuple(piece.spans), piece.part)
         emitted = ()
     yield done
-
-
-def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of the longest common prefix."""
-    for i, (x, y) in enumerate(zip(a, b, strict=False)):
-        if x != y:
-            return i
-    return min(len(a), len(b))

@@ -17,15 +17,11 @@ def on_metal() -> bool:
 
 @cache
 def prepare() -> str | None:
-    """Prepare MLX for this machine; call it before models are loaded.
+    """Prepare MLX for this machine, before models are loaded; return why ``mx.compile`` is off.
 
-    MLX's CPU backend writes the kernels of ``mx.compile`` as C++ into the temporary folder and
-    builds them there. Where that fails, every compiled function would raise in the middle of a
-    reply, so one kernel is tried first and ``mx.compile`` switched off if it fails; results stay
-    the same.
-
-    Returns:
-        Why ``mx.compile`` is off, in one line, or None where it works.
+    MLX's CPU backend builds the kernels of ``mx.compile`` from C++ in the temporary folder. Where
+    that fails, every compiled function would raise in the middle of a reply, so one kernel is
+    tried first and ``mx.compile`` switched off if it fails; results stay the same.
     """
     if on_metal():
         return None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from .config import Effective, load, state_folder
+from .config import load, state_folder
 from .config.schema import BUILT_IN, NONE
 from .errors import MacspecError, cause
 from .models.machine import GIB, chip, pressure, unified_memory, working_set
@@ -54,9 +54,6 @@ def report_file(target: str | None, draft: str | None) -> Path:
 
     Args:
         target, draft: the pair in use; None: the built-in one, and none.
-
-    Raises:
-        MacspecError: it cannot be written.
     """
     path = state_folder() / "report.txt"
     try:
@@ -69,11 +66,7 @@ def report_file(target: str | None, draft: str | None) -> Path:
 
 
 def lines(target: str | None = None, draft: str | None = None) -> Iterator[str]:
-    """The report, line by line; a part that could not be made says why.
-
-    Args:
-        target, draft: the pair it is about; None: the pair of the settings.
-    """
+    """The report about a pair, None: that of the settings; a part that failed says why."""
     yield HEADER
     yield ""
     pair = [("pair", _pair(target, draft))]
@@ -157,12 +150,10 @@ def _settings() -> Iterator[str]:
     except MacspecError as error:
         yield str(error)
         return
-    yield from (_setting(settings, key) for key, origin in settings.origins.items() if origin.rank)
-
-
-def _setting(settings: Effective, key: str) -> str:
-    value = "(a text)" if key in PRIVATE else settings.value(key)
-    return f"{key} = {value} ({settings.origins[key].name})"
+    for key, origin in settings.origins.items():
+        if origin.rank:
+            value = "(a text)" if key in PRIVATE else settings.value(key)
+            yield f"{key} = {value} ({origin.name})"
 
 
 def _tail(path: Path) -> list[str]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from .text import common_prefix
+
 if TYPE_CHECKING:
     from .models.cached import CachedModel
     from .sampling import Sampling
@@ -36,9 +38,8 @@ class Divergence:
 
 def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
     """Index of the first token that differs, a missing one included; None if all are equal."""
-    different = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    end = None if len(one) == len(other) else min(len(one), len(other))
-    return next(different, end)
+    same = common_prefix(one, other)
+    return None if same == len(one) == len(other) else same
 
 
 def explain(
@@ -58,19 +59,14 @@ def explain(
 
 
 def score_margin(scores: Sequence[float], tokens: Sequence[int]) -> float:
-    """The best score minus the lowest one of the tokens."""
     return max(scores) - min(scores[token] for token in tokens)
 
 
 def choice_scores(
     target: CachedModel, tokens: list[int], sampling: Sampling
 ) -> tuple[list[float], float]:
-    """The scores that the token after ``tokens`` is chosen by, in a pass of one row.
-
-    Returns:
-        The scores [V] in float32, and their rounding tolerance: how far apart two of them may be
-        and still swap places.
-    """
+    """The float32 scores [V] that the token after ``tokens`` is chosen by, in a pass of one row;
+    and their rounding tolerance: how far apart two of them may be and still swap places."""
     import mlx.core as mx  # the app compares texts without it
 
     from .noise import TARGET, Noise

@@ -9,12 +9,7 @@ QUOTED = 200
 
 
 class MacspecError(Exception):
-    """Base of all errors whose message is shown to the user.
-
-    Args:
-        message: what is wrong and what to do; reduced to one line without control characters,
-            as it may quote file names and other libraries.
-    """
+    """Base of all errors shown to the user; a message may quote file names and other libraries."""
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
@@ -33,7 +28,7 @@ class ModelBrokenError(MacspecError):
 
 
 class PairMismatchError(MacspecError):
-    """Target and draft are incompatible, and the user asked for exactly this draft."""
+    """Target and requested draft are incompatible."""
 
 
 class OutOfMemoryError(MacspecError):

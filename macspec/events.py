@@ -39,12 +39,10 @@ class Prefilled:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """New text in one part of the reply; a round with text in several parts emits several.
-
-    ``delta`` may be empty while a character, a stop string or a tag is incomplete.
-    """
+    """New text in one part of the reply; a round with text in several parts emits several."""
 
     delta: str
+    """Empty while a character, a stop string or a tag is incomplete."""
     tokens: tuple[Emitted, ...]
     """All of the round, in its first text."""
     spans: tuple[tuple[int, str | None], ...] = ()
@@ -99,7 +97,6 @@ class ReplyStats:
 
     prompt_tokens: int
     cached_tokens: int
-    """Prompt tokens found in the target's cache."""
     tokens: int
     """Tokens emitted, the end-of-turn token included."""
     passes: int
@@ -127,10 +124,8 @@ class ReplyStats:
     """Over plain decoding by the cost curve: decode speed times the seconds of a plain round."""
     seconds: Seconds
     dropped_messages: int = 0
-    """Oldest messages left out of the prompt to make it fit."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The same, ready for JSON."""
         return asdict(self)
 
 

@@ -26,9 +26,7 @@ def write_atomic(
         data: text is written as UTF-8.
         mode: permissions of the new file, less the umask.
         keep_mode: take over the permissions of a file that is replaced.
-        make_folder: create missing parent folders.
         durable: wait until the data has reached the disk.
-        replace: overwrite an existing file.
 
     Raises:
         OSError: it cannot be written, or exists and ``replace`` is off (FileExistsError).
@@ -78,7 +76,6 @@ class LockedFile:
         self.path, self._descriptor = Path(aside + suffix), descriptor
 
     def remove(self) -> None:
-        """Remove the file and its lock."""
         with suppress(OSError):
             self.path.unlink()
         os.close(self._descriptor)

@@ -1,7 +1,4 @@
-"""What a session computes its passes with: MLX's kernels, or macspec's own where they are faster.
-
-Here is what runs everywhere; ``macspec.metal.dispatch`` puts macspec's own in its place.
-"""
+"""MLX's kernels for a session's passes; ``macspec.metal.dispatch`` puts faster ones in place."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ class Kernels:
 
     Args:
         state: which kernels these are and why, in half a sentence for the user.
-        notices: what keeps MLX's kernels and why, each a line for the user.
+        notices: why MLX's kernels are kept, each a line for the user.
     """
 
     key = "mlx"
@@ -42,7 +39,6 @@ class Kernels:
         """The context of one pass of the target.
 
         Args:
-            rows: of the pass.
             sees: of a tree's pass, bit j of entry i says that row i sees row j; None: a chain.
             mask: what the model's layers get for ``sees``, bool [rows, positions].
         """

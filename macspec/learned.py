@@ -18,7 +18,7 @@ from .decode import Decoder
 from .drafters import Corpus, DraftModel
 from .drafters.corpus import vocabulary_key
 from .kernels import Kernels
-from .models import Model, Pair
+from .models import Pair
 from .models.cached import CachedModel
 
 
@@ -28,13 +28,12 @@ def control_state(
     folder: Path | None = None,
     kernels: str = Kernels.key,
 ) -> ControlState:
-    """The learned costs and acceptance of a pair on this machine.
-
-    Args:
-        kernels: those that its passes are computed with, as ``Kernels.key``.
-        folder: None: in the user's cache folder.
-    """
-    models = [described(model) for model in (pair.target, pair.draft) if model is not None]
+    """The learned costs and acceptance of a pair on this machine, with these ``Kernels.key``."""
+    models = [
+        [it.config, it.parameters, it.weight_bytes]
+        for it in (pair.target, pair.draft)
+        if it is not None
+    ]
     text = json.dumps([models, kv_bits], sort_keys=True)
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     made_for = {
@@ -49,18 +48,9 @@ def control_state(
 
 
 def corpus(pair: Pair, folder: Path | None = None) -> Corpus:
-    """The user's past replies in the pair's vocabulary.
-
-    Args:
-        folder: None: in the user's data folder.
-    """
+    """The user's past replies in the pair's vocabulary."""
     table = {index: text for text, index in pair.target.tokenizer.get_vocab().items()}
     return Corpus.open(folder or data_folder() / "corpus", vocabulary_key(table, pair.vocabulary))
-
-
-def described(model: Model) -> list[object]:
-    """What identifies a model without reading its weights."""
-    return [model.config, model.parameters, model.weight_bytes]
 
 
 REPEATS = 5
@@ -70,10 +60,7 @@ AT_ONCE = 256
 
 
 def measure(decoder: Decoder) -> Iterator[None]:
-    """Measure one missing or doubtful cost at each step, at the current context length.
-
-    Each step leaves everything as it was, so the rest can wait for another time.
-    """
+    """Measure one missing or doubtful cost at each step, and leave everything else as it was."""
     curve, length, target = decoder.controller.curve, len(decoder.tokens), decoder.target
     if length == 0 or target.cache.reason is not None:
         return

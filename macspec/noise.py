@@ -21,6 +21,7 @@ number of the pass within the reply, so that a position that is drafted twice ge
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import mlx.core as mx
@@ -53,10 +54,7 @@ def _mix(x: int) -> int:
 
 
 def row_key(seed: int, stream: int, position: int, draw: int = 0) -> tuple[int, int]:
-    """The two 32-bit words that key the noise of one row.
-
-    Two chains, since rows of one chain of 32 bits would meet by chance within a long reply.
-    """
+    """The two words that key the noise of one row; keys of one word would soon meet by chance."""
     k0 = k1 = 0
     for word in (seed & _MASK, seed >> 32, stream, position, draw):
         k0 = _mix(((k0 ^ word) + _GOLDEN) & _MASK)
@@ -90,24 +88,20 @@ def to_gumbel(raw: Any, xp: Any = mx) -> Any:
     return -xp.log(-xp.log1p(-to_uniform(raw, xp)))
 
 
+@dataclass(eq=False)
 class Noise:
-    """The random numbers of one pass.
+    """The random numbers of one pass."""
 
-    Args:
-        seed: 0 to 2**64 - 1.
-        draw: number of the pass within the reply.
-        position: index in the token sequence of the first token this pass can emit.
-        rows: rows of the pass; row i belongs to the token at ``position + i``.
-        width: size of the vocabulary.
-    """
-
-    def __init__(self, seed: int, draw: int, position: int, rows: int, width: int) -> None:
-        self.seed = seed
-        self.draw = draw
-        self.position = position
-        self.rows = rows
-        self.width = width
-        self._gumbel: dict[int, mx.array] = {}
+    seed: int
+    draw: int
+    """Number of the pass within the reply."""
+    position: int
+    """Index in the token sequence of the first token this pass can emit."""
+    rows: int
+    """Row i belongs to the token at ``position + i``."""
+    width: int
+    """Size of the vocabulary."""
+    _gumbel: dict[int, mx.array] = field(default_factory=dict, init=False)
 
     def _keys(self, stream: int, rows: int) -> list[tuple[int, int]]:
         draw = 0 if stream == TARGET else self.draw

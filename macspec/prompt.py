@@ -18,10 +18,7 @@ ROLES = ("system", "user", "assistant")
 
 
 def checked_messages(messages: Sequence[Message], *, resume: bool = False) -> list[dict[str, str]]:
-    """A copy of the messages.
-
-    Args:
-        resume: the last one is a reply to be continued.
+    """A copy of the messages; ``resume``: the last one is a reply to be continued.
 
     Raises:
         BadOptionError: no messages, an unknown role, no text, or a last turn that is empty or has
@@ -58,9 +55,8 @@ def fit(
 ) -> tuple[list[int], int]:
     """Drop the oldest whole turns until the prompt leaves ``reserve >= 1`` positions.
 
-    A turn is a user's message with everything up to the next one. The system prompt and the newest
-    turn always stay; only the newest turn may use the reserve. What is dropped is rounded up to an
-    eighth of the context, so that the cut holds for some turns and the cache stays useful.
+    The system prompt and the newest turn always stay; only the newest turn may use the reserve.
+    What is dropped is rounded up to an eighth of the context, so that the cache stays useful.
 
     Returns:
         The prompt's tokens and how many turns were dropped.
@@ -90,7 +86,6 @@ def fit(
 
 
 def overflow(prompt: int, context: int) -> ContextOverflowError:
-    """The error for a prompt that leaves no room for a reply."""
     return ContextOverflowError(
         f"the prompt has {prompt} tokens and the context holds {context}, which must include the "
         "reply; shorten the prompt or use a model with a longer context"
@@ -111,11 +106,7 @@ class Prompt:
 
 
 class Prompting:
-    """Makes the prompts of one target's conversations.
-
-    Args:
-        pair: whose target's template is used.
-    """
+    """Makes the prompts of one target's conversations, with its template."""
 
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
@@ -123,7 +114,6 @@ class Prompting:
 
     @property
     def thinks(self) -> bool:
-        """Whether the template can switch reasoning on and off."""
         return self._template(None).switch is not None
 
     def raw(self, messages: str | Sequence[Message], context: int) -> Prompt:
@@ -154,7 +144,6 @@ class Prompting:
         """A conversation; see ``Session.reply`` for the other arguments.
 
         Args:
-            context: available positions.
             reserve: positions to leave for the reply, if dropping turns can free them.
 
         Raises:

@@ -40,13 +40,7 @@ class RoundResult:
 
     @property
     def accepted(self) -> int:
-        """How many drafted tokens were accepted."""
         return len(self.path)
-
-    @property
-    def accepted_chain(self) -> int:
-        """How many of them are the first of the drafter's own chain."""
-        return chain_part(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +57,6 @@ class InFlightRound:
     began: float
     """When the device was first given work for it."""
     tree: bool
-    """Whether a tree was verified, not a chain."""
     prefetched: bool
     """Whether it was launched before the result of the round ahead was known."""
 
@@ -81,7 +74,6 @@ class InFlightRound:
         dispatch: Dispatcher,
         prefetched: bool = False,
     ) -> InFlightRound:
-        """Dispatch a judged pass."""
         token = verdict.token.reshape(1)
         parts = [verdict.accepted.reshape(1), token, proposal.tokens]
         tree = isinstance(verdict, TreeVerdict)
@@ -138,14 +130,8 @@ class Reply:
     def take(
         self, tokens: Sequence[int], accepted: int = 0, drafter: str | None = None
     ) -> tuple[list[int], list[Piece]]:
-        """Commit the tokens of a round, up to where the reply ends.
-
-        Args:
-            accepted: how many of them the drafter guessed.
-
-        Returns:
-            The committed tokens, and the text that they complete.
-        """
+        """Commit the tokens of a round, of which the drafter guessed ``accepted``, up to where the
+        reply ends; return them and the text that they complete."""
         kept: list[int] = []
         pieces: list[Piece] = []
         for token in tokens:

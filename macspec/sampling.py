@@ -75,7 +75,6 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        """Whether the most likely token is taken without any draw."""
         return self.temperature == 0
 
     @property
@@ -147,8 +146,7 @@ class Sampling:
         """The ids that count as recent at each row.
 
         Args:
-            tokens: the committed tokens.
-            following: [m] ids that follow them, m >= rows - 1; may be lazy.
+            following: [m] ids after the committed tokens, m >= rows - 1; may be lazy.
             rows: the last row comes after all of these ids, each earlier one after one id less.
 
         Returns:

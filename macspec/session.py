@@ -35,7 +35,7 @@ class Session:
     """One conversation with a pair of models.
 
     ``method``, ``depth``, ``rule`` and ``sampling`` can be set at any time and take effect in the
-    next round. All calls must come from one thread.
+    next round, a seed in the next reply. All calls must come from one thread.
 
     Args:
         pair: from ``load_pair``.
@@ -94,7 +94,6 @@ class Session:
 
     @property
     def method(self) -> str:
-        """How tokens are drafted: auto, draft, suffix, ngram or off."""
         return self.decoder.settings.method
 
     @method.setter
@@ -106,7 +105,6 @@ class Session:
 
     @property
     def depth(self) -> int | str:
-        """Tokens drafted in a round, or auto."""
         return self.decoder.settings.depth
 
     @depth.setter
@@ -115,7 +113,6 @@ class Session:
 
     @property
     def rule(self) -> str:
-        """The acceptance rule: block, keyed or match."""
         return self.decoder.settings.rule
 
     @rule.setter
@@ -124,7 +121,6 @@ class Session:
 
     @property
     def sampling(self) -> Sampling:
-        """How tokens are drawn. A seed takes effect in the next reply."""
         return self.decoder.settings.sampling
 
     @sampling.setter
@@ -148,11 +144,10 @@ class Session:
         resume: bool = False,
         learn: bool = True,
     ) -> Generator[Event, None, None]:
-        """Answer a conversation.
+        """Answer a conversation, after closing an unfinished earlier reply.
 
         The cache of earlier replies is reused as far as the tokens agree. Closing the iterator at
-        any event ends the reply there and leaves the session ready for the next one; an unfinished
-        earlier reply is closed.
+        any event ends the reply there and leaves the session ready for the next one.
 
         Args:
             messages: the whole conversation, each with role and content; or one user message.
@@ -201,7 +196,9 @@ class Session:
             forced=forced,
             learn=learn,
         )
-        events = self._run(reply, prompt.tokens, [*self._limits(), *prompt.notices])
+        limits = (self.decoder.target.cache.reason, self.decoder.draft_off)
+        notices = [*filter(None, limits), *prompt.notices]
+        events = self._run(reply, prompt.tokens, notices)
         self._open = weakref.ref(events)
         return events
 
@@ -247,8 +244,7 @@ class Session:
         """How close a choice in a reply was, in a pass of one row with nothing drafted.
 
         Args:
-            messages, max_tokens, raw, think: of the reply.
-            before: its tokens before the choice.
+            before: the reply's tokens before the choice.
             tokens: the tokens chosen there by different replies.
 
         Returns:
@@ -284,12 +280,6 @@ class Session:
             messages, context, reserve, think=think, on_overflow=on_overflow, resume=resume
         )
 
-    def _limits(self) -> list[str]:
-        """Limitations of this pair."""
-        decoder = self.decoder
-        reasons = (decoder.target.cache.reason, decoder.draft_off)
-        return [reason for reason in reasons if reason is not None]
-
     def _spent(self) -> list[str]:
         """A notice once the draft model's context is full while its method is on."""
         draft = self.decoder.portfolio.drafters.get(DraftModel.name)
@@ -300,19 +290,15 @@ class Session:
         return [f"the draft model's context of {draft.context} tokens is full; it no longer drafts"]
 
     def _once(self, notices: Sequence[str]) -> Iterator[Event]:
-        """Each notice once a session."""
         for text in notices:
             if text not in self._noticed:
                 self._noticed.add(text)
                 yield Notice(text)
 
     def change_draft(self, pair: Pair, state: ControlState | None = None) -> None:
-        """Switch to the draft model of another pair with the same target.
+        """Switch to the draft model of another pair with the same target, whose cache stays.
 
-        The target's cache stays. Without a draft model, the method ``draft`` becomes ``auto``.
-
-        Args:
-            state: learned costs and acceptance of the new pair.
+        Without a draft model, the method ``draft`` becomes ``auto``.
 
         Raises:
             ValueError: the target differs.
@@ -329,7 +315,6 @@ class Session:
 
     @property
     def cached_tokens(self) -> int:
-        """Tokens of the conversation in the target's cache."""
         return len(self.decoder.tokens)
 
     def forget(self) -> None:
@@ -339,10 +324,7 @@ class Session:
         self.decoder.tokens = []
 
     def measure(self) -> Iterator[None]:
-        """Measure missing costs, with a short pass at each step.
-
-        For idle moments: it can be left after any step, and a reply may begin.
-        """
+        """Measure missing costs in idle moments; it can be left after any step."""
         self.close()
         return measure(self.decoder)
 
@@ -355,7 +337,6 @@ class Session:
 
     @property
     def thinks(self) -> bool:
-        """Whether the target's chat template has a switch for reasoning."""
         return self._prompting.thinks
 
     @property

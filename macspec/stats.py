@@ -30,7 +30,7 @@ class Latencies:
         self.count = 0
 
     def add(self, seconds: float, tokens: int) -> None:
-        """Add the latency of tokens which share one."""
+        """Add the latency that so many tokens share."""
         place = int(math.log(max(seconds, SHORTEST) / SHORTEST) / _LOG)
         self._bins[place] = self._bins.get(place, 0) + tokens
         self.count += tokens
@@ -57,9 +57,8 @@ class ReplyCounter:
     first_tokens: int = 0
     """Tokens of the first pass, which also reads the end of the prompt."""
     prefill: float | None = None
-    """Seconds up to the first tokens."""
+    """Seconds up to these, ``decode`` after them."""
     decode: float = 0.0
-    """Seconds after them."""
     idle: float = 0.0
     """Of decode, how long the device waited for the host."""
     drafted: int = 0
@@ -70,9 +69,8 @@ class ReplyCounter:
     expected: float = 0.0
     cost: float = 0.0
     plain_seconds: float | None = None
-    """What a plain round takes, if known."""
     slept: bool = False
-    """Whether the machine slept, or its clock was set, meanwhile: all times are invalid then."""
+    """Whether the machine slept, or its clock was set: all times are invalid then."""
     newest: Round | None = None
     recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT))
     """Drafted and accepted tokens of the newest rounds."""
@@ -135,7 +133,6 @@ class ReplyCounter:
 
     @property
     def recent_acceptance(self) -> float | None:
-        """Accepted / drafted, over the newest rounds."""
         return _ratio(sum(a for _, a in self.recent), sum(d for d, _ in self.recent))
 
     def stats(self, *, live: bool = False) -> ReplyStats:
@@ -191,7 +188,6 @@ class SessionStats:
     accepted: int = 0
 
     def add(self, reply: ReplyStats) -> None:
-        """Count one more reply."""
         self.replies += 1
         self.tokens += reply.tokens
         self.passes += reply.passes
@@ -200,12 +196,10 @@ class SessionStats:
 
     @property
     def acceptance(self) -> float | None:
-        """Accepted / drafted, over all replies."""
         return _ratio(self.accepted, self.drafted)
 
     @property
     def tokens_per_pass(self) -> float | None:
-        """Tokens / verify passes, over all replies."""
         return _ratio(self.tokens, self.passes)
 
 

@@ -1,8 +1,7 @@
 """The terminal: what a program reads, writes and says there, and how Ctrl-C ends it.
 
-Text or JSON lines go to standard output, everything else to standard error. Ctrl-C ends a program
-at once and quietly while things load, and in order while a reply streams; then SIGTERM and a
-closed window count as Ctrl-C does.
+Text or JSON lines go to standard output, everything else to standard error. While a reply streams,
+Ctrl-C, SIGTERM and a closed window end a program in order; while things load, Ctrl-C does at once.
 """
 
 from __future__ import annotations
@@ -91,8 +90,7 @@ def show(table: str) -> None:
 
 def complain(message: str) -> None:
     """An error, as one line on standard error."""
-    if sys.stderr is not None:
-        print(f"macspec: error: {one_line(message)}", file=sys.stderr)
+    say(f"error: {message}")
 
 
 class ProgressLine:
@@ -109,7 +107,7 @@ class ProgressLine:
         Args:
             line: text of at most so many characters.
             share: 0 to 1.
-            what: the thing, if several are shown in turn.
+            what: distinguishes things shown in turn.
         """
         if self._redraws:
             width = shutil.get_terminal_size().columns - 1
@@ -128,11 +126,7 @@ class ProgressLine:
 
 
 def decoded(argument: str) -> str:
-    """A text of the command line, as UTF-8 also where the locale is another.
-
-    Raises:
-        BadOptionError: it is not UTF-8.
-    """
+    """A text of the command line as UTF-8, whatever the locale; a BadOptionError if it is not."""
     try:
         argument.encode()
     except UnicodeEncodeError:
@@ -144,9 +138,7 @@ def decoded(argument: str) -> str:
 
 
 def read_prompt(argument: str | None) -> str:
-    """The whole prompt: the argument, an empty line, then what was piped in.
-
-    A newline at the end of standard input is not part of the prompt.
+    """The whole prompt: the argument, an empty line, then what was piped in less its last newline.
 
     Raises:
         BadOptionError: the prompt is empty, or not UTF-8.
@@ -185,10 +177,9 @@ def _say_if_silent() -> None:
 
 
 def leave_on_interrupt() -> None:
-    """Make Ctrl-C end the process silently.
+    """Make Ctrl-C end the process silently, unless the shell made the process ignore it.
 
-    KeyboardInterrupt would not do: raised inside an extension module's import it can come out as
-    another error. If the shell made the process ignore the signal, it stays ignored.
+    KeyboardInterrupt, raised inside an extension module's import, can come out as another error.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
@@ -204,7 +195,6 @@ class Asked(KeyboardInterrupt):
 
 
 def status_of(interrupt: KeyboardInterrupt) -> int:
-    """The exit status after an interrupt."""
     return interrupt.status if isinstance(interrupt, Asked) else INTERRUPTED
 
 

@@ -14,9 +14,8 @@ ANSWER, REASONING, TAG = "answer", "reasoning", "tag"
 
 
 class Reasoning:
-    """Tracks whether a reply is reasoning or answer, token by token.
-
-    A tag may have several tokens, so some are decided only with the next one.
+    """Tracks whether a reply is reasoning or answer; a tag may have several tokens, so some are
+    decided only with the next one.
 
     Args:
         tokenizer: mlx-lm's ``TokenizerWrapper``, which knows the tags of many models.
@@ -34,12 +33,8 @@ class Reasoning:
         self._waiting: list[int] = []
 
     def push(self, token: int) -> list[str]:
-        """Take a token.
-
-        Returns:
-            The parts of the tokens decided now, in order, those that waited first. Each is answer,
-            reasoning or tag.
-        """
+        """Take a token and return the parts, in order, of the tokens decided now: answer,
+        reasoning or tag."""
         if not self._tags:
             return [self.part]
         decided: list[str] = []
@@ -116,7 +111,6 @@ class TextStream:
     Args:
         tokenizer: mlx-lm's ``TokenizerWrapper``.
         stop: strings that end the reply; they are not part of it.
-        reasoning: tracks the parts of the reply; None: it starts with the answer.
     """
 
     def __init__(
@@ -137,7 +131,6 @@ class TextStream:
 
     @property
     def part(self) -> str:
-        """The part of the next token, unless it is a tag."""
         return self._reasoning.part
 
     def push(self, token: int, drafter: str | None = None) -> list[Piece]:
@@ -188,7 +181,7 @@ class TextStream:
             self._units += waiting
         taken = 0
         for unit in waiting:
-            known = _common(unit.ending, segment)
+            known = common_prefix(unit.ending, segment)
             end = len(segment) if unit is waiting[-1] else max(known, taken)
             unit.text = segment[taken:end]
             taken = end
@@ -221,7 +214,6 @@ class TextStream:
         return pieces
 
     def _give(self, pieces: list[Piece], text: str, drafter: str | None, part: str) -> None:
-        """Add a token's complete text to the pieces."""
         if part == TAG:
             self._after_tag = True
         elif self._after_tag and text:
@@ -263,51 +255,35 @@ def joined(pieces: Sequence[Piece]) -> list[Piece]:
     return together
 
 
-def _common(a: str, b: str) -> int:
+def common_prefix(a: Sequence[object], b: Sequence[object]) -> int:
     """Length of the longest common prefix."""
-    same = 0
-    for x, y in zip(a, b, strict=False):
+    for at, (x, y) in enumerate(zip(a, b, strict=False)):
         if x != y:
-            break
-        same += 1
-    return same
+            return at
+    return min(len(a), len(b))
 
 
 class Written:
-    """Adds up the texts of a reply, in constant time for each.
-
-    Args:
-        spans, reasoning_spans: of the reply so far; None: unknown.
-    """
+    """Adds up the texts of a reply, in constant time for each; spans are None if unknown."""
 
     def __init__(
         self, spans: Iterable[Span] | None = (), reasoning_spans: Iterable[Span] | None = ()
     ) -> None:
-        self._spans = None if spans is None else list(spans)
-        self._reasoning_spans = None if reasoning_spans is None else list(reasoning_spans)
+        self.spans = None if spans is None else list(spans)
+        """Who wrote the answer, in order; None if unknown."""
+        self.reasoning_spans = None if reasoning_spans is None else list(reasoning_spans)
         self.characters = 0
         """Characters so far, tags included."""
-
-    @property
-    def spans(self) -> Sequence[Span] | None:
-        """Who wrote the answer, in order; None if unknown."""
-        return self._spans
-
-    @property
-    def reasoning_spans(self) -> Sequence[Span] | None:
-        """Who wrote the reasoning."""
-        return self._reasoning_spans
 
     def take(self, event: Text) -> tuple[str, str]:
         """Take the next text and return what it adds to the answer and to the reasoning."""
         self.characters += len(event.delta)
         known = sum(length for length, _ in event.spans) == len(event.delta)
         if event.part == "answer":
-            self._spans = added(self._spans, event.spans) if known else None
+            self.spans = added(self.spans, event.spans) if known else None
             return event.delta, ""
         if event.part == "reasoning":
-            spans = self._reasoning_spans
-            self._reasoning_spans = added(spans, event.spans) if known else None
+            self.reasoning_spans = added(self.reasoning_spans, event.spans) if known else None
             return "", event.delta
         return "", ""
 

@@ -178,7 +178,7 @@ class Limits:
 def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
     """The limits of one arm; None where its passes are not known, or nothing was decoded."""
     curve = costs.curve()
-    whole, verify, draft, rows, drafted, stood = Rounds(), 0.0, 0.0, 0, 0, 0
+    whole, verify, draft, rows, drafted, accepted = Rounds(), 0.0, 0.0, 0, 0, 0
     drafting, steps = 0, 0.0
     decode, idle, known = 0.0, 0.0, True
     for sample in samples:
@@ -199,7 +199,7 @@ def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
                 drafting += it.count
                 drafted += it.count * depth
                 rows += it.count * rows_of(kind)
-                stood += it.tokens - it.count
+                accepted += it.tokens - it.count
                 verify += it.count * cost
                 draft += it.count * step
     if whole.count == 0:
@@ -209,7 +209,7 @@ def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
         predicted_speedup=whole.tokens / steps if costs.passes and steps else None,
         host_share=idle / decode if known and decode > 0 else None,
         tokens_per_round=whole.tokens / whole.count,
-        accepted_per_round=stood / many,
+        accepted_per_round=accepted / many,
         drafted_per_round=drafted / many,
         drafting_share=drafting / whole.count,
         verify_steps=verify / many,

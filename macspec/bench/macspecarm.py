@@ -272,15 +272,15 @@ class ConcurrentArm:
         try:
             first = [_next_round(reply) for reply in replies]
             recorder.count(self._clock(), sum(len(it.tokens) for it in first if it is not None))
-            landed = [self._clock()] * len(replies)
+            done = [self._clock()] * len(replies)
             for number, reply in cycle(enumerate(replies)):
                 it = _next_round(reply)
                 if it is None:
                     break
                 now = self._clock()
                 recorder.round(now, it)
-                waits += [1e3 * (now - landed[number]) / len(it.tokens)] * len(it.tokens)
-                landed[number] = now
+                waits += [1e3 * (now - done[number]) / len(it.tokens)] * len(it.tokens)
+                done[number] = now
         finally:
             for reply in replies:
                 reply.close()

@@ -36,7 +36,7 @@ class ReplyRecorder:
     """Counts a reply pass by pass, the same way for every arm. Times are seconds of one clock."""
 
     last: float = 0.0
-    """When the reply was asked for, then when the newest pass landed."""
+    """When the reply was asked for, then when the newest pass was done."""
     counter: ReplyCounter = field(default_factory=ReplyCounter)
     rounds: dict[Kind, Rounds] = field(default_factory=dict)
 
@@ -49,7 +49,7 @@ class ReplyRecorder:
         accepted: int = 0,
         idle: float = 0.0,
     ) -> None:
-        """A pass landed ``now``: the moment at which its tokens were known."""
+        """A pass was done ``now``: its tokens were known."""
         seconds, self.last = now - self.last, now
         self.counter.add(tokens, seconds, drafted=drafted, accepted=accepted, idle=idle)
         if self.counter.passes > 1:
@@ -59,7 +59,7 @@ class ReplyRecorder:
             kind.seconds += seconds
 
     def round(self, now: float, it: Round) -> None:
-        """A round of a session landed ``now``."""
+        """A round of a session was done ``now``."""
         drafter = f"{it.drafter}{BRANCHED}" if it.branched else it.drafter
         self.count(now, len(it.tokens), drafter, it.drafted, it.accepted, it.idle_seconds)
 

@@ -190,9 +190,9 @@ class Player:
         text = _Text(reply, self.machine)
         self._recent = RecentAcceptance()  # each is a conversation of its own
         tokens, cost = 0, 0.0
-        for at, came, took in self._rounds(text):
+        for at, committed, took in self._rounds(text):
             if at >= after:
-                tokens, cost = tokens + came, cost + took
+                tokens, cost = tokens + committed, cost + took
         return Played(tokens, cost)
 
     def measure(self, length: int) -> None:
@@ -212,12 +212,12 @@ class Player:
         while True:
             more = text.tokens - at > 1
             ahead = more and not flight.depth and not plan.depth and controller.pipelines
-            behind = plan if ahead else None
+            prefetched = plan if ahead else None
             drafted, accepted = text.outcome(flight, at)
             idle = 0.0 if early else GAP
             cost = idle + self.machine.round(flight.drafter, drafted, flight.unread)
             if at > 0:  # the first pass takes in the prompt's tail too
-                overlaps = early + (behind is not None)
+                overlaps = early + (prefetched is not None)
                 took = self._shaken(cost)
                 controller.observe_cost(flight, drafted, accepted + 1, took, overlaps)
             self._learn(text, flight, at, drafted, accepted)
@@ -228,7 +228,7 @@ class Player:
                 controller.reply_ended(text.tokens)
                 return
             plan = self._plan(text, at)
-            flight, early = behind or plan, behind is not None
+            flight, early = prefetched or plan, prefetched is not None
 
     def _plan(self, text: _Text, at: int) -> Plan:
         # A trace holds no tokens: how drafts fare after each one is not simulated.
@@ -245,9 +245,9 @@ class Player:
             guess = guesses[at]
             compared = min(SHADOW, guess.room, accepted + 1)
             if name != flight.drafter and compared:
-                stood = min(guess.run, compared)
+                agreed = min(guess.run, compared)
                 self.controller.observe_acceptance(
-                    name, guess.bucket, min(stood + 1, compared), stood
+                    name, guess.bucket, min(agreed + 1, compared), agreed
                 )
 
     def _shaken(self, cost: float) -> float:
@@ -293,7 +293,7 @@ class _Text:
         return drafted, min(run, drafted, self.tokens - at - 1)
 
     def drafted(self, plan: Plan, at: int, drafted: int, accepted: int) -> None:
-        """The draft model has read its own tokens but the last, so far as they stood."""
+        """The draft model has read its own tokens but the last, as far as they were accepted."""
         if plan.drafter == DRAFT:
             self._read = self.prompt + at + min(drafted - 1, accepted)
 

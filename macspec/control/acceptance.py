@@ -16,12 +16,11 @@ MEMORY = 200.0
 """Observations that a cell remembers; older ones fade, so that a change of subject shows."""
 
 PRIOR = 12.0
-"""Weight, in observations, of the shipped table against a drafter's real acceptance: a few unlucky
-rounds at the first start must not look like a bad draft model."""
+"""Weight, in observations, of the shipped table against a drafter's real acceptance."""
 
 FOLLOWING = 1.3
 """How much better a token's odds are after an accepted one than the bucket's overall odds, until
-its own position has been seen often: where one guess was right, the text is easy."""
+its own position has been seen often."""
 
 LEANING = 50.0
 """Weight, in observations, of a wider cell beside a narrower one."""
@@ -44,11 +43,10 @@ DOUBTFUL = 30.0
 """Weight, in observations, of a cell's prior when its standard error is estimated."""
 
 MOST = 0.9
-"""Highest prior that can follow from a drafter's acceptance in other buckets: a little luck in the
-first rounds must not draft a whole pass."""
+"""Highest prior that can follow from a drafter's acceptance in other buckets."""
 
 ALL = -1
-"""All positions of a bucket, or all buckets. The latter cell holds, instead of the number of judged
+"""All positions of a bucket, or all buckets, where a cell holds, instead of the number of judged
 tokens, how many of them the table would have accepted."""
 
 NONE = (0.0, 0.0)
@@ -98,18 +96,13 @@ class AcceptanceEstimate:
             self._count((drafter, ALL, ALL), kept, shipped(drafter, bucket))
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
         return {
             f"{drafter} {bucket} {position}": [round(value, 3) for value in counts]
             for (drafter, bucket, position), counts in self._counts.items()
         }
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Take over what an earlier session learned, as a prior for new rounds.
-
-        Raises:
-            ValueError, TypeError: it is not what ``as_dict`` gave.
-        """
+        """Take over what ``as_dict`` gave, as a prior; else a ValueError or TypeError."""
         counts: dict[Cell, list[float]] = {}
         for name, (accepted, judged) in stored.items():
             drafter, bucket, position = name.rsplit(" ", 2)
@@ -175,11 +168,7 @@ BACK = 0.9
 
 
 class RecentAcceptance:
-    """A running average over judged tokens.
-
-    Tokens after the first rejected one were never judged, so the average does not depend on how
-    deep the rounds were.
-    """
+    """A running average over judged tokens, which does not depend on how deep the rounds were."""
 
     def __init__(self) -> None:
         self._share = self._long = START
@@ -188,13 +177,11 @@ class RecentAcceptance:
         """Share of tokens accepted recently, 0 to 1.
 
         Args:
-            unjudged: tokens committed since by other means; with them the share approaches the
-                long-term average.
+            unjudged: tokens committed since otherwise, which lead back to the long-term average.
         """
         return self._long + (self._share - self._long) * BACK ** max(unjudged, 0)
 
     def observe(self, drafted: int, accepted: int) -> None:
-        """Learn from a round."""
         for position in range(min(accepted + 1, drafted)):
             kept = position < accepted
             self._share += NEWEST * (kept - self._share)
@@ -214,10 +201,9 @@ TOKEN_MEMORY = 50.0
 class TokenAcceptance:
     """How the token before a chain changes the share of it that is accepted.
 
-    That token is known before anything is drafted: in the middle of a word a draft model is nearly
-    always right, after a full stop it is often wrong, or the reply is over. Differences are kept,
-    not shares, so that an easy or hard text says nothing about its tokens. There is at most one
-    entry for each token of the vocabulary.
+    In the middle of a word a draft model is nearly always right, after a full stop it is often
+    wrong, or the reply is over. Differences are kept, not shares, so that an easy or hard text says
+    nothing about its tokens.
     """
 
     def __init__(self) -> None:
@@ -234,11 +220,10 @@ class TokenAcceptance:
         return min(max(usual + found / (count + TOKEN_PRIOR), 0.0), 1.0)
 
     def observe(self, text: Sequence[int], drafted: int, usual: float) -> None:
-        """Learn from a chain.
+        """Learn from a chain of ``drafted`` tokens.
 
         Args:
             text: the token before the chain, and its accepted tokens up to the end of the reply.
-            drafted: tokens of the chain.
             usual: as above, when it was drafted.
         """
         accepted = len(text) - 1

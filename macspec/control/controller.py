@@ -86,8 +86,7 @@ MARGIN = 1.02
 """Speculation must promise this much over plain decoding, as estimates are noisy."""
 
 DEEPER = 1.015
-"""A deeper round must promise this much over a shallower one: its last tokens are the least
-certain, and of two equally fast rounds the shallower one reaches the screen sooner."""
+"""A deeper round must promise this much over a shallower one, which reaches the screen sooner."""
 
 PROBES = 0.02
 """Share of plain time that probes may lose, while drafting may well pay."""
@@ -123,8 +122,7 @@ CHECK = 96
 """Rounds without a plain one after which one is taken, to measure what plain costs now."""
 
 PIPELINED = RUN + 2
-"""Plain rounds that follow an unpipelined one, to compare the two; the first and the last of them
-say nothing."""
+"""Plain rounds that follow an unpipelined one, to compare the two; the outer ones say nothing."""
 
 PLAIN_PROBE = PLAIN._replace(probe=True, why="plain: measuring what a plain step costs")
 
@@ -136,18 +134,13 @@ class Controller:
     """Maximises expected tokens over expected seconds, one round at a time.
 
     A plan depends only on what is known before the round: costs, acceptance so far, and what the
-    drafters offer. It anticipates nothing, so every acceptance rule stays exact under it.
-
-    Args:
-        curve: what rounds cost.
-        acceptance: how likely drafted tokens are accepted.
+    drafters offer. So every acceptance rule stays exact under it.
     """
 
     def __init__(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
         self.curve = curve
         self.acceptance = acceptance
         self.last = PLAIN
-        """The newest plan."""
         self._probe_share = PROBES
         self._rare_share = RARE
         self._probe_budget = 0.0
@@ -163,10 +156,9 @@ class Controller:
         """The plan of the next round. Asking twice gives the same answer.
 
         Args:
-            offers: of all drafters, those with no room included.
             length: committed tokens.
             limit: most drafted tokens that the reply can use.
-            depth: fixed depth, so that only the drafter is chosen; None: choose both.
+            depth: fixed depth; None: it is chosen too.
         """
         useful = [offer for offer in offers if min(offer.room, limit) > 0]
         if not useful:
@@ -192,12 +184,11 @@ class Controller:
     ) -> bool:
         """Whether a draft model should read the prompt before the first round.
 
-        It should where the reply is expected to gain more than the reading takes. The length of
-        the reply is unknown: the recent average is assumed, but at least ``REPLY`` tokens.
+        It should where the reply is expected to gain more than the reading takes, if it is as long
+        as recent ones are on average, or ``REPLY`` tokens if that is more.
 
         Args:
             offer: of the draft model, at its usual confidence.
-            length, limit, depth: as for ``choose``.
         """
         room = min(offer.room, limit)
         if room <= 0 or depth is not None:
@@ -213,9 +204,7 @@ class Controller:
         """Learn what a round cost.
 
         Args:
-            drafted: tokens of the chain that were verified; fewer than ``plan.depth`` where the
-                drafter had no more.
-            committed: tokens that it yielded.
+            drafted: verified tokens of the chain, of which there may be fewer than planned.
             seconds: since the result of the round before.
             overlaps: 1 if it was itself prefetched, plus 1 if the next one was.
         """
@@ -249,7 +238,6 @@ class Controller:
         self.acceptance.observe(f"{plan.drafter}{BRANCHED}", plan.bucket, 1, int(accepted))
 
     def reply_ended(self, tokens: int) -> None:
-        """A reply of this many tokens ended."""
         self._pipelined = 0
         self._reply += SHARE * (tokens - self._reply)
 
@@ -257,8 +245,7 @@ class Controller:
     def pipelines(self) -> bool:
         """Whether a plain round should be launched before the token that it follows is known.
 
-        It saves the device's wait between two rounds, and loses what a look-up match that begins
-        with that token would have saved.
+        It saves the device a wait, and loses look-up matches that begin with that token.
         """
         if self._pipelined > 0 or self.last.probe:
             return self._pipelined > 1
@@ -267,26 +254,15 @@ class Controller:
 
     @property
     def _leaving(self) -> float:
-        """What it costs to interrupt a run of pipelined plain rounds.
-
-        The device waits before this round, which its cost includes, and again after it.
-        """
+        """What it costs to interrupt a run of pipelined plain rounds: the device waits after it."""
         pipelined = self._since_plain == 0 and self.pipelines
         return self.curve.plain.unpipelined - 1 if pipelined else 0.0
-
-    @property
-    def why(self) -> str:
-        """The reason for the newest plan, in one sentence."""
-        return self.last.why
 
     def _best(
         self, offer: Offer, length: int, limit: int, depth: int | None, doubts: float = 0.0
     ) -> Plan:
-        """The best use of an offer.
-
-        Args:
-            doubts: standard errors by which its tokens are taken to be better than estimated.
-        """
+        """The best use of an offer whose tokens are ``doubts`` standard errors better than
+        estimated."""
         name, bucket = offer.drafter, offer.bucket
         room = min(offer.room, limit)
         depths = candidates(room) if depth is None else (min(depth, room),)
@@ -340,10 +316,8 @@ class Controller:
         ]
 
     def _probe(self, offers: Sequence[Offer], length: int, limit: int) -> Plan | None:
-        """A round with a draft model, if the probe budget covers what it should lose.
-
-        Look-ups need no probes: what they would have proposed is compared with every token.
-        """
+        """A round with a draft model, if the probe budget covers what it should lose; look-ups are
+        compared with every token as it is."""
         models = [offer for offer in offers if self.curve.step(offer.drafter) > 0]
         if not models:
             return None

@@ -18,8 +18,7 @@ PLAIN_ROUNDS = 15
 """Plain rounds, or means of a pipelined run of them, that are remembered."""
 
 NEAR = 0.2
-"""A plain round tells what one costs at contexts longer or shorter by this share at most, with
-``EMPTY`` tokens added to both."""
+"""Contexts closer than this, as the logarithm of their ratio after adding ``EMPTY``, cost alike."""
 
 EMPTY = 512
 """Tokens of context whose cost is negligible beside the weights."""
@@ -31,8 +30,7 @@ RUN = 4
 """Pipelined plain rounds that are timed together."""
 
 UNPIPELINED = 1.05
-"""An unpipelined plain round over a pipelined one, until they have been compared; weighs as much as
-one comparison."""
+"""An unpipelined plain round over a pipelined one, until compared; weighs like one comparison."""
 
 COMPARISONS = 9
 """Newest comparisons of the two whose median counts."""
@@ -47,8 +45,8 @@ MOST = 1.5
 class PlainStep:
     """Recent seconds of a plain step: a pipelined round, launched before the one ahead has ended.
 
-    An unpipelined round takes longer: the device waits for the host before it, and while its pass
-    is being built. Between drafted rounds there are no others, so the ratio is learned too.
+    An unpipelined round takes longer, as the device waits for the host. Between drafted rounds
+    there are no others, so the ratio is learned too.
     """
 
     def __init__(self) -> None:
@@ -86,8 +84,7 @@ class PlainStep:
 
         Args:
             overlaps: 1 if it was itself prefetched, plus 1 if the next one was. At 2, only the
-                mean of several rounds is meaningful. At 1 nothing is: the first round of a run
-                may end as late as the second should, and the last one at once.
+                mean of several rounds is meaningful, at 1 nothing.
         """
         if overlaps == 0:
             self._seen.append((length, seconds / self.unpipelined))
@@ -103,19 +100,13 @@ class PlainStep:
         self._single = None
 
     def interrupted(self) -> None:
-        """A round was not plain."""
         self._single = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
         return {"plain": list(self._seen), "alone": list(self._ratios)}
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Take over what ``as_dict`` gave; the comparisons may be missing.
-
-        Raises:
-            ValueError, TypeError, KeyError: it is something else.
-        """
+        """Take over what ``as_dict`` gave; else a ValueError, TypeError or KeyError."""
         seen = [(int(positive(at)), positive(seconds)) for at, seconds in stored["plain"]]
         unpipelined = [positive(ratio) for ratio in stored.get("alone", ())]
         self._seen = deque(seen, maxlen=PLAIN_ROUNDS)
@@ -124,7 +115,6 @@ class PlainStep:
 
 
 def _near(a: int, b: int) -> bool:
-    """Whether a plain round takes about equally long at both context lengths."""
     return abs(math.log((a + EMPTY) / (b + EMPTY))) < NEAR
 
 
@@ -136,11 +126,7 @@ def drawn(guess: float, seen: Sequence[float], weight: float) -> float:
 
 
 def positive(value: float) -> float:
-    """The value, if it is a cost.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """The value; a ValueError if it is no cost."""
     if not 0 < value < float("inf"):
         raise ValueError(f"{value} is no cost")
     return float(value)
@@ -168,15 +154,14 @@ PRIOR = 2.0
 """Weight, in rounds, of a cost added up from parts, beside the drafter's measured rounds."""
 
 OWN = 8.0
-"""Weight, in rounds, of what is known of all depths, beside those of one depth: its recent rounds
-may all have met a slow moment, and it would never be tried again."""
+"""Weight, in rounds, of what is known of all depths, beside those of one depth, whose recent rounds
+may all have met a slow moment."""
 
 LEAP = 1.5
 """Most by which one round may differ from its expected cost, so that a hiccup counts little."""
 
 OUT_OF_ORDER = 1.05
-"""A pass that costs this factor more than one of more rows was measured in a bad moment, or really
-is dearer: it is measured again."""
+"""A pass that costs this factor more than one of more rows is measured again."""
 
 TRIES = 3
 """How often a pass with a cost out of order is measured; the median counts."""
@@ -186,16 +171,15 @@ READING = 0.05
 
 
 def bucket(length: int) -> int:
-    """The bucket of a context length."""
     return bisect_left(EDGES, length)
 
 
 class CostCurve:
     """Costs relative to one pipelined plain-decoding step at the same context length.
 
-    Ratios survive whatever moves all costs together (heat, another program, a power limit), so old
-    rounds can be compared with new ones. They come from the parts measured when idle (`set_pass`,
-    `set_step`), from the rounds themselves (`observe`), and from the shipped curve.
+    Ratios survive whatever moves all costs together (heat, another program, a power limit). They
+    come from the parts measured when idle (`set_pass`, `set_step`), from the rounds themselves
+    (`observe`), and from the shipped curve.
 
     Args:
         steps: of each drafter that runs a model, its step as a share of the target's, where it has
@@ -261,17 +245,13 @@ class CostCurve:
         return self._steps.get(drafter, self._shipped_steps.get(drafter, 0.0))
 
     def round(self, drafter: str | None, depth: int, length: int) -> float:
-        """A whole round of a drafter that has read everything, in plain steps.
-
-        Args:
-            drafter: its name, followed by ``BRANCHED`` where the chain has a sibling.
-        """
+        """A whole round of a drafter that has read everything, in plain steps."""
         if drafter is None or depth == 0:
             return 1.0
         return self.rounds(drafter, (depth,), length)[0]
 
     def rounds(self, drafter: str, depths: Sequence[int], length: int) -> list[float]:
-        """The same for several depths above 0."""
+        """The same for several depths above 0; ``BRANCHED`` follows the name of a branched one."""
         costs = self._costs.setdefault((drafter, bucket(length)), {})
         if any(depth not in costs for depth in depths):
             off = self._off(drafter, length)
@@ -320,7 +300,6 @@ class CostCurve:
         self._costs.pop(kind, None)
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
         return {
             "passes": [
                 [rows, at, statistics.median(costs)] for (rows, at), costs in self._passes.items()
@@ -336,11 +315,7 @@ class CostCurve:
         }
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Take over what ``as_dict`` gave.
-
-        Raises:
-            ValueError, TypeError, KeyError: it is something else.
-        """
+        """Take over what ``as_dict`` gave; else a ValueError, TypeError or KeyError."""
         passes: dict[tuple[int, int], tuple[float, ...]] = {
             (int(rows), int(at)): (positive(value),) for rows, at, value in stored["passes"]
         }

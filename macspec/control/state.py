@@ -19,11 +19,10 @@ class ControlState:
     """Costs and acceptance of one machine and pair, in a small file that may vanish at any time.
 
     A damaged file, one of another format or for something else counts as missing; what cannot be
-    written is not kept. Costs go stale when what computes them changes, acceptance does not.
+    written is not kept.
 
     Args:
-        path: the file.
-        made_for: what the costs depend on besides the pair: chip, MLX version, kernels in use.
+        made_for: what the costs, but not the acceptance, depend on besides the pair.
     """
 
     def __init__(self, path: Path, made_for: Mapping[str, str]) -> None:

@@ -28,12 +28,8 @@ PATIENCE = 1.0
 
 
 def vocabulary_key(table: Mapping[int, str], size: int) -> str:
-    """A name for what the ids mean: models with the same one can share replies.
-
-    Args:
-        table: the text of every id.
-        size: how many ids the target can emit.
-    """
+    """A name for what the ids mean, of which the target can emit ``size``: models with the same one
+    can share replies."""
     digest = hashlib.sha256(str(size).encode())
     for index in sorted(table):
         digest.update(f"\n{index} {table[index]!r}".encode("utf-8", "surrogatepass"))
@@ -47,7 +43,6 @@ class Corpus:
     each. It is replaced atomically; a damaged file or one of another kind counts as empty.
 
     Args:
-        path: the file.
         key: the vocabulary, as ``vocabulary_key`` has it.
         limit: most tokens kept.
     """
@@ -63,22 +58,15 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path, key: str, limit: int = LIMIT) -> Corpus:
-        """The replies kept in a folder for a vocabulary; the folder need not be there.
-
-        Raises:
-            BadOptionError: the limit has no room for a reply.
-        """
+        """The replies kept in a folder, which need not be there; a BadOptionError if the limit is
+        below 3."""
         if limit < 3:
             raise BadOptionError(f"the corpus is limited to {limit} tokens; give at least 3")
         name = hashlib.sha256(key.encode()).hexdigest()[:32]
         return cls(folder / f"{name}.npz", key, limit)
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Take a reply, to be searched once it is saved.
-
-        Raises:
-            ValueError: a token is no 32-bit id.
-        """
+        """Take a reply, to be searched once saved; a ValueError if a token is no 32-bit id."""
         reply = list(tokens)
         if any(not 0 <= token < END for token in reply):
             raise ValueError("a reply holds a token that is no id")
@@ -90,8 +78,7 @@ class Corpus:
     def save(self) -> bool:
         """Make new replies searchable, together with what other processes saved meanwhile.
 
-        Returns:
-            Whether they are on disk too; if not, the next call tries again.
+        Returns whether it worked; if not, the next call tries again.
         """
         if not self._new:
             return True
@@ -129,11 +116,7 @@ class Corpus:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone among all processes.
-
-        Raises:
-            OSError: another one takes too long, or files cannot be locked here.
-        """
+        """Alone among all processes; an OSError if another one takes too long."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:

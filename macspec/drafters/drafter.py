@@ -39,10 +39,8 @@ class Proposal:
     log_q: mx.array | None = None
     """[K, V]: what the tokens were drawn from; None where they are point masses."""
     parents: tuple[int, ...] | None = None
-    """Of a tree, the index of each token's parent, as in ``verification.Tree``; None: a chain.
-
-    The drafter's own chain, which its state follows, comes first and in order.
-    """
+    """Of a tree, as in ``verification.Tree``; the drafter's own chain, which its state follows,
+    comes first and in order. None: a chain."""
 
 
 class Drafter(Protocol):
@@ -59,12 +57,11 @@ class Drafter(Protocol):
         ...
 
     def observe(self, committed: Sequence[int], drafted: int, accepted: int) -> None:
-        """Learn what was accepted of its newest proposal.
+        """Learn what was accepted of its newest proposal, a chain of ``drafted`` tokens.
 
         Args:
             committed: tokens of the round; fewer than ``accepted`` + 1 where the reply ended in it.
-            drafted: tokens of its chain.
-            accepted: how many of them were accepted, beyond the end of the reply as well.
+            accepted: how many were accepted, beyond the end of the reply as well.
         """
         ...
 

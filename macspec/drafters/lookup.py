@@ -42,8 +42,7 @@ class Continuation:
     def chances(self, depth: int) -> list[float]:
         """For the first ``depth`` tokens, the chance that it and all before it are right.
 
-        The shares, times Laplace's rule of succession for what has agreed ``match`` times in a
-        row. Only a first guess: acceptance depends on the text.
+        A first guess: the shares, times Laplace's rule of succession after ``match`` successes.
         """
         sure = self.match + 1
         return [share * sure / (sure + step) for step, share in enumerate(self.shares[:depth], 1)]
@@ -63,11 +62,8 @@ class Lookup(ABC):
         return Offer(self.name, len(found.tokens), bisect_right(BUCKETS, found.score))
 
     def continuation(self, tokens: Sequence[int], depth: int) -> tuple[list[int], list[float]]:
-        """What would be proposed, on the host.
-
-        Returns:
-            Up to ``depth`` ids, and for each the chance that it and all before it are right.
-        """
+        """Up to ``depth`` ids that would be proposed, and for each the chance that it and all
+        before it are right."""
         found = self._look(tokens)
         return list(found.tokens[:depth]), found.chances(depth)
 
@@ -108,7 +104,7 @@ class NGram(Lookup):
     2023).
 
     An index from each run of ``shortest`` to ``longest`` tokens to where it was last continued
-    grows with the conversation: a constant number of dictionary operations a token, no scan.
+    takes a constant number of dictionary operations a token, no scan.
 
     Args:
         shortest: fewest tokens that must match.
@@ -182,17 +178,14 @@ class Suffix(Lookup):
     From its places the continuation follows the majority; the one with the better score wins, of
     equals the longer match. The score is the expected number of accepted tokens, counted over as
     many tokens as the match is long (as in the paper: a short match says little about what comes
-    far behind it). The paper scores shorter matches too; here the next shorter one with more places
-    added 0.2 % to what was accepted in dialogues, and a quarter to the time.
+    far behind it). Unlike in the paper, shorter matches are not scored.
 
     Where a copy with changes is going on (the last long match ended a few tokens ago), a match of
     fewer than ``ANCHOR`` tokens counts near that place only, and without any match the copy goes
     on there, as if one token had matched.
 
     A search looks at no more than ``MOST`` places here and as many in past replies, where it does
-    a few binary searches. With a million tokens of them a token takes 39 to 49 microseconds on
-    average on a server's core, by the text, 4 of them to read it; ``Places`` and ``Replies`` say
-    what memory a token takes.
+    a few binary searches.
 
     Args:
         corpus: past replies; None: this conversation alone.
@@ -230,10 +223,7 @@ class Suffix(Lookup):
 
 
 def _near(match: int, places: list[int], anchor: int | None) -> tuple[int, list[int]]:
-    """The same, but of a short match only the place closest to the anchor if one is near.
-
-    Without any match, the anchor.
-    """
+    """The same, but of a short match only the place nearest the anchor, if near; of none, that."""
     if anchor is None or match >= ANCHOR:
         return match, places
     if not match:
@@ -243,12 +233,8 @@ def _near(match: int, places: list[int], anchor: int | None) -> tuple[int, list[
 
 
 def _vote(rows: list[list[int]]) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """The way that most rows go on at each fork; of equals the one that comes first.
-
-    Returns:
-        The tokens, and the share of the rows that go this way up to each of them. That is the
-        product of count(child) / count(node) along the path.
-    """
+    """The way that most rows go on at each fork, of equals the first; and for each of its tokens
+    the share of rows that go this way: the product of count(child) / count(node) on the path."""
     tokens: list[int] = []
     shares: list[float] = []
     alive = rows

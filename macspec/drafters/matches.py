@@ -32,8 +32,8 @@ class Places:
 
     A place is a number of tokens: the match lies before it, what followed begins at it. The
     chains are those of LZ77 coders: a token costs four dictionary operations when it is added or
-    removed, and about 430 bytes of memory (43 MB for 100,000 tokens). Runs are identified by a
-    64-bit hash; a collision would cost one bad guess and nothing more.
+    removed, and about 430 bytes. Runs are identified by a 64-bit hash; a collision costs one bad
+    guess.
     """
 
     def __init__(self, tokens: Sequence[int] = ()) -> None:
@@ -43,7 +43,6 @@ class Places:
         self.extend(tokens)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """The text goes on with these tokens."""
         begin = len(self.tokens) + 1
         self.tokens += tokens
         for size in SIZES:
@@ -66,10 +65,8 @@ class Places:
         del self.tokens[length:]
 
     def longest(self) -> tuple[int, list[int]]:
-        """The longest match with the last tokens, and the places with it: the latest ``MOST``.
-
-        Latest first; none, and a match of 0, if the last token is new.
-        """
+        """The longest match with the last tokens, 0 if the last one is new, and the latest ``MOST``
+        places with it, latest first."""
         tokens, end, most = self.tokens, len(self.tokens), LONGEST
         for size in SIZES:
             places = self._chain(size)
@@ -92,8 +89,7 @@ class Places:
     def anchor(self) -> int | None:
         """The place where a recently ended copy would be now, had it continued.
 
-        After one token was replaced the original goes on after its own; after some were put in
-        or left out, not far from there.
+        After one token was replaced the original goes on there; after insertions, not far off.
         """
         earlier, end = self._earlier[ANCHOR], len(self.tokens)
         for back in range(1, min(REACH, end) + 1):
@@ -167,8 +163,7 @@ class Replies:
     def with_new(self, replies: Sequence[Sequence[int]], limit: int) -> Replies:
         """With these replies, oldest first, in front; without the oldest ones beyond the limit.
 
-        Args:
-            limit: most tokens, the marks included; of one longer reply the end is kept.
+        Of a reply longer than the limit, which counts the marks too, the end is kept.
         """
         result, batch, held = self, [], 0
         for reply in replies:
@@ -182,10 +177,9 @@ class Replies:
         return result._joined(batch)._cut(limit)
 
     def longest(self, tokens: Sequence[int]) -> tuple[int, list[int]]:
-        """The longest match with the last of these tokens, and the places with it.
+        """The longest match with the last of these tokens, 0 for none, and the places with it.
 
-        Of more than ``MOST`` a sample, spread over the tokens before. Newest first; none, and a
-        match of 0, if no reply has the last token.
+        Newest first; of more than ``MOST`` a sample, spread over the tokens before.
         """
         text, order = self.text, self._order
         tail = tokens[-LONGEST:]
@@ -211,10 +205,8 @@ class Replies:
         return match, sorted(order[low : high : -((low - high) // MOST)])
 
     def rows(self, places: Sequence[int], depth: int) -> list[list[int]]:
-        """Up to ``depth`` tokens that followed at each place.
-
-        ``END`` comes behind the last one of a reply; what stands behind it is of another reply.
-        """
+        """Up to ``depth`` tokens that followed at each place; what is behind an ``END`` is of
+        another reply."""
         tokens = self._tokens
         return [tokens[max(place - depth, 0) : place].tolist()[::-1] for place in places]
 

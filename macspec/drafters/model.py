@@ -15,10 +15,8 @@ from .drafter import Context, Proposal
 
 
 class _Step(NamedTuple):
-    """A drafted token [1], and the scores [1, V] that it is the best of, with and without noise.
-
-    Drawn at once, it comes with what it was drawn from where the rule asks for that, and no noise.
-    """
+    """A drafted token [1], and the scores [1, V] that it is the best of, with and without noise; or
+    if it was drawn at once, what it was drawn from where the rule asks for that."""
 
     token: mx.array
     drawn: mx.array
@@ -32,7 +30,6 @@ class DraftModel:
     there are many), so rounds without it cost nothing.
 
     Args:
-        model: the draft model with a cache of its own.
         context: positions that the model can handle.
     """
 
@@ -49,11 +46,7 @@ class DraftModel:
         """Tokens at its newest proposal, and when it was judged."""
 
     def offer(self, tokens: Sequence[int], usual: bool = False) -> Offer:
-        """As any drafter's.
-
-        Args:
-            usual: at its usual confidence, whatever the last token is.
-        """
+        """As any drafter's; ``usual``: at its usual confidence, whatever the last token is."""
         # The last drafted token is never read, so the cache ends one short of it.
         room = min(max(self.context - len(tokens) + 1, 0), MAX_DEPTH)
         share = self._recent.share(len(tokens) - self._judged)
@@ -79,9 +72,10 @@ class DraftModel:
         Under the keyed rule the best two are those of the noised scores, which makes them the two
         draws most likely to be the target's (Gumbel top-k; Kool et al. 2019, arXiv:1903.06059).
 
+        The tokens are candidates, not draws, so no distribution goes with them: judge them with
+        ``verification.follow``.
+
         Args:
-            context: as for a chain. The tokens are candidates, not draws, so no distribution goes
-                with them: judge them with ``verification.follow``.
             depth: tokens in the chain.
             at: which of them gets a sibling, 0 the first; it becomes the last node, a leaf.
 

@@ -16,8 +16,7 @@ SHADOW = 8
 class Portfolio:
     """The drafters of a session: what they offer, what they propose, what they would have proposed.
 
-    A look-up costs no model time, so those that a round did not use are scored against its
-    committed tokens all the same, and their acceptance is known as well as that of the one in use.
+    A look-up costs no model time, so those that a round did not use are scored as well.
     """
 
     def __init__(self, drafters: Mapping[str, Drafter]) -> None:
@@ -44,7 +43,6 @@ class Portfolio:
         return drafter.propose(context, plan.depth)
 
     def observe(self, plan: Plan, committed: Sequence[int], drafted: int, accepted: int) -> None:
-        """Report to the drafter of a round what was accepted of its proposal."""
         if plan.drafter is not None:
             self.drafters[plan.drafter].observe(committed, drafted, accepted)
 
@@ -54,8 +52,7 @@ class Portfolio:
         """For each look-up that a round did not use: its offer, drafted and accepted tokens.
 
         Args:
-            tokens: what was committed before the round.
-            committed: what the round committed.
+            tokens: committed before the round; ``committed``: by it.
         """
         for name, drafter in self.drafters.items():
             if name == plan.drafter or not isinstance(drafter, Lookup):

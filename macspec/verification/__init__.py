@@ -12,11 +12,7 @@ _RULES: dict[str, Rule] = {rule.name: rule for rule in (Block(), Keyed(), Match(
 
 
 def rule_named(name: str) -> Rule:
-    """The rule of that name.
-
-    Raises:
-        BadOptionError: there is none.
-    """
+    """The rule of that name; a BadOptionError if there is none."""
     return _RULES[check_rule(name)]
 
 

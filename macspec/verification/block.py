@@ -23,7 +23,7 @@ from .rule import Verdict
 
 
 def judge(p: Any, q: Any, drafted: Any, xp: Any = mx) -> tuple[Any, Any]:
-    """The rule's two quantities, for any array library.
+    """The rule's two quantities.
 
     Args:
         p: [K + 1, V] target probabilities.

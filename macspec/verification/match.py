@@ -55,10 +55,8 @@ class Keyed(Match):
 
 
 def forced(answer: Sequence[int], drafted: mx.array, verdict: Verdict) -> Verdict:
-    """The verdict as if the target had chosen ``answer``, for measuring.
-
-    The pass costs what it costs, and drafters see text that no model at hand could write. What is
-    measured holds for look-ups and for the controller; it says nothing about a draft model.
+    """The verdict as if the target had chosen ``answer``, for measuring look-ups and the controller
+    (not a draft model) at the real cost, on text that no model at hand could write.
 
     Args:
         answer: what follows from this pass on; shorter than the K + 1 rows only at its end.

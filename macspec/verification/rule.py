@@ -40,8 +40,8 @@ class Rule(Protocol):
             scores: [K + 1, V] from ``Sampling.scores`` or ``weights``: row i judges drafted token
                 i, the last row gives the bonus token.
             drafted: [K] uint32.
-            log_q: [K, V] normalised log-probabilities that the tokens were drawn from; None if the
-                drafter proposed them without a draw.
+            log_q: [K, V] normalised log-probabilities that the tokens were drawn from; None if they
+                were not drawn.
             noise: the pass's noise; None when greedy.
         """
         ...

@@ -82,11 +82,7 @@ class Tree:
         return _shape(self.parents).sees
 
     def recent(self, tokens: Sequence[int], count: int) -> mx.array:
-        """The ids before each row, for the penalties.
-
-        Args:
-            tokens: the committed ones.
-            count: at most so many of them, the nodes that a row descends from included.
+        """The ids before each row, the nodes that it descends from included, for the penalties.
 
         Returns:
             [N + 1, n] int32 with n <= ``count``, -1 where there is none.
@@ -114,7 +110,6 @@ def follow(scores: mx.array, tree: Tree, noise: Noise | None) -> TreeVerdict:
     Args:
         scores: [N + 1, V] from ``Sampling.scores``: row 0 after the last committed token, row i + 1
             after node i.
-        tree: the nodes.
         noise: the pass's noise, with a row for every depth and the root; None when greedy.
 
     Raises:
