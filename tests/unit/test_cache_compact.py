@@ -190,7 +190,7 @@ def test_moving_rows_copies_rows_and_not_the_cache() -> None:
 
 
 def grown(module: Any, vocabulary: int, *, seed: int, rounds: int) -> tuple[list[Any], list[Any]]:
-    """Keys and values by layer after rounds of trees, and of chains of what stood."""
+    """Keys and values by layer after rounds of trees, and of chains of what was accepted."""
     dice = random.Random(seed)
     model, chain = CachedModel(module, vocabulary), CachedModel(module, vocabulary)
     passes = TreePass(model)

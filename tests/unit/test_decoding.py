@@ -246,7 +246,7 @@ class Liar:
     def offer(self, tokens: Any) -> Offer:
         return Offer(self.name, 32, 0)
 
-    def observe(self, came: Any, drafted: int, stood: int) -> None:
+    def observe(self, committed: Any, drafted: int, accepted: int) -> None:
         pass
 
     def propose(self, context: Any, depth: int) -> Any:

@@ -67,7 +67,7 @@ class Loop:
         return Context(self.text, self.sampling, drawn, False, mx.async_eval)
 
     def chain(self, depth: int) -> int:
-        """A round of the draft model's chain, a plain one at depth 0; how many tokens stood."""
+        """A round of the draft model's chain, a plain one at depth 0; how many were accepted."""
         noise, tokens = self.noise(depth), mx.array([], mx.uint32)
         if depth:
             proposal = self.draft.propose(self.context(noise), depth)
@@ -86,12 +86,12 @@ class Loop:
         return accepted
 
     def branches(self, depth: int, at: int) -> list[int]:
-        """A round of the draft model's tree; the nodes that stood."""
+        """A round of the draft model's tree; the accepted nodes."""
         noise = self.noise(depth)
         return self.tree(self.draft.propose_tree(self.context(noise), depth, at), noise)
 
     def tree(self, proposal: Proposal, noise: Noise | None) -> list[int]:
-        """A round of any tree; the nodes that stood."""
+        """A round of any tree; the accepted nodes."""
         assert proposal.parents is not None
         tree = Tree(proposal.tokens, proposal.parents)
         logits = self.trees.logits(self.target.unread(self.text), tree)

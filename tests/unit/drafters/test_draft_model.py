@@ -125,10 +125,10 @@ def test_room_ends_with_the_draft_models_context() -> None:
 
 def test_a_bad_stretch_is_not_held_against_it_for_long() -> None:
     draft, _ = drafter()
-    for stood in [1] * 100 + [0] * 12:
+    for accepted in [1] * 100 + [0] * 12:
         draft.rollback(len(TOKENS) - 1)
         draft.propose(context(Sampling(), None), 1)
-        draft.observe([7] * (stood + 1), 1, stood)
+        draft.observe([7] * (accepted + 1), 1, accepted)
     after = [draft.offer([*TOKENS, *[0] * more]).bucket for more in range(1, 60)]
     assert after[0] < after[-1]
     assert after == sorted(after)
