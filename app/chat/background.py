@@ -155,7 +155,6 @@ class Download:
 
     @property
     def active(self) -> bool:
-        """Whether it is running."""
         return self.state not in ENDED
 
     async def run(self) -> AsyncIterator[None]:
@@ -176,7 +175,6 @@ class Download:
         self._process.end()
 
     def line(self) -> str:
-        """Its progress or result, in one line."""
         names = " and ".join(one_line(name).rpartition("/")[2] for name in self.names)
         match self.state:
             case "failed":

@@ -89,7 +89,6 @@ def export_chat(store: Store, id: int, name: str) -> Path:
 
 
 def shortened(title: str, length: int = 32) -> str:
-    """A title with at most so many characters."""
     return title if len(title) <= length else f"{title[: length - 1].rstrip()}…"
 
 

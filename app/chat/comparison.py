@@ -22,6 +22,9 @@ from .settings import LiveSettings
 
 MODES = ("plain", "speculative")
 
+TEXT_RULES = ("greedy", "keyed")
+"""Rules that guarantee exactly the text of plain decoding."""
+
 TURNS = ("plain", "speculative", "speculative", "plain")
 """In this order a machine that slowly warms up or cools down favours neither mode."""
 
@@ -227,7 +230,7 @@ class Comparing:
     async def _compare_texts(self) -> None:
         """Compare the texts of both modes, where the rule promises the same."""
         plain, speculative = (self._replies[mode].finished for mode in MODES)
-        if self.found.rule not in ("greedy", "keyed") or not plain or not speculative:
+        if self.found.rule not in TEXT_RULES or not plain or not speculative:
             return
         first = plain[0]
         for other in (*speculative, *plain[1:]):
@@ -239,7 +242,6 @@ class Comparing:
         self.found = replace(self.found, equal=True)
 
     async def _divergence(self, plain: Finished, other: Finished, at: int) -> TextDivergence:
-        """Where two texts diverge, and how close the choice was."""
         one, two = plain.text, other.text
         same = first_difference([ord(c) for c in one], [ord(c) for c in two])
         same = len(one) if same is None else same
@@ -259,9 +261,8 @@ class Comparing:
         return found
 
     def _length(self) -> int | None:
-        """The length of the next reply, if known."""
         finished = self._replies["plain"].finished
-        if finished and self.found.rule in ("greedy", "keyed"):
+        if finished and self.found.rule in TEXT_RULES:
             return finished[0].stats.tokens
         return None
 

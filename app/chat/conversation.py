@@ -89,7 +89,6 @@ class Conversation:
 
     @property
     def busy(self) -> bool:
-        """Whether a reply streams, or a comparison runs."""
         return self._streaming is not None or self._comparing is not None
 
     @property
@@ -104,7 +103,6 @@ class Conversation:
 
     @property
     def system(self) -> str:
-        """The system prompt of this conversation."""
         return self._tree.system
 
     @property
@@ -141,7 +139,6 @@ class Conversation:
             self._tree.reload()
 
     def rename(self, title: str) -> Chat:
-        """Give this conversation a title."""
         self._tree.chat = self.store.rename(self._stored().id, one_line(title))
         return self._tree.chat
 
@@ -233,7 +230,6 @@ class Conversation:
 
     @property
     def choice(self) -> PairChoice | None:
-        """The pair that was loaded last."""
         return self._loading.choice
 
     # Replies: each is a stream of updates that ends with ``Ended``.
@@ -403,7 +399,6 @@ class Conversation:
             self.listener(Changed(turn))
 
     def _metadata(self) -> GenerationMetadata:
-        """What is known of a reply before it begins."""
         choice, tuning = self._loading.answering, self.tuning
         return GenerationMetadata(
             model=stored_model(choice.target),

@@ -75,12 +75,10 @@ class ModelOffer:
 
     @property
     def usable(self) -> bool:
-        """Whether it can be chosen."""
         return not self.reason
 
     @property
     def absent(self) -> bool:
-        """Whether it has to be downloaded."""
         return self.where in (ABSENT, INCOMPLETE, TYPED) and self.model is not None
 
     @property
@@ -177,7 +175,6 @@ class ModelPicker:
         return filtered(sorted([*here, *absent, none], key=_rank), typed)
 
     def choice(self, target: ModelOffer, draft: ModelOffer | None) -> PairChoice:
-        """What to ask the engine for."""
         return self._choice(target.model, None if draft is None else draft.model)
 
     def asked(self, argument: str) -> PairChoice:
@@ -242,7 +239,6 @@ class ModelPicker:
         )
 
     def _found(self, it: FoundModel) -> ModelOffer:
-        """A model on this machine, as a target."""
         opened = self.scan.opened.get(it.name)
         where = FOLDER if PurePath(it.name).is_absolute() else HERE
         offer = ModelOffer(
@@ -267,7 +263,6 @@ class ModelPicker:
         return replace(offer, note=reason)
 
     def _draft(self, target: ModelOffer, it: FoundModel, entry: Entry | None) -> ModelOffer:
-        """A model on this machine, as a draft for a target."""
         assert target.model is not None
         offer = replace(
             self._found(it),

@@ -86,7 +86,6 @@ class ReplyStarter:
     def prompt(
         self, text: str, parent: int | None, role: str, metadata: GenerationMetadata
     ) -> ReplyStart:
-        """Add a message, and begin the reply to it."""
         chat = self._tree.begun()
         message = self._store.add(chat.id, parent, text, role)
         if chat.unsent:
@@ -195,7 +194,6 @@ class StreamingReply:
         return None
 
     def stop(self) -> None:
-        """Ask the engine to end the reply."""
         self.stopped = True
         self.call.stop()
 

@@ -54,7 +54,6 @@ class Tree:
         self.reload()
 
     def clear(self) -> None:
-        """A new conversation."""
         self.chat = None
         self._system, self._sampling = self._new_system, {}
         self.thread, self.turns, self._dropped = [], (), frozenset()
@@ -66,7 +65,6 @@ class Tree:
         return self.chat
 
     def reload(self) -> None:
-        """Read the conversation from the store again."""
         if self.chat is None:
             return
         self.chat = self.store.chat(self.chat.id)
@@ -163,7 +161,6 @@ class Tree:
 
     @property
     def dropped(self) -> tuple[int, ...]:
-        """The turns that the model no longer sees."""
         return tuple(turn.id for turn in self.turns if turn.dropped)
 
     def _show(self) -> None:

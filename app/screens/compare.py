@@ -33,7 +33,6 @@ class ComparisonView(LinesView):
         self._found = Comparison()
 
     def show(self, found: Comparison) -> None:
-        """Show a snapshot."""
         self._found = found
         lines = comparison_lines(found, self.size.width)
         if len(lines) != len(self.lines):

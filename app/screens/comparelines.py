@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from macspec.plaintext import neutral, one_line
 
-from ..chat.comparison import Comparison, TextDivergence
+from ..chat.comparison import TEXT_RULES, Comparison, TextDivergence
 from ..panel.charts import bar, big
 from ..panel.draw import SAME_DISTRIBUTION, SAME_TEXT, speed_role
 from ..panel.figures import DASH, fixed, number, percent, ratio, seconds, whole
@@ -15,9 +15,6 @@ NAME = 12
 
 WIDE = 66
 """Columns from which on the ratio is three lines high."""
-
-TEXT_RULES = ("greedy", "keyed")
-"""Rules that guarantee exactly the text of plain decoding."""
 
 
 def comparison_lines(found: Comparison, width: int) -> tuple[Line, ...]:

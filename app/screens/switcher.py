@@ -111,7 +111,8 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
     def _explain(self) -> None:
         """Say more about the highlighted row than it has room for."""
         offer, scan = self.chosen, self._pairs.scan
-        if self._notice is not None and self._notice[0] == _model(offer):
+        model = None if offer is None else offer.model
+        if self._notice is not None and self._notice[0] == model:
             self.status(self._notice[1], "warning")
         elif scan.trouble:
             self.status(scan.trouble, "error")
@@ -158,7 +159,6 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
             self.run_worker(self._take(target, draft), group="take", exclusive=True)
 
     async def _take(self, target: ModelOffer, draft: ModelOffer | None) -> None:
-        """Return a pair, once all of it is downloaded."""
         choice = self._pairs.choice(target, draft)
         names = self._pairs.absent(target, draft)
         if not names:
@@ -214,7 +214,7 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
 
     def _warn(self, line: str) -> None:
         """Say what went wrong with the highlighted row; results of the scan do not hide it."""
-        self._notice = _model(self.chosen), line
+        self._notice = None if self.chosen is None else self.chosen.model, line
         self._explain()
 
     def action_back(self) -> None:
@@ -222,7 +222,3 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
             self._step(None)
         else:
             self.dismiss(None)
-
-
-def _model(offer: ModelOffer | None) -> str | None:
-    return None if offer is None else offer.model

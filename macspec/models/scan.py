@@ -129,7 +129,6 @@ def _folder(name: str) -> FoundModel:
 
 
 def _opened(found: Sequence[FoundModel], limit: int) -> Iterator[ScanEvent]:
-    """Open each model, and compare it with those before it."""
     from .memory import plan
 
     able: list[Candidate] = []
