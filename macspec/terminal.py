@@ -45,7 +45,6 @@ class Output:
         """Whether a write is waiting for the reader."""
 
     def text(self, delta: str) -> None:
-        """Write text, such as the next piece of a reply."""
         if delta:
             self._column = 0 if delta.endswith("\n") else 1
             self._write(utf8(neutral(delta) if self.terminal else delta))
@@ -78,8 +77,7 @@ class Output:
 
 def say(message: str) -> None:
     """One line for the user, on standard error."""
-    if sys.stderr is not None:
-        print(f"macspec: {one_line(message)}", file=sys.stderr, flush=True)
+    show(f"macspec: {one_line(message)}")
 
 
 def show(table: str) -> None:

@@ -113,11 +113,7 @@ def self_check(
 ) -> Iterator[CheckedReply]:
     """Reply to every conversation without speculation and with each drafter, greedy and keyed.
 
-    Args:
-        pair: from ``load_pair``.
-        conversations: each ends with a user's turn.
-        max_tokens: most tokens in a reply.
-        kv_bits, kernels: as for ``Session``.
+    A conversation ends with a user's turn; ``kv_bits`` and ``kernels`` are as for ``Session``.
     """
     session = Session(pair, kv_bits=kv_bits, kernels=kernels)
     drafters = ("draft", "ngram") if pair.draft is not None else ("ngram",)
@@ -170,7 +166,7 @@ class _Report:
         self._output.text("  ".join([f"  {label:<10}", *map(one_line, values)]) + "\n")
 
     def machine(self, compile_off: str | None) -> None:
-        """Print the machine; ``compile_off`` is why mx.compile is switched off."""
+        """``compile_off`` is why mx.compile is switched off."""
         info = mx.device_info()
         self.line(f"macspec {version('macspec')}")
         self.row("chip", str(info.get("device_name") or platform.machine()))
@@ -181,7 +177,6 @@ class _Report:
         self.row("mx.compile", "works" if compile_off is None else f"off: {compile_off}")
 
     def pair(self, pair: Pair) -> None:
-        """Print the models, notices about them, and the memory plan."""
         self.line("pair")
         self.row("target", _described(pair.target))
         self.row("draft", "none" if pair.draft is None else _described(pair.draft))
@@ -195,20 +190,17 @@ class _Report:
                 self.row("notice", notice)
 
     def kernels(self, kernels: Kernels) -> None:
-        """Print which kernels are used, and why others are not."""
         self.row("kernels", kernels.state)
         for notice in kernels.notices:
             self.row("notice", notice)
 
     def reply(self, reply: CheckedReply) -> None:
-        """Print a line of the self-check."""
         ratio = "" if reply.acceptance is None else f"acceptance {reply.acceptance:.2f}"
         outcome = "equal" if reply.fork is None else _explained(reply.fork)
         cells = f"{reply.tokens:>4} tokens  {ratio:<15}  {outcome}"
         self.line(f"  prompt {reply.prompt:<3}  {reply.sampling:<6}  {reply.drafter:<5}  {cells}")
 
     def verdict(self, replies: list[CheckedReply]) -> None:
-        """Print the outcome in a line."""
         equal = sum(reply.fork is None for reply in replies)
         ties = sum(reply.lossless for reply in replies) - equal
         parts = [f"{equal} of {len(replies)} replies equal"]

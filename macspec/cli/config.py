@@ -17,30 +17,22 @@ from ..errors import BadOptionError
 from ..terminal import Output, say
 from .options import add_actions
 
-EDITORS = ("VISUAL", "EDITOR")
-
 DESCRIPTION = """\
 Show the settings in effect and where each comes from: the default, the file,
 or a MACSPEC_SECTION_NAME environment variable. The command line takes
 precedence over the environment, and the environment over the file.
 """
 
-EXAMPLE = """\
-example:
-  macspec config set sampling.temperature 0.4
-"""
-
 
 def add_config(commands: Any) -> None:
-    """Add the command to the command line."""
     it = commands.add_parser(
         "config",
         usage="macspec config [ACTION] [options]",
         help="show and change the settings",
         description=DESCRIPTION,
-        epilog=EXAMPLE,
+        epilog="example:\n  macspec config set sampling.temperature 0.4\n",
     )
-    it.set_defaults(command="config", action="show", key=None, json=False)
+    it.set_defaults(action="show", key=None, json=False)
     action = add_actions(it)
     about = "show the settings in effect and where they come from"
     it = action("show", "[KEY] [options]", about, "models.target")
@@ -136,7 +128,7 @@ def _warn_if_overridden(setting: Setting) -> None:
 def _edit(options: argparse.Namespace) -> None:
     path = config_file()
     create_file(path)
-    editor = next((os.environ[name] for name in EDITORS if os.environ.get(name)), "vi")
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:
         status = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
     except (OSError, ValueError) as error:

@@ -18,15 +18,10 @@ from .options import LARGEST, add_actions, whole
 if TYPE_CHECKING:
     from ..store import Chat, Message, Store
 
-NOTHING_FOUND = 1
-"""Exit status of a search without a hit."""
-
 TITLE_WIDTH = 100
 """Most characters of a title in a list."""
 
-DESCRIPTION = """\
-The conversations saved on this machine. macspec run --chat ID continues one.
-"""
+DESCRIPTION = "The conversations saved on this machine. macspec run --chat ID continues one."
 
 SEARCH = """\
 Find conversations by the words in their title or in one message, best match
@@ -58,7 +53,6 @@ before.
 
 
 def add_history(commands: Any) -> None:
-    """Add the command to the command line."""
     history = commands.add_parser(
         "history",
         usage="macspec history [ACTION] [options]",
@@ -66,7 +60,7 @@ def add_history(commands: Any) -> None:
         description=DESCRIPTION,
         epilog='example:\n  macspec history search "sky blue"\n',
     )
-    history.set_defaults(command="history", action="list", limit=None, deleted=False, json=False)
+    history.set_defaults(action="list", limit=None, deleted=False, json=False)
     action = add_actions(history)
     id_of: dict[str, Any] = {"metavar": "ID", "type": whole(1, LARGEST)}
     json: dict[str, Any] = {"action": "store_true", "help": "print one JSON object a line"}
@@ -156,7 +150,7 @@ def _search(store: Store, options: argparse.Namespace) -> int:
         output.text(_line(hit.chat, 0))
         if hit.message is not None:
             output.text(f"    {one_line(''.join(text for text, _ in hit.excerpt))}\n")
-    return 0 if hits else NOTHING_FOUND
+    return 0 if hits else 1
 
 
 def _show(store: Store, options: argparse.Namespace) -> int:
@@ -212,7 +206,6 @@ CHANGING = {"import": _import, "rename": _rename, "delete": _delete, "undo": _un
 
 
 def _refuse_trouble(store: Store) -> None:
-    """Fail if the store cannot save changes."""
     if store.trouble is not None:
         raise MacspecError(store.trouble)
 

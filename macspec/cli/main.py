@@ -72,13 +72,7 @@ status 0: they do, or differ only where two tokens nearly tie; 1: they do not;
 2: an error.
 """
 
-CHECK_EXAMPLE = """\
-example:
-  macspec check --target ./my-model --draft ./my-small-model
-"""
-
-BROKEN_PIPE = 141
-"""Exit status if the reader of the output went away, as a shell reports SIGPIPE."""
+BROKEN_PIPE = 141  # as a shell reports SIGPIPE
 
 OF_MACSPEC = ("-h", "--help", "--version")
 """Options that need no command; any other option before a command means chat."""
@@ -87,7 +81,6 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def build_parser() -> Parser:
-    """The parser of every command."""
     parser = Parser(
         prog="macspec",
         usage="macspec [--version] [--help] [COMMAND] ...",
@@ -95,8 +88,9 @@ def build_parser() -> Parser:
         epilog=EXAMPLE,
     )
     parser.add_argument("--version", action=Version, nargs=0, help="show the version and exit")
-    parser.set_defaults(command=None)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="macspec")
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", prog="macspec", dest="command"
+    )
     _add_chat(commands)
     _add_run(commands)
     _add_check(commands)
@@ -132,7 +126,6 @@ def _add_chat(commands: Any) -> None:
     add_models(it)
     add_speculation(it)
     add_sampling(it)
-    it.set_defaults(command="chat")
 
 
 def _add_run(commands: Any) -> None:
@@ -186,7 +179,6 @@ def _add_run(commands: Any) -> None:
     group.add_argument(
         "--json", action="store_true", help="print one JSON event a line; the last has statistics"
     )
-    it.set_defaults(command="run")
 
 
 def _add_check(commands: Any) -> None:
@@ -195,7 +187,7 @@ def _add_check(commands: Any) -> None:
         usage="macspec check [options]",
         help="show this machine and pair, and check that speculation is lossless here",
         description=CHECK_DESCRIPTION,
-        epilog=CHECK_EXAMPLE,
+        epilog="example:\n  macspec check --target ./my-model --draft ./my-small-model\n",
     )
     add_models(it)
     group = it.add_argument_group("self-check")
@@ -222,18 +214,12 @@ def _add_check(commands: Any) -> None:
         help="print a report to attach to a bug report: versions, chip, settings and the ends "
         "of the logs, but none of your text",
     )
-    it.set_defaults(command="check")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run one command and return the exit status.
 
-    Args:
-        argv: the arguments after the program's name; None takes the process's own.
-
-    Returns:
-        The exit status: 0 done, 1 a check failed, 2 an error in one line, 130 interrupted,
-        141 the reader of the output went away.
+    0 done, 1 a check failed, 2 an error in one line, 130 interrupted, 141 the reader went away.
     """
     leave_on_interrupt()
     _open_descriptors()

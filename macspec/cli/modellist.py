@@ -37,9 +37,7 @@ from .table import DASH, Table, number
 def list_models(known: Sequence[Entry], as_json: bool) -> None:
     """Print the machine, the models here, which can draft for which, and the catalogue.
 
-    Args:
-        known: the catalogue.
-        as_json: one JSON object a line, with the sizes in bytes.
+    JSON is one object a line, with the sizes in bytes.
     """
     output, limit = Output(), 0
     found: dict[str, FoundModel] = {}
@@ -113,7 +111,6 @@ def _write_json(
 
 
 def _reason(model: FoundModel, opened: OpenedModel | None) -> str | None:
-    """Why a model cannot be used."""
     return model.missing or (opened.reason if opened else None)
 
 
@@ -121,26 +118,26 @@ def _models_table(found: Iterable[FoundModel], opened: Mapping[str, OpenedModel]
     rows = []
     for model in found:
         it = opened.get(model.name)
-        needs = fits = None
+        needs, fits = DASH, None
         if it is not None and it.memory is not None:
             needs, fits = f"{gigabytes(it.memory)} at {it.positions}", it.fits
-        cells = (model.name, size(model.size), needs or DASH, _fit(fits), _reason(model, it) or "")
-        rows.append([one_line(cell) for cell in cells])
-    return Table("", (), rows, left=None).text() if rows else ""
+        rows.append((model.name, size(model.size), needs, _fit(fits), _reason(model, it) or ""))
+    return _table(rows)
 
 
 def _catalogue_table(known: Iterable[Entry], here: set[str], limit: int) -> str:
     rows = []
     for pair in known:
-        cells = (
-            pair.name,
-            number(pair.download, "{:.1f} GB"),
-            number(pair.memory_8k, f"{{:.1f}} GB at {CONTEXT}"),
-            "here" if here.issuperset(pair.models) else _fit(pair.fits(limit)),
-            " + ".join(pair.models),
-        )
-        rows.append([one_line(cell) for cell in cells])
-    return Table("", (), rows, left=None).text() if rows else ""
+        download = number(pair.download, "{:.1f} GB")
+        needs = number(pair.memory_8k, f"{{:.1f}} GB at {CONTEXT}")
+        state = "here" if here.issuperset(pair.models) else _fit(pair.fits(limit))
+        rows.append((pair.name, download, needs, state, " + ".join(pair.models)))
+    return _table(rows)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    harmless = [[one_line(cell) for cell in row] for row in rows]
+    return Table("", (), harmless, left=None).text() if rows else ""
 
 
 def _fit(fits: bool | None) -> str:
@@ -160,7 +157,6 @@ def show_plan(
         target, draft: folders, ids, or ``built-in``.
         entry: of the catalogue, for models that are not here yet.
         context: positions; None: the target's own, or as many as fit.
-        kv_bits: bits of the target's quantized cache.
 
     Raises:
         BadOptionError: more positions than the target was made for.
@@ -178,14 +174,8 @@ def show_plan(
     off = why_not(opened, drafting) if drafting is not None else None
     assert opened.model is not None
     used = None if drafting is None or off is not None else drafting.model
-    return _show(
-        opened,
-        opened.model.estimate,
-        None if used is None else used.estimate,
-        off,
-        context,
-        kv_bits,
-    )
+    drafts = None if used is None else used.estimate
+    return _show(opened, opened.model.estimate, drafts, off, context, kv_bits)
 
 
 def _here(name: str) -> bool:
@@ -201,7 +191,6 @@ def _opened(name: str, role: int) -> Candidate:
 
 
 def _unseen(absent: list[str], entry: Entry | None, context: int | None) -> int:
-    """Show what the catalogue says of models that are not here."""
     if entry is None or entry.memory_8k is None:
         raise ModelNotFoundError(
             f"{' and '.join(absent)}: not on this machine; macspec models pull "
@@ -265,8 +254,7 @@ def _show(
 
 def _parts(sizes: list[int]) -> str:
     names = ("target", "draft")
-    parts = [f"{name} {gigabytes(size)}" for name, size in zip(names, sizes, strict=False)]
-    return ", ".join(parts)
+    return ", ".join(f"{name} {gigabytes(it)}" for name, it in zip(names, sizes, strict=False))
 
 
 def _limits(limit: int) -> str:

@@ -28,9 +28,7 @@ broken download resumes, now or next time; every file is checked against the
 hub's checksum. Nothing is fetched that does not fit on the disk.
 """
 
-REMOVE = """\
-Delete models from the Hugging Face cache, which other programs share.
-"""
+REMOVE = "Delete models from the Hugging Face cache, which other programs share."
 
 PLAN = """\
 Show what a pair needs: weights, caches at a context, and the buffers of the
@@ -45,13 +43,10 @@ model. A draft model is small, so more bits cost little time and memory, while
 every guess that coarse weights spoil costs part of a pass of the target.
 """
 
-CONVERT = """\
-Convert a model to the format that mlx-lm loads, in full precision.
-"""
+CONVERT = "Convert a model to the format that mlx-lm loads, in full precision."
 
 
 def add_models_command(commands: Any) -> None:
-    """Add the command to the command line."""
     it = commands.add_parser(
         "models",
         usage="macspec models [ACTION] [options]",
@@ -59,7 +54,7 @@ def add_models_command(commands: Any) -> None:
         description=DESCRIPTION,
         epilog="example:\n  macspec models\n",
     )
-    it.set_defaults(command="models", action="list", json=False)
+    it.set_defaults(action="list", json=False)
     it.add_argument("--json", action="store_true", help="print one JSON object a line")
     action = add_actions(it)
     pair = "a pair's name, or a Hugging Face id"
@@ -218,8 +213,7 @@ def _remove(options: argparse.Namespace) -> int:
         say(f"delete {listed} from the hub's cache, for other programs too? [y/N]")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return 1
-    freed = remove(names)
-    say(f"{size(freed)} freed")
+    say(f"{size(remove(names))} freed")
     return 0
 
 
@@ -262,7 +256,6 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def show_download(line: ProgressLine, progress: Progress) -> None:
-    """Show how far a download is."""
     share = progress.done / progress.total if progress.total else 1.0
     line.show(lambda width: _line(progress, share, width), share, progress.model)
 

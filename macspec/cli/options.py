@@ -140,7 +140,6 @@ def _add_section(parser: argparse.ArgumentParser, name: str) -> argparse._Argume
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
-    """Options that choose the pair."""
     _add_section(parser, "models").add_argument(
         "--trust-remote-code",
         action="store_true",
@@ -149,14 +148,12 @@ def add_models(parser: argparse.ArgumentParser) -> None:
 
 
 def add_speculation(parser: argparse.ArgumentParser) -> None:
-    """Options of ``[speculation]``."""
     group = _add_section(parser, "speculation")
     rule = of_kind(SETTINGS["speculation.rule"].kind)
     group.add_argument("--accept", dest="rule", type=rule, help=argparse.SUPPRESS)  # old spelling
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
-    """Options of ``[sampling]``."""
     _add_section(parser, "sampling")
 
 
@@ -189,13 +186,7 @@ def fill(options: argparse.Namespace, settings: Effective | None = None) -> Effe
 
     Args:
         options: changed in place; values other than None stay.
-        settings: None: the user's own.
-
-    Returns:
-        The settings.
-
-    Raises:
-        BadOptionError: as ``load``.
+        settings: None: the user's own, which are returned; errors are those of ``load``.
     """
     settings = settings or load()
     left_out: Iterable[str] = TEMPLATED if getattr(options, "raw", False) else ()

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ..config.schema import section
 from ..errors import MacspecError
-from ..events import Event, Finished, Notice, ReplyStats, Text
+from ..events import Event, Finished, Notice, Text
 from ..models.progress import Progress
 from ..power import Meter, ReplyEnergy, ReplyWatch, awake, choose, remembered_idle
 from ..sampling import Sampling
@@ -31,7 +31,6 @@ ENDS = {
 
 
 def run(options: argparse.Namespace, conversation: Conversation) -> int:
-    """Answer ``options.prompt`` and return the exit status."""
     sampling = Sampling(**{name: getattr(options, name) for name in section("sampling")})
     output = Output()
     gauge = Gauge(options.stats or options.json, options.settings.power.source)
@@ -116,11 +115,7 @@ def _request(options: argparse.Namespace, conversation: Conversation) -> ReplyRe
 
 
 def _done(call: Call) -> None:
-    """Wait for the answer.
-
-    Raises:
-        MacspecError: it failed.
-    """
+    """Wait for the answer, and raise its failure."""
     answer = call.result()
     if isinstance(answer, Failed):
         raise MacspecError(answer.message)
@@ -193,12 +188,10 @@ class Gauge:
             self._meter.start()
 
     def begin(self) -> None:
-        """The reply starts now."""
         if self._meter is not None:
             self._watch = ReplyWatch(self._meter)
 
     def see(self, event: Event) -> None:
-        """Take the reply's next event."""
         if self._watch is not None:
             self._watch.see(event)
 
@@ -211,25 +204,21 @@ class Gauge:
         return self._watch.result()
 
     def record(self) -> dict[str, Any] | None:
-        """The same for JSON."""
         result = self.result()
         return None if result is None else result.as_dict()
 
     def close(self) -> None:
-        """Stop measuring."""
         if self._meter is not None:
             self._meter.stop()
 
 
 def statistics_table(finished: Finished, energy: ReplyEnergy | None = None) -> str:
-    """Aligned lines of label and value; a dash where there is nothing to count.
-
-    Args:
-        energy: what the reply took, if that is to be said.
-    """
+    """Aligned lines of label and value; a dash where there is nothing to count."""
     stats = finished.stats
     if energy is not None and energy.jumped:
         stats = replace(stats, itl_ms_median=None, itl_ms_p95=None)
+    predicted = stats.predicted_speedup
+    plain = "" if predicted is None else f"predicted {predicted:.2f}x"
     share = f"{stats.accepted} of {stats.drafted} drafted" if stats.drafted else ""
     cached = f"{stats.cached_tokens} of {stats.prompt_tokens} prompt tokens were cached"
     rows = [
@@ -240,7 +229,7 @@ def statistics_table(finished: Finished, energy: ReplyEnergy | None = None) -> s
         ("inter-token latency", number(stats.itl_ms_median, "{:.1f} ms"), "median"),
         ("", number(stats.itl_ms_p95, "{:.1f} ms"), "95th percentile"),
         ("decode", number(stats.decode_tokens_per_s, "{:.1f} tok/s"), ""),
-        ("speed-up over plain", number(stats.measured_speedup, "{:.2f}x"), _predicted(stats)),
+        ("speed-up over plain", number(stats.measured_speedup, "{:.2f}x"), plain),
         ("prefill", number(stats.prefill_tokens_per_s, "{:.1f} tok/s"), cached),
         ("tokens", str(stats.tokens), f"ended by {ENDS.get(finished.reason, finished.reason)}"),
         ("seconds", f"{stats.seconds.wall:.3f}", f"device idle {stats.seconds.device_idle:.3f}"),
@@ -260,7 +249,3 @@ def _energy(energy: ReplyEnergy) -> tuple[str, str]:
         return DASH, decode.reason or "no token was decoded"
     above = "no idle baseline is known" if net is None else f"{net:.3g} J above idle"
     return f"{gross:.3g} J/token", f"{decode.watts:.1f} W of {decode.of}, {decode.basis}; {above}"
-
-
-def _predicted(stats: ReplyStats) -> str:
-    return "" if stats.predicted_speedup is None else f"predicted {stats.predicted_speedup:.2f}x"

@@ -66,7 +66,6 @@ class Conversation:
 
     @property
     def continues(self) -> bool:
-        """Whether there are earlier turns."""
         return bool(self._thread)
 
     def messages(self) -> str | list[dict[str, str]]:
@@ -106,7 +105,6 @@ class Conversation:
         self._reply = store.reply(chat.id, prompt.id, self._metadata)
 
     def take(self, event: Event) -> None:
-        """Save the text of an event."""
         if self._reply is not None and isinstance(event, Text):
             self._reply.append(*self._written.take(event))
 
@@ -117,12 +115,7 @@ class Conversation:
         broken: bool = False,
         energy: ReplyEnergy | None = None,
     ) -> None:
-        """The reply is over.
-
-        Args:
-            broken: neither the model nor the user ended it.
-            energy: what it took, if that was measured.
-        """
+        """The reply is over; ``broken``: neither the model nor the user ended it."""
         reply, written = self._reply, self._written
         if reply is None:
             return
@@ -150,7 +143,6 @@ class Conversation:
         self._reply = None  # only now: after an interrupt this may be called again
 
     def close(self) -> None:
-        """Close the store."""
         if self._store is not None:
             self._store.close()
 

@@ -42,7 +42,6 @@ class Table:
         return "".join(f"{line}\n" for line in made)
 
     def markdown(self) -> str:
-        """The same for a page."""
         width = range(self._width())
         rule = ["---" if self._left(at) else "---:" for at in width]
         lines = [self.columns or [""] * len(width), rule, *self.rows]
