@@ -5,7 +5,7 @@ It imports neither Textual nor MLX, so line mode has the same commands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,17 +41,12 @@ class Situation:
 
     @property
     def idle(self) -> bool:
-        """No reply is streaming."""
         return not self.busy
 
     @property
     def working(self) -> bool:
         """There is something to stop."""
         return self.busy or self.loading
-
-    def lacks(self, needs: Iterable[str]) -> str | None:
-        """Why an action with these needs is not possible now, in one line; None: it is."""
-        return next((REASONS[need] for need in needs if not getattr(self, need)), None)
 
 
 COMPARED = {
@@ -128,7 +123,7 @@ class Action:
 
     def refusal(self, situation: Situation) -> str | None:
         """Why it is not possible now, in one line; None: it is."""
-        return situation.lacks(self.needs)
+        return next((REASONS[need] for need in self.needs if not getattr(situation, need)), None)
 
 
 def words(values: Mapping[str, str | None]) -> Choices:

@@ -66,7 +66,6 @@ class MacspecApp(App[None], inherit_bindings=False):
     Args:
         conversation: what is shown.
         settings: what is set at the start.
-        keys: which keys do what.
         choice: the pair to load first.
         fallback: the pair to load where that fails; None: none.
         farewell: lets go of the engine; called once, on a thread of its own, as soon as the user

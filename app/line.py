@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -50,7 +50,9 @@ class LineMode:
         fallback: PairChoice | None = None,
     ) -> None:
         self.conversation = conversation
-        self.reader = Reader(self._complete)
+        self.reader = Reader(
+            lambda text: [it.text for it in continuations(text, self.view.commands)]
+        )
         self.view = LineView(
             conversation, config, choice, fallback, self.reader, self._until_loaded
         )
@@ -80,7 +82,6 @@ class LineMode:
             self.view.status(update.line)
 
     async def _begin(self) -> None:
-        """Greet, and begin to load the first pair."""
         if self.reader.interactive:
             await self._greet()
         self._loading = asyncio.ensure_future(self.view.commands.load_first())
@@ -108,7 +109,7 @@ class LineMode:
         draft, view.draft = view.draft, ""
         editing, view.editing = view.editing, None
         try:
-            text = self.reader.message(begin=draft)
+            text = self.reader.message(draft)
         except BadOptionError as error:
             view.notice(str(error), "error")
             return True
@@ -169,9 +170,6 @@ class LineMode:
         )
         self._keep(unsent)
 
-    def _complete(self, text: str) -> Sequence[str]:
-        return [it.text for it in continuations(text, self.view.commands)]
-
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something to its end; Ctrl+C ends it early."""
         self._work = self._loop.create_task(work)
@@ -225,7 +223,6 @@ class LineMode:
             self.conversation.save_unsent(typed)
 
     def _close(self) -> None:
-        """Keep everything."""
         with suppress(MacspecError):
             self.conversation.saved_interrupt()
         tasks = asyncio.all_tasks(self._loop)

@@ -57,7 +57,7 @@ class Reader:
         """Whether the next message can begin with this text."""
         return self._readline is not None and "\n" not in text and neutral(text) == text
 
-    def message(self, prompt: str = "> ", begin: str = "") -> str | None:
+    def message(self, begin: str = "") -> str | None:
         """The next message; None at the end of input.
 
         Args:
@@ -70,7 +70,7 @@ class Reader:
         lines: list[str] = []
         try:
             while True:
-                line = self._line(MORE if lines else prompt, "" if lines else begin)
+                line = self._line(MORE if lines else "> ", "" if lines else begin)
                 if line is None:
                     return "\n".join(lines) if lines else None
                 if line.endswith("\\"):

@@ -24,7 +24,7 @@ from macspec.worker import LoadProgress, PairChoice
 
 from . import outside
 from .actions import ACTIONS, GROUPS
-from .chat.chatlist import ChatRow, find_chats, list_chats, when
+from .chat.chatlist import find_chats, list_chats, when
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import PRIVATE, WHAT, ModelPicker, proposal
@@ -245,15 +245,12 @@ class LineView:
         store = self.conversation.store
         rows = list_chats(store, LISTED) if query is None else find_chats(store, query, LISTED)
         for row in rows:
-            self._print_row(row, time.time())
+            self.print(f"{row.id}  {row.title} ({when(row.changed, time.time())}, {row.about})")
+            if row.excerpt:
+                self.print(f"    {row.who}: {''.join(text for text, _ in row.excerpt)}")
         nothing = "no conversations yet" if query is None else "no matches"
         self.status("/chats NUMBER opens one" if rows else nothing)
         return None
-
-    def _print_row(self, row: ChatRow, now: float) -> None:
-        self.print(f"{row.id}  {row.title} ({when(row.changed, now)}, {row.about})")
-        if row.excerpt:
-            self.print(f"    {row.who}: {''.join(text for text, _ in row.excerpt)}")
 
     # Questions: nobody is asked here, so that each is answered by what is known.
 

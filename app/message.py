@@ -71,7 +71,7 @@ def with_files(text: str, whole: Callable[[str], str] = str) -> WithFiles:
         if path.is_dir():
             notices.append(f"{one_line(str(path))} is a folder; sent as text")
             return match[0]
-        label = _label(typed.removesuffix(rest))
+        label = one_line(typed.removesuffix(rest)).replace("`", "'")
         blocks.setdefault(label, block(path, label))
         return f"`{label}`{rest}"
 
@@ -212,10 +212,6 @@ def _quoted(path: str, is_folder: bool, quote: str) -> str | None:
     return f"@{quote}{path}/" if is_folder else f"@{quote}{path}{quote} "
 
 
-def _label(typed: str) -> str:
-    return one_line(typed).replace("`", "'")
-
-
 LONG_CHARACTERS = 1000
 LONG_LINES = 8
 """A paste beyond either limit is folded."""
@@ -224,9 +220,6 @@ UNWIELDY = 20_000
 """Characters above which a text is too long to edit in a few lines."""
 
 NAME = re.compile(r"\[[^\[\]\n]+ [0-9,]+ (?:lines|characters) #[0-9]+\]")
-
-
-BRACKETS = re.compile(r"[\[\]]")
 
 
 def is_long(text: str) -> bool:
@@ -245,11 +238,8 @@ class Pastes:
         self._last = 0
 
     def fold(self, text: str, what: str = "pasted") -> str:
-        """The name that stands for ``text``: such as ``[pasted 42 lines #1]``.
-
-        Args:
-            what: its first word.
-        """
+        """The name that stands for ``text``, such as ``[pasted 42 lines #1]``; it begins with
+        ``what``."""
         for name, known in self._texts.items():
             if known == text:
                 return name
@@ -296,7 +286,8 @@ class Pastes:
         self._last += 1
         lines = _lines(text)
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
-        return f"[{BRACKETS.sub('', what) or 'pasted'} {size} #{self._last}]"
+        label = re.sub(r"[\[\]]", "", what) or "pasted"
+        return f"[{label} {size} #{self._last}]"
 
 
 def _lines(text: str) -> int:
@@ -321,9 +312,11 @@ class Recall:
     """
 
     def __init__(self, sent: Iterable[str] = ()) -> None:
-        self._sent = _distinct(sent)
+        self._sent: list[str] = []
         self._changed: dict[int, str] = {}
-        self._place = len(self._sent)
+        self._place = 0
+        for text in sent:
+            self.add(text)
 
     @property
     def walking(self) -> bool:
@@ -351,7 +344,7 @@ class Recall:
         return [shown[at] for at in places if shown[at].strip() and shown[at] != self._at(at)]
 
     def add(self, text: str) -> None:
-        """Add a prompt that was sent, and return to the end."""
+        """Add a prompt that was sent, unless it is blank or repeated, and return to the end."""
         if text.strip() and self._sent[-1:] != [text]:
             self._sent.append(text)
         self.rest()
@@ -371,12 +364,3 @@ class Recall:
 
     def _at(self, place: int) -> str:
         return self._sent[place] if place < len(self._sent) else ""
-
-
-def _distinct(texts: Iterable[str]) -> list[str]:
-    """Without blank texts and immediate repetitions."""
-    kept: list[str] = []
-    for text in texts:
-        if text.strip() and kept[-1:] != [text]:
-            kept.append(text)
-    return kept

@@ -61,7 +61,7 @@ def put(text: str, write: Write | None, environ: Mapping[str, str] | None = None
     """
     environ = os.environ if environ is None else environ
     data = utf8(neutral(text))
-    if not _remote(environ):
+    if not any(environ.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT")):
         for program in _programs(environ):
             if _run(program, data, environ):
                 return program[0]
@@ -72,14 +72,10 @@ def put(text: str, write: Write | None, environ: Mapping[str, str] | None = None
             f"{len(data):,} bytes are too many for the terminal's clipboard; {FILE}"
         )
     sequence = f"\x1b]52;c;{base64.b64encode(data).decode()}\a"
-    around, way = _multiplexer(environ)
-    for part in around(sequence):
+    parts, way = _wrapped(sequence, environ)
+    for part in parts:
         write(part)
     return way
-
-
-def _remote(environ: Mapping[str, str]) -> bool:
-    return any(environ.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT"))
 
 
 def _programs(environ: Mapping[str, str]) -> Iterator[Sequence[str]]:
@@ -115,25 +111,18 @@ def _run(program: Sequence[str], data: bytes, environ: Mapping[str, str]) -> boo
     return False
 
 
-def _multiplexer(environ: Mapping[str, str]) -> tuple[Callable[[str], Sequence[str]], str]:
-    """How to wrap a sequence for the multiplexer, and a description of that way."""
-    term = environ.get("TERM", "")
+def _wrapped(sequence: str, environ: Mapping[str, str]) -> tuple[Sequence[str], str]:
+    """A sequence in parts that pass the multiplexer, and a description of that way."""
     if environ.get("TMUX"):
-        return _through_tmux, "OSC 52 through tmux, if its allow-passthrough is on"
-    if environ.get("STY") or term.startswith("screen"):
-        return _through_screen, "OSC 52 through screen"
-    return lambda sequence: (sequence,), "OSC 52, if the terminal allows it"
-
-
-def _through_tmux(sequence: str) -> Sequence[str]:
-    inner = sequence.replace("\x1b", "\x1b\x1b")
-    # The plain one is for tmux itself: with set-clipboard on, it hands it to the terminal.
-    return sequence, f"\x1bPtmux;{inner}\x1b\\"
-
-
-def _through_screen(sequence: str) -> Sequence[str]:
-    pieces = range(0, len(sequence), SCREEN_TAKES)
-    return [f"\x1bP{sequence[at : at + SCREEN_TAKES]}\x1b\\" for at in pieces]
+        inner = sequence.replace("\x1b", "\x1b\x1b")
+        # The plain one is for tmux itself: with set-clipboard on, it hands it to the terminal.
+        parts = [sequence, f"\x1bPtmux;{inner}\x1b\\"]
+        return parts, "OSC 52 through tmux, if its allow-passthrough is on"
+    if environ.get("STY") or environ.get("TERM", "").startswith("screen"):
+        pieces = range(0, len(sequence), SCREEN_TAKES)
+        parts = [f"\x1bP{sequence[at : at + SCREEN_TAKES]}\x1b\\" for at in pieces]
+        return parts, "OSC 52 through screen"
+    return [sequence], "OSC 52, if the terminal allows it"
 
 
 VARIABLES = ("VISUAL", "EDITOR")

@@ -33,15 +33,13 @@ def _speed(state: PanelState) -> Iterator[str]:
         against = "" if plain is None else f" (plain decoding: about {plain:.1f})"
         parts.append(f"{state.tokens_per_s_reply:.1f} tokens per second{against}")
     yield f"Reply: {', '.join(parts)}."
-    times = []
-    if state.ttft_s is not None:
-        times.append(f"the first token after {state.ttft_s:.2f} s")
-    if state.itl_ms_median is not None:
-        times.append(f"{state.itl_ms_median:.1f} ms between tokens")
-    if state.itl_ms_p95 is not None:
-        times.append(f"{state.itl_ms_p95:.1f} ms at the 95th percentile")
+    times = _measured(
+        ("the first token after {:.2f} s", state.ttft_s),
+        ("{:.1f} ms between tokens", state.itl_ms_median),
+        ("{:.1f} ms at the 95th percentile", state.itl_ms_p95),
+    )
     if times:
-        yield f"Times: {', '.join(times)}."
+        yield f"Times: {times}."
 
 
 def _speculation(state: PanelState) -> Iterator[str]:
@@ -50,16 +48,14 @@ def _speculation(state: PanelState) -> Iterator[str]:
         yield f"Pair: {one_line(' with '.join(names))}."
     if state.draft_off:
         yield f"No draft model: {one_line(state.draft_off)}."
-    parts = []
-    if state.acceptance is not None:
-        parts.append(f"{state.acceptance:.0%} of the drafted tokens accepted")
-    if state.acceptance_by_position:
-        shares = ", ".join(f"{share:.0%}" for share in state.acceptance_by_position)
-        parts.append(f"by position {shares}")
-    if state.tokens_per_pass is not None:
-        parts.append(f"{state.tokens_per_pass:.2f} tokens per pass")
-    if parts:
-        yield f"Speculation: {', '.join(parts)}."
+    shares = ", ".join(f"{share:.0%}" for share in state.acceptance_by_position)
+    shown = _measured(
+        ("{:.0%} of the drafted tokens accepted", state.acceptance),
+        ("by position {}", shares or None),
+        ("{:.2f} tokens per pass", state.tokens_per_pass),
+    )
+    if shown:
+        yield f"Speculation: {shown}."
     yield (
         f"Set: depth {state.depth}, method {state.method}, rule {state.rule}, "
         f"temperature {state.temperature:g}."
@@ -86,14 +82,18 @@ def _energy(state: PanelState) -> Iterator[str]:
         yield f"Power ({one_line(state.energy_source)}): {rails}."
     elif state.energy_reason:
         yield f"Power: not measured; {one_line(state.energy_reason)}."
-    joules = (
-        ("gross", state.joules_per_token),
-        ("net of idle", state.net_joules_per_token),
-        ("plain", state.plain_joules_per_token),
+    joules = _measured(
+        ("{:.3g} J per token gross", state.joules_per_token),
+        ("{:.3g} J per token net of idle", state.net_joules_per_token),
+        ("{:.3g} J per token plain", state.plain_joules_per_token),
     )
-    said = [f"{value:.3g} J per token {name}" for name, value in joules if value is not None]
-    if said:
-        yield f"Energy: {', '.join(said)}."
+    if joules:
+        yield f"Energy: {joules}."
+
+
+def _measured(*parts: tuple[str, float | str | None]) -> str:
+    """What there is of some values, each with its format."""
+    return ", ".join(form.format(value) for form, value in parts if value is not None)
 
 
 def comparison_sentences(found: Comparison) -> Iterator[str]:
@@ -118,15 +118,14 @@ def comparison_sentences(found: Comparison) -> Iterator[str]:
 
 
 def _way(name: str, way: ModeStats) -> str:
-    said = [
-        (way.tokens_per_s, "{:.1f} tokens per second"),
-        (way.tokens_per_pass, "{:.2f} tokens per pass"),
-        (way.acceptance, "{:.0%} accepted"),
-        (way.ttft_s, "the first token after {:.2f} s"),
-        (way.joules_per_token, "{:.3g} J per token"),
-    ]
-    parts = [form.format(value) for value, form in said if value is not None]
-    return f"{name}: {', '.join(parts) or 'no reply'}."
+    numbers = _measured(
+        ("{:.1f} tokens per second", way.tokens_per_s),
+        ("{:.2f} tokens per pass", way.tokens_per_pass),
+        ("{:.0%} accepted", way.acceptance),
+        ("the first token after {:.2f} s", way.ttft_s),
+        ("{:.3g} J per token", way.joules_per_token),
+    )
+    return f"{name}: {numbers or 'no reply'}."
 
 
 def _fork(fork: TextDivergence) -> Iterator[str]:

@@ -133,21 +133,20 @@ class Ask(Box[str | None]):
     def __init__(
         self,
         question: str,
-        value: str = "",
+        value: str,
         *,
-        title: str = "",
-        placeholder: str = "",
+        title: str,
         check: Callable[[str], str] = lambda answer: "",
         wrong: str = "",
     ) -> None:
         super().__init__()
-        self._question, self._value, self._placeholder = question, value, placeholder
+        self._question, self._value = question, value
         self._check, self._wrong = check, wrong
         self.heading = title
 
     def inside(self) -> ComposeResult:
         yield Static(self._question, id="question", markup=False)
-        yield Input(self._value, placeholder=self._placeholder, compact=True, select_on_focus=False)
+        yield Input(self._value, compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
         self.hint(("Enter", "done"), ("Esc", "cancel"))
@@ -172,7 +171,7 @@ class Confirm(Box[bool]):
 
     Args:
         question: neutral text.
-        yes, no: labels of the keys.
+        yes: label of its key.
     """
 
     DEFAULT_CSS = SMALL.format(name="Confirm")
@@ -181,16 +180,16 @@ class Confirm(Box[bool]):
         Binding("n,escape", "answer(False)", "No"),
     ]
 
-    def __init__(self, question: str, *, title: str = "", yes: str = "yes", no: str = "no") -> None:
+    def __init__(self, question: str, *, title: str, yes: str) -> None:
         super().__init__()
-        self._question, self._yes, self._no = question, yes, no
+        self._question, self._yes = question, yes
         self.heading = title
 
     def inside(self) -> ComposeResult:
         yield Static(self._question, id="question", markup=False)
 
     def on_mount(self) -> None:
-        self.hint(("y", self._yes), ("n", self._no))
+        self.hint(("y", self._yes), ("n", "no"))
 
     def action_answer(self, answer: bool) -> None:
         self.dismiss(answer)

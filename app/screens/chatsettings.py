@@ -146,9 +146,6 @@ class ChatSettingsForm(Box[ChatSettings | None]):
             self._explain(it)
 
     @on(Input.Submitted)
-    def _entered(self) -> None:
-        self.action_save()
-
     def action_save(self) -> None:
         """Close with the values of the form, if all are valid."""
         for it in self.query(Field):

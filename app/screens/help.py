@@ -59,11 +59,7 @@ class Reader(Box[None]):
 
 
 class Help(Reader):
-    """Keys, commands and the panel.
-
-    Args:
-        keys: which keys do what.
-    """
+    """Keys, commands and the panel."""
 
     heading = "Help"
 
@@ -83,9 +79,6 @@ class Help(Reader):
         with VerticalScroll():
             yield Static("", id="text", markup=False)
 
-    def on_mount(self) -> None:
-        self.query_one(VerticalScroll).focus()
-
     def on_resize(self, event: Resize) -> None:
         super().on_resize(event)
         self.call_after_refresh(self._write)
@@ -98,12 +91,7 @@ class Help(Reader):
 
 
 class About(Reader):
-    """What macspec is, and which pair fits this machine.
-
-    Args:
-        keys: which keys do what.
-        proposal: the pair for this machine.
-    """
+    """What macspec is, and which pair fits this machine."""
 
     heading = "macspec"
 
@@ -126,9 +114,6 @@ class About(Reader):
         )
         with VerticalScroll():
             yield Static(text, markup=False)
-
-    def on_mount(self) -> None:
-        self.query_one(VerticalScroll).focus()
 
 
 class Numbers(Reader):

@@ -39,7 +39,6 @@ class Main(Screen[None]):
     screen), ``-sliders`` and ``-empty``, besides those for the size.
 
     Args:
-        keys: which keys do what.
         send_key: as ``Prompt``.
         panel: whether the panel is shown.
     """
@@ -69,7 +68,7 @@ class Main(Screen[None]):
     prompt = getters.query_one(Prompt)
     key_line = getters.query_one(KeyLine)
 
-    def __init__(self, keys: Keys, send_key: str = "enter", *, panel: bool = True) -> None:
+    def __init__(self, keys: Keys, send_key: str, *, panel: bool) -> None:
         super().__init__(id="main", classes="-empty" if panel else "-empty -no-panel")
         self._keys, self._send_key = keys, send_key
         bindings = [
