@@ -83,13 +83,13 @@ class ArmName:
         method = "off" if given["name"] == PLAIN else given["name"]
         number = {name: None if given[name] is None else int(given[name]) for name in NUMBERS}
         allowed = ALLOWED.get(method, NUMBERS if method in METHODS else None)
-        if given["name"] == "off" or allowed is None:
-            raise _unknown(text)
-        if any(number[name] is not None and name not in allowed for name in NUMBERS):
-            raise _unknown(text)
-        if given["rule"] is not None and (method not in METHODS or given["rule"] not in RULES):
-            raise _unknown(text)
-        if given["chains"] is not None and method not in BRANCHING:
+        if (
+            given["name"] == "off"
+            or allowed is None
+            or any(number[name] is not None and name not in allowed for name in NUMBERS)
+            or (given["rule"] is not None and (method not in METHODS or given["rule"] not in RULES))
+            or (given["chains"] is not None and method not in ("auto", "draft"))
+        ):
             raise _unknown(text)
         least = 1 if method == MLX_LM_DRAFT else 0
         depth, at_once = number["depth"], number["at_once"]
@@ -108,9 +108,6 @@ class ArmName:
             at_once=at_once or 1,
         )
 
-
-BRANCHING = ("auto", "draft")
-"""The methods that may branch."""
 
 NUMBERS = ("depth", "kv", "draft", "at_once")
 
@@ -132,7 +129,6 @@ class ArmFactory:
     """Makes arms for a pair.
 
     Args:
-        pair: from ``load_pair``.
         kv_bits, kernels: of every arm.
         costs: what passes cost here.
         server: makes the arm of a server from its name.
@@ -158,7 +154,11 @@ class ArmFactory:
             if self.server is None:
                 raise BadOptionError("the arm server needs --server ADDRESS")
             return self.server(name.text)
-        pair = self._pair(name)
+        pair, bits = self.pair, name.draft_bits
+        if bits is not None:
+            if bits not in self._drafts:
+                self._drafts[bits] = with_draft_bits(pair, bits)
+            pair = self._drafts[bits]
         kv_bits = self.kv_bits if name.kv_bits is None else name.kv_bits
         if name.method in (MLX_LM, MLX_LM_DRAFT):
             depth = name.depth if isinstance(name.depth, int) else None
@@ -176,18 +176,6 @@ class ArmFactory:
             return ConcurrentArm(name.text, pair, name.at_once, config, costs=costs)
         return MacspecArm(name.text, pair, config, costs=costs)
 
-    def _pair(self, name: ArmName) -> Pair:
-        bits = name.draft_bits
-        if bits is None:
-            return self.pair
-        if bits not in self._drafts:
-            self._drafts[bits] = with_draft_bits(self.pair, bits)
-        return self._drafts[bits]
-
-
-GROUPS = (64, 32)
-"""Weights that share a scale; the first that fits a matrix."""
-
 
 def with_draft_bits(pair: Pair, bits: int) -> Pair:
     """The pair with a copy of its draft model whose weights are quantized.
@@ -202,7 +190,7 @@ def with_draft_bits(pair: Pair, bits: int) -> Pair:
             f"the draft model {pair.draft.name} is already quantized: choose the original"
         )
     module: Any = copy.deepcopy(pair.draft.module)
-    for group in GROUPS:
+    for group in (64, 32):  # weights that share a scale; the first that fits a matrix
         fits = partial(_fits, group=group)
         quantize(module, group_size=group, bits=bits, class_predicate=fits)
     mx.eval(module.parameters())

@@ -28,18 +28,11 @@ class Costs:
     """What such a drafter takes for a token that it reads at once with others."""
 
     @classmethod
-    def of(cls, curve: CostCurve) -> Costs:
-        """What a curve has measured."""
-        return cls.from_dict(curve.as_dict())
-
-    @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Costs:
-        """What ``as_dict`` gave."""
         passes = {(rows, at): cost for rows, at, cost in stored["passes"]}
         return cls(passes, dict(stored["steps"]), dict(stored["reading"]))
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
         return {
             "passes": [[rows, at, cost] for (rows, at), cost in sorted(self.passes.items())],
             "steps": dict(self.steps),
@@ -79,14 +72,7 @@ def measure_costs(
         ):
             pass
         for _ in session.measure():
-            yield Costs.of(session.controller.curve)
-
-
-SLIGHT = 1.03
-"""Gains below this are not worth a sentence."""
-
-IDLE_AUTO = 0.1
-"""Share of rounds below which an arm hardly drafts."""
+            yield Costs.from_dict(session.controller.curve.as_dict())
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +84,12 @@ class Limits:
     host_share: float | None
     """Share of decode in which the device waited for the host; None if unknown."""
     tokens_per_round: float
-    """Tokens a round."""
     accepted_per_round: float
     """Drafted tokens that are accepted, in a round that drafts."""
     drafted_per_round: float
-    """Tokens drafted in a round that drafts."""
+    """Of the same rounds."""
     drafting_share: float
-    """Share of rounds that draft."""
+    """Of all rounds."""
     verify_steps: float
     """Plain steps of a verify pass, over the rounds that draft."""
     verify_rows: float
@@ -113,14 +98,10 @@ class Limits:
     """Plain steps of drafting in such a round."""
 
     def sentence(self, measured: float | None) -> str:
-        """What limits it, in words.
-
-        Args:
-            measured: the speed-up over plain.
-        """
+        """What limits it, in words; ``measured`` is its speed-up over plain."""
         if self.drafting_share == 0:
             return "drafted nothing"
-        if self.drafting_share < IDLE_AUTO:
+        if self.drafting_share < 0.1:
             share = f"{self.drafting_share:.0%}"
             return f"drafted in {share} of rounds, the rest promised no gain; {self._cost()}"
         drafted, accepted = self.drafted_per_round, self.accepted_per_round
@@ -141,12 +122,11 @@ class Limits:
                 "without that",
             ),
         }[what]
-        if gains[what] < SLIGHT or measured is None:
+        if gains[what] < 1.03 or measured is None:  # too slight to be worth a sentence
             return said
         return f"{said}; {instead}: about {measured * gains[what]:.2f}x"
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
         return {**asdict(self), "stood_per_round": self.accepted_per_round}
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import cycle
 from typing import Any
 
@@ -72,15 +72,8 @@ class DecodeConfig:
         )
 
     def describe(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {
-            "program": "macspec",
-            "method": self.method,
-            "depth": self.depth,
-            "rule": self.rule,
-            "trees": self.trees,
-            "kv_bits": self.kv_bits,
-        }
+        names = [it.name for it in fields(self) if it.name != "kernels"]
+        return {"program": "macspec", **{name: getattr(self, name) for name in names}}
 
 
 WARM_UP = 24
@@ -93,13 +86,9 @@ class MacspecArm:
     What its controller learns of costs and acceptance it keeps from reply to reply.
 
     Args:
-        name: what reports call it.
-        pair: from ``load_pair``.
-        config: how it drafts and judges.
         costs: what passes cost, as the engine measures it when idle.
         learned: controller state of an earlier run by temperature; ``close`` brings it up to date.
             The arm then also measures costs after each reply, as an idle chat does.
-        clock: seconds.
 
     Raises:
         BadOptionError: this pair cannot do it.
@@ -123,7 +112,6 @@ class MacspecArm:
         self.session(Sampling(), True)  # refuse the impossible before anything is measured
 
     def session(self, sampling: Sampling, ends: bool) -> Session:
-        """The session of a temperature."""
         key = sampling.temperature, ends
         if key not in self._sessions:
             state: ControlState | None = self._known
@@ -182,7 +170,6 @@ def asked(
 
 
 def _measure_costs(session: Session) -> None:
-    """What a chat does in an idle moment."""
     for _ in session.measure():
         pass
 
@@ -223,12 +210,7 @@ class ConcurrentArm:
     run to their limit, so that this time is long.
 
     Args:
-        name: how reports call it.
-        pair: from ``load_pair``.
-        count: how many.
-        config: how each drafts and judges.
         costs: what passes cost, as for one session alone.
-        clock: seconds.
     """
 
     def __init__(
@@ -312,7 +294,6 @@ class ConcurrentArm:
 
 
 def _next_round(reply: Generator[Event, None, None]) -> Round | None:
-    """The next round; None when the reply is over."""
     return next((event for event in reply if isinstance(event, Round)), None)
 
 

@@ -38,22 +38,15 @@ DEPTHS = (1, 2, 3, 4, 6, 8)
 TRIED = 4
 """Questions on which each of them is tried."""
 
-TRIED_TOKENS = 48
-"""Longest reply of such a trial."""
-
 
 class MlxLmArm:
     """``mlx_lm.stream_generate``, with or without the draft model.
 
     Args:
-        name: how reports call it.
-        pair: from ``load_pair``.
         depth: its ``num_draft_tokens``; 0: without the draft model; None: for each temperature
             the fastest of ``depths`` on some of the questions, found when it is prepared.
         kv_bits: quantize the keys and values to this many bits, from the first token on.
-        depths: what is tried for the best depth.
-        tried: on so many questions.
-        clock: seconds.
+        depths, tried: what is tried for the best depth, on so many questions.
 
     Raises:
         BadOptionError: the pair has no draft model, and one is needed.
@@ -139,7 +132,15 @@ class MlxLmArm:
             ),
         }
         if sampling.penalised:
-            settings["logits_processors"] = _processors(sampling)
+            repeated = sampling.repetition_penalty
+            settings["logits_processors"] = make_logits_processors(
+                repetition_penalty=None if repeated == 1 else repeated,
+                repetition_context_size=sampling.penalty_context,
+                presence_penalty=sampling.presence_penalty or None,
+                presence_context_size=sampling.penalty_context,
+                frequency_penalty=sampling.frequency_penalty or None,
+                frequency_context_size=sampling.penalty_context,
+            )
         if self._kv_bits is not None:
             settings.update(kv_bits=self._kv_bits, quantized_kv_start=0)
         if depth:
@@ -151,7 +152,8 @@ class MlxLmArm:
 
     def _choose(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
         """Find the fastest depth: seconds of decode over all tokens, of a few questions."""
-        tried = [shortened(question, TRIED_TOKENS) for question in _spread(questions, self._tried)]
+        spread = questions[:: max(len(questions) // self._tried, 1)][: self._tried]
+        tried = [shortened(question, 48) for question in spread]
         found = {}
         for depth in self._depths:
             self._best[sampling.temperature] = depth
@@ -181,7 +183,6 @@ class _Passes:
         self._landed = 0.0
 
     def see(self, now: float, token: int, drafted: bool) -> None:
-        """The next token of the stream."""
         if self._tokens == 0:
             self._landed = now
         self.ids.append(token)
@@ -201,29 +202,6 @@ class _Passes:
         drafter = "draft" if drafted else None
         self._recorder.count(self._landed, self._tokens, drafter, drafted, self._accepted)
         self._accepted = self._tokens = 0
-
-
-def _processors(sampling: Sampling) -> list[Any]:
-    processors: list[Any] = make_logits_processors(
-        repetition_penalty=None
-        if sampling.repetition_penalty == 1
-        else sampling.repetition_penalty,
-        repetition_context_size=sampling.penalty_context,
-        presence_penalty=sampling.presence_penalty or None,
-        presence_context_size=sampling.penalty_context,
-        frequency_penalty=sampling.frequency_penalty or None,
-        frequency_context_size=sampling.penalty_context,
-    )
-    return processors
-
-
-def _spread(questions: Sequence[Question], count: int) -> Sequence[Question]:
-    """So many of them, from all over the list."""
-    return questions[:: max(len(questions) // count, 1)][:count]
-
-
-SURE = 1e9
-"""Added to the score of the recorded token: no other one is drawn."""
 
 
 class ForcedTarget:
@@ -251,7 +229,9 @@ class ForcedTarget:
 
     def __call__(self, tokens: mx.array, cache: Any = None, **options: Any) -> mx.array:
         """Logits [1, rows, V] of tokens [1, rows], which follow what the cache holds."""
-        before = self._before(cache)
+        offsets = (getattr(layer, "offset", None) for layer in cache)
+        # Tokens that the cache holds; of one that does not tell, all that were read so far.
+        before = next((it for it in offsets if isinstance(it, int)), self._read)
         self._read = before + tokens.shape[1]
         logits: mx.array = self._module(tokens, cache=cache, **options)
         start = before - self._first
@@ -261,10 +241,5 @@ class ForcedTarget:
             return logits
         sure = mx.arange(logits.shape[-1]) == chosen[:, None]
         end = skipped + chosen.shape[0]
-        rows = logits[:, skipped:end] + mx.where(sure, SURE, 0).astype(logits.dtype)
+        rows = logits[:, skipped:end] + mx.where(sure, 1e9, 0).astype(logits.dtype)
         return mx.concatenate([logits[:, :skipped], rows, logits[:, end:]], axis=1)
-
-    def _before(self, cache: Any) -> int:
-        """Tokens that the cache holds; of one that does not tell, all that were read so far."""
-        offsets = (getattr(layer, "offset", None) for layer in cache)
-        return next((offset for offset in offsets if isinstance(offset, int)), self._read)

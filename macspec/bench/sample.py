@@ -26,7 +26,7 @@ class Rounds:
 
 
 def rows_of(kind: Kind) -> int:
-    """Rows of the pass that verifies such a round."""
+    """Of the pass that verifies such a round."""
     drafter, drafted = kind
     return drafted + 1 + (drafter or "").endswith(BRANCHED)
 
@@ -72,11 +72,7 @@ class ReplyRecorder:
         knows_idle: bool = False,
         counts_passes: bool = True,
     ) -> Written:
-        """The reply that was counted.
-
-        Args:
-            knows_idle: whether the arm reports how long the device waited.
-        """
+        """The reply; ``knows_idle``: whether the arm reports how long the device waited."""
         counter = self.counter
         return Written(
             ids=tuple(ids),
@@ -154,14 +150,9 @@ class Sample:
         """Ready for JSON, without any text."""
         written, stats = self.written, self.written.stats
         passes = written.counts_passes
+        where = ("arm", "question", "workload", "forced", "temperature", "repeat", "seed")
         return {
-            "arm": self.arm,
-            "question": self.question,
-            "workload": self.workload,
-            "forced": self.forced,
-            "temperature": self.temperature,
-            "repeat": self.repeat,
-            "seed": self.seed,
+            **{name: getattr(self, name) for name in where},
             "at": round(self.at, 3),
             "slept": self.slept,
             "reason": written.reason,

@@ -7,7 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
@@ -71,17 +71,12 @@ def _loopback(host: str, port: int) -> str:
     return str(min(addresses, key=lambda it: it.version))
 
 
-REASONS = {"stop": "end", "length": "length"}
-"""The protocol's words for how a reply ended, in ours."""
-
-
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Some text, and when it came."""
 
     text: str
     at: float
-    """Seconds of the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +86,6 @@ class Ended:
     reason: str
     """end, length, or the server's own word."""
     tokens: int | None
-    """Tokens of the reply, as the server counts them."""
     prompt_tokens: int | None
     cached_tokens: int | None
     drafted: int | None
@@ -112,7 +106,7 @@ def ended(reason: str, parts: Mapping[str, Mapping[str, Any]]) -> Ended:
     details = usage.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
     return Ended(
-        reason=REASONS.get(reason, reason),
+        reason="end" if reason == "stop" else reason,
         tokens=_count(usage.get("completion_tokens"), timings.get("predicted_n")),
         prompt_tokens=_count(usage.get("prompt_tokens")),
         cached_tokens=_count(details.get("cached_tokens"), timings.get("cache_n")),
@@ -188,9 +182,7 @@ class Server:
         if self._model is None:
             listed = self.models()
             if not listed:
-                raise ServerError(
-                    f"the server at {self.address} lists no model: load one there, or name one"
-                )
+                raise self._error("lists no model: load one there, or name one")
             self._model = listed[0]
         return self._model
 
@@ -200,8 +192,7 @@ class Server:
         Raises:
             ServerError: it does not answer, or with something else.
         """
-        with closing(self._connection()) as connection:
-            response = self._asked(connection, "GET", "/models")
+        with self._asked("GET", "/models") as response:
             said = self._received(response.read)
         try:
             answer = json.loads(said)
@@ -209,12 +200,9 @@ class Server:
             answer = None
         entries = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(entries, list):
-            raise ServerError(
-                f"the server at {self.address} does not list its models: name the one to measure"
-            )
-        return [
-            it["id"] for it in entries if isinstance(it, dict) and isinstance(it.get("id"), str)
-        ]
+            raise self._error("does not list its models: name the one to measure")
+        names = [it.get("id") for it in entries if isinstance(it, dict)]
+        return [name for name in names if isinstance(name, str)]
 
     def ready(self) -> bool:
         """Whether it takes requests; servers that still load their model say that they do not."""
@@ -256,8 +244,7 @@ class Server:
             path, body["prompt"] = "/completions", messages[-1]["content"]
         else:
             path, body["messages"] = "/chat/completions", [dict(turn) for turn in messages]
-        with closing(self._connection()) as connection:
-            response = self._asked(connection, "POST", path, body)
+        with self._asked("POST", path, body) as response:
             yield from self._pieces(response)
 
     def _pieces(self, response: HTTPResponse) -> Iterator[Piece | Ended]:
@@ -265,11 +252,14 @@ class Server:
         parts: dict[str, Any] = {}
         for event in self._events(response):
             now = self._clock()
-            chunk = self._json(event)
+            try:
+                chunk = json.loads(event)
+            except (ValueError, RecursionError):
+                raise self._error("sends invalid JSON") from None
             if not isinstance(chunk, dict):
-                raise ServerError(f"the server at {self.address} streams a non-object")
+                raise self._error("streams a non-object")
             if chunk.get("error"):
-                raise ServerError(f"the server at {self.address} reports: {error(chunk)}")
+                raise self._error(f"reports: {error(chunk)}")
             for name in ("usage", "timings", "stats"):
                 if isinstance(chunk.get(name), dict):
                     parts[name] = chunk[name]
@@ -282,10 +272,7 @@ class Server:
                 if isinstance(choice.get("finish_reason"), str):
                     reason = choice["finish_reason"]
         if reason is None:
-            raise ServerError(
-                f"the server at {self.address} broke off in the middle of a reply; its log may "
-                "say why"
-            )
+            raise self._error("broke off in the middle of a reply; its log may say why")
         yield ended(reason, parts)
 
     def _events(self, response: HTTPResponse) -> Iterator[bytes]:
@@ -296,7 +283,7 @@ class Server:
             line = self._received(response.readline)
             size += len(line)
             if size > LONGEST:
-                raise ServerError(f"the server at {self.address} streams an event without an end")
+                raise self._error("streams an event without an end")
             over, line = not line, line.rstrip(b"\r\n")
             name, _, value = line.partition(b":")
             if name == b"data":
@@ -316,9 +303,7 @@ class Server:
         try:
             return read(LONGEST + 1)
         except TimeoutError:
-            raise ServerError(
-                f"the server at {self.address} sent nothing for {self._patience:g} s"
-            ) from None
+            raise self._error(f"sent nothing for {self._patience:g} s") from None
         except (OSError, HTTPException) as broken:
             raise ServerError(
                 f"the connection to the server at {self.address} broke: {brief(broken)}"
@@ -327,37 +312,31 @@ class Server:
     def _connection(self) -> HTTPConnection:
         return HTTPConnection(self.address.host, self.address.port, timeout=CONNECTING)
 
-    def _asked(
-        self, connection: HTTPConnection, method: str, path: str, body: Any = None
-    ) -> HTTPResponse:
+    @contextmanager
+    def _asked(self, method: str, path: str, body: Any = None) -> Iterator[HTTPResponse]:
         """The response to a request, if it is a good one."""
-        try:
-            connection.connect()
-            connection.sock.settimeout(self._patience)
-            data = None if body is None else json.dumps(body).encode()
-            headers = {} if data is None else {"Content-Type": "application/json"}
-            connection.request(method, self.address.path + path, data, headers)
-            response = connection.getresponse()
-        except ConnectionRefusedError:
-            raise ServerError(
-                f"no server answers at {self.address}: start it, or give another address"
-            ) from None
-        except TimeoutError:
-            raise ServerError(f"the server at {self.address} does not answer") from None
-        except (OSError, HTTPException) as broken:
-            raise ServerError(
-                f"what answers at {self.address} is not a web server: {brief(broken)}"
-            ) from None
-        if response.status != 200:
-            said = self._received(response.read)
-            raise ServerError(
-                f"the server at {self.address} answers {path} with {response.status}: "
-                f"{refusal(said) or response.reason}"
-            )
-        return response
+        data = None if body is None else json.dumps(body).encode()
+        headers = {} if data is None else {"Content-Type": "application/json"}
+        with closing(self._connection()) as connection:
+            try:
+                connection.connect()
+                connection.sock.settimeout(self._patience)
+                connection.request(method, self.address.path + path, data, headers)
+                response = connection.getresponse()
+            except ConnectionRefusedError:
+                raise ServerError(
+                    f"no server answers at {self.address}: start it, or give another address"
+                ) from None
+            except TimeoutError:
+                raise self._error("does not answer") from None
+            except (OSError, HTTPException) as broken:
+                raise ServerError(
+                    f"what answers at {self.address} is not a web server: {brief(broken)}"
+                ) from None
+            if response.status != 200:
+                reason = refusal(self._received(response.read)) or response.reason
+                raise self._error(f"answers {path} with {response.status}: {reason}")
+            yield response
 
-    def _json(self, data: bytes) -> Any:
-        try:
-            return json.loads(data)
-        except (ValueError, RecursionError):
-            raise ServerError(f"the server at {self.address} sends invalid JSON") from None
+    def _error(self, what: str) -> ServerError:
+        return ServerError(f"the server at {self.address} {what}")

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self
 
 from ..errors import ServerError, brief
@@ -30,8 +29,6 @@ class ServerArm:
     precision are its own: where its prompt has another number of tokens, ``describe`` says so.
 
     Args:
-        name: how reports call it.
-        server: where it is.
         clock: seconds, the server's too.
     """
 
@@ -56,8 +53,6 @@ class ServerArm:
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
         start = self._clock()
-        pieces: list[Piece] = []
-        ended: Ended | None = None
         events = self._server.reply(
             question.task.messages,
             max_tokens=question.max_tokens,
@@ -65,17 +60,15 @@ class ServerArm:
             settings=_settings(sampling, ends),
         )
         with closing(events):
-            for event in events:
-                if isinstance(event, Piece):
-                    pieces.append(event)
-                else:
-                    ended = event
-        assert ended is not None
+            found = list(events)
+        pieces = [it for it in found if isinstance(it, Piece)]
+        (ended,) = (it for it in found if isinstance(it, Ended))
         self._counts_tokens = ended.tokens is not None
-        expected, found = len(question.ids), ended.prompt_tokens
-        if found is not None and found != expected:
-            self._strange[question.id] = expected, found
-        return _written(start, expected if found is None else found, pieces, ended)
+        expected = len(question.ids)
+        prompt_tokens = expected if ended.prompt_tokens is None else ended.prompt_tokens
+        if prompt_tokens != expected:
+            self._strange[question.id] = expected, prompt_tokens
+        return _written(start, prompt_tokens, pieces, ended)
 
     def describe(self) -> Mapping[str, Any]:
         return {
@@ -92,20 +85,16 @@ class ServerArm:
 
 def _settings(sampling: Sampling, ends: bool) -> dict[str, Any]:
     """The fields of a request; beyond OpenAI's own only those that ask for more than nothing."""
-    settings: dict[str, Any] = {
+    settings = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "cache_prompt": False,
+        "seed": None if sampling.seed is None else sampling.seed % 2**31,
+        "top_k": sampling.top_k or None,
+        "min_p": sampling.min_p or None,
+        "ignore_eos": None if ends else True,
     }
-    if sampling.seed is not None:
-        settings["seed"] = sampling.seed % 2**31
-    if sampling.top_k:
-        settings["top_k"] = sampling.top_k
-    if sampling.min_p:
-        settings["min_p"] = sampling.min_p
-    if not ends:
-        settings["ignore_eos"] = True
-    return settings
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _written(start: float, prompt_tokens: int, pieces: Sequence[Piece], ended: Ended) -> Written:
@@ -151,31 +140,22 @@ def shares(pieces: Sequence[Piece], tokens: int | None) -> list[int]:
     return found
 
 
-PATIENCE = 180.0
-"""Seconds for a server to load its model."""
-
-BETWEEN = 0.1
-"""Seconds between two looks whether it is there."""
-
-FAREWELL = 10.0
-"""Seconds for a server to end after it was asked to."""
-
-
 class Started:
     """A server that a command starts, for as long as the ``with`` lasts.
 
     Args:
         command: the program and its arguments.
         server: what it will be.
-        patience: seconds until it must answer.
+        patience: seconds until it must answer, its model loaded.
 
     Raises:
         ServerError: on entering: something answers there already, the command cannot be started,
             ends, or takes too long.
     """
 
-    def __init__(self, command: Sequence[str], server: Server, patience: float = PATIENCE) -> None:
+    def __init__(self, command: Sequence[str], server: Server, patience: float = 180.0) -> None:
         self._command, self.server, self._patience = list(command), server, patience
+        self._name = shlex.join(command)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -202,12 +182,7 @@ class Started:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -216,7 +191,7 @@ class Started:
         if process is not None:
             _signal(process, signal.SIGTERM)
             try:
-                process.wait(FAREWELL)
+                process.wait(10)
             except subprocess.TimeoutExpired:
                 _signal(process, signal.SIGKILL)
                 process.wait()
@@ -234,19 +209,14 @@ class Started:
                     f"{self._name} does not answer at {self.server.address} after "
                     f"{self._patience:g} s{self._last_line()}"
                 )
-            time.sleep(BETWEEN)
+            time.sleep(0.1)
 
     def _last_line(self) -> str:
-        """What the server said last."""
         self._log.seek(0, os.SEEK_END)
         self._log.seek(max(self._log.tell() - 2000, 0))
         lines = self._log.read().decode(errors="replace").split("\n")
         last = next((line for line in reversed(lines) if line.strip()), "")
         return f"; it said last: {brief(ValueError(last))}" if last else ""
-
-    @property
-    def _name(self) -> str:
-        return shlex.join(self._command)
 
 
 def _signal(process: subprocess.Popen[bytes], what: signal.Signals) -> None:

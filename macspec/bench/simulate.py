@@ -62,19 +62,24 @@ class PublishedCurve:
         share = (rows - below) / (above - below)
         return self.points[below] + share * (self.points[above] - self.points[below])
 
+    def room(self, room: int) -> int:
+        """How deep it can be drafted: not beyond what was measured."""
+        return min(room, self.most - 1, MAX_DEPTH)
+
+    def round(self, drafter: str | None, drafted: int, unread: int = 0) -> float:
+        """A round in plain steps, the host's moment excluded."""
+        cost = self.cost(drafted + 1)
+        if drafter == DRAFT and drafted:
+            cost += DRAFT_STEP * (drafted + READING * max(unread - 1, 0))
+        return cost
+
 
 def published() -> list[PublishedCurve]:
     """The curves that ship."""
     stored = json.loads((folder() / "curves.json").read_text(encoding="utf-8"))
-    return [
-        PublishedCurve(
-            **{
-                **entry,
-                "points": {int(rows): float(cost) for rows, cost in entry["points"].items()},
-            }
-        )
-        for entry in stored
-    ]
+    for entry in stored:
+        entry["points"] = {int(rows): float(cost) for rows, cost in entry["points"].items()}
+    return [PublishedCurve(**entry) for entry in stored]
 
 
 DRAFT = "draft"
@@ -138,42 +143,17 @@ class Result:
         return 1 - played.speed / self.fixed[self.oracle].speed
 
 
-class Machine:
-    """What rounds cost: a published curve, a draft model, and a host that needs a moment.
-
-    Args:
-        curve: cost of a pass by rows.
-        step: a draft step, in plain steps.
-    """
-
-    def __init__(self, curve: PublishedCurve, step: float = DRAFT_STEP) -> None:
-        self.curve = curve
-        self.step = step
-
-    def room(self, room: int) -> int:
-        """How deep it can be drafted on this curve: not beyond what was measured."""
-        return min(room, self.curve.most - 1, MAX_DEPTH)
-
-    def round(self, drafter: str | None, drafted: int, unread: int = 0) -> float:
-        """A round in plain steps, the host's moment excluded."""
-        cost = self.curve.cost(drafted + 1)
-        if drafter == DRAFT and drafted:
-            cost += self.step * (drafted + READING * max(unread - 1, 0))
-        return cost
-
-
 class Player:
     """Plays replies back as the decoding loop would decode them.
 
     Args:
-        machine: what rounds cost.
+        curve: what rounds cost.
         controller: chooses.
         seed: of the shaking of the clock.
     """
 
-    def __init__(self, machine: Machine, controller: Controller, seed: int = 0) -> None:
-        self.machine = machine
-        self.controller = controller
+    def __init__(self, curve: PublishedCurve, controller: Controller, seed: int = 0) -> None:
+        self.curve, self.controller = curve, controller
         self._recent = RecentAcceptance()
         self._chance = random.Random(seed)
 
@@ -187,7 +167,7 @@ class Player:
 
     def reply(self, reply: Recorded, after: int = 0) -> Played:
         """One reply; what was decoded before its token ``after`` is not counted."""
-        text = _Text(reply, self.machine)
+        text = _Text(reply, self.curve)
         self._recent = RecentAcceptance()  # each is a conversation of its own
         tokens, cost = 0, 0.0
         for at, committed, took in self._rounds(text):
@@ -197,12 +177,12 @@ class Player:
 
     def measure(self, length: int) -> None:
         """What the idle machine does: measure the costs at this context length."""
-        curve, most = self.controller.curve, self.machine.curve.most
-        missing = [rows for rows in curve.missing(length) if rows <= most]
+        learned = self.controller.curve
+        missing = [rows for rows in learned.missing(length) if rows <= self.curve.most]
         for rows in missing:
-            curve.set_pass(rows, length, self._shaken(self.machine.curve.cost(rows)))
+            learned.set_pass(rows, length, self._shaken(self.curve.cost(rows)))
         if missing:
-            curve.set_step(DRAFT, self._shaken(self.machine.step))
+            learned.set_step(DRAFT, self._shaken(DRAFT_STEP))
 
     def _rounds(self, text: _Text) -> Iterator[tuple[int, int, float]]:
         """Where each round began, how many tokens it brought, and what it cost."""
@@ -215,7 +195,7 @@ class Player:
             prefetched = plan if ahead else None
             drafted, accepted = text.outcome(flight, at)
             idle = 0.0 if early else GAP
-            cost = idle + self.machine.round(flight.drafter, drafted, flight.unread)
+            cost = idle + self.curve.round(flight.drafter, drafted, flight.unread)
             if at > 0:  # the first pass takes in the prompt's tail too
                 overlaps = early + (prefetched is not None)
                 took = self._shaken(cost)
@@ -257,10 +237,10 @@ class Player:
 class _Text:
     """A reply while it is played."""
 
-    def __init__(self, reply: Recorded, machine: Machine) -> None:
+    def __init__(self, reply: Recorded, curve: PublishedCurve) -> None:
         self.reply = reply
         self.prompt, self.tokens = reply.prompt, reply.tokens
-        self._machine = machine
+        self._curve = curve
         self._runs = reply.runs()
         self._read = 0
         """Tokens that the draft model has read, the prompt's included."""
@@ -273,13 +253,12 @@ class _Text:
         return [self.offer(name, at, bucket) for name in names]
 
     def offer(self, name: str | None, at: int, bucket: int = 0) -> Offer:
-        """What one drafter could do before token ``at``."""
         if name == DRAFT and self.reply.draft is not None:
             unread = self.prompt + at - self._read
-            return Offer(DRAFT, self._machine.room(MAX_DEPTH), bucket, unread)
+            return Offer(DRAFT, self._curve.room(MAX_DEPTH), bucket, unread)
         guesses = self.reply.lookups.get(name or "")
         guess = guesses[at] if guesses else NOTHING
-        return Offer(name or "", self._machine.room(guess.room), guess.bucket)
+        return Offer(name or "", self._curve.room(guess.room), guess.bucket)
 
     def outcome(self, plan: Plan, at: int) -> tuple[int, int]:
         """Drafted and accepted tokens of a round before token ``at``."""
@@ -298,7 +277,7 @@ class _Text:
             self._read = self.prompt + at + min(drafted - 1, accepted)
 
 
-def fixed(trace: Trace, machine: Machine, setting: Setting) -> Played:
+def fixed(trace: Trace, curve: PublishedCurve, setting: Setting) -> Played:
     """The trace at one setting throughout.
 
     The host's moment is charged only where a round must wait for it: a plain round after a plain
@@ -306,28 +285,26 @@ def fixed(trace: Trace, machine: Machine, setting: Setting) -> Played:
     """
     tokens, cost = 0, 0.0
     for reply in trace.replies:
-        text = _Text(reply, machine)
+        text = _Text(reply, curve)
         at, plain = 0, setting.drafter is None
         while at < reply.tokens:
             offer = text.offer(setting.drafter, at)
             depth = min(setting.depth, offer.room)
-            plan = PLAIN
-            if depth > 0:
-                plan = Plan(setting.drafter, depth, unread=offer.unread)
+            plan = Plan(setting.drafter, depth, unread=offer.unread) if depth > 0 else PLAIN
             drafted, accepted = text.outcome(plan, at)
             text.drafted(plan, at, drafted, accepted)
-            cost += machine.round(plan.drafter, drafted, plan.unread)
+            cost += curve.round(plan.drafter, drafted, plan.unread)
             cost += 0.0 if plain and not drafted else GAP
             plain = not drafted
             tokens, at = tokens + accepted + 1, at + accepted + 1
     return Played(tokens, cost)
 
 
-def sweep(trace: Trace, machine: Machine) -> dict[Setting, Played]:
+def sweep(trace: Trace, curve: PublishedCurve) -> dict[Setting, Played]:
     """Every setting that fills a measured pass, plain included."""
-    depths = [rows - 1 for rows in ROWS if 1 < rows <= machine.curve.most]
+    depths = [rows - 1 for rows in ROWS if 1 < rows <= curve.most]
     settings = [Setting(name, depth) for name in trace.drafters for depth in depths]
-    return {it: fixed(trace, machine, it) for it in [Setting(None, 0), *settings]}
+    return {it: fixed(trace, curve, it) for it in [Setting(None, 0), *settings]}
 
 
 def fresh() -> Controller:
@@ -338,13 +315,11 @@ def fresh() -> Controller:
 def simulate(
     curves: Sequence[PublishedCurve], traces: Sequence[Trace], seed: int = 0
 ) -> Iterator[Result]:
-    """Every trace on every curve."""
     for curve in curves:
-        machine = Machine(curve)
         for trace in traces:
-            player = Player(machine, fresh(), seed)
+            player = Player(curve, fresh(), seed)
             cold = player.play(trace)
-            yield Result(curve, trace, cold, player.play(trace), sweep(trace, machine))
+            yield Result(curve, trace, cold, player.play(trace), sweep(trace, curve))
 
 
 def best_for_all(results: Sequence[Result]) -> Setting:

@@ -44,7 +44,6 @@ class Recorded:
     prompt: int
     """Tokens before it."""
     tokens: int
-    """Its own."""
     draft: Sequence[bool] | None
     """At each token, whether the draft model would have drafted it after the text before it; None:
     there was no draft model."""

@@ -9,7 +9,6 @@ import pytest
 from macspec.bench.simulate import (
     DRAFT_STEP,
     GAP,
-    Machine,
     Played,
     Player,
     PublishedCurve,
@@ -54,8 +53,8 @@ def test_a_random_drafter_costs_next_to_nothing(curve: PublishedCurve) -> None:
     whole, late = [], []
     for seed in range(7):
         (reply,) = hopeless(seed, replies=1).replies
-        whole.append(Player(Machine(curve), fresh(), seed).reply(reply).speed)
-        late.append(Player(Machine(curve), fresh(), seed).reply(reply, after=64).speed)
+        whole.append(Player(curve, fresh(), seed).reply(reply).speed)
+        late.append(Player(curve, fresh(), seed).reply(reply, after=64).speed)
     assert statistics.median(whole) >= 0.95
     assert statistics.median(late) >= 0.97
     assert min(late) >= 0.95
@@ -63,14 +62,13 @@ def test_a_random_drafter_costs_next_to_nothing(curve: PublishedCurve) -> None:
 
 def test_the_clock_of_a_fixed_setting() -> None:
     curve = PublishedCurve("", "", "", "", "", {1: 1.0, 2: 1.5, 3: 1.75, 5: 3.0})
-    machine = Machine(curve)
     reply = Recorded(10, 5, [True, False, True, True, True], {})
     trace = Trace("", "synthetic", "", [reply])
-    assert fixed(trace, machine, Setting(None, 0)) == Played(5, 5.0)
+    assert fixed(trace, curve, Setting(None, 0)) == Played(5, 5.0)
     # The prompt is behind; then T F | T T T.
     then = 1.75 + DRAFT_STEP * 2 + GAP
     first = then + DRAFT_STEP * READING * 9
-    played = fixed(trace, machine, Setting("draft", 2))
+    played = fixed(trace, curve, Setting("draft", 2))
     assert played.tokens == 5
     assert played.cost == pytest.approx(first + then)
 
@@ -80,16 +78,16 @@ def test_a_lookup_drafts_only_where_it_has_something_to_say() -> None:
     guesses = [NOTHING, NOTHING, Guess(8, 3, 1), NOTHING]
     trace = Trace("", "synthetic", "", [Recorded(1, 4, None, {"ngram": guesses})])
     # The first round waits for the host, and so does the one that drafts.
-    played = fixed(trace, Machine(curve), Setting("ngram", 1))
+    played = fixed(trace, curve, Setting("ngram", 1))
     assert played == Played(4, pytest.approx(1 + 1 + 1.5 + 2 * GAP))
-    assert set(sweep(trace, Machine(curve))) == {Setting(None, 0), Setting("ngram", 1)}
+    assert set(sweep(trace, curve)) == {Setting(None, 0), Setting("ngram", 1)}
 
 
 def test_costs_between_points_are_straight_lines_and_nothing_is_claimed_beyond_them() -> None:
     (curve,) = (curve for curve in CURVES if curve.name == "m5-max-4bit")
     assert curve.cost(1) == 1
     assert curve.cost(4) == pytest.approx((curve.points[3] + curve.points[5]) / 2)
-    assert Machine(curve).room(32) == curve.most - 1
+    assert curve.room(32) == curve.most - 1
 
 
 def test_every_curve_says_whose_it_is() -> None:
