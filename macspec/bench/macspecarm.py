@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import cycle
+from time import perf_counter
 from typing import Any
 
 import mlx.core as mx
@@ -102,7 +102,7 @@ class MacspecArm:
         *,
         costs: Costs | None = None,
         learned: dict[str, Any] | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.name, self.pair, self.config = name, pair, config
         self._pairs = {True: pair, False: replace(pair, stop_ids=frozenset())}
@@ -214,20 +214,12 @@ class ConcurrentArm:
     """
 
     def __init__(
-        self,
-        name: str,
-        pair: Pair,
-        count: int,
-        config: DecodeConfig,
-        *,
-        costs: Costs | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        self, name: str, pair: Pair, count: int, config: DecodeConfig, costs: Costs | None = None
     ) -> None:
-        self.name = name
-        self._clock, self._config = clock, config
+        self.name, self._config = name, config
         endless = replace(pair, stop_ids=frozenset())
         known = None if costs is None else KnownCosts(costs)
-        self._sessions = [config.session(endless, clock, known) for _ in range(count)]
+        self._sessions = [config.session(endless, perf_counter, known) for _ in range(count)]
         self._questions: list[Question] = []
 
     def why_not(self, question: Question, sampling: Sampling) -> str | None:
@@ -242,7 +234,7 @@ class ConcurrentArm:
             _measure_costs(session)
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
-        start = self._clock()
+        start = perf_counter()
         replies = [
             asked(session, it, replace(sampling, seed=(sampling.seed or 0) + number))
             for number, (session, it) in enumerate(
@@ -253,13 +245,13 @@ class ConcurrentArm:
         waits: list[float] = []
         try:
             first = [_next_round(reply) for reply in replies]
-            recorder.count(self._clock(), sum(len(it.tokens) for it in first if it is not None))
-            done = [self._clock()] * len(replies)
+            recorder.count(perf_counter(), sum(len(it.tokens) for it in first if it is not None))
+            done = [perf_counter()] * len(replies)
             for number, reply in cycle(enumerate(replies)):
                 it = _next_round(reply)
                 if it is None:
                     break
-                now = self._clock()
+                now = perf_counter()
                 recorder.round(now, it)
                 waits += [1e3 * (now - done[number]) / len(it.tokens)] * len(it.tokens)
                 done[number] = now
@@ -357,17 +349,14 @@ class SplitDecoder(Decoder):
 
 
 def profile(
-    pair: Pair,
-    config: DecodeConfig,
-    questions: Sequence[Question],
-    sampling: Sampling,
-    clock: Callable[[], float] = time.perf_counter,
+    pair: Pair, config: DecodeConfig, questions: Sequence[Question], sampling: Sampling
 ) -> Split:
     """The split of one way to write, over the replies to some questions, which run to their limit.
 
     The first of them only warms up, if there are others.
     """
-    session = config.session(replace(pair, stop_ids=frozenset()), clock, decoder_type=SplitDecoder)
+    endless = replace(pair, stop_ids=frozenset())
+    session = config.session(endless, perf_counter, decoder_type=SplitDecoder)
     decoder = session.decoder
     assert isinstance(decoder, SplitDecoder)
     split = Split()

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, Self
 
@@ -221,7 +221,5 @@ class Started:
 
 def _signal(process: subprocess.Popen[bytes], what: signal.Signals) -> None:
     """To the process and its children, which have a group of their own."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, what)
-    except (ProcessLookupError, PermissionError):
-        return

@@ -105,7 +105,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A text decoded."""
+    """A decoded text."""
 
     tokens: int
     cost: float
@@ -315,6 +315,7 @@ def fresh() -> Controller:
 def simulate(
     curves: Sequence[PublishedCurve], traces: Sequence[Trace], seed: int = 0
 ) -> Iterator[Result]:
+    """Every trace on every curve."""
     for curve in curves:
         for trace in traces:
             player = Player(curve, fresh(), seed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,19 +76,6 @@ class Trace:
         return names + sorted({name for reply in self.replies for name in reply.lookups})
 
 
-def save(path: Path, traces: Iterable[Trace]) -> None:
-    """Write traces to a file.
-
-    Raises:
-        BadOptionError: it cannot be written.
-    """
-    text = json.dumps({"format": FORMAT, "traces": [_stored(it) for it in traces]}, indent=0)
-    try:
-        path.write_text(text.replace(",\n", ",").replace("[\n", "[") + "\n", encoding="utf-8")
-    except OSError as error:
-        raise BadOptionError(f"cannot write {path}: {brief(error)}") from None
-
-
 def load(path: Path) -> list[Trace]:
     """The traces of a file.
 
@@ -152,28 +139,6 @@ def hopeless(seed: int = 0, replies: int = 8, tokens: int = 256) -> Trace:
         draft = [chance.random() < 0.02 for _ in range(tokens)]
         made.append(Recorded(40, tokens, draft, {"ngram": guesses}))
     return Trace("hopeless", "synthetic", f"nobody guesses it, seed {seed}", made)
-
-
-def _stored(trace: Trace) -> dict[str, Any]:
-    return {
-        "name": trace.name,
-        "kind": trace.kind,
-        "about": trace.about,
-        "replies": [
-            {
-                "prompt": reply.prompt,
-                "tokens": reply.tokens,
-                "draft": None if reply.draft is None else "".join("01"[it] for it in reply.draft),
-                "lookups": {
-                    name: " ".join(
-                        f"{it.room}/{it.bucket}/{it.run}" if it.room else "-" for it in said
-                    )
-                    for name, said in reply.lookups.items()
-                },
-            }
-            for reply in trace.replies
-        ],
-    }
 
 
 def _restored(entry: Mapping[str, Any]) -> Trace:

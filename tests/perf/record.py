@@ -6,20 +6,21 @@ at temperatures 0, 0.7 and 1; or, with --forced, what look-ups would have guesse
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import mlx.core as mx
 
 from macspec.assets import prompts
-from macspec.bench.traces import Guess, Recorded, Trace, save
+from macspec.bench.traces import FORMAT, Guess, Recorded, Trace
 from macspec.choices import MAX_DEPTH
 from macspec.cli.options import Parser, add_models, fill, whole
 from macspec.device import prepare
 from macspec.drafters import Lookup, NGram, Suffix
-from macspec.errors import BadOptionError, MacspecError
+from macspec.errors import BadOptionError, MacspecError, brief
 from macspec.models import Pair, load_pair
 from macspec.models.cached import CachedModel
 from macspec.models.template import Template
@@ -161,6 +162,41 @@ def parser() -> Parser:
     )  # fmt: skip
     add_models(it)
     return it
+
+
+def save(path: Path, traces: Iterable[Trace]) -> None:
+    """Write traces to a file.
+
+    Raises:
+        BadOptionError: it cannot be written.
+    """
+    text = json.dumps({"format": FORMAT, "traces": [_stored(it) for it in traces]}, indent=0)
+    try:
+        path.write_text(text.replace(",\n", ",").replace("[\n", "[") + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BadOptionError(f"cannot write {path}: {brief(error)}") from None
+
+
+def _stored(trace: Trace) -> dict[str, Any]:
+    return {
+        "name": trace.name,
+        "kind": trace.kind,
+        "about": trace.about,
+        "replies": [
+            {
+                "prompt": reply.prompt,
+                "tokens": reply.tokens,
+                "draft": None if reply.draft is None else "".join("01"[it] for it in reply.draft),
+                "lookups": {
+                    name: " ".join(
+                        f"{it.room}/{it.bucket}/{it.run}" if it.room else "-" for it in said
+                    )
+                    for name, said in reply.lookups.items()
+                },
+            }
+            for reply in trace.replies
+        ],
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

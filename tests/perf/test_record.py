@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 import record as recording
-from record import forced, guesses, record
+from record import forced, guesses, record, save
 
 from macspec.assets import prompts
 from macspec.bench.simulate import published, simulate
-from macspec.bench.traces import NOTHING, Guess, load
+from macspec.bench.traces import NOTHING, Guess, Recorded, Trace, load, switching
 from macspec.choices import MAX_DEPTH
 from macspec.drafters import NGram
+from macspec.errors import BadOptionError
 from macspec.models import Pair
 from macspec.sampling import Sampling
 from macspec.session import Session
@@ -48,6 +49,14 @@ def test_a_forced_text_has_lookups_only(pocket: Pair) -> None:
     reply = forced(pocket, text, text)
     assert reply.draft is None
     assert max(guess.run for guess in reply.lookups["ngram"]) > 8
+
+
+def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
+    traces = [switching(3, 1, 50), Trace("x", "forced", "y", [Recorded(2, 0, None, {})])]
+    save(tmp_path / "a.json", traces)
+    assert load(tmp_path / "a.json") == traces
+    with pytest.raises(BadOptionError, match="cannot write"):
+        save(tmp_path / "no" / "folder", [])
 
 
 def test_recorded_traces_can_be_played_back(tmp_path: Path) -> None:

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from macspec.bench.traces import (
     Recorded,
-    Trace,
     hopeless,
     load,
-    save,
     shipped,
     switching,
 )
@@ -26,12 +24,6 @@ def test_a_run_ends_at_the_first_token_that_is_wrong(agrees: list[bool]) -> None
     for at, run in enumerate(Recorded(1, len(agrees), agrees, {}).runs()):
         assert all(agrees[at : at + run])
         assert run == MAX_DEPTH or at + run == len(agrees) or not agrees[at + run]
-
-
-def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
-    traces = [switching(3, 1, 50), Trace("x", "forced", "y", [Recorded(2, 0, None, {})])]
-    save(tmp_path / "a.json", traces)
-    assert load(tmp_path / "a.json") == traces
 
 
 def test_synthetic_traces_are_functions_of_their_seed() -> None:
@@ -59,5 +51,3 @@ def test_a_file_that_holds_no_traces_is_one_clear_error(tmp_path: Path, text: st
         load(tmp_path / "a.json")
     with pytest.raises(BadOptionError, match="cannot read"):
         load(tmp_path / "none.json")
-    with pytest.raises(BadOptionError, match="cannot write"):
-        save(tmp_path / "no" / "folder", [])
