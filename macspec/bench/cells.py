@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -54,10 +54,6 @@ class Ratio:
     def holds(self, value: float) -> bool:
         """Whether the interval contains a value."""
         return self.low is not None and self.high is not None and self.low <= value <= self.high
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self)
 
 
 def ratio(pairs: Pairs, seed: int = 0) -> Ratio | None:
@@ -250,16 +246,27 @@ def speed_ratio(
     Args:
         whole: of whole replies, and not of their decode.
     """
+
+    def speed(it: Sample) -> float | None:
+        seconds = it.seconds_of_whole if whole else it.seconds_per_token
+        return None if seconds is None else 1 / seconds
+
+    return paired_ratio(samples, plain, speed)
+
+
+def paired_ratio(
+    samples: Sequence[Sample],
+    plain: Mapping[Any, Sample],
+    value: Callable[[Sample], float | None],
+) -> Ratio | None:
+    """Of a value of the replies that both have, paired by question."""
     pairs: dict[str, list[tuple[float, float]]] = {}
     for sample in samples:
-        base = plain.get(sample.cell)
-        if base is None:
+        if (base := plain.get(sample.cell)) is None:
             continue
-        mine, theirs = (
-            it.seconds_of_whole if whole else it.seconds_per_token for it in (sample, base)
-        )
+        mine, theirs = value(sample), value(base)
         if mine is not None and theirs is not None:
-            pairs.setdefault(sample.question, []).append((1 / mine, 1 / theirs))
+            pairs.setdefault(sample.question, []).append((mine, theirs))
     return ratio(pairs)
 
 

@@ -41,8 +41,7 @@ SETUP = (
 
 def blocks(one: Record, other: Record) -> Iterator[Block]:
     """What differed when the two were measured, their tables, and how many cells disagree."""
-    different = list(differences(one, other))
-    if different:
+    if different := list(differences(one, other)):
         yield ["measured under different conditions", *(f"  {line}" for line in different)]
     else:
         yield ["measured under the same conditions, as far as the reports show"]
@@ -74,14 +73,14 @@ def differences(one: Record, other: Record) -> Iterator[str]:
 def tables(one: Record, other: Record) -> Iterator[Table]:
     """A table for each temperature: the speed-ups of both, and whether they agree."""
     cells = [_by_place(cells_of(record)) for record in (one, other)]
-    places = list(dict.fromkeys([*cells[0], *cells[1]]))
+    places = dict.fromkeys([*cells[0], *cells[1]])
+    baselines = {one["baseline"], other["baseline"]}
     for temperature in sorted({place[0] for place in places}):
-        rows = []
-        for place in places:
-            a, b = cells[0].get(place), cells[1].get(place)
-            baselines = {one["baseline"], other["baseline"]}
-            if place[0] == temperature and place[2] not in baselines:
-                rows.append(_row(place, a, b))
+        rows = [
+            _row(place, cells[0].get(place), cells[1].get(place))
+            for place in places
+            if place[0] == temperature and place[2] not in baselines
+        ]
         if rows:
             columns = (
                 "workload", "arm", "A", "95%", "B", "95%", "B/A", "agree", "tok/pass A",
@@ -102,9 +101,9 @@ def disagreements(one: Record, other: Record) -> int:
 
 def agree(one: Ratio | None, other: Ratio | None) -> bool | None:
     """Whether two intervals meet; None where one is missing."""
-    if one is None or other is None or one.low is None or other.low is None:
+    if one is None or one.low is None or one.high is None:
         return None
-    if one.high is None or other.high is None:
+    if other is None or other.low is None or other.high is None:
         return None
     return one.low <= other.high and other.low <= one.high
 
@@ -116,14 +115,13 @@ def _by_place(cells: Sequence[Cell]) -> dict[tuple[float, str, str], Cell]:
 def _row(place: tuple[float, str, str], a: Cell | None, b: Cell | None) -> tuple[str, ...]:
     one, other = (None if cell is None else cell.speedup for cell in (a, b))
     both = None if one is None or other is None else other.value / one.value
-    agreed = agree(one, other)
     return (
         one_line(place[1]),
         one_line(place[2]),
         *ratio_columns(one),
         *ratio_columns(other),
         number(both, "{:.2f}"),
-        {None: DASH, True: "yes", False: "NO"}[agreed],
+        {None: DASH, True: "yes", False: "NO"}[agree(one, other)],
         number(None if a is None else a.tokens_per_pass, "{:.2f}"),
         number(None if b is None else b.tokens_per_pass, "{:.2f}"),
     )

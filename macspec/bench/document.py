@@ -6,10 +6,10 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from .cells import Cell
 from .costs import Costs
 from .equality import Compared
 from .run import Run
-from .sample import Sample
 
 PACKAGES = ("macspec", "mlx", "mlx-lm", "transformers", "numpy")
 
@@ -34,23 +33,17 @@ PACKAGES = ("macspec", "mlx", "mlx-lm", "transformers", "numpy")
 def machine() -> dict[str, Any]:
     """The machine and the programs on it."""
     info = mx.device_info()
+    backend = ("Metal" if mx.metal.is_available() else "CUDA") if on_metal() else "CPU"
     return {
         "chip": str(info.get("device_name") or platform.processor() or platform.machine()),
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "memory_bytes": unified_memory(),
-        "backend": backend(),
+        "backend": backend,
         "system": platform.platform(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
     }
-
-
-def backend() -> str:
-    """What MLX computes with."""
-    if on_metal():
-        return "Metal" if mx.metal.is_available() else "CUDA"
-    return "CPU"
 
 
 def models(pair: Pair, kernels: Kernels, kv_bits: int | None) -> dict[str, Any]:
@@ -68,14 +61,13 @@ def models(pair: Pair, kernels: Kernels, kv_bits: int | None) -> dict[str, Any]:
 def described(model: Model) -> dict[str, Any]:
     """A model, without the path to a user's folder."""
     config = json.dumps(model.config, sort_keys=True, default=str)
-    quantization = model.config.get("quantization")
     return {
         "name": model.path.name if os.path.isdir(model.name) else model.name,
         "revision": model.path.name if model.path.parent.name == "snapshots" else None,
         "config_sha256": hashlib.sha256(config.encode()).hexdigest(),
         "parameters": model.parameters,
         "weight_bytes": model.weight_bytes,
-        "quantization": quantization,
+        "quantization": model.config.get("quantization"),
         "context": model.context,
     }
 
@@ -126,9 +118,26 @@ def document(
     """
     cells, compared = found
 
-    def text(name: str, value: Any) -> dict[str, Any]:
-        return {} if mask is None else {name: value(mask)}
-
+    questions: list[dict[str, Any]] = [
+        {
+            "id": it.id,
+            "workload": it.workload,
+            "source": it.task.source,
+            "language": it.task.language,
+            "digest": it.task.digest,
+            "prompt_tokens": len(it.ids),
+            "max_tokens": it.max_tokens,
+            "forced": it.forced is not None,
+        }
+        for it in run.questions
+    ]
+    samples = [it.as_dict() for it in run.samples]
+    if mask is not None:
+        for entry, question in zip(questions, run.questions, strict=True):
+            turns = question.task.messages
+            entry["prompt"] = [{"role": it["role"], "content": mask(it["content"])} for it in turns]
+        for entry, sample in zip(samples, run.samples, strict=True):
+            entry["reply"] = mask(sample.written.text)
     return {
         "kind": KIND,
         "format": FORMAT,
@@ -143,20 +152,7 @@ def document(
         "protocol": run.protocol.as_dict(),
         "baseline": run.baseline,
         "arms": {name: dict(arm.describe()) for name, arm in run.arms.items()},
-        "questions": [
-            {
-                "id": it.id,
-                "workload": it.workload,
-                "source": it.task.source,
-                "language": it.task.language,
-                "digest": it.task.digest,
-                "prompt_tokens": len(it.ids),
-                "max_tokens": it.max_tokens,
-                "forced": it.forced is not None,
-                **text("prompt", partial(_masked, it.task.messages)),
-            }
-            for it in run.questions
-        ],
+        "questions": questions,
         "tasks_left_out": run.left_out,
         "costs": run.costs.as_dict(),
         "load_before": None if load is None else list(load),
@@ -167,7 +163,7 @@ def document(
         "energy_reason": energy,
         "cells": [cell.as_dict() for cell in cells],
         "forks": [it.as_dict() for it in compared if it.fork is not None],
-        "samples": [{**it.as_dict(), **text("reply", partial(_reply, it))} for it in run.samples],
+        "samples": samples,
         **more,
     }
 
@@ -199,42 +195,33 @@ def load(path: Path) -> dict[str, Any]:
     Raises:
         BadOptionError: it cannot be read, or is something else.
     """
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+    with reading(path):
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(record, dict) or record.get("kind") != KIND:
             raise ValueError("not a report of macspec bench")
         if record["format"] != FORMAT:
             raise ValueError(f"its format is {record['format']}, not {FORMAT}")
         cells_of(record)
         costs_of(record)
-    except OSError as error:
-        raise BadOptionError(f"cannot read {path}: {brief(error)}") from None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BadOptionError(f"{path} cannot be used: {brief(error)}") from None
     return record
 
 
-def cells_of(record: Mapping[str, Any]) -> list[Cell]:
-    """The cells of a document.
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Errors of reading a document as ``BadOptionError``."""
+    try:
+        yield
+    except OSError as error:
+        raise BadOptionError(f"cannot read {path}: {brief(error)}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise BadOptionError(f"{path} cannot be used: {brief(error)}") from None
 
-    Raises:
-        KeyError, TypeError, ValueError: it is something else.
-    """
+
+def cells_of(record: Mapping[str, Any]) -> list[Cell]:
+    """The cells of a document; a KeyError, TypeError or ValueError if it is something else."""
     return [Cell.from_dict(cell) for cell in record["cells"]]
 
 
 def costs_of(record: Mapping[str, Any]) -> Costs:
-    """The costs of a document.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is something else.
-    """
+    """The costs of a document; a KeyError, TypeError or ValueError if it is something else."""
     return Costs.from_dict(record["costs"])
-
-
-def _masked(messages: Sequence[Mapping[str, str]], mask: Mask) -> list[dict[str, str]]:
-    return [{"role": it["role"], "content": mask(it["content"])} for it in messages]
-
-
-def _reply(sample: Sample, mask: Mask) -> str:
-    return mask(sample.written.text)

@@ -27,14 +27,9 @@ class Equality:
     """Of those that part, the ones that rounding explains."""
 
     @property
-    def forks(self) -> int:
-        """Replies that part from the baseline's."""
-        return self.compared - self.equal
-
-    @property
     def differ(self) -> int:
-        """Of those, the ones that rounding does not explain."""
-        return self.forks - self.near_ties
+        """Replies that part from the baseline's where rounding does not explain it."""
+        return self.compared - self.equal - self.near_ties
 
     def __add__(self, other: Equality) -> Equality:
         return Equality(
@@ -94,11 +89,11 @@ def compare(
     plain = {it.cell: it.written for it in samples if it.arm == baseline}
     for sample in samples:
         written, base = sample.written, plain.get(sample.cell)
-        if sample.arm == baseline or sample.forced or base is None or not base.ids:
+        if sample.arm == baseline or sample.forced or sample.arm not in equals:
             continue
-        if sample.arm not in equals:
+        if base is None or not base.ids or not written.ids:
             continue
-        if not written.ids or "interrupted" in (written.reason, base.reason):
+        if "interrupted" in (written.reason, base.reason):
             continue
         if sample.temperature > 0 and not (equals[sample.arm] and equals.get(baseline)):
             continue
@@ -112,8 +107,7 @@ class Judge:
 
     Args:
         pair: whose target wrote.
-        questions: what was asked.
-        sampling: the measurement's, but for temperature and seed.
+        sampling: how a sample was drawn.
     """
 
     def __init__(

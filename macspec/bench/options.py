@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -44,42 +45,20 @@ QUICK_MINUTES = 1.4
 class BenchOptions:
     """The command line, with --quick and other defaults resolved where they need no models."""
 
-    target: str | None
-    draft: str | None
-    context: int | None
-    kv_bits: int | None
-    kernels: str
-    trust_remote_code: bool
-    quick: bool
+    given: argparse.Namespace
+    """The parsed command line; what follows is derived from it."""
     short: bool
     """Whether there is so much to measure that a few prompts must do."""
-    workloads: Sequence[str] | None
     prompts: Path | None
-    replay: bool
-    tasks: int | None
-    """At most so many of each workload."""
     longest: int | None
     """Longest reply, if shorter than the tasks' own."""
-    asked_longest: int | None
-    """The same without what --quick adds."""
     force: bool
     """Whether replies are decoded along recorded answers."""
-    arms: Sequence[str] | None
     baseline: str | None
-    sweep: str | None
-    null_test: str | None
     server: Address | None
-    server_model: str | None
-    server_command: str | None
     protocol: Protocol
-    profile: bool
     path: Path
     """The JSON file to be written; other files go beside it."""
-    plot: bool
-    with_text: bool
-    json: bool
-    power_source: str
-    keep_awake: bool
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> BenchOptions:
@@ -103,37 +82,16 @@ class BenchOptions:
             minutes=given.minutes or (QUICK_MINUTES if quick else None),
         )
         return cls(
-            target=given.target,
-            draft=given.draft,
-            context=given.context,
-            kv_bits=given.kv_bits,
-            kernels=given.kernels,
-            trust_remote_code=given.trust_remote_code,
-            quick=quick,
+            given=given,
             short=short,
-            workloads=given.workloads,
             prompts=None if given.prompts is None else Path(given.prompts).expanduser(),
-            replay=given.replay,
-            tasks=given.tasks,
             longest=given.longest or (QUICK_TOKENS if quick else None),
-            asked_longest=given.longest,
             # The built-in pair cannot write what some tasks ask for; a larger one can.
             force=given.target is None if given.force is None else bool(given.force),
-            arms=given.arms,
             baseline=given.null_test or given.baseline,
-            sweep=given.sweep,
-            null_test=given.null_test,
             server=None if given.server is None else Address.parse(given.server),
-            server_model=given.server_model,
-            server_command=given.server_command,
             protocol=protocol,
-            profile=given.profile,
             path=_path(given.out),
-            plot=given.plot,
-            with_text=given.with_text,
-            json=given.json,
-            power_source=given.settings.power.source,
-            keep_awake=given.settings.power.keep_awake,
         )
 
     def tasks_for(self, pair: Pair, sweep: Sweep | None) -> list[Task]:
@@ -142,7 +100,7 @@ class BenchOptions:
         Raises:
             BadOptionError: a workload or file does not exist, or nothing fits.
         """
-        template = Template(pair)
+        given, template = self.given, Template(pair)
 
         def count(messages: Sequence[Message]) -> int:
             return len(template.tokens(messages))
@@ -153,20 +111,17 @@ class BenchOptions:
                 "--prompts FILE in HumanEval's form"
             )
         if self.prompts is not None:
-            found = from_file(self.prompts, force=self.force, max_tokens=self.asked_longest)
-            return _most_of_each(found, dict.fromkeys({it.workload for it in found}, self.tasks))
-        if self.replay:
-            store = Store(store_path())
-            try:
-                most = self.tasks or REPLAYED
+            found = from_file(self.prompts, force=self.force, max_tokens=given.longest)
+            return _most_of_each(found, dict.fromkeys({it.workload for it in found}, given.tasks))
+        if given.replay:
+            with closing(Store(store_path())) as store:
+                most = given.tasks or REPLAYED
                 return replayed(store, count=count, room=pair.context, most=most)
-            finally:
-                store.close()
-        chosen, most_of = self.workloads, self.tasks or (SHORT_TASKS if self.short else None)
+        chosen, most_of = given.workloads, given.tasks or (SHORT_TASKS if self.short else None)
         limits: dict[str, int | None] = {}
         if chosen is None and sweep is not None and sweep.workloads is not None:
             chosen = sweep.workloads
-        elif chosen is None and self.quick and self.tasks is None:
+        elif chosen is None and given.quick and given.tasks is None:
             chosen, most_of, limits = [*QUICK_TASKS], None, {**QUICK_TASKS}
         elif chosen is None and self.short:
             chosen = QUICK
@@ -183,9 +138,10 @@ class BenchOptions:
         """The names of the arms."""
         if sweep is not None:
             return sweep.arms
-        if self.null_test is not None:
-            return [self.null_test, f"{self.null_test}{AGAIN}"]
-        names = list(self.arms or usual_arms(pair, quick=self.quick))
+        given = self.given
+        if given.null_test is not None:
+            return [given.null_test, f"{given.null_test}{AGAIN}"]
+        names = list(given.arms or usual_arms(pair, quick=given.quick))
         return [*names, *([SERVER] if self.server and SERVER not in names else [])]
 
     def server_to_measure(self) -> Server | None:
@@ -196,8 +152,8 @@ class BenchOptions:
         """
         if self.server is None:
             return None
-        found = Server(self.server, self.server_model)
-        if self.server_command is None:
+        found = Server(self.server, self.given.server_model)
+        if self.given.server_command is None:
             found.models()
         return found
 

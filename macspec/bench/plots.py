@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from ..control.cost import EDGES
 from ..errors import BadOptionError, brief
 from ..plaintext import one_line
-from .cells import Cell
+from .cells import Cell, Ratio
 from .document import cells_of, costs_of
 from .sweeps import Point, points_of
 
@@ -40,7 +40,6 @@ def draw(record: Record, folder: Path) -> Iterator[Path]:
     """Every picture that a report has the numbers for.
 
     Args:
-        record: a document of ``record.document``.
         folder: where they go; it exists.
 
     Yields:
@@ -183,18 +182,13 @@ def _known_rates(cell: Cell) -> list[float]:
 def _bars(panel: Axes, cells: Sequence[Cell], groups: Sequence[str], arms: Sequence[str]) -> None:
     width = 0.8 / len(arms)
     for number, arm in enumerate(arms):
-        members = [cell for cell in cells if cell.arm == arm and cell.speedup is not None]
-        places = [groups.index(cell.group) + (number + 0.5) * width - 0.4 for cell in members]
-        found = [cell.speedup for cell in members if cell.speedup is not None]
+        members = [(cell.group, cell.speedup) for cell in cells if cell.arm == arm and cell.speedup]
+        places = [groups.index(group) + (number + 0.5) * width - 0.4 for group, _ in members]
+        found = [speedup for _, speedup in members]
         values = [it.value for it in found]
         colour = COLOURS[number % len(COLOURS)]
         panel.bar(places, values, width * 0.95, color=colour, label=one_line(arm))
-        known = [
-            (place, it.value, it.low, it.high)
-            for place, it in zip(places, found, strict=True)
-            if it.low is not None and it.high is not None
-        ]
-        _whiskers(panel, known, "none", "0.2")
+        _whiskers(panel, places, found, "0.2")
     panel.set_xticks(range(len(groups)), [one_line(group) for group in groups], rotation=25)
     for label in panel.get_xticklabels():
         label.set_horizontalalignment("right")
@@ -206,12 +200,7 @@ def _line(panel: Axes, points: Sequence[Point], colour: str, label: str) -> None
     places = [float(name) for name in names] if numeric else list(range(len(names)))
     values = [point.value for point in points]
     panel.plot(places, values, "o-" if numeric else "o", color=colour, label=label, markersize=4)
-    known = [
-        (place, point.value, point.low, point.high)
-        for place, point in zip(places, points, strict=True)
-        if point.low is not None and point.high is not None
-    ]
-    _whiskers(panel, known, "none", colour)
+    _whiskers(panel, places, points, colour)
     if not numeric:
         panel.set_xticks(places, [one_line(str(name)) for name in names], rotation=25)
 
@@ -225,13 +214,18 @@ def _mark(panel: Axes, chosen: Mapping[str, Any]) -> None:
 
 
 def _whiskers(
-    panel: Axes, known: Sequence[tuple[float, float, float, float]], mark: str, colour: str
+    panel: Axes, places: Sequence[float], found: Sequence[Ratio | Point], colour: str
 ) -> None:
+    known = [
+        (place, it.value, it.low, it.high)
+        for place, it in zip(places, found, strict=True)
+        if it.low is not None and it.high is not None
+    ]
     if known:
         x, y, low, high = zip(*known, strict=True)
         down = [max(value - end, 0) for value, end in zip(y, low, strict=True)]
         up = [max(end - value, 0) for value, end in zip(y, high, strict=True)]
-        panel.errorbar(x, y, (down, up), fmt=mark, ecolor=colour, elinewidth=1, capsize=2)
+        panel.errorbar(x, y, (down, up), fmt="none", ecolor=colour, elinewidth=1, capsize=2)
 
 
 def _context(at: int) -> str:

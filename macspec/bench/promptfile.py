@@ -6,6 +6,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,17 +120,12 @@ def _task(entry: Entry, path: Path, number: int, force: bool, max_tokens: int | 
     else:
         raise _WrongError(f"unknown form; give {FORMS}")
     task = form(entry, path, number)
-    limit = max_tokens or _limit(entry)
-    return Task(
-        id=task.id,
-        workload=task.workload,
-        messages=task.messages,
-        max_tokens=limit,
+    return replace(
+        task,
+        max_tokens=max_tokens or _limit(entry),
         forced=task.forced if force else None,
         language=_word(entry, "language", "en"),
         source=path.name,
-        raw=task.raw,
-        then=task.then,
     )
 
 
@@ -139,23 +135,16 @@ def _spec_bench(entry: Entry, path: Path, number: int) -> Task:
         raise _WrongError("turns is not a list of texts")
     first, *then = (_filled(turn, f"turn {at}") for at, turn in enumerate(turns, 1))
     category = _word(entry, "category", path.name.split(".")[0])
-    forced = None
-    if category in FORCED_CATEGORIES:
-        forced = _reference(entry.get("reference"))
+    # One text; of several, which may lie in lists of lists, a line each.
+    lines = list(_lines(entry.get("reference"))) if category in FORCED_CATEGORIES else []
     return Task(
         id=_id(entry, "question_id", number),
         workload=MT_BENCH if category in CHAT_CATEGORIES else category,
         messages=_user(first),
         max_tokens=0,
-        forced=forced,
+        forced="\n".join(lines) if any(lines) else None,
         then=tuple(then),
     )
-
-
-def _reference(reference: Any) -> str | None:
-    """One text; of several, which may lie in lists of lists, a line each."""
-    lines = list(_lines(reference))
-    return "\n".join(lines) if any(lines) else None
 
 
 def _lines(reference: Any) -> Iterator[str]:

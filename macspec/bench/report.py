@@ -88,7 +88,8 @@ def summary(cells: Sequence[Cell], baseline: str, group: str = ALL) -> Iterator[
             for it in members
         )
         if rows:
-            yield Table(_title(temperature, group), columns, rows)
+            tail = "" if group == ALL else f", {group}"
+            yield Table(f"temperature {temperature:g}{tail}", columns, rows)
 
 
 def by_workload(cells: Sequence[Cell], baseline: str) -> Iterator[Table]:
@@ -96,10 +97,9 @@ def by_workload(cells: Sequence[Cell], baseline: str) -> Iterator[Table]:
     for temperature in sorted({cell.temperature for cell in cells}):
         there = [it for it in cells if it.temperature == temperature]
         arms = [arm for arm in dict.fromkeys(it.arm for it in there) if arm != baseline]
-        groups = list(dict.fromkeys(it.group for it in there))
         rows = tuple(
             (group, *(_pair(there, group, arm) for arm in arms))
-            for group in groups
+            for group in dict.fromkeys(it.group for it in there)
             if group not in (ALL, ALL + FORCED)
         )
         if len(rows) > 1 and arms:
@@ -162,10 +162,8 @@ def swept(record: Mapping[str, Any]) -> Iterator[Table]:
             cells = [f"{x:g}" if isinstance(x, float) else str(x)]
             for name in series:
                 point = found.get((x, name))
-                cells += [
-                    *ratio_columns(point),
-                    number(None if point is None else point.tokens_per_pass, "{:.2f}"),
-                ]
+                tokens = None if point is None else point.tokens_per_pass
+                cells += [*ratio_columns(point), number(tokens, "{:.2f}")]
             rows.append(tuple(cells))
         columns = [record["sweep"]["over"]]
         for name in series:
@@ -198,11 +196,6 @@ def _pair(cells: Sequence[Cell], group: str, arm: str) -> str:
     return f"{found.speedup.value:.2f}x {number(found.tokens_per_pass, '{:.2f}')}"
 
 
-def _title(temperature: float, group: str) -> str:
-    tail = "" if group == ALL else f", {group}"
-    return f"temperature {temperature:g}{tail}"
-
-
 def head(record: Record) -> Iterator[str]:
     """What was measured on what, in a few lines."""
     machine, models, protocol = record["machine"], record["models"], record["protocol"]
@@ -230,8 +223,7 @@ def notes(record: Record) -> Iterator[str]:
     for why, count in record["not_answered"].items():
         yield one_line(f"{count} times not answered by {why}")
     yield from differing(record)
-    reason = why_no_joules(record)
-    if reason:
+    if reason := why_no_joules(record):
         yield one_line(f"no joules: {reason}")
     yield (
         f"vs plain: decode speed over that of {record['baseline']}, paired by prompt, with its "

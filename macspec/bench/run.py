@@ -150,8 +150,6 @@ class Run:
     Args:
         pair: what the arms run; its target judges replies that should be equal.
         arms: each with a name of its own.
-        questions: the same for all of them.
-        protocol: how.
         baseline: the arm whose speed is 1; None: the first.
         costs: what passes cost here.
         kv_bits: of all arms that name none.
@@ -214,8 +212,9 @@ class Run:
                 for name in self.arms:
                     self._warm_up(name, temperature)
             self._look()
+            minutes = self.protocol.minutes
             for lap in self._laps():
-                if self._late:
+                if minutes is not None and self._clock() - self._began >= 60 * minutes:
                     self.ended = "time"
                     break
                 for sample in self.lap(lap):
@@ -282,11 +281,6 @@ class Run:
         costs = {it.text: self.costs for it in names if it.usual and it.at_once == 1}
         arms = list(self.arms)
         return cells(self.samples, self.baseline, arms, costs=costs, compared=compared), compared
-
-    @property
-    def _late(self) -> bool:
-        minutes = self.protocol.minutes
-        return minutes is not None and self._clock() - self._began >= 60 * minutes
 
     def _laps(self) -> Iterator[Lap]:
         names, protocol = tuple(self.arms), self.protocol

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from ..cli.table import Table
-from ..errors import BadOptionError, brief
+from ..errors import BadOptionError
 from ..events import ReplyStats
 from ..kernels import Kernels
 from ..models import Pair
 from ..power import conditions
 from ..stats import ReplyCounter
 from .arms import MLX_LM, MLX_LM_DRAFT
-from .cells import FORCED, Ratio, ratio, speed_ratio
-from .document import load_average, machine, models, write
+from .cells import FORCED, Ratio, paired_ratio, speed_ratio
+from .document import load_average, machine, models, reading, write
 from .macspecarm import DecodeConfig, MacspecArm
 from .mlxlm import DEPTHS, MlxLmArm
 from .promptfile import MT_BENCH
@@ -200,8 +200,8 @@ def read(path: Path) -> dict[str, Any]:
     Raises:
         BadOptionError: it cannot be read, or is something else.
     """
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+    with reading(path):
+        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(stored, dict) or stored.get("kind") != KIND:
             raise ValueError("macspec bench specbench did not write it")
         if stored["format"] != FORMAT or stored["columns"] != COLUMNS:
@@ -209,10 +209,6 @@ def read(path: Path) -> dict[str, Any]:
         list(tables(stored))
         if any(len(row) != len(COLUMNS) for row in stored["rows"]):
             raise ValueError("a row has another length")
-    except OSError as error:
-        raise BadOptionError(f"cannot read {path}: {brief(error)}") from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BadOptionError(f"{path} cannot be used: {brief(error)}") from None
     return stored
 
 
@@ -220,12 +216,8 @@ class SpecBench:
     """Measures what is still missing in a file.
 
     Args:
-        pair: from ``load_pair``.
         questions: from ``chosen``.
-        preset: how.
         file: what was measured already; new replies and what the controller learned are added.
-        kernels: what macspec computes with.
-        clock: seconds.
         progress: called with each step before it is taken.
         arms: None: the usual ones.
     """
@@ -352,6 +344,7 @@ def cells(samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
             if not (plain and rival and ours):
                 continue
             by_place, rivals = ({it.cell: it for it in arm} for arm in (plain, rival))
+            passes = paired_ratio(ours, rivals, lambda it: it.written.stats.tokens_per_pass)
             yield {
                 "task": task,
                 "temperature": temperature,
@@ -364,7 +357,7 @@ def cells(samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
                 "rival_over_plain": _as_dict(speed_ratio(rival, by_place)),
                 "over_plain": _as_dict(speed_ratio(ours, by_place)),
                 "over_rival": _as_dict(speed_ratio(ours, rivals)),
-                "passes_over_rival": _as_dict(_pass_ratio(ours, rivals)),
+                "passes_over_rival": _as_dict(passes),
             }
 
 
@@ -477,22 +470,12 @@ def _together(samples: Sequence[Sample]) -> dict[str, Any]:
     }
 
 
-def _pass_ratio(ours: Sequence[Sample], rivals: Mapping[Any, Sample]) -> Ratio | None:
-    """Of tokens per pass, paired by question."""
-    pairs: dict[str, list[tuple[float, float]]] = {}
-    for sample in ours:
-        if (other := rivals.get(sample.cell)) is not None:
-            one, two = (it.written.stats.tokens_per_pass or 0.0 for it in (sample, other))
-            pairs.setdefault(sample.question, []).append((one, two))
-    return ratio(pairs)
-
-
 def _ratio(stored: Document | None) -> Ratio | None:
     return None if stored is None else Ratio(**stored)
 
 
 def _as_dict(found: Ratio | None) -> dict[str, Any] | None:
-    return None if found is None else found.as_dict()
+    return None if found is None else asdict(found)
 
 
 def _decode_tokens(stats: ReplyStats) -> int:

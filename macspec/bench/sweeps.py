@@ -69,15 +69,6 @@ class Point:
     acceptance: float | None
 
 
-def sweep_of(what: str, pair: Pair) -> Sweep:
-    """What to measure.
-
-    Raises:
-        BadOptionError: this pair has nothing to sweep there.
-    """
-    return SWEEPS[what](pair)
-
-
 def entry(
     sweep: Sweep, cells: Sequence[Cell], samples: Sequence[Sample], lengths: Mapping[str, int]
 ) -> dict[str, Any]:
@@ -86,8 +77,9 @@ def entry(
     Args:
         lengths: tokens of the prompt, by question.
     """
-    points = _workload_points(sweep, cells, samples, lengths)
-    if not sweep.by_workload:
+    if sweep.by_workload:
+        points = list(_workload_points(cells, samples, lengths))
+    else:
         points = [
             _point(cell, it.x, it.series + (FORCED if cell.forced else ""))
             for it in sweep.settings
@@ -180,6 +172,7 @@ SWEEPS: dict[str, Callable[[Pair], Sweep]] = {
     "draft-bits": _draft_bits,
     "concurrency": _concurrency,
 }
+"""They raise ``BadOptionError`` where a pair has nothing to sweep."""
 
 
 def _point(cell: Cell, x: float | str, series: str) -> Point:
@@ -197,17 +190,15 @@ def _point(cell: Cell, x: float | str, series: str) -> Point:
 
 
 def _workload_points(
-    sweep: Sweep, cells: Sequence[Cell], samples: Sequence[Sample], lengths: Mapping[str, int]
-) -> list[Point]:
-    points = []
+    cells: Sequence[Cell], samples: Sequence[Sample], lengths: Mapping[str, int]
+) -> Iterator[Point]:
     for cell in cells:
-        if cell.whole or cell.speedup is None or not sweep.by_workload:
+        if cell.whole or cell.speedup is None:
             continue
         name = cell.group.removesuffix(FORCED)
         members = {it.question for it in samples if it.workload == name}
         length = median(float(lengths[it]) for it in members)
-        points.append(_point(cell, length or 0.0, cell.arm + (FORCED if cell.forced else "")))
-    return points
+        yield _point(cell, length or 0.0, cell.arm + (FORCED if cell.forced else ""))
 
 
 def _chosen(sweep: Sweep, cells: Sequence[Cell], samples: Sequence[Sample]) -> dict[str, Any]:
@@ -255,7 +246,7 @@ def null_test(samples: Sequence[Sample], arm: str, repeats: int) -> Iterator[dic
             "forced": forced,
             "runs": len(ratios),
             "held": sum(it.holds(1.0) for it in ratios),
-            "ratios": [it.as_dict() for it in ratios],
+            "ratios": [asdict(it) for it in ratios],
         }
 
 

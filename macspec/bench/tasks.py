@@ -51,11 +51,6 @@ class Task:
     """The user's later turns, each to be asked after the reply to the one before."""
 
     @property
-    def kind(self) -> str:
-        """The workload, and whether it is forced."""
-        return f"{self.workload} (forced)" if self.forced is not None else self.workload
-
-    @property
     def digest(self) -> str | None:
         """Tells whether two reports asked the same; None for a user's own chats."""
         if self.source == REPLAY:
@@ -165,13 +160,12 @@ def long_name(length: int) -> str:
     return f"long-{length // 1024}k"
 
 
-def long_task(length: int, count: Callable[[Sequence[Message]], int], *, force: bool) -> Task:
+def long_task(length: int, count: Count, *, force: bool) -> Task:
     """A log of many days, and the question for some in its middle, word for word.
 
     Args:
         length: the most tokens of the conversation with its reply; it falls short of that by less
             than an entry, if it is not shorter than the shortest log.
-        count: tokens of a conversation.
         force: take the entries themselves as the recorded answer.
     """
     answer = "\n".join(map(entry, ASKED))
@@ -270,9 +264,7 @@ def replayed(
     before it.
 
     Args:
-        count: tokens of a conversation.
         room: positions of the target's context.
-        most: at most so many replies.
         of_each: at most so many of one conversation.
         force: take the stored replies as recorded answers.
 
@@ -312,7 +304,10 @@ def _of_chat(chat: Chat, thread: list[Stored], count: Count, force: bool) -> Ite
             continue
         raw = asked.role == RAW
         before = [asked] if raw else thread[:at]
-        messages: list[Message] = [{"role": _role(it), "content": it.text} for it in before]
+        messages: list[Message] = [
+            {"role": ASSISTANT if it.role == ASSISTANT else USER, "content": it.text}
+            for it in before
+        ]
         if chat.system and not raw:
             messages.insert(0, {"role": "system", "content": chat.system})
         length = count([{"role": "user", "content": reply.text}])
@@ -326,7 +321,3 @@ def _of_chat(chat: Chat, thread: list[Stored], count: Count, force: bool) -> Ite
             source=REPLAY,
             raw=raw,
         )
-
-
-def _role(message: Stored) -> str:
-    return ASSISTANT if message.role == ASSISTANT else USER

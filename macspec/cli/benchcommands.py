@@ -7,8 +7,8 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from ..bench.redact import redacted
 from ..bench.run import Run, Step, prepare
 from ..bench.serverarm import ServerArm, Started
 from ..bench.simulate import (
-    PublishedCurve,
     Result,
     as_record,
     published,
@@ -62,27 +61,29 @@ def measure(given: argparse.Namespace) -> int:
     pair = _pair(given, beyond=options.prompts is not None and options.force)
     if load is not None and load[0] > BUSY:
         say(f"the machine is busy (load {load[0]:.1f}): other programs will affect the times")
-    kernels = kernels_for(pair, options.kernels)
-    swept = None if options.sweep is None else sweeps.sweep_of(options.sweep, pair)
+    kernels = kernels_for(pair, given.kernels)
+    swept = None if given.sweep is None else sweeps.SWEEPS[given.sweep](pair)
     tasks = options.tasks_for(pair, swept)
     run: Run | None = None
     more: dict[str, Any] = {}
-    status, bar = 0, MeasureBar()
+    status, bar, power = 0, MeasureBar(), given.settings.power
     try:
         with ExitStack() as stack:
             server = options.server_to_measure()
-            meter = stack.enter_context(_metered(options.power_source))
+            meter = Meter(lambda: choose(power.source), idle=remembered_idle())
+            meter.start()
+            stack.callback(meter.stop)
             stack.callback(lambda: more.update(energy=meter.reason))
             stack.callback(bar.end)
             try:
                 stack.enter_context(interruptible())
-                stack.enter_context(awake(options.keep_awake))
-                if server is not None and options.server_command:
-                    say(f"starting {options.server_command}")
-                    stack.enter_context(Started(shlex.split(options.server_command), server))
+                stack.enter_context(awake(power.keep_awake))
+                if server is not None and given.server_command:
+                    say(f"starting {given.server_command}")
+                    stack.enter_context(Started(shlex.split(given.server_command), server))
                 factory = ArmFactory(
                     pair,
-                    options.kv_bits,
+                    given.kv_bits,
                     kernels,
                     server=None if server is None else lambda name: ServerArm(name, server),
                 )
@@ -98,10 +99,15 @@ def measure(given: argparse.Namespace) -> int:
                     progress=bar.show,
                     began=began,
                 )
-                _announce_left_out(run.left_out)
+                if count := run.left_out:
+                    prompts, are = ("prompt does", "is") if count == 1 else ("prompts do", "are")
+                    say(
+                        f"{count} {prompts} not fit the context together with the reply and {are} "
+                        "left out"
+                    )
                 for _ in run.measure():
                     pass
-                if options.profile:
+                if given.profile:
                     more["profile"] = run.profile()
             except KeyboardInterrupt as interrupt:
                 status = status_of(interrupt)
@@ -163,7 +169,10 @@ def specbench(given: argparse.Namespace) -> int:
 def simulate(given: argparse.Namespace) -> int:
     """Play traces back, and return the exit status."""
     output = Output()
-    curves = _curves(given.curve)
+    curves = [curve for curve in published() if given.curve in (None, curve.name)]
+    if not curves:
+        known = ", ".join(curve.name for curve in published())
+        raise BadOptionError(f"there is no curve {given.curve!r}; there are {known}")
     traces = shipped() if given.traces is None else load_traces(Path(given.traces))
     everything: list[Result] = []
     try:
@@ -185,14 +194,9 @@ def simulate(given: argparse.Namespace) -> int:
 
 
 class MeasureBar:
-    """How far a measurement is, and how long it will take.
-
-    Args:
-        unit: what is counted.
-    """
+    """How far a measurement is, and how long it will take."""
 
     WIDTH = 24
-    """Characters of the bar."""
 
     def __init__(self, unit: str = "replies") -> None:
         self._unit = unit
@@ -239,22 +243,6 @@ def _pair(given: argparse.Namespace, **more: Any) -> Pair:
     return pair
 
 
-@contextmanager
-def _metered(source: str) -> Iterator[Meter]:
-    meter = Meter(lambda: choose(source), idle=remembered_idle())
-    meter.start()
-    try:
-        yield meter
-    finally:
-        meter.stop()
-
-
-def _announce_left_out(count: int) -> None:
-    if count:
-        prompts, are = ("prompt does", "is") if count == 1 else ("prompts do", "are")
-        say(f"{count} {prompts} not fit the context together with the reply and {are} left out")
-
-
 def _document(
     run: Run,
     options: BenchOptions,
@@ -263,28 +251,28 @@ def _document(
     more: dict[str, Any],
     swept: sweeps.Sweep | None,
 ) -> dict[str, Any]:
-    found = run.results()
+    found, given = run.results(), options.given
     if swept is not None:
         lengths = {it.id: len(it.ids) for it in run.questions}
         more["sweep"] = sweeps.entry(swept, found[0], run.samples, lengths)
-    if options.null_test is not None:
+    if given.null_test is not None:
         repeats = run.protocol.repeats // sweeps.RUNS
-        more["aa"] = list(sweeps.null_test(run.samples, options.null_test, repeats))
+        more["aa"] = list(sweeps.null_test(run.samples, given.null_test, repeats))
     return document.document(
         run,
         found,
         ["macspec", *sys.argv[1:]],
         kernels=kernels,
-        kv_bits=options.kv_bits,
+        kv_bits=given.kv_bits,
         load=load,
-        mask=redacted if options.with_text else None,
+        mask=redacted if given.with_text else None,
         **more,
     )
 
 
 def _report(found: Mapping[str, Any], options: BenchOptions) -> None:
     """Print a report and write its files."""
-    if options.json:
+    if options.given.json:
         Output().json(found)
     else:
         Output().text(report.terminal(report.blocks(found)))
@@ -293,7 +281,7 @@ def _report(found: Mapping[str, Any], options: BenchOptions) -> None:
     say(f"report: {path}")
     document.write(path.with_suffix(".md"), report.page(found))
     say(f"tables: {path.with_suffix('.md')}")
-    if not options.plot:
+    if not options.given.plot:
         return
     try:
         from ..bench.plots import draw
@@ -309,12 +297,3 @@ def _check_writable(path: Path) -> None:
     there = next(it for it in path.parents if it.exists())
     if path.is_dir() or not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise BadOptionError(f"cannot write {path}: choose another place with --out")
-
-
-def _curves(name: str | None) -> list[PublishedCurve]:
-    curves = published()
-    chosen = [curve for curve in curves if name in (None, curve.name)]
-    if not chosen:
-        known = ", ".join(curve.name for curve in curves)
-        raise BadOptionError(f"there is no curve {name!r}; there are {known}")
-    return chosen

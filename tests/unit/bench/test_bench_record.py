@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_what_is_said_beside_the_tables(pocket: Pair) -> None:
     found["profile"] = {"auto": {"0": {"rounds": 3, "draft_ms": 1.0, "verify_ms": 2.0,
                                        "host_ms": 0.5, "round_ms": 3.5}}}  # fmt: skip
     found["aa"] = [{"temperature": 0.0, "forced": False, "runs": 1, "held": 1, "ratios": [
-        Ratio(1.0, 0.9, 1.1, 6, 18, "tasks").as_dict()]}]  # fmt: skip
+        asdict(Ratio(1.0, 0.9, 1.1, 6, 18, "tasks"))]}]  # fmt: skip
     found["not_answered"] = {"server: it cannot": 3}
     fork = {"arm": "auto", "question": "chat-1", "temperature": 0.0, "repeat": 1, "position": 4,
             "gap": 2.0, "near_tie": False}  # fmt: skip

@@ -10,7 +10,7 @@ from reports import measured, report, results
 from macspec.bench.arms import ArmName
 from macspec.bench.report import swept
 from macspec.bench.sample import Rounds
-from macspec.bench.sweeps import AT_ONCE, DEPTHS, SWEEPS, Setting, Sweep, entry, points_of, sweep_of
+from macspec.bench.sweeps import AT_ONCE, DEPTHS, SWEEPS, Setting, Sweep, entry, points_of
 from macspec.cli.bench import SWEEPS as OFFERED
 from macspec.errors import BadOptionError
 from macspec.models import Pair
@@ -23,7 +23,7 @@ def test_every_sweep_that_is_offered_is_there() -> None:
 @pytest.mark.parametrize("what", OFFERED)
 def test_every_arm_of_a_sweep_is_one(pocket: Pair, what: str) -> None:
     pocket = replace(pocket, context=2048)
-    sweep = sweep_of(what, pocket)
+    sweep = SWEEPS[what](pocket)
     assert sweep.arms[0] == sweep.baseline == "plain"
     for text in sweep.arms:
         ArmName.parse(text)
@@ -31,11 +31,11 @@ def test_every_arm_of_a_sweep_is_one(pocket: Pair, what: str) -> None:
 
 def test_depths_reach_from_none_to_sixteen(pocket: Pair) -> None:
     assert (DEPTHS[0], DEPTHS[-1]) == (0, 16)
-    sweep = sweep_of("depth", pocket)
+    sweep = SWEEPS["depth"](pocket)
     assert [it.arm for it in sweep.settings if it.series == "draft"] == [
         f"draft@{depth}" for depth in DEPTHS
     ]
-    alone = sweep_of("depth", replace(pocket, draft=None))
+    alone = SWEEPS["depth"](replace(pocket, draft=None))
     assert "ngram@4" in alone.arms
     assert AT_ONCE == (1, 2, 4)
 
@@ -50,7 +50,7 @@ def test_depths_reach_from_none_to_sixteen(pocket: Pair) -> None:
 )
 def test_what_cannot_be_swept_is_refused(pocket: Pair, what: str, words: str) -> None:
     with pytest.raises(BadOptionError, match=words):
-        sweep_of(what, replace(pocket, draft=None))
+        SWEEPS[what](replace(pocket, draft=None))
 
 
 def test_points_are_the_speeds_over_the_baseline(pocket: Pair) -> None:

@@ -43,7 +43,6 @@ def test_every_task_is_whole() -> None:
         assert all(turn["content"] == turn["content"].strip() for turn in task.messages)
         if task.forced is not None:
             assert task.forced == task.forced.strip()
-            assert task.kind == f"{task.workload} (forced)"
     assert all(about(name) for name in names())
     assert {task.workload for task in tasks} == set(names())
 
