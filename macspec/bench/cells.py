@@ -48,7 +48,6 @@ class Ratio:
 
     @property
     def known(self) -> bool:
-        """Whether there is an interval."""
         return self.low is not None
 
     def holds(self, value: float) -> bool:
@@ -170,7 +169,6 @@ class Cell:
 
     @property
     def forced(self) -> bool:
-        """Whether the replies were recorded ones."""
         return self.group.endswith(FORCED)
 
     @property
@@ -179,7 +177,6 @@ class Cell:
         return self.group in (ALL, ALL + FORCED)
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
         limits = None if self.limits is None else self.limits.as_dict()
         more = {"forced": self.forced, "equality": self.equality.as_dict(), "limits": limits}
         return {**asdict(self), **more}

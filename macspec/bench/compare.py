@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..cli.table import DASH, Table, number
 from ..plaintext import one_line
 from .cells import Cell, Ratio
 from .document import cells_of
-from .report import Block, ratio_columns
-
-Record = Mapping[str, Any]
+from .report import Block, Record, ratio_columns
 
 CALLED = ("A", "B")
 

@@ -110,7 +110,6 @@ def document(
 
     Args:
         found: what ``run.results`` gave.
-        command: the command line.
         load: the machine's load before it began.
         energy: why there are no joules; None where there are.
         mask: include prompts and replies, masked by this; None: no text of either, nor ids.
@@ -169,11 +168,7 @@ def document(
 
 
 def save(path: Path, record: Mapping[str, Any]) -> None:
-    """Write a document, whole or not at all.
-
-    Raises:
-        BadOptionError: it cannot be written.
-    """
+    """Write a document as ``write`` does."""
     write(path, json.dumps(record, indent=1) + "\n")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -187,10 +188,10 @@ def _path(out: str | None) -> Path:
 
 def _most_of_each(tasks: list[Task], most: dict[str, int | None]) -> list[Task]:
     """At most so many of each workload; of those that are not named, or None, all."""
-    taken: dict[str, int] = {}
+    taken: Counter[str] = Counter()
     kept = []
     for task in tasks:
-        taken[task.workload] = taken.get(task.workload, 0) + 1
+        taken[task.workload] += 1
         limit = most.get(task.workload)
         if limit is None or taken[task.workload] <= limit:
             kept.append(task)

@@ -15,9 +15,8 @@ from ..errors import BadOptionError, brief
 from ..plaintext import one_line
 from .cells import Cell, Ratio
 from .document import cells_of, costs_of
+from .report import Record
 from .sweeps import Point, points_of
-
-Record = Mapping[str, Any]
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#000000")
 """Okabe and Ito's, distinguishable with colour blindness."""
@@ -147,7 +146,6 @@ def sweep(record: Record) -> Figure | None:
     size = (max(5.0, 3.6 * len(temperatures)), 3.2)
     figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(1, len(temperatures), squeeze=False, sharey=True)[0]
-    over = record["sweep"]["over"]
     for panel, temperature in zip(panels, temperatures, strict=True):
         there = [point for point in points if point.temperature == temperature]
         for number, series in enumerate(_once(point.series for point in there)):
@@ -158,7 +156,7 @@ def sweep(record: Record) -> Figure | None:
             _mark(panel, chosen)
         panel.axhline(1, color="0.5", linewidth=0.8)
         panel.set_title(f"temperature {temperature:g}", loc="left")
-        panel.set_xlabel(over)
+        panel.set_xlabel(record["sweep"]["over"])
         panel.legend()
     panels[0].set_ylabel(record["sweep"]["measure"])
     _about(figure, record)

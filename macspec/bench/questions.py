@@ -56,7 +56,6 @@ class Question:
 
     @property
     def workload(self) -> str:
-        """The kind of task."""
         return self.task.workload
 
     @property

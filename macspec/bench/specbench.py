@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ from .macspecarm import DecodeConfig, MacspecArm
 from .mlxlm import DEPTHS, MlxLmArm
 from .promptfile import MT_BENCH
 from .questions import Arm, Question, ready, with_later_turns
-from .report import Block, model_words, ratio_columns, setup_words
+from .report import Block, Record, model_words, ratio_columns, setup_words
 from .run import SEEDS, Lap, Progress, Protocol, Run, Step
 from .sample import Sample, Written
 from .tasks import Task
@@ -60,8 +60,6 @@ COLUMNS = [
 
 ROWS = "@rows@"
 """Stands for the rows until they are written, a line each."""
-
-Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +214,6 @@ class SpecBench:
     """Measures what is still missing in a file.
 
     Args:
-        questions: from ``chosen``.
         file: what was measured already; new replies and what the controller learned are added.
         progress: called with each step before it is taken.
         arms: None: the usual ones.
@@ -257,7 +254,6 @@ class SpecBench:
 
     @property
     def complete(self) -> bool:
-        """Whether everything was measured."""
         return self.left == 0
 
     def run(self, until: float | None = None) -> Iterator[None]:
@@ -361,7 +357,7 @@ def cells(samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
             }
 
 
-def blocks(document: Document) -> Iterator[Block]:
+def blocks(document: Record) -> Iterator[Block]:
     """What was measured, the tables, and how to read them."""
     yield list(_head(document))
     yield from tables(document)
@@ -369,7 +365,7 @@ def blocks(document: Document) -> Iterator[Block]:
         yield [*verdict(document["cells"]), *_notes(document)]
 
 
-def tables(document: Document) -> Iterator[Table]:
+def tables(document: Record) -> Iterator[Table]:
     """A table for each temperature."""
     columns = (
         "task", "mlx-lm tok/s", "mlx-lm speculative tok/s", "tok/pass", "macspec tok/s", "tok/pass",
@@ -393,7 +389,7 @@ def tables(document: Document) -> Iterator[Table]:
         yield Table(f"temperature {temperature:g}", columns, rows)
 
 
-def verdict(cells: Sequence[Document]) -> Iterator[str]:
+def verdict(cells: Sequence[Record]) -> Iterator[str]:
     """What holds and what does not, cell by cell."""
     slower = [it for it in cells if ((it["over_plain"] or {}).get("low") or 0.0) < LEAST]
     above = [it for it in cells if it["temperature"] > 0]
@@ -408,7 +404,7 @@ def verdict(cells: Sequence[Document]) -> Iterator[str]:
     )
 
 
-def _head(document: Document) -> Iterator[str]:
+def _head(document: Record) -> Iterator[str]:
     plan, pair = document["plan"], document["models"]
     yield (
         f"{setup_words(document['machine'])}; target {model_words(pair['target'])}, "
@@ -424,7 +420,7 @@ def _head(document: Document) -> Iterator[str]:
         yield "NOT COMPLETE: run the same command again to continue"
 
 
-def _notes(document: Document) -> Iterator[str]:
+def _notes(document: Record) -> Iterator[str]:
     depths = ", ".join(map(str, document["plan"]["depths"]))
     yield (
         "tok/s is decode speed; it and tok/pass are over all replies of a task; @ is mlx-lm's "
@@ -438,14 +434,14 @@ def _notes(document: Document) -> Iterator[str]:
         )
 
 
-def _leads(cell: Document) -> bool:
+def _leads(cell: Record) -> bool:
     """Whether macspec is ahead of mlx-lm's speculation, in tokens per pass and in speed."""
     over = cell["over_rival"]
     faster = over is not None and over["value"] > 1
     return faster and cell["ours"]["tokens_per_pass"] > cell["rival"]["tokens_per_pass"]
 
 
-def _named(cells: Sequence[Document]) -> str:
+def _named(cells: Sequence[Record]) -> str:
     names = ", ".join(f"{it['task']} at {it['temperature']:g}" for it in cells)
     return f"; not in {names}" if names else ""
 
@@ -470,7 +466,7 @@ def _together(samples: Sequence[Sample]) -> dict[str, Any]:
     }
 
 
-def _ratio(stored: Document | None) -> Ratio | None:
+def _ratio(stored: Record | None) -> Ratio | None:
     return None if stored is None else Ratio(**stored)
 
 

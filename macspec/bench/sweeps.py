@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -208,14 +209,13 @@ def _chosen(sweep: Sweep, cells: Sequence[Cell], samples: Sequence[Sample]) -> d
         at = f"{cell.temperature:g}"
         if cell.arm != sweep.chooses or not cell.whole or cell.speedup is None or at in chosen:
             continue
-        rounds: dict[int, int] = {}
+        rounds: Counter[int] = Counter()
         place = cell.arm, cell.temperature, cell.forced
         for sample in samples:
             if (sample.arm, sample.temperature, sample.forced) == place:
                 for (_, depth), it in sample.written.rounds.items():
-                    rounds[depth] = rounds.get(depth, 0) + it.count
-        whole = sum(rounds.values())
-        if not whole:
+                    rounds[depth] += it.count
+        if not (whole := rounds.total()):
             continue
         chosen[at] = {
             "x": sum(depth * count for depth, count in rounds.items()) / whole,
@@ -253,7 +253,6 @@ def null_test(samples: Sequence[Sample], arm: str, repeats: int) -> Iterator[dic
 def _run(samples: Sequence[Sample], arm: str, repeats: range) -> Ratio | None:
     members = [it for it in samples if it.repeat in repeats]
     mine = [it for it in members if it.arm == arm + AGAIN]
-    plain = {it.cell: it for it in members if it.arm == arm}
     if len({it.repeat for it in mine}) < len(repeats):
         return None
-    return speed_ratio(mine, plain)
+    return speed_ratio(mine, {it.cell: it for it in members if it.arm == arm})
