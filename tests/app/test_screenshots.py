@@ -36,7 +36,7 @@ def test_the_command_makes_a_picture_of_the_real_engine(tmp_path: Path) -> None:
 def test_pictures_fetch_nothing_and_show_what_they_are_of() -> None:
     shown = {file.stem: words(file) for file in PICTURES.glob("*.svg")}
     assert set(shown) == {"chat", "light", "compare", "models", "narrow"}
-    assert "Tuning" in shown["chat"]
+    assert "Sliders" in shown["chat"]
     assert "same text" in shown["compare"]
     assert "choose a target" in shown["models"]
     assert not any(
