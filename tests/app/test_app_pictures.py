@@ -112,8 +112,8 @@ class Picture:
                     typed.refresh()
         self.app.main.key_line.clear_notice()
         # Which numbers stand still depends on when they were looked at.
-        self.app.main.panel._state = PanelState()
-        self.app.main.summary._state = PanelState()
+        self.app.main.panel.state = PanelState()
+        self.app.main.summary.state = PanelState()
         self.app.show_state()
         await self.until(lambda: True)
 
