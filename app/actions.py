@@ -119,7 +119,7 @@ class Action:
     needs: tuple[str, ...] = ()
     """Fields of ``Situation`` that must be true."""
     screen: bool = False
-    """It makes no sense in line mode."""
+    """Whether it is for the screen only, not for line mode."""
 
     def refusal(self, situation: Situation) -> str | None:
         """Why it is not possible now, in one line; None: it is."""

@@ -201,7 +201,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         return situation(self.conversation)
 
     def begin(self, work: Coroutine[Any, Any, None], group: str) -> None:
-        """Have something done in parallel; an error is said in a line."""
+        """Run something in the background; an error is shown in one line."""
         self.run_worker(self._guarded(work), group=group, exit_on_error=True)
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
@@ -309,10 +309,10 @@ class MacspecApp(App[None], inherit_bindings=False):
         return self.replies.chosen
 
     def status(self, line: str, severity: str = "information", *, also: bool = False) -> None:
-        """Say a line in place of the key hints.
+        """Show a line in place of the key hints.
 
         Args:
-            also: what is said already stays.
+            also: keep the line that is shown already.
         """
         if self.main.there:
             self.main.key_line.show_notice(line, severity, also=also)

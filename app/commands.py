@@ -351,7 +351,7 @@ class Commands:
 
         Args:
             severity: of a failure.
-            first: nobody has asked for this pair, so only failures are said.
+            first: nobody asked for this pair, so only failures are reported.
 
         Returns:
             Whether it is there now.

@@ -205,7 +205,7 @@ class LineMode:
             _ask(number, frame)
 
     def _stop(self) -> None:
-        """Ctrl+C while something is done: a reply keeps what came, a load leaves the old pair."""
+        """Ctrl+C during work: a reply keeps its text so far, a load keeps the previous pair."""
         now, before = time.monotonic(), self._armed
         self._armed = now
         if now - before < TWICE or not self.reader.interactive:

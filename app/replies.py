@@ -43,7 +43,7 @@ class Replies:
         self._changed()
 
     def notice(self, line: str, severity: str = "information") -> None:
-        """A line in the transcript; if that cannot be seen now, it is said too."""
+        """A line in the transcript; if that is out of view, it is shown as a status too."""
         transcript = self._main.transcript
         transcript.note(line)
         unseen = not transcript.display

@@ -157,7 +157,7 @@ LINES = tuple((index, rank) for index, row in enumerate(ROWS) for rank in row.ra
 SHORT = [form for _, form in sorted((row.short for row in ROWS if row.short), key=itemgetter(0))]
 
 HELP = tuple((row.label, row.help) for row in ROWS if row.help)
-"""What stands in the panel, and what it means."""
+"""The rows of the panel, and what they mean."""
 
 
 def plan(height: int) -> tuple[tuple[int, int], ...]:

@@ -287,9 +287,9 @@ class Sliders(LinesView, can_focus=True):
 
     def done(self, changed: Mapping[str, Any]) -> None:
         """What was asked for takes effect with the next round."""
-        told = settings(changed)
-        now = {**self.state.known, **told}
-        self._draw(replace(self.state, known=now, asked=self._without(told), reason=""))
+        confirmed = settings(changed)
+        now = {**self.state.known, **confirmed}
+        self._draw(replace(self.state, known=now, asked=self._without(confirmed), reason=""))
 
     def refused(self, changed: Mapping[str, Any], reason: str) -> None:
         """What was asked for was refused: show what is still set, and the reason."""
@@ -366,9 +366,13 @@ class Sliders(LinesView, can_focus=True):
     def _places(self) -> dict[str, Place]:
         return places(self.state, self.size.width, self.screen.size.height < LOW)
 
-    def _without(self, told: Mapping[str, Value]) -> dict[str, Value]:
+    def _without(self, confirmed: Mapping[str, Value]) -> dict[str, Value]:
         asked = self.state.asked
-        return {d: v for d, v in asked.items() if d not in told or not same(v, told[d])}
+        return {
+            name: value
+            for name, value in asked.items()
+            if name not in confirmed or not same(value, confirmed[name])
+        }
 
     def _set_at(self, slider: str, x: int) -> None:
         _, column, width = self._places()[slider]

@@ -258,10 +258,10 @@ def replayed(
     of_each: int = 2,
     force: bool = False,
 ) -> list[Task]:
-    """Replies that are asked for once more: the newest conversations first.
+    """Stored replies to generate again, the newest conversations first.
 
-    Of a conversation, as it is shown, the last replies are taken, each with all that was said
-    before it.
+    Of each conversation's current path the last replies are taken, each with the messages before
+    it.
 
     Args:
         room: positions of the target's context.

@@ -24,7 +24,7 @@ class Kind:
     """Where only some words are allowed: each with a short description, which may be empty."""
 
     def from_text(self, text: str) -> Any:
-        """The value that a text stands for, or ValueError."""
+        """The value of a text, or ValueError."""
         return self.check(self.parse(text))
 
 

@@ -27,7 +27,7 @@ class Rail:
     name: str
     """gpu, cpu, dram, ane, or system for the whole machine."""
     batched: bool = False
-    """Whether it stands still for seconds and then jumps."""
+    """Whether it is constant for seconds and then jumps."""
     wraps_at: float | None = None
     """Joules at which it restarts at 0; None: never."""
     contains: bool = False
