@@ -18,7 +18,7 @@ from macspec.models import Pair
 TOKENS = 32
 CHATS = prompts()[:40]
 FEW = CHATS[::5]
-SOME = [pytest.param(n, marks=() if n < 4 else pytest.mark.slow) for n in range(len(FEW))]
+SOME = [pytest.param(n, marks=() if n < 2 else pytest.mark.slow) for n in range(len(FEW))]
 """Numbers of ``FEW``."""
 GREEDY = Sampling(temperature=0)
 SETTINGS = [(rule, method, depth)
