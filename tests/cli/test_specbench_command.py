@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import benchpage
 import pytest
 
-from macspec.bench import readme
 from macspec.control import AcceptanceEstimate, CostCurve
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def test_it_goes_on_where_it_was(
     page = tmp_path / "README.md"
     page.write_text(PAGE)
     arguments = ["--page", str(page), "--results", str(out.parent)]
-    assert readme.main(arguments) == 2
+    assert benchpage.main(arguments) == 2
 
     outcome = macspec(*command)
     assert outcome.status == 0
@@ -72,17 +72,17 @@ def test_it_goes_on_where_it_was(
         "mt_bench", "translation", "summarization", "qa", "math_reasoning", "rag",
     }  # fmt: skip
 
-    assert readme.main([*arguments, "--check"]) == 1
+    assert benchpage.main([*arguments, "--check"]) == 1
     assert page.read_text() == PAGE
-    assert readme.main(arguments) == 0
+    assert benchpage.main(arguments) == 0
     shown = page.read_text()
     assert "| summarization (forced) |" in shown
     assert shown.endswith("The end.\n")
-    assert readme.main([*arguments, "--check"]) == 0
+    assert benchpage.main([*arguments, "--check"]) == 0
 
     document["cells"][0]["ours"]["tokens_per_s"] += 1.0
     out.write_text(json.dumps(document))
-    assert readme.main([*arguments, "--check"]) == 1
+    assert benchpage.main([*arguments, "--check"]) == 1
 
     outcome = macspec(*command, "--seed", "2")
     assert outcome.status == 2
@@ -108,14 +108,16 @@ def test_mistakes_are_one_line(
 
 
 def test_the_readme_shows_what_was_measured() -> None:
-    assert readme.main(["--check"]) == 0
-    shown = {match["name"] for match in readme.BLOCK.finditer(readme.README.read_text("utf-8"))}
-    assert shown == {file.stem for file in readme.RESULTS.glob("*.json")}
+    assert benchpage.main(["--check"]) == 0
+    shown = {
+        match["name"] for match in benchpage.BLOCK.finditer(benchpage.README.read_text("utf-8"))
+    }
+    assert shown == {file.stem for file in benchpage.RESULTS.glob("*.json")}
 
 
 def test_a_page_without_its_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "README.md"
     page.write_text(PAGE)
-    assert readme.main(["--page", str(page), "--results", str(tmp_path)]) == 2
+    assert benchpage.main(["--page", str(page), "--results", str(tmp_path)]) == 2
     assert "cannot read" in capsys.readouterr().err
     assert page.read_text() == PAGE

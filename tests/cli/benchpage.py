@@ -1,6 +1,6 @@
-"""The results in the README beside this file: every number comes from ``assets/results``.
+"""The results in macspec/bench/README.md: every number comes from ``assets/results``.
 
-``python -m macspec.bench.readme`` puts them in, between ``<!-- results: NAME -->`` and
+``python tests/cli/benchpage.py`` puts them in, between ``<!-- results: NAME -->`` and
 ``<!-- end of results -->``; with ``--check`` it only says whether they are up to date.
 """
 
@@ -12,12 +12,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import BadOptionError, MacspecError
-from . import report, specbench
+from macspec.bench import report, specbench
+from macspec.errors import BadOptionError, MacspecError
 
-README = Path(__file__).with_name("README.md")
+ROOT = Path(__file__).parents[2]
 
-RESULTS = Path(__file__).resolve().parents[2] / "assets/results"
+README = ROOT / "macspec/bench/README.md"
+
+RESULTS = ROOT / "assets/results"
 
 BLOCK = re.compile(
     r"(?P<begin><!-- results: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- end of results -->)",
@@ -44,7 +46,7 @@ def renewed(text: str, results: Path) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Renew the page, or check it; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m macspec.bench.readme", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python tests/cli/benchpage.py", description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing")
     parser.add_argument("--page", type=Path, default=README, metavar="FILE")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
