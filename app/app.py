@@ -16,7 +16,7 @@ from textual.driver import Driver
 from textual.timer import Timer
 from textual.widgets import Input, TextArea
 
-from macspec.config import Effective
+from macspec.config.effective import Effective
 from macspec.errors import BadOptionError, MacspecError
 from macspec.events import Notice
 from macspec.store import title_of

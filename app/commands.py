@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from macspec.choices import MAX_DEPTH, METHODS, RULES, check_depth, check_method, check_rule
-from macspec.config import Config
+from macspec.config.schema import Config
 from macspec.errors import BadOptionError
 from macspec.events import Notice
 from macspec.store import title_of

@@ -14,7 +14,7 @@ from typing import Any
 
 from textual.app import App
 
-from macspec.config import state_folder
+from macspec.config.paths import state_folder
 from macspec.errors import brief
 from macspec.worker import Log
 

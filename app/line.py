@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from macspec.config import Config
+from macspec.config.schema import Config
 from macspec.errors import BadOptionError, MacspecError
 from macspec.terminal import Asked, status_of
 from macspec.worker import PairChoice

@@ -12,8 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from macspec.config import Config
-from macspec.config.schema import BUILT_IN, NONE
+from macspec.config.schema import BUILT_IN, NONE, Config
 from macspec.errors import BadOptionError
 from macspec.events import Notice
 from macspec.models.progress import size

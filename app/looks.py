@@ -8,8 +8,7 @@ from typing import Any
 
 from textual.app import App
 
-from macspec.config import Effective
-from macspec.config.effective import ENVIRONMENT
+from macspec.config.effective import ENVIRONMENT, Effective
 from macspec.config.file import change_file
 from macspec.config.schema import SETTINGS
 from macspec.errors import BadOptionError

@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from macspec.config import Config, Effective
-from macspec.config.schema import BUILT_IN, NONE, section
+from macspec.config.effective import Effective
+from macspec.config.schema import BUILT_IN, NONE, Config, section
 from macspec.errors import BadOptionError
 from macspec.store import Chat, Store, last_generated, store_path
 from macspec.terminal import say

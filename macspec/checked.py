@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from .config import state_folder
+from .config.paths import state_folder
 from .io import write_atomic
 
 KEPT = 50

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from .config import load, state_folder
+from .config.effective import load
+from .config.paths import state_folder
 from .config.schema import BUILT_IN, NONE
 from .errors import MacspecError, cause
 from .models.machine import GIB, chip, pressure, unified_memory, working_set

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from .config import cache_folder, data_folder
+from .config.paths import cache_folder, data_folder
 from .control import ControlState
 from .decode import Decoder
 from .drafters import Corpus, DraftModel

@@ -28,7 +28,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from macspec.config import cache_folder
+from macspec.config.paths import cache_folder
 from macspec.errors import brief
 from macspec.io import write_atomic
 from macspec.noise import DRAFT, TARGET, Noise, bits

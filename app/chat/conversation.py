@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from macspec.config import Config
+from macspec.config.schema import Config
 from macspec.errors import BadOptionError
 from macspec.events import Finished, Prefilled, Prefilling
 from macspec.plaintext import one_line

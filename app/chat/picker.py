@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from macspec.config import Config
 from macspec.config.schema import BUILT_IN as BUILT_IN_NAME
 from macspec.config.schema import NONE as NO_DRAFT
+from macspec.config.schema import Config
 from macspec.errors import BadOptionError
 from macspec.models.catalog import CONTEXT, Entry, best, catalogue, find
 from macspec.models.machine import GIB, unified_memory, working_set

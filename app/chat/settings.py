@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from macspec.config import Config
+from macspec.config.schema import Config
 from macspec.errors import BadOptionError, MacspecError
 from macspec.worker import Call, EngineClient, Failed, PairInfo, Tuned, Tuning
 

@@ -14,8 +14,7 @@ from textual.events import DescendantFocus
 from textual.widget import Widget
 from textual.widgets import Input, Label, TextArea
 
-from macspec.config import Config
-from macspec.config.schema import Setting
+from macspec.config.schema import Config, Setting
 from macspec.plaintext import neutral
 
 from ..actions import SAMPLING

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from ..config import data_folder
+from ..config.paths import data_folder
 from ..errors import BadOptionError
 from ..models import Pair
 from ..models.template import Template

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..choices import MAX_DEPTH
-from .options import add_models, add_setting, whole
+from .options import Parser, add_models, add_setting, whole
 
 DESCRIPTION = """\
 Measure this pair: plain decoding, macspec and mlx-lm write the same replies in
@@ -57,15 +57,9 @@ def bench(options: argparse.Namespace) -> int:
     return run(options)
 
 
-def add_bench(commands: Any) -> None:
-    """Add the command and its subcommands."""
-    it = commands.add_parser(
-        "bench",
-        usage="macspec bench [EXPERIMENT] [options]",
-        help="measure the speed of a pair, or simulate it on other machines",
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-    )
+def add_options(it: Parser) -> None:
+    it.usage = "macspec bench [EXPERIMENT] [options]"
+    it.description, it.epilog = DESCRIPTION, EXAMPLE
     it.set_defaults(command="bench", experiment="measure")
     it.add_argument("--quick", action="store_true", help="a first answer in under two minutes")
     _add_questions(it.add_argument_group("prompts"))

@@ -9,13 +9,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ..config import Effective, config_file, load
-from ..config.effective import ENVIRONMENT
+from ..config.effective import ENVIRONMENT, Effective, load
 from ..config.file import change_file, create_file, refusal, toml, unknown
+from ..config.paths import config_file
 from ..config.schema import Setting, setting_of
 from ..errors import BadOptionError
 from ..terminal import Output, say
-from .options import add_actions
+from .options import Parser, add_actions
 
 DESCRIPTION = """\
 Show the settings in effect and where each comes from: the default, the file,
@@ -24,21 +24,20 @@ precedence over the environment, and the environment over the file.
 """
 
 
-def add_config(commands: Any) -> None:
-    it = commands.add_parser(
-        "config",
-        usage="macspec config [ACTION] [options]",
-        help="show and change the settings",
-        description=DESCRIPTION,
-        epilog="example:\n  macspec config set sampling.temperature 0.4\n",
-    )
+def add_options(it: Parser) -> None:
+    it.usage = "macspec config [ACTION] [options]"
+    it.description = DESCRIPTION
+    it.epilog = "example:\n  macspec config set sampling.temperature 0.4\n"
     it.set_defaults(action="show", key=None, json=False)
     action = add_actions(it)
     about = "show the settings in effect and where they come from"
     it = action("show", "[KEY] [options]", about, "models.target")
     it.add_argument("key", metavar="KEY", nargs="?", help="only this one, with an explanation")
     it.add_argument("--json", action="store_true", help="print one JSON object a line")
-    key = {"metavar": "KEY", "help": "section and name, as macspec config shows them"}
+    key: dict[str, Any] = {
+        "metavar": "KEY",
+        "help": "section and name, as macspec config shows them",
+    }
     it = action("set", "KEY VALUE", "change a setting in the file", "speculation.rule keyed")
     it.add_argument("key", **key)
     it.add_argument("value", metavar="VALUE", help="its new value")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BadOptionError, MacspecError, cause
 from ..plaintext import one_line
 from ..terminal import Output, decoded, say
-from .options import LARGEST, add_actions, whole
+from .options import LARGEST, Parser, add_actions, whole
 
 if TYPE_CHECKING:
     from ..store import Chat, Message, Store
@@ -52,14 +52,10 @@ before.
 """
 
 
-def add_history(commands: Any) -> None:
-    history = commands.add_parser(
-        "history",
-        usage="macspec history [ACTION] [options]",
-        help="list, search, show, export and delete conversations",
-        description=DESCRIPTION,
-        epilog='example:\n  macspec history search "sky blue"\n',
-    )
+def add_options(history: Parser) -> None:
+    history.usage = "macspec history [ACTION] [options]"
+    history.description = DESCRIPTION
+    history.epilog = 'example:\n  macspec history search "sky blue"\n'
     history.set_defaults(action="list", limit=None, deleted=False, json=False)
     action = add_actions(history)
     id_of: dict[str, Any] = {"metavar": "ID", "type": whole(1, LARGEST)}

@@ -12,14 +12,11 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from ..errors import BadOptionError, MacspecError
 from ..terminal import complain, decoded, leave_on_interrupt, read_prompt, status_of
-from .bench import add_bench
-from .config import add_config, config
-from .history import add_history, history
-from .models import add_models_command, models
 from .options import (
     LAST,
     Parser,
@@ -80,7 +77,23 @@ OF_MACSPEC = ("-h", "--help", "--version")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def build_parser() -> Parser:
+COMMANDS = {
+    "chat": "chat in the terminal; the default without a command",
+    "run": "answer one prompt",
+    "check": "show this machine and pair, and check that speculation is lossless here",
+    "bench": "measure the speed of a pair, or simulate it on other machines",
+    "config": "show and change the settings",
+    "models": "list, fetch, plan, delete and quantize models",
+    "history": "list, search, show, export and delete conversations",
+}
+
+
+def build_parser(command: str | None = None) -> Parser:
+    """The parser of the command line.
+
+    Args:
+        command: the only one whose options are wanted; None: all.
+    """
     parser = Parser(
         prog="macspec",
         usage="macspec [--version] [--help] [COMMAND] ...",
@@ -91,24 +104,16 @@ def build_parser() -> Parser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", prog="macspec", dest="command"
     )
-    _add_chat(commands)
-    _add_run(commands)
-    _add_check(commands)
-    add_bench(commands)
-    add_config(commands)
-    add_models_command(commands)
-    add_history(commands)
+    for name, about in COMMANDS.items():
+        it = commands.add_parser(name, help=about)
+        if command in (None, name):
+            (OPTIONS.get(name) or _module(name).add_options)(it)
     return parser
 
 
-def _add_chat(commands: Any) -> None:
-    it = commands.add_parser(
-        "chat",
-        usage="macspec [chat] [options]",
-        help="chat in the terminal; the default without a command",
-        description=CHAT_DESCRIPTION,
-        epilog=CHAT_EXAMPLE,
-    )
+def _chat_options(it: Parser) -> None:
+    it.usage = "macspec [chat] [options]"
+    it.description, it.epilog = CHAT_DESCRIPTION, CHAT_EXAMPLE
     group = it.add_argument_group("conversation")
     which = add_chat_choice(group, "open")
     which.add_argument("--new", action="store_true", help="start a new conversation")
@@ -128,14 +133,10 @@ def _add_chat(commands: Any) -> None:
     add_sampling(it)
 
 
-def _add_run(commands: Any) -> None:
-    it = commands.add_parser(
-        "run",
-        usage="macspec run [PROMPT] [options]",
-        help="answer one prompt",
-        description="Answer one prompt. Only the reply's text goes to standard output.",
-        epilog=RUN_EXAMPLE,
-    )
+def _run_options(it: Parser) -> None:
+    it.usage = "macspec run [PROMPT] [options]"
+    it.description = "Answer one prompt. Only the reply's text goes to standard output."
+    it.epilog = RUN_EXAMPLE
     it.add_argument(
         "prompt",
         metavar="PROMPT",
@@ -181,14 +182,10 @@ def _add_run(commands: Any) -> None:
     )
 
 
-def _add_check(commands: Any) -> None:
-    it = commands.add_parser(
-        "check",
-        usage="macspec check [options]",
-        help="show this machine and pair, and check that speculation is lossless here",
-        description=CHECK_DESCRIPTION,
-        epilog="example:\n  macspec check --target ./my-model --draft ./my-small-model\n",
-    )
+def _check_options(it: Parser) -> None:
+    it.usage = "macspec check [options]"
+    it.description = CHECK_DESCRIPTION
+    it.epilog = "example:\n  macspec check --target ./my-model --draft ./my-small-model\n"
     add_models(it)
     group = it.add_argument_group("self-check")
     group.add_argument(
@@ -214,6 +211,9 @@ def _add_check(commands: Any) -> None:
         help="print a report to attach to a bug report: versions, chip, settings and the ends "
         "of the logs, but none of your text",
     )
+
+
+OPTIONS = {"chat": _chat_options, "run": _run_options, "check": _check_options}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -259,10 +259,10 @@ def _run(argv: Sequence[str] | None) -> int:
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in OF_MACSPEC):
         arguments.insert(0, "chat")
     try:
-        options = build_parser().parse_args(arguments)
+        options = build_parser(arguments[0]).parse_args(arguments)
     except SystemExit as leaving:
         return int(leaving.code or 0)
-    return COMMANDS[options.command](options)
+    return RUN[options.command](options)
 
 
 def _fill(options: argparse.Namespace) -> None:
@@ -314,19 +314,25 @@ def check(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     _fill(options)
-    from .bench import bench
-
-    return bench(options)
+    return _call(options)
 
 
-COMMANDS = {
+def _call(options: argparse.Namespace) -> int:
+    """Run the command that is the function of its module's name."""
+    status: int = getattr(_module(options.command), options.command)(options)
+    return status
+
+
+def _module(command: str) -> Any:
+    return import_module(f".{command}", __package__)
+
+
+RUN = {
     "chat": chat,
     "run": run,
     "check": check,
     "bench": bench,
-    "config": config,
-    "models": models,
-    "history": history,
+    **dict.fromkeys(("config", "models", "history"), _call),
 }
 
 

@@ -8,14 +8,14 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from ..config import load
+from ..config.effective import load
 from ..config.schema import BUILT_IN
 from ..errors import BadOptionError, ModelNotFoundError
 from ..models.catalog import Entry, catalogue, find
 from ..models.progress import Cancelled, Listed, Progress, Pulled, Retrying, size
 from ..plaintext import one_line
 from ..terminal import Output, ProgressLine, interruptible, say
-from .options import add_actions, add_setting
+from .options import Parser, add_actions, add_setting
 
 DESCRIPTION = """\
 Show this machine's memory, the models in the Hugging Face cache, what they
@@ -46,14 +46,9 @@ every guess that coarse weights spoil costs part of a pass of the target.
 CONVERT = "Convert a model to the format that mlx-lm loads, in full precision."
 
 
-def add_models_command(commands: Any) -> None:
-    it = commands.add_parser(
-        "models",
-        usage="macspec models [ACTION] [options]",
-        help="list, fetch, plan, delete and quantize models",
-        description=DESCRIPTION,
-        epilog="example:\n  macspec models\n",
-    )
+def add_options(it: Parser) -> None:
+    it.usage = "macspec models [ACTION] [options]"
+    it.description, it.epilog = DESCRIPTION, "example:\n  macspec models\n"
     it.set_defaults(action="list", json=False)
     it.add_argument("--json", action="store_true", help="print one JSON object a line")
     action = add_actions(it)

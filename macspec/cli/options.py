@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..config import Effective, load
 from ..config.kinds import Kind
 from ..config.kinds import whole as whole_kind
 from ..config.schema import BUILT_IN, NONE, SETTINGS, Setting, section, sentence
 from ..terminal import complain
+
+if TYPE_CHECKING:
+    from ..config.effective import Effective
 
 LARGEST = 2**63 - 1
 """Of a conversation's id."""
@@ -188,6 +190,8 @@ def fill(options: argparse.Namespace, settings: Effective | None = None) -> Effe
         options: changed in place; values other than None stay.
         settings: None: the user's own, which are returned; errors are those of ``load``.
     """
+    from ..config.effective import load
+
     settings = settings or load()
     left_out: Iterable[str] = TEMPLATED if getattr(options, "raw", False) else ()
     if options.target is not None:

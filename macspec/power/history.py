@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..config import state_folder
+from ..config.paths import state_folder
 from ..io import write_atomic
 from .energy import Energy
 from .source import PowerSource, Rail, Reading

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..config import data_folder
+from ..config.paths import data_folder
 from ..errors import BadOptionError
 from ..plaintext import one_line
 from . import records, transfer

@@ -18,7 +18,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from ..config import state_folder
+from ..config.paths import state_folder
 from ..errors import QUOTED, brief
 from ..events import Notice
 from ..plaintext import one_line

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..config import state_folder
+from ..config.paths import state_folder
 from ..io import LockedFile, is_locked
 from ..plaintext import one_line
 

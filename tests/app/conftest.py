@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from macspec.app.app import MacspecApp
 from macspec.app.chat.conversation import Conversation
 from macspec.app.keys import Keys
-from macspec.config import load
+from macspec.config.effective import load
 from macspec.store import Store
 from macspec.worker import PairChoice
 

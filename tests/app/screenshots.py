@@ -117,7 +117,7 @@ async def take(name: str, file: Path) -> None:
     from macspec.app.app import MacspecApp
     from macspec.app.chat.conversation import Conversation
     from macspec.app.keys import Keys
-    from macspec.config import load
+    from macspec.config.effective import load
     from macspec.power import Meter, choose
     from macspec.store import Store
     from macspec.worker import PairChoice, ProcessEngine

@@ -20,7 +20,7 @@ from macspec.app.chat.conversation import Conversation
 from macspec.app.keys import Keys
 from macspec.app.panel.panelstate import PanelState
 from macspec.app.screens.compare import CompareScreen
-from macspec.config import load
+from macspec.config.effective import load
 from macspec.models.machine import GIB
 from macspec.models.scan import FoundModel, OpenedModel, PairFit
 from macspec.store import Store

@@ -15,7 +15,7 @@ from macspec.app.chat.picker import WHAT
 from macspec.app.panel.panelrows import HELP
 from macspec.app.panel.sliders import Sliders
 from macspec.app.screens.help import page
-from macspec.config import load
+from macspec.config.effective import load
 
 LONG = " ".join(f"word{number}" for number in range(60))
 

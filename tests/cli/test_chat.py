@@ -15,7 +15,8 @@ from macspec import diagnostics
 from macspec.app.start import configured, no_screen, recall
 from macspec.cli.main import build_parser
 from macspec.cli.options import fill
-from macspec.config import load, state_folder
+from macspec.config.effective import load
+from macspec.config.paths import state_folder
 from macspec.errors import BadOptionError
 from macspec.store import GenerationMetadata, Store, store_path
 

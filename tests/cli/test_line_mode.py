@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from macspec.config import state_folder
+from macspec.config.paths import state_folder
 from macspec.store import COMPLETE, CUT_OFF, GenerationMetadata, Store, store_path
 
 CHAT = [sys.executable, "-m", "macspec", "chat"]

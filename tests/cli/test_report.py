@@ -14,7 +14,7 @@ import pytest
 
 from macspec import diagnostics
 from macspec.app.leaving import unforeseen
-from macspec.config import config_file, state_folder
+from macspec.config.paths import config_file, state_folder
 from macspec.store import GenerationMetadata, Store, store_path
 from macspec.worker import Log, child
 

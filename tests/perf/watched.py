@@ -22,7 +22,7 @@ from macspec.app.chat.conversation import Conversation
 from macspec.app.driver import ScreenDriver
 from macspec.app.keys import Keys
 from macspec.app.start import GRACE
-from macspec.config import load
+from macspec.config.effective import load
 from macspec.power import Meter, choose, remembered_idle
 from macspec.store import Store, store_path
 from macspec.worker import PairChoice, ProcessEngine

@@ -8,7 +8,7 @@ from screentext import Host, seen, until
 
 from macspec.app.actions import SAMPLING
 from macspec.app.screens.chatsettings import ChatSettings, ChatSettingsForm
-from macspec.config import Config
+from macspec.config.schema import Config
 
 GIVEN = ChatSettings("Be brief.", {"temperature": 0.4, "of_a_newer_macspec": 1})
 

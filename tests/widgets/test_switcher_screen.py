@@ -19,7 +19,7 @@ from macspec.app.chat import background
 from macspec.app.chat.picker import ModelPicker
 from macspec.app.screens.box import Rows
 from macspec.app.screens.switcher import Switcher
-from macspec.config import Config
+from macspec.config.schema import Config
 from macspec.worker import PairChoice
 
 POCKET = Path(str(files("macspec.assets"))) / "pocket"

@@ -11,7 +11,7 @@ from scripted import ScriptedEngine
 
 from macspec.app.chat.conversation import Conversation
 from macspec.app.chat.turns import Began, ChatNotice, Ended, TextPiece, Turn, Update
-from macspec.config import Config
+from macspec.config.schema import Config
 from macspec.store import Store
 from macspec.worker import Loaded, PairChoice
 

@@ -11,7 +11,7 @@ from scripted import Script, ScriptedEngine, plain, said
 
 from macspec.app.chat.conversation import Conversation
 from macspec.app.chat.turns import Changed
-from macspec.config import Config
+from macspec.config.schema import Config
 from macspec.power import Meter, Rail, Reading
 from macspec.store import Store
 

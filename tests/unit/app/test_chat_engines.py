@@ -13,7 +13,8 @@ from conversing import ended, load, read, text, told
 
 from macspec.app.chat.conversation import Conversation
 from macspec.app.chat.turns import TextPiece
-from macspec.config import Config, schema
+from macspec.config import schema
+from macspec.config.schema import Config
 from macspec.store import COMPLETE, CUT_OFF, STOPPED, Store
 from macspec.worker import PairChoice, ProcessEngine
 from macspec.worker.engine import Engine

@@ -15,7 +15,7 @@ from macspec.app.chat.picker import (
     named_pair,
     typed_offer,
 )
-from macspec.config import Config
+from macspec.config.schema import Config
 from macspec.errors import BadOptionError
 from macspec.models.catalog import Entry
 from macspec.models.machine import GIB

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from macspec import Sampling
 from macspec.cli.options import fill, filled_by
-from macspec.config import Config, load
-from macspec.config.schema import SECTIONS, SETTINGS
+from macspec.config.effective import load
+from macspec.config.schema import SECTIONS, SETTINGS, Config
 from macspec.errors import BadOptionError
 
 

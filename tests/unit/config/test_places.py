@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from macspec.config import cache_folder, config_file, config_folder, data_folder, state_folder
+from macspec.config.paths import cache_folder, config_file, config_folder, data_folder, state_folder
 
 
 def test_one_folder_for_everything(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
