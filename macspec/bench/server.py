@@ -6,9 +6,9 @@ import ipaddress
 import json
 import socket
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import urlsplit
@@ -71,25 +71,41 @@ def _loopback(host: str, port: int) -> str:
     return str(min(addresses, key=lambda it: it.version))
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some text, and when it came."""
+@dataclass(slots=True)
+class Streamed:
+    """A reply of a server; None for what the server does not tell."""
 
-    text: str
-    at: float
+    pieces: list[tuple[str, float]] = field(default_factory=list)
+    """Some text each, and when it came."""
+    reason: str = ""
+    """end, length, or the server's own word; empty while it streams."""
+    tokens: int | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    _counts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The newest objects of the stream that have counts, by name."""
 
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The reply is over; None for what the server does not tell."""
-
-    reason: str
-    """end, length, or the server's own word."""
-    tokens: int | None
-    prompt_tokens: int | None
-    cached_tokens: int | None
-    drafted: int | None
-    accepted: int | None
+    def see(self, chunk: Mapping[str, Any], now: float) -> None:
+        """Take the next chunk of the stream."""
+        choices = chunk.get("choices")
+        choice = _object(choices[0] if isinstance(choices, list) and choices else None)
+        if text := text_of(choice):
+            self.pieces.append((text, now))
+        if isinstance(reason := choice.get("finish_reason"), str):
+            self.reason = "end" if reason == "stop" else reason
+        for name in ("usage", "timings", "stats"):
+            self._counts[name] = _object(chunk.get(name)) or self._counts.get(name, {})
+        usage, timings, stats = self._counts.values()
+        details = _object(usage.get("prompt_tokens_details"))
+        self.tokens = _count(usage.get("completion_tokens"), timings.get("predicted_n"))
+        self.prompt_tokens = _count(usage.get("prompt_tokens"))
+        self.cached_tokens = _count(details.get("cached_tokens"), timings.get("cache_n"))
+        self.drafted = _count(timings.get("draft_n"), stats.get("total_draft_tokens_count"))
+        self.accepted = _count(
+            timings.get("draft_n_accepted"), stats.get("accepted_draft_tokens_count")
+        )
 
 
 def text_of(choice: Mapping[str, Any]) -> str:
@@ -100,19 +116,8 @@ def text_of(choice: Mapping[str, Any]) -> str:
     return "".join(fields[name] for name in names if isinstance(fields.get(name), str))
 
 
-def ended(reason: str, parts: Mapping[str, Mapping[str, Any]]) -> Ended:
-    """How a reply ended, from the objects of its chunks by their names."""
-    usage, timings, stats = (parts.get(name, {}) for name in ("usage", "timings", "stats"))
-    details = usage.get("prompt_tokens_details")
-    details = details if isinstance(details, dict) else {}
-    return Ended(
-        reason="end" if reason == "stop" else reason,
-        tokens=_count(usage.get("completion_tokens"), timings.get("predicted_n")),
-        prompt_tokens=_count(usage.get("prompt_tokens")),
-        cached_tokens=_count(details.get("cached_tokens"), timings.get("cache_n")),
-        drafted=_count(timings.get("draft_n"), stats.get("total_draft_tokens_count")),
-        accepted=_count(timings.get("draft_n_accepted"), stats.get("accepted_draft_tokens_count")),
-    )
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _count(*values: Any) -> int | None:
@@ -121,20 +126,20 @@ def _count(*values: Any) -> int | None:
     return next(counts, None)
 
 
-def refusal(said: bytes) -> str:
-    """What an answer says about why it is none."""
+def _parsed(said: bytes) -> Any:
+    """What JSON says; None where it is none."""
     try:
-        answer = json.loads(said)
+        return json.loads(said)
     except (ValueError, RecursionError):
-        return brief(ValueError(said.decode(errors="replace"))) if said.strip() else ""
-    return error(answer) if isinstance(answer, dict) else ""
+        return None
 
 
-def error(answer: Mapping[str, Any]) -> str:
-    inner = answer.get("error", answer)
-    if isinstance(inner, dict):
-        inner = inner.get("message", inner)
-    return brief(ValueError(inner if isinstance(inner, str) else json.dumps(inner)))
+def _why(answer: Any) -> str:
+    """What an answer says about why it is none."""
+    for name in ("error", "message"):
+        if isinstance(answer, dict):
+            answer = answer.get(name, answer)
+    return brief(ValueError(answer if isinstance(answer, str) else json.dumps(answer)))
 
 
 CONNECTING = 5.0
@@ -147,30 +152,20 @@ LONGEST = 2**20
 """Bytes of one event of a stream, and of an answer that is none."""
 
 
+@dataclass(slots=True)
 class Server:
     """A server that is there already.
 
     Every reply opens a connection of its own. Nothing is sent anywhere but to this machine:
     redirections are not followed, and no proxy is asked.
-
-    Args:
-        address: where it listens.
-        model: the name of the model it is to answer with; None: the first one that it lists.
-        clock: seconds.
-        patience: seconds of silence until it is given up.
     """
 
-    def __init__(
-        self,
-        address: Address,
-        model: str | None = None,
-        *,
-        clock: Callable[[], float] = time.perf_counter,
-        patience: float = PATIENCE,
-    ) -> None:
-        self.address = address
-        self._model = model
-        self._clock, self._patience = clock, patience
+    address: Address
+    named: str | None = None
+    """The model it is to answer with; None: the first one that it lists."""
+    clock: Callable[[], float] = time.perf_counter
+    patience: float = PATIENCE
+    """Seconds of silence until it is given up."""
 
     @property
     def model(self) -> str:
@@ -179,12 +174,12 @@ class Server:
         Raises:
             ServerError: it lists none, or does not answer.
         """
-        if self._model is None:
+        if self.named is None:
             listed = self.models()
             if not listed:
                 raise self._error("lists no model: load one there, or name one")
-            self._model = listed[0]
-        return self._model
+            self.named = listed[0]
+        return self.named
 
     def models(self) -> list[str]:
         """The names of its models.
@@ -193,15 +188,10 @@ class Server:
             ServerError: it does not answer, or with something else.
         """
         with self._asked("GET", "/models") as response:
-            said = self._received(response.read)
-        try:
-            answer = json.loads(said)
-        except (ValueError, RecursionError):
-            answer = None
-        entries = answer.get("data") if isinstance(answer, dict) else None
+            entries = _object(_parsed(self._received(response.read))).get("data")
         if not isinstance(entries, list):
             raise self._error("does not list its models: name the one to measure")
-        names = [it.get("id") for it in entries if isinstance(it, dict)]
+        names = [_object(it).get("id") for it in entries]
         return [name for name in names if isinstance(name, str)]
 
     def ready(self) -> bool:
@@ -220,10 +210,10 @@ class Server:
         max_tokens: int,
         raw: bool = False,
         settings: Mapping[str, Any] | None = None,
-    ) -> Generator[Piece | Ended, None, None]:
-        """Stream a reply: pieces of text as they come, then how it ended.
+    ) -> Streamed:
+        """Ask for a reply, and time its pieces as they come.
 
-        Closing the generator ends the connection, at which servers stop to write.
+        Whatever interrupts it ends the connection, at which servers stop to write.
 
         Args:
             messages: the conversation; the last one is answered.
@@ -244,36 +234,20 @@ class Server:
             path, body["prompt"] = "/completions", messages[-1]["content"]
         else:
             path, body["messages"] = "/chat/completions", [dict(turn) for turn in messages]
+        streamed = Streamed()
         with self._asked("POST", path, body) as response:
-            yield from self._pieces(response)
-
-    def _pieces(self, response: HTTPResponse) -> Iterator[Piece | Ended]:
-        reason: str | None = None
-        parts: dict[str, Any] = {}
-        for event in self._events(response):
-            now = self._clock()
-            try:
-                chunk = json.loads(event)
-            except (ValueError, RecursionError):
-                raise self._error("sends invalid JSON") from None
-            if not isinstance(chunk, dict):
-                raise self._error("streams a non-object")
-            if chunk.get("error"):
-                raise self._error(f"reports: {error(chunk)}")
-            for name in ("usage", "timings", "stats"):
-                if isinstance(chunk.get(name), dict):
-                    parts[name] = chunk[name]
-            choices = chunk.get("choices")
-            choice = choices[0] if isinstance(choices, list) and choices else None
-            if isinstance(choice, dict):
-                text = text_of(choice)
-                if text:
-                    yield Piece(text, now)
-                if isinstance(choice.get("finish_reason"), str):
-                    reason = choice["finish_reason"]
-        if reason is None:
+            for event in self._events(response):
+                now, chunk = self.clock(), _parsed(event)
+                if not isinstance(chunk, dict):
+                    raise self._error(
+                        "sends invalid JSON" if chunk is None else "streams a non-object"
+                    )
+                if chunk.get("error"):
+                    raise self._error(f"reports: {_why(chunk)}")
+                streamed.see(chunk, now)
+        if not streamed.reason:
             raise self._error("broke off in the middle of a reply; its log may say why")
-        yield ended(reason, parts)
+        return streamed
 
     def _events(self, response: HTTPResponse) -> Iterator[bytes]:
         """The data of each event of a stream (text/event-stream)."""
@@ -284,26 +258,25 @@ class Server:
             size += len(line)
             if size > LONGEST:
                 raise self._error("streams an event without an end")
-            over, line = not line, line.rstrip(b"\r\n")
-            name, _, value = line.partition(b":")
+            name, _, value = line.rstrip(b"\r\n").partition(b":")
             if name == b"data":
                 data.append(value.removeprefix(b" "))
             elif name == b"error":  # llama-server's way to break off
                 data.append(b'{"error": ' + (value.strip() or b'"unknown"') + b"}")
-            if not line:
+            if not line.strip(b"\r\n"):
                 whole = b"\n".join(data)
                 data, size = [], 0
-                if whole == b"[DONE]" or (over and not whole):
-                    return
-                if whole:
+                if whole not in (b"", b"[DONE]"):
                     yield whole
+                if not line or whole == b"[DONE]":
+                    return
 
     def _received(self, read: Callable[[int], bytes]) -> bytes:
         """What comes, up to ``LONGEST`` bytes and one."""
         try:
             return read(LONGEST + 1)
         except TimeoutError:
-            raise self._error(f"sent nothing for {self._patience:g} s") from None
+            raise self._error(f"sent nothing for {self.patience:g} s") from None
         except (OSError, HTTPException) as broken:
             raise ServerError(
                 f"the connection to the server at {self.address} broke: {brief(broken)}"
@@ -320,7 +293,7 @@ class Server:
         with closing(self._connection()) as connection:
             try:
                 connection.connect()
-                connection.sock.settimeout(self._patience)
+                connection.sock.settimeout(self.patience)
                 connection.request(method, self.address.path + path, data, headers)
                 response = connection.getresponse()
             except ConnectionRefusedError:
@@ -334,8 +307,11 @@ class Server:
                     f"what answers at {self.address} is not a web server: {brief(broken)}"
                 ) from None
             if response.status != 200:
-                reason = refusal(self._received(response.read)) or response.reason
-                raise self._error(f"answers {path} with {response.status}: {reason}")
+                said = self._received(response.read)
+                answer = _parsed(said)
+                if answer is None:
+                    answer = said.decode(errors="replace").strip() or response.reason
+                raise self._error(f"answers {path} with {response.status}: {_why(answer)}")
             yield response
 
     def _error(self, what: str) -> ServerError:

@@ -8,10 +8,11 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, Self
+from itertools import accumulate, pairwise
+from typing import IO, Any
 
 from ..errors import ServerError, brief
 from ..sampling import Sampling
@@ -19,7 +20,7 @@ from ..stats import ReplyCounter
 from .macspecarm import WARM_UP
 from .questions import Question, shortened
 from .sample import ReplyRecorder, Written
-from .server import Ended, Piece, Server
+from .server import Server, Streamed
 
 
 class ServerArm:
@@ -27,16 +28,10 @@ class ServerArm:
 
     It is timed from here, so that the way there and back counts. Its template, its model and its
     precision are its own: where its prompt has another number of tokens, ``describe`` says so.
-
-    Args:
-        clock: seconds, the server's too.
     """
 
-    def __init__(
-        self, name: str, server: Server, *, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
-        self.name = name
-        self._server, self._clock = server, clock
+    def __init__(self, name: str, server: Server) -> None:
+        self.name, self._server = name, server
         self._strange: dict[str, tuple[int, int]] = {}
         self._counts_tokens: bool | None = None
 
@@ -52,23 +47,19 @@ class ServerArm:
             self.write(shortened(question, WARM_UP), replace(sampling, seed=0), ends)
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
-        start = self._clock()
-        events = self._server.reply(
+        start = self._server.clock()
+        streamed = self._server.reply(
             question.task.messages,
             max_tokens=question.max_tokens,
             raw=question.task.raw,
             settings=_settings(sampling, ends),
         )
-        with closing(events):
-            found = list(events)
-        pieces = [it for it in found if isinstance(it, Piece)]
-        (ended,) = (it for it in found if isinstance(it, Ended))
-        self._counts_tokens = ended.tokens is not None
+        self._counts_tokens = streamed.tokens is not None
         expected = len(question.ids)
-        prompt_tokens = expected if ended.prompt_tokens is None else ended.prompt_tokens
+        prompt_tokens = expected if streamed.prompt_tokens is None else streamed.prompt_tokens
         if prompt_tokens != expected:
             self._strange[question.id] = expected, prompt_tokens
-        return _written(start, prompt_tokens, pieces, ended)
+        return _written(start, prompt_tokens, streamed)
 
     def describe(self) -> Mapping[str, Any]:
         return {
@@ -97,50 +88,39 @@ def _settings(sampling: Sampling, ends: bool) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def _written(start: float, prompt_tokens: int, pieces: Sequence[Piece], ended: Ended) -> Written:
-    recorder = ReplyRecorder(start, ReplyCounter(prompt_tokens))
-    recorder.counter.cached_tokens = ended.cached_tokens or 0
-    for piece, tokens in zip(pieces, shares(pieces, ended.tokens), strict=True):
+def _written(start: float, prompt_tokens: int, it: Streamed) -> Written:
+    counter = ReplyCounter(prompt_tokens, it.cached_tokens or 0)
+    recorder = ReplyRecorder(start, counter)
+    texts = [text for text, _ in it.pieces]
+    for (_, at), tokens in zip(it.pieces, shares(texts, it.tokens), strict=True):
         if tokens:
-            recorder.count(piece.at, tokens)
-    text = "".join(piece.text for piece in pieces)
-    written = recorder.written((), text, ended.reason, counts_passes=False)
-    if not ended.drafted or ended.accepted is None or ended.tokens is None:
-        return written
-    # A pass brings what was accepted and one token more.
-    passes = max(ended.tokens - ended.accepted, 1)
-    stats = replace(
-        written.stats,
-        passes=passes,
-        drafted=ended.drafted,
-        accepted=ended.accepted,
-        acceptance=ended.accepted / ended.drafted,
-        tokens_per_pass=ended.tokens / passes,
-    )
-    return replace(written, stats=stats, counts_passes=True)
+            recorder.count(at, tokens)
+    known = bool(it.drafted) and it.accepted is not None and it.tokens is not None
+    if known:
+        counter.drafted, counter.accepted = it.drafted or 0, it.accepted or 0
+        # A pass brings what was accepted and one token more.
+        counter.passes = max(counter.tokens - counter.accepted, 1)
+    return recorder.written((), "".join(texts), it.reason, counts_passes=known)
 
 
-def shares(pieces: Sequence[Piece], tokens: int | None) -> list[int]:
+def shares(texts: Sequence[str], tokens: int | None) -> list[int]:
     """How many tokens came with each piece, estimated where the server does not say.
 
     Servers send a piece a token, or a few tokens together, or hold some back; and some count the
     token that ends the turn. The count is shared out by length where it is not one a piece.
     """
-    if tokens is None or not pieces or tokens - len(pieces) in (0, 1):
-        one_each = [1] * len(pieces)
+    if tokens is None or not texts or tokens - len(texts) in (0, 1):
+        one_each = [1] * len(texts)
         if tokens is not None and one_each:
-            one_each[-1] += tokens - len(pieces)
+            one_each[-1] += tokens - len(texts)
         return one_each
-    length = sum(len(piece.text) for piece in pieces)
-    done, taken, found = 0, 0, []
-    for piece in pieces:
-        done += len(piece.text)
-        found.append(tokens * done // length - taken)
-        taken += found[-1]
-    return found
+    lengths = [len(text) for text in texts]
+    ends = [tokens * done // sum(lengths) for done in accumulate(lengths, initial=0)]
+    return [end - begin for begin, end in pairwise(ends)]
 
 
-class Started:
+@contextmanager
+def started(command: Sequence[str], server: Server, patience: float = 180.0) -> Iterator[None]:
     """A server that a command starts, for as long as the ``with`` lasts.
 
     Args:
@@ -149,77 +129,58 @@ class Started:
         patience: seconds until it must answer, its model loaded.
 
     Raises:
-        ServerError: on entering: something answers there already, the command cannot be started,
-            ends, or takes too long.
+        ServerError: something answers there already, or the command cannot be started, ends, or
+            takes too long.
     """
-
-    def __init__(self, command: Sequence[str], server: Server, patience: float = 180.0) -> None:
-        self._command, self.server, self._patience = list(command), server, patience
-        self._name = shlex.join(command)
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        if self.server.ready():
-            raise ServerError(
-                f"something already answers at {self.server.address}: stop it, or leave out the "
-                "command that starts a server"
-            )
+    if server.ready():
+        raise ServerError(
+            f"something already answers at {server.address}: stop it, or leave out the command "
+            "that starts a server"
+        )
+    with tempfile.TemporaryFile() as log:
         try:
-            self._process = subprocess.Popen(
-                self._command,
+            process = subprocess.Popen(
+                command,
                 stdin=subprocess.DEVNULL,
-                stdout=self._log,
+                stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
         except OSError as error:
-            raise ServerError(f"cannot start {self._name}: {brief(error)}") from None
+            raise ServerError(f"cannot start {shlex.join(command)}: {brief(error)}") from None
         try:
-            self._wait(self._process)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the server and whatever it started."""
-        process, self._process = self._process, None
-        if process is not None:
-            _signal(process, signal.SIGTERM)
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                _signal(process, signal.SIGKILL)
-                process.wait()
-        self._log.close()
-
-    def _wait(self, process: subprocess.Popen[bytes]) -> None:
-        until = time.monotonic() + self._patience
-        while not self.server.ready():
-            if process.poll() is not None:
-                raise ServerError(
-                    f"{self._name} ended with status {process.returncode}{self._last_line()}"
-                )
-            if time.monotonic() > until:
-                raise ServerError(
-                    f"{self._name} does not answer at {self.server.address} after "
-                    f"{self._patience:g} s{self._last_line()}"
-                )
-            time.sleep(0.1)
-
-    def _last_line(self) -> str:
-        self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(self._log.tell() - 2000, 0))
-        lines = self._log.read().decode(errors="replace").split("\n")
-        last = next((line for line in reversed(lines) if line.strip()), "")
-        return f"; it said last: {brief(ValueError(last))}" if last else ""
+            if trouble := _trouble(process, server, patience):
+                raise ServerError(f"{shlex.join(command)} {trouble}{_last_line(log)}")
+            yield
+        finally:
+            _end(process)
 
 
-def _signal(process: subprocess.Popen[bytes], what: signal.Signals) -> None:
-    """To the process and its children, which have a group of their own."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, what)
+def _trouble(process: subprocess.Popen[bytes], server: Server, patience: float) -> str | None:
+    """Wait until it is ready; why it will not be."""
+    until = time.monotonic() + patience
+    while not server.ready():
+        if process.poll() is not None:
+            return f"ended with status {process.returncode}"
+        if time.monotonic() > until:
+            return f"does not answer at {server.address} after {patience:g} s"
+        time.sleep(0.1)
+    return None
+
+
+def _last_line(log: IO[bytes]) -> str:
+    log.seek(0, os.SEEK_END)
+    log.seek(max(log.tell() - 2000, 0))
+    lines = log.read().decode(errors="replace").split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return f"; it said last: {brief(ValueError(last))}" if last else ""
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the server and whatever it started, which have a group of their own."""
+    for what in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, what)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+            return

@@ -19,7 +19,7 @@ from ..bench.options import BenchOptions
 from ..bench.promptfile import from_file
 from ..bench.redact import redacted
 from ..bench.run import Run, Step, prepare
-from ..bench.serverarm import ServerArm, Started
+from ..bench.serverarm import ServerArm, started
 from ..bench.simulate import (
     Result,
     as_record,
@@ -80,7 +80,7 @@ def measure(given: argparse.Namespace) -> int:
                 stack.enter_context(awake(power.keep_awake))
                 if server is not None and given.server_command:
                     say(f"starting {given.server_command}")
-                    stack.enter_context(Started(shlex.split(given.server_command), server))
+                    stack.enter_context(started(shlex.split(given.server_command), server))
                 factory = ArmFactory(
                     pair,
                     given.kv_bits,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loopback_server import DONE, Script, end, event, said, serving, usage
 
 from macspec.bench.questions import Question
-from macspec.bench.server import Address, Ended, Piece, Server
+from macspec.bench.server import Address, Server, Streamed
 from macspec.bench.serverarm import ServerArm, shares
 from macspec.bench.tasks import Task
 from macspec.errors import BadOptionError, ServerError
@@ -27,11 +27,12 @@ def served() -> Iterator[tuple[Script, Address]]:
         yield it
 
 
-def replied(address: Address, **settings: object) -> tuple[str, Ended]:
-    *pieces, last = Server(address).reply(ASKED, max_tokens=9, settings=settings)
-    assert isinstance(last, Ended)
-    assert all(isinstance(piece, Piece) for piece in pieces)
-    return "".join(piece.text for piece in pieces if isinstance(piece, Piece)), last
+def replied(address: Address, **settings: object) -> Streamed:
+    return Server(address).reply(ASKED, max_tokens=9, settings=settings)
+
+
+def text(it: Streamed) -> str:
+    return "".join(piece for piece, _ in it.pieces)
 
 
 def test_a_reply_is_streamed_with_its_counts(served: tuple[Script, Address]) -> None:
@@ -46,10 +47,10 @@ def test_a_reply_is_streamed_with_its_counts(served: tuple[Script, Address]) -> 
         usage(2, 11, prompt_tokens_details=details),
         DONE,
     ]
-    assert replied(address, temperature=0.5, seed=3) == (
-        "Hello",
-        Ended("length", 2, 11, 2, None, None),
-    )
+    found = replied(address, temperature=0.5, seed=3)
+    assert (text(found), found.reason) == ("Hello", "length")
+    assert (found.tokens, found.prompt_tokens, found.cached_tokens) == (2, 11, 2)
+    assert (found.drafted, found.accepted) == (None, None)
     (_, body) = script.asked[-1]
     assert body["messages"] == [{"role": "user", "content": "Hello"}]
     assert (body["model"], body["max_tokens"], body["temperature"], body["seed"]) == (
@@ -66,28 +67,33 @@ def test_each_piece_is_timed_when_it_comes(served: tuple[Script, Address]) -> No
     script, address = served
     ticks = itertools.count(10.0, 0.5)
     script.chunks = [said("a"), said("b"), end(), DONE]
-    events = list(Server(address, "m", clock=lambda: next(ticks)).reply(ASKED, max_tokens=2))
-    assert events[:2] == [Piece("a", 10.0), Piece("b", 10.5)]
+    found = Server(address, "m", clock=lambda: next(ticks)).reply(ASKED, max_tokens=2)
+    assert found.pieces == [("a", 10.0), ("b", 10.5)]
 
 
-def test_a_piece_is_there_before_the_reply_is_over(served: tuple[Script, Address]) -> None:
+def test_a_piece_is_timed_before_the_reply_is_over(served: tuple[Script, Address]) -> None:
     script, address = served
     go_on = threading.Event()
     script.chunks = [said("a"), lambda: go_on.wait(30) and None, said("b"), end(), DONE]
-    events = Server(address).reply(ASKED, max_tokens=2)
-    first = next(events)
-    assert isinstance(first, Piece)
-    assert first.text == "a"
-    go_on.set()
-    assert len(list(events)) == 2
+
+    def clock() -> float:
+        waited = not go_on.is_set()
+        go_on.set()
+        return float(waited)
+
+    found = Server(address, clock=clock).reply(ASKED, max_tokens=2)
+    assert found.pieces == [("a", 1.0), ("b", 0.0)]
 
 
-def test_closing_hangs_up(served: tuple[Script, Address]) -> None:
+def test_an_interrupt_hangs_up(served: tuple[Script, Address]) -> None:
     script, address = served
     script.chunks = [said("a"), *[said("b" * 10_000)] * 5_000]
-    events = Server(address).reply(ASKED, max_tokens=2)
-    next(events)
-    events.close()
+
+    def clock() -> float:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Server(address, clock=clock).reply(ASKED, max_tokens=2)
     assert script.hung_up.wait(30)
 
 
@@ -102,11 +108,9 @@ def test_reasoning_is_text_too_and_raw_text_has_its_own_path(
         end(),
         DONE,
     ]
-    assert replied(address)[0] == "hmso."
+    assert text(replied(address)) == "hmso."
     script.chunks = [event({"choices": [{"text": "x", "finish_reason": "stop"}]})]
-    events = list(Server(address).reply(ASKED, max_tokens=2, raw=True))
-    assert isinstance(events[0], Piece)
-    assert events[0].text == "x"
+    assert text(Server(address).reply(ASKED, max_tokens=2, raw=True)) == "x"
     path, body = script.asked[-1]
     assert path == "/v1/completions"
     assert body["prompt"] == "Hello"
@@ -118,7 +122,7 @@ def test_an_event_may_come_in_pieces_and_lines(served: tuple[Script, Address]) -
     script.chunks = [bytes([byte]) for byte in whole] + [
         b'data: {"choices": [{"delta": {"content": "!"},\ndata:  "finish_reason": "stop"}]}\n\n'
     ]
-    assert replied(address)[0] == "ä€𝄞!"
+    assert text(replied(address)) == "ä€𝄞!"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +168,7 @@ def test_a_refusal_is_one_clear_line(
     script, address = served
     script.status, script.body = status, body
     with pytest.raises(ServerError, match=words) as caught:
-        list(Server(address, "m").reply(ASKED, max_tokens=1))
+        Server(address, "m").reply(ASKED, max_tokens=1)
     assert len(str(caught.value)) < 400
 
 
@@ -198,7 +202,7 @@ def test_silence_has_an_end(served: tuple[Script, Address]) -> None:
     over = threading.Event()
     script.chunks = [said("a"), lambda: over.wait(30) and None]
     with pytest.raises(ServerError, match=r"sent nothing for 0\.05 s"):
-        list(Server(address, "m", patience=0.05).reply(ASKED, max_tokens=1))
+        Server(address, "m", patience=0.05).reply(ASKED, max_tokens=1)
     over.set()
 
 
@@ -263,7 +267,7 @@ def test_an_arm_counts_tokens_and_times_them(served: tuple[Script, Address]) -> 
     ticks = itertools.count(0.0)
     script.chunks = [said("a"), said("b"), said("c"), end(), usage(4, 5), DONE]
     clock = lambda: next(ticks)  # noqa: E731
-    arm = ServerArm("other", Server(address, clock=clock), clock=clock)
+    arm = ServerArm("other", Server(address, clock=clock))
     written = arm.write(question(), Sampling(temperature=0, seed=2**40 + 1), False)
     stats = written.stats
     assert (written.text, written.reason, written.counts_passes) == ("abc", "end", False)
@@ -297,9 +301,8 @@ def test_what_an_arm_cannot_do() -> None:
 
 @given(st.lists(st.text(min_size=1, max_size=9), max_size=20), st.none() | st.integers(0, 200))
 def test_tokens_are_shared_out_in_full(texts: list[str], tokens: int | None) -> None:
-    pieces = [Piece(text, 0.0) for text in texts]
-    found = shares(pieces, tokens)
-    assert len(found) == len(pieces)
+    found = shares(texts, tokens)
+    assert len(found) == len(texts)
     assert all(share >= 0 for share in found)
-    if pieces:
-        assert sum(found) == (len(pieces) if tokens is None else tokens)
+    if texts:
+        assert sum(found) == (len(texts) if tokens is None else tokens)

@@ -11,7 +11,7 @@ import pytest
 from loopback_server import serving
 
 from macspec.bench.server import Address, Server
-from macspec.bench.serverarm import Started
+from macspec.bench.serverarm import started
 from macspec.errors import ServerError
 
 SERVER = """
@@ -35,8 +35,8 @@ def free() -> Address:
 def test_a_server_runs_as_long_as_it_is_needed(free: Address, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     command = [sys.executable, "-c", SERVER, str(free.port), str(file)]
-    with Started(command, Server(free)) as started:
-        assert started.server.ready()
+    with started(command, Server(free)):
+        assert Server(free).ready()
         pid = int(file.read_text())
         os.kill(pid, 0)
     assert not Server(free).ready()
@@ -47,23 +47,23 @@ def test_a_server_runs_as_long_as_it_is_needed(free: Address, tmp_path: Path) ->
 def test_it_ends_at_once(free: Address) -> None:
     command = [sys.executable, "-c", "import sys; sys.exit('no such\\x1b[2J model')"]
     with pytest.raises(ServerError, match=r"ended with status 1; it said last: no such.* model"):
-        Started(command, Server(free)).__enter__()
+        started(command, Server(free)).__enter__()
 
 
 def test_it_never_answers(free: Address) -> None:
     command = [sys.executable, "-c", "import signal; signal.pause()"]
     with pytest.raises(ServerError, match=r"does not answer at .* after 0\.2 s"):
-        Started(command, Server(free), patience=0.2).__enter__()
+        started(command, Server(free), patience=0.2).__enter__()
 
 
 def test_there_is_no_such_program(free: Address) -> None:
     with pytest.raises(ServerError, match=r"cannot start \./no-such-server"):
-        Started(["./no-such-server"], Server(free)).__enter__()
+        started(["./no-such-server"], Server(free)).__enter__()
 
 
 def test_another_one_is_there_already() -> None:
     with serving() as (_, address), pytest.raises(ServerError, match=r"something already answers"):
-        Started([sys.executable, "-c", ""], Server(address)).__enter__()
+        started([sys.executable, "-c", ""], Server(address)).__enter__()
     with serving() as (script, address):
         script.health = 503
         assert not Server(address).ready()
