@@ -51,7 +51,6 @@ class Session:
         controller: chooses what each round does; None: the standard one.
         clock: seconds, for the statistics.
         kernels: from ``kernels_for``, or its mode: auto, off or strict.
-        decoder_type: runs the rounds; a subclass can measure them.
 
     Raises:
         BadOptionError: a value is outside its range, or impossible with this pair.
@@ -72,7 +71,6 @@ class Session:
         controller: Controller | None = None,
         clock: Callable[[], float] = time.perf_counter,
         kernels: Kernels | str = "auto",
-        decoder_type: type[Decoder] = Decoder,
     ) -> None:
         self.pair = pair
         self.kernels = kernels_for(pair, kernels) if isinstance(kernels, str) else kernels
@@ -84,7 +82,7 @@ class Session:
         self.controller = controller or _controller(pair, state)
         self._suffix = Suffix(corpus)
         lookups = [ngram or NGram(), self._suffix]
-        self.decoder = decoder_type(pair, kv_bits, lookups, self.controller, clock, self.kernels)
+        self.decoder = Decoder(pair, kv_bits, lookups, self.controller, clock, self.kernels)
         self._prompting = Prompting(pair)
         self._noticed: set[str] = set()
         self._open: weakref.ref[Generator[Event, None, None]] | None = None

@@ -12,7 +12,7 @@ import mlx.core as mx
 
 from ..control import AcceptanceEstimate, ControlState, CostCurve, Plan
 from ..decode import Decoder
-from ..drafters import Proposal
+from ..drafters import DraftModel, Proposal
 from ..events import Event, Prefilled, Round
 from ..kernels import Kernels
 from ..models import Pair
@@ -45,11 +45,7 @@ class DecodeConfig:
         return self.method != "off" and self.depth == "auto"
 
     def session(
-        self,
-        pair: Pair,
-        clock: Callable[[], float],
-        state: ControlState | None = None,
-        decoder_type: type[Decoder] = Decoder,
+        self, pair: Pair, clock: Callable[[], float], state: ControlState | None = None
     ) -> Session:
         """A session that knows no past replies.
 
@@ -68,7 +64,6 @@ class DecodeConfig:
             state=state,
             clock=clock,
             kernels=self.kernels,
-            decoder_type=decoder_type,
         )
 
     def describe(self) -> dict[str, Any]:
@@ -316,10 +311,15 @@ class Split:
 
 
 class SplitDecoder(Decoder):
-    """A decoder that waits for what it drafted before it verifies, and then for the verdict."""
+    """Takes the place of a session's decoder; waits for what it drafted before it verifies, and
+    then for the verdict."""
 
-    def __init__(self, *settings: Any, **more: Any) -> None:
-        super().__init__(*settings, **more)
+    def __init__(self, decoder: Decoder, kv_bits: int | None) -> None:
+        lookups = [it for it in decoder.portfolio.drafters.values() if it.name != DraftModel.name]
+        super().__init__(
+            decoder.pair, kv_bits, lookups, decoder.controller, decoder.clock, decoder.kernels
+        )
+        self.settings = decoder.settings
         self.parts: list[tuple[float, float]] = []
         """Seconds of drafting and verifying, of each round of the reply."""
         self._began = 0.0
@@ -356,9 +356,8 @@ def profile(
     The first of them only warms up, if there are others.
     """
     endless = replace(pair, stop_ids=frozenset())
-    session = config.session(endless, perf_counter, decoder_type=SplitDecoder)
-    decoder = session.decoder
-    assert isinstance(decoder, SplitDecoder)
+    session = config.session(endless, perf_counter)
+    session.decoder = decoder = SplitDecoder(session.decoder, config.kv_bits)
     split = Split()
     for number, question in enumerate(questions):
         decoder.parts.clear()

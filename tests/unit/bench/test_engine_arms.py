@@ -16,7 +16,6 @@ from macspec.bench.questions import Arm, Question, ready, with_later_turns
 from macspec.bench.sample import ReplyRecorder, rows_of
 from macspec.bench.tasks import Task
 from macspec.control.cost import ROWS
-from macspec.decode import Decoder
 from macspec.errors import BadOptionError
 from macspec.models import Pair
 from macspec.sampling import Sampling
@@ -243,9 +242,10 @@ def test_a_profile_splits_its_rounds(pocket: Pair, question: Question) -> None:
 
 def test_a_profiled_reply_is_the_same_text(pocket: Pair, question: Question) -> None:
     texts = []
-    for decoder_type in (Decoder, SplitDecoder):
-        config = DecodeConfig("draft", 4, "keyed")
-        session = config.session(pocket, lambda: 0.0, decoder_type=decoder_type)
+    for split in (False, True):
+        session = DecodeConfig("draft", 4, "keyed").session(pocket, lambda: 0.0)
+        if split:
+            session.decoder = SplitDecoder(session.decoder, None)
         list(session.reply(question.asked, WARM, max_tokens=12))
         assert session.finished is not None
         texts.append(session.finished.token_ids)
