@@ -45,6 +45,9 @@ every guess that coarse weights spoil costs part of a pass of the target.
 
 CONVERT = "Convert a model to the format that mlx-lm loads, in full precision."
 
+BITS = {"target": 4, "draft": 8}
+"""Bits of a weight, by what the model will be used as."""
+
 
 def add_options(it: Parser) -> None:
     it.usage = "macspec models [ACTION] [options]"
@@ -70,6 +73,7 @@ def add_options(it: Parser) -> None:
 
     example = "./my-model ./my-model-4bit"
     it = action("quantize", "SOURCE FOLDER [options]", "quantize a model", example, QUANTIZE)
+    it.set_defaults(dtype=None)
     _add_places(it)
     it.add_argument(
         "--bits",
@@ -96,6 +100,7 @@ def add_options(it: Parser) -> None:
 
     about, example = "convert a model to MLX's format", "owner/name ./my-model"
     it = action("convert", "SOURCE FOLDER [options]", about, example, CONVERT)
+    it.set_defaults(bits=None, role=None, group_size=64)
     _add_places(it)
     it.add_argument(
         "--dtype",
@@ -109,7 +114,6 @@ def _add_places(parser: Any) -> None:
     parser.add_argument("destination", metavar="FOLDER", help="the folder to create")
     parser.add_argument(
         "--trust-remote-code",
-        dest="run_code",
         action="store_true",
         help="run Python code that comes with the model",
     )
@@ -122,7 +126,7 @@ def models(options: argparse.Namespace) -> int:
         "pull": _pull,
         "rm": _remove,
         "plan": _plan,
-        "quantize": _quantize,
+        "quantize": _convert,
         "convert": _convert,
     }
     return actions[options.action](options)
@@ -208,7 +212,8 @@ def _remove(options: argparse.Namespace) -> int:
         say(f"delete {listed} from the hub's cache, for other programs too? [y/N]")
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return 1
-    say(f"{size(remove(names))} freed")
+    remove(names)
+    say(f"{size(sum(sizes[name] for name in names))} freed")
     return 0
 
 
@@ -222,29 +227,16 @@ def _doomed(name: str, here: set[str]) -> tuple[str, ...]:
     return tuple(id for id in doomed.models if id in here and id not in others) or doomed.models
 
 
-def _quantize(options: argparse.Namespace) -> int:
-    from ..models.conversion import quantize
-
-    made = quantize(
-        options.source,
-        options.destination,
-        bits=options.bits,
-        draft=options.role == "draft",
-        group=options.group_size,
-        trust_remote_code=options.run_code,
-    )
-    Output().text(f"{made}\n")
-    return 0
-
-
 def _convert(options: argparse.Namespace) -> int:
     from ..models.conversion import convert
 
     made = convert(
         options.source,
         options.destination,
+        bits=options.bits or BITS.get(options.role),
+        group=options.group_size,
         dtype=options.dtype,
-        trust_remote_code=options.run_code,
+        trust_remote_code=options.trust_remote_code,
     )
     Output().text(f"{made}\n")
     return 0

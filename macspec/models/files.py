@@ -14,6 +14,7 @@ import json
 import os
 import ssl
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -22,7 +23,7 @@ from urllib.request import getproxies
 
 from huggingface_hub import constants, errors, list_repo_files, snapshot_download
 
-from ..errors import BadOptionError, ModelBrokenError, ModelNotFoundError, brief
+from ..errors import BadOptionError, MacspecError, ModelBrokenError, ModelNotFoundError, brief
 
 _errors: Any = errors
 # httpx in the hub's first versions, httpx2 in later ones.
@@ -232,14 +233,11 @@ def check_weights(name: str, folder: Path) -> None:
         )
     held: set[str] = set()
     for file in files:
-        try:
-            held.update(read_header(file))
-        except OSError as error:
-            raise ModelBrokenError(
-                f"{name}: {file.name} cannot be read ({brief(error)}): check its permissions"
-            ) from error
-        except ValueError as error:
-            raise ModelBrokenError(f"{name}: {file.name} {error}: {AGAIN}") from error
+        with broken(f"{name}: {file.name} cannot be read", "check its permissions"):
+            try:
+                held.update(read_header(file))
+            except ValueError as error:
+                raise ModelBrokenError(f"{name}: {file.name} {error}: {AGAIN}") from error
     if absent := _absent_shards(name, folder, held):
         raise ModelBrokenError(
             f"{name}: {', '.join(absent[:3])}{' and more' if len(absent) > 3 else ''} of "
@@ -302,6 +300,17 @@ def _end(name: str, tensor: dict[str, Any]) -> int:
     return end
 
 
+@contextmanager
+def broken(what: str, advice: str = AGAIN) -> Iterator[None]:
+    """Report another library's error as ModelBrokenError: what fails, why, and what to do."""
+    try:
+        yield
+    except MacspecError:
+        raise
+    except Exception as error:
+        raise ModelBrokenError(f"{what} ({brief(error)}): {advice}") from error
+
+
 def _absent_shards(name: str, folder: Path, held: set[str]) -> list[str]:
     """Files that the index names and that are missing, if a tensor is missing with them.
 
@@ -310,11 +319,7 @@ def _absent_shards(name: str, folder: Path, held: set[str]) -> list[str]:
     index = folder / "model.safetensors.index.json"
     if not index.is_file():
         return []
-    try:
+    with broken(f"{name}: {index.name} cannot be read"):
         shards = json.loads(index.read_bytes())["weight_map"]
         lost = {str(shard) for tensor, shard in shards.items() if tensor not in held}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelBrokenError(
-            f"{name}: {index.name} cannot be read ({brief(error)}): {AGAIN}"
-        ) from error
     return sorted(shard for shard in lost if not (folder / shard).is_file())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
 from huggingface_hub import CachedRepoInfo, constants, scan_cache_dir
@@ -13,24 +12,11 @@ from huggingface_hub.file_download import repo_folder_name
 
 from ..errors import ModelBrokenError, ModelNotFoundError, brief
 from .files import check_weights
+from .scan import FoundModel
 
 
-@dataclass(frozen=True)
-class HubModel:
-    """A model in the hub's cache, at its newest revision there."""
-
-    name: str
-    """Its id on the hub."""
-    commit: str
-    folder: Path
-    size: int
-    """Bytes on the disk, older revisions and parts of files included."""
-    missing: str | None
-    """Why it cannot be loaded, in one sentence; None where it is complete."""
-
-
-def cached_models() -> tuple[HubModel, ...]:
-    """The language models of the hub's cache, by name."""
+def cached_models() -> list[FoundModel]:
+    """The language models of the hub's cache at their newest revisions there, by name."""
     found = []
     homes = Path(constants.HF_HUB_CACHE).glob("models--*--*")
     begun = {"/".join(home.name.split("--")[1:]): home for home in homes}
@@ -43,54 +29,35 @@ def cached_models() -> tuple[HubModel, ...]:
         )
         if newest is None or not (newest.snapshot_path / "config.json").exists():
             continue
-        found.append(
-            HubModel(
-                name=repository.repo_id,
-                commit=newest.commit_hash,
-                folder=newest.snapshot_path,
-                size=repository.size_on_disk,
-                missing=_missing(repository.repo_id, newest.snapshot_path),
-            )
-        )
+        name, folder, size = repository.repo_id, newest.snapshot_path, repository.size_on_disk
+        stamp = f"{newest.commit_hash} {size}"
+        found.append(FoundModel(name, str(folder), size, _missing(name, folder), stamp))
     for name, home in begun.items():
         if size := _size(home):
-            found.append(HubModel(name, "", home, size, _begun(name)))
-    return tuple(sorted(found, key=lambda model: model.name.lower()))
+            found.append(FoundModel(name, str(home), size, _begun(name), f" {size}"))
+    return sorted(found, key=lambda model: model.name.lower())
 
 
 def cached_folder(name: str) -> Path | None:
     """The folder of a model, by its id on the hub; None where it is absent or incomplete."""
-    return next(
-        (it.folder for it in cached_models() if it.name == name and it.missing is None), None
-    )
+    complete = (it for it in cached_models() if it.name == name and it.missing is None)
+    return next((Path(it.folder) for it in complete), None)
 
 
-def remove(names: Sequence[str]) -> int:
+def remove(names: Iterable[str]) -> None:
     """Delete models from the hub's cache, with all of their revisions and parts.
 
-    Returns:
-        The bytes that were freed.
-
     Raises:
-        ModelNotFoundError: one of them is absent; then none is deleted. Or one cannot be
-            deleted.
+        ModelNotFoundError: one cannot be deleted.
     """
-    homes = {name: _home(name) for name in names}
-    for name, home in homes.items():
-        if not home.is_dir():
-            raise ModelNotFoundError(
-                f"{name} is not in the hub's cache {constants.HF_HUB_CACHE}: see macspec models"
-            )
-    freed = sum(_size(home) for home in homes.values())
-    for name, home in homes.items():
+    for name in names:
         try:
-            shutil.rmtree(home)
+            shutil.rmtree(_home(name))
         except OSError as error:
             raise ModelNotFoundError(
                 f"{name} cannot be deleted ({brief(error)}): check the permissions of "
                 f"{constants.HF_HUB_CACHE}"
             ) from error
-    return freed
 
 
 def _scan() -> Iterable[CachedRepoInfo]:

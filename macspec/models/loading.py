@@ -6,7 +6,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from mlx_lm.tokenizer_utils import TokenizerWrapper
 from transformers.utils import logging as transformers_logging
 
 from ..errors import ModelBrokenError, OutOfMemoryError, brief
-from .files import AGAIN, check_weights, without_weights
+from .files import broken, check_weights, without_weights
 from .memory import MemoryEstimate, estimate_memory, gigabytes
 
 
@@ -122,19 +122,18 @@ def read_weights(model: Model, progress: Callable[[int], None] = lambda done: No
     arrays: Any = dict(tree_flatten(module.parameters())).values()
     done = 0
     for stride in _strides(arrays):
-        try:
-            mx.eval(stride)
-        except Exception as error:
-            refused = "alloc" in str(error) or "memory" in str(error).lower()
-            if refused or isinstance(error, MemoryError):
+        with broken(f"{model.name}: its weights cannot be read"):
+            try:
+                mx.eval(stride)
+            except Exception as error:
+                refused = "alloc" in str(error) or "memory" in str(error).lower()
+                if not refused and not isinstance(error, MemoryError):
+                    raise
                 raise OutOfMemoryError(
                     f"not enough memory for the {gigabytes(model.weight_bytes)} of weights of "
                     f"{model.name} ({brief(error)}): close other programs, or choose a smaller or "
                     "more quantized model"
                 ) from error
-            raise ModelBrokenError(
-                f"{model.name}: its weights cannot be read ({brief(error)}): {AGAIN}"
-            ) from error
         done += sum(array.nbytes for array in stride)
         progress(done)
 
@@ -175,23 +174,15 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
     """
     path = folder / "config.json"
     if not path.is_file():
-        try:
+        with broken(f"{name}: {folder} cannot be read", "check its permissions"):
             files = [file.name for file in folder.iterdir()]
-        except OSError as error:
-            raise ModelBrokenError(
-                f"{name}: {folder} cannot be read ({brief(error)}): check its permissions"
-            ) from error
         if any(file.endswith((".gguf", ".bin", ".pt", ".pth", ".ckpt")) for file in files):
             raise ModelBrokenError(without_weights(name, files))
         raise ModelBrokenError(f"{name}: {folder} has no config.json: give the folder of a model")
-    try:
+    with broken(f"{name}: config.json cannot be read"):
         config = mlx_lm.load_config(folder)
         if not isinstance(config, dict):
             raise ValueError("it is not a JSON object")
-    except Exception as error:
-        raise ModelBrokenError(
-            f"{name}: config.json cannot be read ({brief(error)}): {AGAIN}"
-        ) from error
     return config
 
 
@@ -209,22 +200,21 @@ def load_tokenizer(
             f"{name} has no tokenizer (tokenizer.json or tokenizer.model): copy it from the "
             "original model"
         )
-    try:
-        tokenizer: TokenizerWrapper = mlx_lm.load_tokenizer(
-            folder,
-            {"trust_remote_code": trust_remote_code, "local_files_only": True},
-            eos_token_ids=config.get("eos_token_id"),
-        )
-        return tokenizer
-    except Exception as error:
-        if "trust_remote_code" in str(error):
+    settings = {"trust_remote_code": trust_remote_code, "local_files_only": True}
+    ends = config.get("eos_token_id")
+    with broken(f"the tokenizer of {name} cannot be loaded"):
+        try:
+            tokenizer: TokenizerWrapper = mlx_lm.load_tokenizer(
+                folder, settings, eos_token_ids=ends
+            )
+        except ValueError as error:
+            if "trust_remote_code" not in str(error):
+                raise
             raise ModelBrokenError(
                 f"the tokenizer of {name} runs its own code: read it, and if you trust it add "
                 "--trust-remote-code"
             ) from error
-        raise ModelBrokenError(
-            f"the tokenizer of {name} cannot be loaded ({brief(error)}): {AGAIN}"
-        ) from error
+    return tokenizer
 
 
 def context_length(config: dict[str, Any], tokenizer: TokenizerWrapper) -> int:
@@ -250,17 +240,12 @@ def _architecture(name: str, config: dict[str, Any]) -> Any:
         ) from error
 
 
-@contextmanager
-def _consistent(name: str, config: dict[str, Any]) -> Iterator[None]:
-    try:
-        yield
-    except ModelBrokenError:
-        raise
-    except Exception as error:
-        raise ModelBrokenError(
-            f"{name}: its weights and config.json do not form a {config.get('model_type')} model "
-            f"that mlx-lm can run ({brief(error)}): choose an MLX version of it"
-        ) from error
+def _consistent(name: str, config: dict[str, Any]) -> AbstractContextManager[None]:
+    return broken(
+        f"{name}: its weights and config.json do not form a {config.get('model_type')} model that "
+        "mlx-lm can run",
+        "choose an MLX version of it",
+    )
 
 
 @contextmanager

@@ -30,9 +30,9 @@ class FoundModel:
     """Its id on the hub, or its folder as it was given."""
     folder: str
     size: int
-    """Bytes on the disk."""
+    """Bytes on the disk, in the hub's cache with older revisions and parts of files."""
     missing: str | None
-    """Why it is incomplete, in one sentence; None where it is complete."""
+    """Why it cannot be loaded, in one sentence; None where it is complete."""
     stamp: str
     """Changes when its files change."""
 
@@ -99,11 +99,7 @@ def scan(folders: Sequence[str] = ()) -> Iterator[ScanEvent]:
     """
     from .hubcache import cached_models
 
-    found = [
-        FoundModel(it.name, str(it.folder), it.size, it.missing, f"{it.commit} {it.size}")
-        for it in cached_models()
-    ]
-    found += [_folder(name) for name in folders]
+    found = [*cached_models(), *map(_folder, folders)]
     yield from found
     yield ScanListed()
     # Only now: it takes a second.

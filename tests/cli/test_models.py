@@ -157,6 +157,10 @@ def test_models_are_made_smaller(macspec: Callable[..., Any], tmp_path: Path) ->
     outcome = macspec("models", "quantize", str(POCKET / "draft"), str(made), "--group-size", "32")
     assert outcome.out.decode() == f"{made}\n"
     assert "4 bits" in macspec("models", "quantize", str(made), str(tmp_path / "b")).error
+    draft = tmp_path / "draft"
+    arguments = (str(POCKET / "draft"), str(draft), "--for", "draft", "--group-size", "32")
+    assert macspec("models", "quantize", *arguments).status == 0
+    assert json.loads((draft / "config.json").read_text())["quantization"]["bits"] == 8
     full = tmp_path / "full"
     assert macspec("models", "convert", str(POCKET / "draft"), str(full)).status == 0
     assert (full / "config.json").exists()

@@ -12,7 +12,7 @@ from modelfolders import POCKET
 from macspec import load_pair
 from macspec.errors import BadOptionError, ModelBrokenError, ModelNotFoundError
 from macspec.models import conversion
-from macspec.models.conversion import convert, quantize
+from macspec.models.conversion import convert
 
 TARGET, DRAFT = (str(POCKET / role) for role in ("target", "draft"))
 
@@ -21,9 +21,9 @@ def setting(folder: Path) -> dict[str, int]:
     return json.loads((folder / "config.json").read_text())["quantization"]
 
 
-def test_a_draft_model_keeps_more_bits(tmp_path, capfd):
-    target = quantize(TARGET, str(tmp_path / "target"))
-    draft = quantize(DRAFT, str(tmp_path / "draft"), draft=True, group=32)
+def test_quantized_models_are_a_pair(tmp_path, capfd):
+    target = convert(TARGET, str(tmp_path / "target"), bits=4)
+    draft = convert(DRAFT, str(tmp_path / "draft"), bits=8, group=32)
     assert (setting(target)["bits"], setting(draft)["bits"]) == (4, 8)
     assert (setting(target)["group_size"], setting(draft)["group_size"]) == (64, 32)
     assert capfd.readouterr().out == ""
@@ -31,12 +31,6 @@ def test_a_draft_model_keeps_more_bits(tmp_path, capfd):
     assert pair.draft_off is None
     assert pair.target.weight_bytes < 0.3 * load_pair().target.weight_bytes
     assert sorted(it.name for it in tmp_path.iterdir()) == ["draft", "target"]
-
-
-def test_bits_are_free_to_choose(tmp_path):
-    assert setting(quantize(DRAFT, str(tmp_path / "a"), bits=6, group=32))["bits"] == 6
-    with pytest.raises(BadOptionError, match="--bits 7: choose one of 2, 3, 4, 5, 6, 8"):
-        quantize(DRAFT, str(tmp_path / "b"), bits=7)
 
 
 def test_conversion_keeps_full_precision(tmp_path):
@@ -48,35 +42,35 @@ def test_conversion_keeps_full_precision(tmp_path):
 
 
 def test_what_is_quantized_is_not_quantized_again(tmp_path):
-    made = quantize(DRAFT, str(tmp_path / "a"), group=32)
+    made = convert(DRAFT, str(tmp_path / "a"), bits=4, group=32)
     with pytest.raises(BadOptionError, match="is already quantized to 4 bits"):
-        quantize(str(made), str(tmp_path / "b"))
+        convert(str(made), str(tmp_path / "b"), bits=4)
 
 
 def test_nothing_is_written_over(tmp_path):
     for place, says in ((tmp_path, "exists already"), (tmp_path / "no" / "x", "is not a folder")):
         with pytest.raises(BadOptionError, match=says):
-            quantize(DRAFT, str(place))
+            convert(DRAFT, str(place), bits=4)
     with pytest.raises(ModelNotFoundError):
-        quantize(str(tmp_path / "absent"), str(tmp_path / "x"))
+        convert(str(tmp_path / "absent"), str(tmp_path / "x"), bits=4)
 
 
 def test_the_disk_is_checked_first(tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
     with pytest.raises(BadOptionError, match=r"needs about .* but only"):
-        quantize(DRAFT, str(tmp_path / "a"))
+        convert(DRAFT, str(tmp_path / "a"), bits=4)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failure_in_the_middle_leaves_nothing(tmp_path, monkeypatch):
-    def convert(source: str, destination: str, **_: object) -> None:
+    def failing(source: str, destination: str, **_: object) -> None:
         Path(destination).mkdir()
         raise ValueError("no such\nlayer")
 
-    monkeypatch.setattr(conversion._conversion, "convert", convert)
+    monkeypatch.setattr(conversion._conversion, "convert", failing)
     with pytest.raises(ModelBrokenError, match=r"cannot be converted by mlx-lm \(no such layer\)"):
-        quantize(DRAFT, str(tmp_path / "a"))
+        convert(DRAFT, str(tmp_path / "a"), bits=4)
     assert list(tmp_path.iterdir()) == []
 
 
