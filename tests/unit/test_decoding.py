@@ -90,12 +90,11 @@ def test_every_kind_of_cache_gives_the_text_of_stock_mlx_lm(pocket: Pair, name: 
     expected = stock_greedy(name, PROMPT, count)
     assert tokens_of(session_of(pocket, name, method="off"), PROMPT, GREEDY, count) == expected
     accepted = 0
-    for method in ("draft", "ngram"):
-        for depth in (1, 3, 8):
-            session = session_of(pocket, name, method=method, depth=depth)
-            assert tokens_of(session, PROMPT, GREEDY, count) == expected
-            assert_like_fresh(session)
-            accepted += session.stats.accepted
+    for method, depth in (("draft", 1), ("draft", 8), ("ngram", 3)):
+        session = session_of(pocket, name, method=method, depth=depth)
+        assert tokens_of(session, PROMPT, GREEDY, count) == expected
+        assert_like_fresh(session)
+        accepted += session.stats.accepted
     assert accepted > 20
 
 
@@ -103,11 +102,11 @@ def test_every_kind_of_cache_gives_the_text_of_stock_mlx_lm(pocket: Pair, name: 
 def test_rounds_of_one_and_of_many_rows_mix(pocket: Pair, name: str) -> None:
     for number, sampling in enumerate((GREEDY, KEYED)):
         plain = session_of(pocket, name, method="off", rule="keyed")
-        expected = tokens_of(plain, PROMPT, sampling, 80)
+        expected = tokens_of(plain, PROMPT, sampling, 48)
         rng = random.Random(number)
         session = session_of(pocket, name, rule="keyed")
         text = " ".join(map(str, PROMPT))
-        for event in session.reply(text, sampling, raw=True, max_tokens=80):
+        for event in session.reply(text, sampling, raw=True, max_tokens=48):
             if isinstance(event, Round):
                 for model in caches(session).values():
                     assert model.length <= len(session.decoder.tokens) + 33
@@ -208,7 +207,7 @@ def random_walk(pocket: Pair, name: str, prompt_length: int, steps: Any, stop_at
     assert tokens_of(session, prompt, GREEDY, 20) == tokens_of(plain, prompt, GREEDY, 20)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     name=st.sampled_from(["llama", "gemma3_text", "gpt_oss"]),
     prompt_length=st.integers(1, 3 * PASS_TAIL),
@@ -222,7 +221,7 @@ def test_invariants_at_any_interrupt(
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     name=st.sampled_from(WINDOWED),
     prompt_length=st.one_of(st.integers(1, 60), st.integers(500, 1100)),

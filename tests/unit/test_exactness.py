@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -18,7 +18,7 @@ from macspec.models import Pair
 TOKENS = 32
 CHATS = prompts()[:40]
 FEW = CHATS[::5]
-SOME = [pytest.param(n, marks=() if n < 2 else pytest.mark.slow) for n in range(len(FEW))]
+SOME = [pytest.param(n, marks=() if n < 1 else pytest.mark.slow) for n in range(len(FEW))]
 """Numbers of ``FEW``."""
 GREEDY = Sampling(temperature=0)
 SETTINGS = [(rule, method, depth)
@@ -26,8 +26,22 @@ SETTINGS = [(rule, method, depth)
             for depth in range(1, 9)]  # fmt: skip
 
 
-def plain(pair: Pair, chat: Any, sampling: Sampling) -> tuple[int, ...]:
-    return finish(Session(pair, method="off"), chat, sampling, max_tokens=TOKENS).token_ids
+Plain = Callable[[Any, Sampling], tuple[int, ...]]
+
+
+@pytest.fixture(scope="module")
+def plain(pocket: Pair) -> Plain:
+    """The tokens of plain decoding; the same reply is generated only once."""
+    known: dict[tuple[str, Sampling], tuple[int, ...]] = {}
+
+    def tokens(chat: Any, sampling: Sampling) -> tuple[int, ...]:
+        key = (str(chat), sampling)
+        if key not in known:
+            session = Session(pocket, method="off")
+            known[key] = finish(session, chat, sampling, max_tokens=TOKENS).token_ids
+        return known[key]
+
+    return tokens
 
 
 def reproducible() -> Iterator[Sampling]:
@@ -37,11 +51,11 @@ def reproducible() -> Iterator[Sampling]:
     yield Sampling(temperature=1.0, top_p=0.95, seed=12)
 
 
-def check(pair: Pair, chat: Any, settings: list[tuple[str, str, int]]) -> None:
+def check(pair: Pair, plain: Plain, chat: Any, settings: list[tuple[str, str, int]]) -> None:
     """All settings give the tokens of plain decoding, wherever equality is promised."""
-    assert plain(pair, chat, GREEDY) == plain_greedy(pair, prompt_tokens(pair, chat), TOKENS)
+    assert plain(chat, GREEDY) == plain_greedy(pair, prompt_tokens(pair, chat), TOKENS)
     for sampling in reproducible():
-        expected = plain(pair, chat, sampling)
+        expected = plain(chat, sampling)
         session = Session(pair)
         for rule, method, depth in settings:
             if not (sampling.greedy or rule == "keyed"):
@@ -51,15 +65,15 @@ def check(pair: Pair, chat: Any, settings: list[tuple[str, str, int]]) -> None:
             assert got.token_ids == expected, (rule, method, depth, sampling)
 
 
-@pytest.mark.parametrize("number", SOME)
-def test_tokens_equal_plain_decoding(pocket: Pair, number: int) -> None:
-    check(pocket, FEW[number], SETTINGS[number % 5 :: 5])
+@pytest.mark.parametrize("number", [0, 1])
+def test_tokens_equal_plain_decoding(pocket: Pair, plain: Plain, number: int) -> None:
+    check(pocket, plain, FEW[number], SETTINGS[number::7])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(CHATS)))
-def test_tokens_equal_plain_decoding_everywhere(pocket: Pair, number: int) -> None:
-    check(pocket, CHATS[number], SETTINGS[number % 4 :: 4])
+def test_tokens_equal_plain_decoding_everywhere(pocket: Pair, plain: Plain, number: int) -> None:
+    check(pocket, plain, CHATS[number], SETTINGS[number % 7 :: 7])
 
 
 def change_at_random(session: Session, rng: random.Random) -> None:
@@ -68,10 +82,12 @@ def change_at_random(session: Session, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("number", SOME)
-def test_drafter_and_depth_may_change_between_any_two_rounds(pocket: Pair, number: int) -> None:
+def test_drafter_and_depth_may_change_between_any_two_rounds(
+    pocket: Pair, plain: Plain, number: int
+) -> None:
     rng = random.Random(number)
     for sampling in reproducible():
-        expected = plain(pocket, FEW[number], sampling)
+        expected = plain(FEW[number], sampling)
         session = Session(pocket, rule="keyed")
         ids: tuple[int, ...] = ()
         for event in session.reply(FEW[number], sampling, max_tokens=TOKENS):
@@ -108,28 +124,26 @@ class Dice(Controller):
 
 
 @pytest.mark.parametrize("number", SOME)
-def test_whatever_the_controller_chooses(pocket: Pair, number: int) -> None:
-    for sampling in reproducible():
-        expected = plain(pocket, FEW[number], sampling)
-        for controller in (None, Dice(number)):
-            session = Session(pocket, rule="keyed", controller=controller)
-            assert session.decoder.try_trees() is None
-            for _ in range(2):
-                got = finish(session, FEW[number], sampling, max_tokens=TOKENS)
-                assert got.token_ids == expected
+def test_whatever_the_controller_chooses(pocket: Pair, plain: Plain, number: int) -> None:
+    for controller in (None, Dice(number)):
+        session = Session(pocket, rule="keyed", controller=controller)
+        assert session.decoder.try_trees() is None
+        for sampling in reproducible():
+            got = finish(session, FEW[number], sampling, max_tokens=TOKENS)
+            assert got.token_ids == plain(FEW[number], sampling)
             assert_like_fresh(session)
 
 
-def test_penalties_see_the_drafted_prefix(pocket: Pair) -> None:
+def test_penalties_see_the_drafted_prefix(pocket: Pair, plain: Plain) -> None:
     sampling = Sampling(
         temperature=0.9, seed=5, repetition_penalty=1.3, presence_penalty=0.4,
         frequency_penalty=0.3, penalty_context=12, logit_bias=((40, 1.5),), top_k=50, min_p=0.01,
     )  # fmt: skip
-    for chat in FEW[:2]:
-        expected = plain(pocket, chat, sampling)
-        for rule, method in (("keyed", "draft"), ("match", "draft"), ("match", "ngram")):
-            session = Session(pocket, rule=rule, method=method, depth=5)
-            assert finish(session, chat, sampling, max_tokens=TOKENS).token_ids == expected
+    expected = plain(FEW[0], sampling)
+    assert len(expected) > 12
+    for rule, method in (("keyed", "draft"), ("match", "draft"), ("match", "ngram")):
+        session = Session(pocket, rule=rule, method=method, depth=5)
+        assert finish(session, FEW[0], sampling, max_tokens=TOKENS).token_ids == expected
 
 
 def test_the_seed_repeats_a_reply_under_every_rule(pocket: Pair) -> None:
@@ -141,12 +155,10 @@ def test_the_seed_repeats_a_reply_under_every_rule(pocket: Pair) -> None:
         assert finish(session, FEW[0], again, max_tokens=24).token_ids == first.token_ids
 
 
-@pytest.mark.parametrize(
-    "number", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))]
-)
-def test_match_emits_what_keyed_emits(pocket: Pair, number: int) -> None:
+@pytest.mark.parametrize("number", SOME[:4])
+def test_match_emits_what_keyed_emits(pocket: Pair, plain: Plain, number: int) -> None:
     sampling = Sampling(temperature=0.8, seed=21)
-    expected = plain(pocket, FEW[number], sampling)
+    expected = plain(FEW[number], sampling)
     for method, depth in product(("draft", "ngram"), (1, 4, 8)):
         session = Session(pocket, rule="match", method=method, depth=depth)
         assert finish(session, FEW[number], sampling, max_tokens=TOKENS).token_ids == expected

@@ -18,12 +18,12 @@ HELLO = [{"role": "user", "content": "I need a hotel in London for three nights.
 
 @pytest.mark.parametrize("method", ["off", "draft", "ngram"])
 def test_closing_at_any_event_leaves_the_session_usable(pocket: Pair, method: str) -> None:
-    whole = finish(Session(pocket, method="off"), HELLO, GREEDY, max_tokens=8)
-    count = len(list(Session(pocket, method=method, depth=3).reply(HELLO, GREEDY, max_tokens=8)))
+    whole = finish(Session(pocket, method="off"), HELLO, GREEDY, max_tokens=6)
+    count = len(list(Session(pocket, method=method, depth=3).reply(HELLO, GREEDY, max_tokens=6)))
     session = Session(pocket, method=method, depth=3)
     for stop_at in range(count):
         shown = ""
-        events = session.reply(HELLO, GREEDY, max_tokens=8)
+        events = session.reply(HELLO, GREEDY, max_tokens=6)
         for number, event in enumerate(events):
             shown += event.delta if isinstance(event, Text) else ""
             if number == stop_at:
@@ -34,7 +34,7 @@ def test_closing_at_any_event_leaves_the_session_usable(pocket: Pair, method: st
         assert whole.token_ids[: len(session.finished.token_ids)] == session.finished.token_ids
         assert session.finished.reason in ("interrupted", whole.reason)
         assert_like_fresh(session)
-    assert finish(session, HELLO, GREEDY, max_tokens=8).token_ids == whole.token_ids
+    assert finish(session, HELLO, GREEDY, max_tokens=6).token_ids == whole.token_ids
 
 
 def test_an_abandoned_reply_is_closed(pocket: Pair) -> None:

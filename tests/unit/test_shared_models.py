@@ -53,7 +53,7 @@ def test_questions_of_others(pocket: Pair, shared: Path) -> None:
 
 @pytest.mark.slow
 def test_many_questions_of_others(pocket: Pair, shared: Path) -> None:
-    check(pocket, fitting(pocket, shared, 12))
+    check(pocket, fitting(pocket, shared, 36))
 
 
 def test_a_story_model_without_a_draft(shared: Path) -> None:

@@ -19,7 +19,7 @@ from macspec.worker import Failed, PairChoice, ProcessEngine, ReplyRequest
 
 PARENT = Path(__file__).with_name("scripted_parent.py")
 
-counts = pytest.mark.parametrize("count", [3, pytest.param(200, marks=pytest.mark.slow)])
+counts = pytest.mark.parametrize("count", [3, pytest.param(60, marks=pytest.mark.slow)])
 
 
 def assert_gone(pid: int) -> None:
