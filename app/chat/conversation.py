@@ -14,7 +14,17 @@ from macspec.errors import BadOptionError
 from macspec.events import Finished, Prefilled, Prefilling
 from macspec.plaintext import one_line
 from macspec.power import Meter, ReplyEnergy, awake
-from macspec.store import USER, Chat, GenerationMetadata, Store, model_name, stored_model
+from macspec.store import (
+    ASSISTANT,
+    RAW,
+    USER,
+    Chat,
+    GenerationMetadata,
+    Message,
+    Store,
+    model_name,
+    stored_model,
+)
 from macspec.worker import EngineClient, Failed, PairChoice, ReplyRequest, Tuning
 from macspec.worker.messages import Answer
 
@@ -25,7 +35,7 @@ from .chatlist import export_chat
 from .comparison import Comparing, Comparison, last_prompt
 from .energy import EnergyMeter
 from .loading import Loading, LoadUpdate
-from .replies import ReplyStart, ReplyStarter, StreamingReply, request
+from .replies import StreamingReply, request
 from .settings import LiveSettings, described
 from .tree import Tree
 from .turns import Began, Changed, ChatNotice, Dropped, Ended, Turn, Update, with_newest
@@ -65,7 +75,6 @@ class Conversation:
         self.first_run = not store.chats(1)
         """Whether there were no conversations yet."""
         self._tree = Tree(store, config.reply.system)
-        self._starter = ReplyStarter(self._tree)
         self._live = LiveStats()
         self._settings = LiveSettings(engine, config, self._tree)
         self._loading = Loading(engine, self._live, self._settings, clock)
@@ -135,8 +144,8 @@ class Conversation:
 
     def refresh(self) -> None:
         """Load this conversation again if it was changed elsewhere."""
-        if not self.busy:
-            self._tree.reload()
+        if not self.busy and self.chat is not None:
+            self._tree.open(self.chat.id)
 
     def rename(self, title: str) -> Chat:
         self._tree.chat = self.store.rename(self._stored().id, one_line(title))
@@ -237,30 +246,35 @@ class Conversation:
     def ask(self, text: str) -> AsyncIterator[Update]:
         """Send a message at the end of the path."""
         self._check_idle()
-        self._starter.check(text)
-        return self._stream(
-            lambda metadata: self._starter.prompt(text, self._tree.leaf, USER, metadata)
-        )
+        _check_text(text)
+        if any(message.role == RAW for message in self._tree.thread):
+            raise BadOptionError(
+                "this text was generated with --raw and has no turns: start a new conversation"
+            )
+        return self._stream(lambda: self._tree.add(text, self._tree.leaf, USER))
 
     def edit(self, turn_id: int, text: str) -> AsyncIterator[Update]:
         """Send another message in a turn's place; the turn stays as another version."""
         self._check_idle()
-        old = self._starter.edited(turn_id, text)
-        return self._stream(
-            lambda metadata: self._starter.prompt(text, old.parent, old.role, metadata)
-        )
+        _check_text(text)
+        old = self._tree.message(turn_id)
+        if old.role == ASSISTANT:
+            raise BadOptionError("only your own messages can be edited; regenerate a reply instead")
+        return self._stream(lambda: self._tree.add(text, old.parent, old.role))
 
     def regenerate(self, turn_id: int | None = None) -> AsyncIterator[Update]:
         """Another reply in place of one, or to a message of the user's; None: the last."""
         self._check_idle()
-        message = self._starter.answered(turn_id)
-        return self._stream(lambda metadata: self._starter.reply(message, metadata))
+        message = self._tree.answered(turn_id)
+        return self._stream(lambda: (message, None))
 
     def resume(self, turn_id: int) -> AsyncIterator[Update]:
         """Continue a reply that was stopped, cut off or too long."""
         self._check_idle()
-        message = self._starter.resumed(turn_id)
-        return self._stream(lambda metadata: self._starter.reply(message, metadata))
+        message = self._tree.message(turn_id)
+        if message.role != ASSISTANT:
+            raise BadOptionError("only a reply can be continued")
+        return self._stream(lambda: (message, None))
 
     def stop(self) -> None:
         """Stop the reply that streams, and keep its text, or stop the comparison."""
@@ -330,25 +344,32 @@ class Conversation:
             self._live.shown = shown
 
     async def _stream(
-        self, begin: Callable[[GenerationMetadata], ReplyStart]
+        self, begin: Callable[[], tuple[Message, Turn | None]]
     ) -> AsyncIterator[Update]:
-        """Begin a reply, ask the engine, and pass on what it sends."""
+        """Ask the engine for a reply, and pass on what it sends.
+
+        Args:
+            begin: gives the message to answer, and its turn where it is a new one.
+        """
         self._check_idle()
-        start = begin(self._metadata())
-        asked = request(start.path, self.system, self.config.reply, self.think, start.resumed)
+        message, prompt = begin()
+        streaming = StreamingReply(
+            self._tree, message, self._metadata(), lambda: self.choice or PairChoice()
+        )
+        path, resumed = streaming.path, streaming.resumed
+        asked = request(path, self.system, self.config.reply, self.think, resumed)
         self._settings.sync()
         self._live.asked()
-        watch = self._energy.watch()
-        call = self.engine.reply(asked)
-        streaming = StreamingReply(start, call, watch, lambda: self.choice or PairChoice())
+        streaming.watch = self._energy.watch()
+        streaming.call = self.engine.reply(asked)
         self._streaming = streaming
         try:
             with awake(self.config.power.keep_awake):
-                yield Began(start.prompt, start.shown)
+                yield Began(prompt, streaming.shown)
                 async for event in self._answers(streaming, asked):
                     self._live.see(event)
                     if isinstance(event, Prefilled) and self._tree.drop(
-                        event.dropped_messages, start.path
+                        event.dropped_messages, path
                     ):
                         yield Dropped(self._tree.dropped)
                     update = streaming.take(event)
@@ -358,10 +379,10 @@ class Conversation:
             self._streaming = None
             self._live.resting()
             ended = self._tree.change(streaming.close())
-            self._energy.settle(watch, partial(self._settled, start.reply.id))
+            self._energy.settle(streaming.watch, partial(self._settled, streaming.reply.id))
         for notice in self._warnings():
             yield notice
-        yield Ended(ended or start.shown)
+        yield Ended(ended or streaming.shown)
 
     async def _answers(
         self, streaming: StreamingReply, asked: ReplyRequest
@@ -418,3 +439,8 @@ class Conversation:
         if trouble is not None and trouble != self._trouble:
             yield ChatNotice(trouble, "warning")
         self._trouble = trouble
+
+
+def _check_text(text: str) -> None:
+    if not text.strip():
+        raise BadOptionError("the prompt is empty")

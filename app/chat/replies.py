@@ -3,113 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from macspec.config.schema import Reply as ReplySettings
-from macspec.errors import BadOptionError
 from macspec.events import Finished, Notice, Text
 from macspec.plaintext import one_line
 from macspec.power import ReplyWatch
 from macspec.stats import ReplyCounter
-from macspec.store import ASSISTANT, RAW, USER, GenerationMetadata, Message, OpenReply, stored_model
+from macspec.store import ASSISTANT, RAW, USER, GenerationMetadata, Message, stored_model
 from macspec.text import Written
 from macspec.worker import Call, Failed, PairChoice, ReplyRequest
 from macspec.worker.messages import Answer
 
 from .tree import Tree, spoken
-from .turns import ChatNotice, TextPiece, Turn, known_spans, with_earlier
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyStart:
-    """A reply that is about to be requested."""
-
-    prompt: Turn | None
-    """The new message that it answers; None: an earlier one."""
-    shown: Turn
-    reply: OpenReply
-    metadata: GenerationMetadata
-    """What is known before it begins."""
-    path: Sequence[Message]
-    """The messages before it."""
-    resumed: Message | None = None
-    """The reply as it was, if it is resumed."""
-    written: Written | None = None
-    """What it held before."""
-
-
-class ReplyStarter:
-    """Begins replies on a path. What cannot be answered raises ``BadOptionError``."""
-
-    def __init__(self, tree: Tree) -> None:
-        self._tree, self._store = tree, tree.store
-
-    def check(self, text: str) -> None:
-        """Whether a message can be added at the end of the path."""
-        if not text.strip():
-            raise BadOptionError("the prompt is empty")
-        if any(message.role == RAW for message in self._tree.thread):
-            raise BadOptionError(
-                "this text was generated with --raw and has no turns: start a new conversation"
-            )
-
-    def edited(self, id: int, text: str) -> Message:
-        if not text.strip():
-            raise BadOptionError("the prompt is empty")
-        message = self._tree.message(id)
-        if message.role == ASSISTANT:
-            raise BadOptionError("only your own messages can be edited; regenerate a reply instead")
-        return message
-
-    def answered(self, id: int | None) -> Message:
-        """The message to answer again: one of the user's, or an empty reply, which starts over.
-
-        Args:
-            id: a message of the user's, or the reply to one; None: the last.
-        """
-        thread = self._tree.thread
-        if id is None and not thread:
-            raise BadOptionError("there is nothing to answer yet")
-        message = self._tree.message(thread[-1].id if id is None else id)
-        if message.role != ASSISTANT or not (message.text or message.reasoning):
-            return message
-        if message.parent is None:
-            raise BadOptionError("this reply has no prompt that could be answered again")
-        return self._tree.message(message.parent)
-
-    def resumed(self, id: int) -> Message:
-        message = self._tree.message(id)
-        if message.role != ASSISTANT:
-            raise BadOptionError("only a reply can be continued")
-        return message
-
-    def prompt(
-        self, text: str, parent: int | None, role: str, metadata: GenerationMetadata
-    ) -> ReplyStart:
-        chat = self._tree.begun()
-        message = self._store.add(chat.id, parent, text, role)
-        if chat.unsent:
-            self._store.set_unsent(chat.id, "")
-        return self.reply(message, metadata, self._tree.put(message, parent))
-
-    def reply(
-        self, message: Message, metadata: GenerationMetadata, prompt: Turn | None = None
-    ) -> ReplyStart:
-        """Begin the reply to a message; a reply itself is continued."""
-        resumed = written = None
-        if message.role == ASSISTANT:
-            old = message.metadata or GenerationMetadata()
-            written = Written(
-                known_spans(old.spans, message.text),
-                known_spans(old.reasoning_spans, message.reasoning),
-            )
-            resumed = message if message.text or message.reasoning else None
-            reply, parent = self._store.resume(message.id), message.parent
-        else:
-            reply, parent = self._store.reply(message.chat, message.id, metadata), message.id
-        shown = self._tree.put(self._store.message(reply.id), parent)
-        path = self._tree.before(reply.id)
-        return ReplyStart(prompt, shown, reply, metadata, path, resumed, written)
+from .turns import ChatNotice, TextPiece, known_spans, with_earlier
 
 
 def request(
@@ -153,22 +60,41 @@ class StreamingReply:
     Each event takes the same time, however long the reply is.
 
     Args:
-        call: the engine's answer.
-        watch: measures its energy; None: nothing does.
+        message: what it answers; a reply itself is continued, or starts over if it is empty.
+        metadata: what is known before it begins.
         pair: the pair that answers, as far as it is known.
     """
 
+    call: Call
+    """The engine's answer, from the moment it is asked."""
+    watch: ReplyWatch | None = None
+    """Measures its energy; None: nothing does."""
+
     def __init__(
         self,
-        start: ReplyStart,
-        call: Call,
-        watch: ReplyWatch | None,
+        tree: Tree,
+        message: Message,
+        metadata: GenerationMetadata,
         pair: Callable[[], PairChoice],
     ) -> None:
-        self.reply, self.call, self.watch = start.reply, call, watch
-        self._start, self._pair = start, pair
-        self._written = start.written or Written()
-        self._counter = ReplyCounter()
+        self._known, self._pair = metadata, pair
+        self._written, self._counter = Written(), ReplyCounter()
+        self.resumed: Message | None = None
+        """The reply as it was, if it is continued."""
+        if message.role == ASSISTANT:
+            old = message.metadata or GenerationMetadata()
+            self._written = Written(
+                known_spans(old.spans, message.text),
+                known_spans(old.reasoning_spans, message.reasoning),
+            )
+            self.resumed = message if message.text or message.reasoning else None
+            self.reply, parent = tree.store.resume(message.id), message.parent
+        else:
+            self.reply = tree.store.reply(message.chat, message.id, metadata)
+            parent = message.id
+        self.shown = tree.put(tree.store.message(self.reply.id), parent)
+        self.path = tree.thread[:-1]
+        """The messages before it."""
         self.message: Message | None = None
         """The reply, once it is over."""
         self.stopped = False
@@ -227,7 +153,7 @@ class StreamingReply:
         pair, counter = self._pair(), self._counter
         counted = counter.passes or counter.final is not None
         metadata = replace(
-            self._start.metadata,
+            self._known,
             model=stored_model(pair.target),
             draft=stored_model(pair.draft),
             spans=self._written.spans,
@@ -243,10 +169,9 @@ class StreamingReply:
                 depth=finished.depth,
                 seed=finished.seed,
             )
-        resumed = self._start.resumed
-        if resumed is None:
+        if self.resumed is None:
             return metadata
-        earlier = resumed.metadata or GenerationMetadata()
+        earlier = self.resumed.metadata or GenerationMetadata()
         energy = None if metadata.stats is None else metadata.energy
         return replace(
             metadata,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from macspec.errors import BadOptionError
 from macspec.store import ASSISTANT, Chat, Message, Store
@@ -50,8 +49,13 @@ class Tree:
             BadOptionError: there is none.
         """
         self.chat = self.store.chat(id)
-        self._dropped = frozenset()
-        self.reload()
+        self.thread, self._dropped = self.store.thread(id), frozenset()
+        self._show()
+        for place, message in reversed(list(enumerate(self.thread))):
+            if message.metadata is not None:
+                stats = message.metadata.stats or {}
+                self.drop(stats.get("dropped_messages", 0), self.thread[:place])
+                break
 
     def clear(self) -> None:
         self.chat = None
@@ -63,19 +67,6 @@ class Tree:
         if self.chat is None:
             self.chat = self.store.new_chat(system=self._system, sampling=self._sampling)
         return self.chat
-
-    def reload(self) -> None:
-        if self.chat is None:
-            return
-        self.chat = self.store.chat(self.chat.id)
-        self.thread = self.store.thread(self.chat.id)
-        self._show()
-        for place in range(len(self.thread) - 1, -1, -1):
-            metadata = self.thread[place].metadata
-            if metadata is not None:
-                stats = metadata.stats or {}
-                self.drop(stats.get("dropped_messages", 0), self.thread[:place])
-                break
 
     def set_system(self, text: str) -> None:
         self._system = text
@@ -99,30 +90,45 @@ class Tree:
                 return message
         raise BadOptionError(f"message {id} is not shown")
 
-    def before(self, id: int) -> list[Message]:
-        """The messages of the path that come before one of them."""
-        ids = [message.id for message in self.thread]
-        return self.thread[: ids.index(self.message(id).id)]
+    def answered(self, id: int | None) -> Message:
+        """The message to answer again: one of the user's, or an empty reply, which starts over.
+
+        Args:
+            id: a message of the user's, or the reply to one; None: the last.
+        """
+        if id is None and not self.thread:
+            raise BadOptionError("there is nothing to answer yet")
+        message = self.message(self.thread[-1].id if id is None else id)
+        if message.role != ASSISTANT or not (message.text or message.reasoning):
+            return message
+        if message.parent is None:
+            raise BadOptionError("this reply has no prompt that could be answered again")
+        return self.message(message.parent)
+
+    def add(self, text: str, parent: int | None, role: str) -> tuple[Message, Turn]:
+        """Store a message of the user's, and show it as the end of the path."""
+        chat = self.begun()
+        message = self.store.add(chat.id, parent, text, role)
+        if chat.unsent:
+            self.store.set_unsent(chat.id, "")
+        return message, self.put(message, parent)
 
     def put(self, message: Message, after: int | None) -> Turn:
         """Show a message as the end of the path, after another one of it; None: as the first."""
         keep = 0 if after is None else [each.id for each in self.thread].index(after) + 1
         self.thread = [*self.thread[:keep], message]
-        if self.chat is not None:
-            self.chat = self.store.chat(self.chat.id)
+        self.chat = self.store.chat(message.chat)
         self._show()
         return self.turns[-1]
 
     def change(self, message: Message) -> Turn | None:
         """Update a message and return its turn; None where it is not on the path."""
-        place = next((n for n, each in enumerate(self.thread) if each.id == message.id), None)
-        if place is None:
-            return None
-        self.thread[place] = message
-        turn = self.turns[place]
-        new = turn_of(message, sibling=turn.sibling, siblings=turn.siblings, dropped=turn.dropped)
-        self.turns = (*self.turns[:place], new, *self.turns[place + 1 :])
-        return new
+        for place, old in enumerate(self.thread):
+            if old.id == message.id:
+                self.thread[place] = message
+                self._show()
+                return self.turns[place]
+        return None
 
     def step(self, id: int, by: int) -> None:
         """Show another version of a message, up to the end of its newest path.
@@ -130,14 +136,13 @@ class Tree:
         Raises:
             BadOptionError: there is no such version.
         """
-        chat, it = self.chat, self.message(id)
+        it = self.message(id)
         siblings = self.store.siblings(it.id)
         place = siblings.index(it.id) + by
-        if chat is None or not 0 <= place < len(siblings):
+        if not 0 <= place < len(siblings):
             raise BadOptionError("there is no other version on that side")
-        self.chat = self.store.set_leaf(chat.id, self.store.newest_leaf(siblings[place]))
-        self._dropped = frozenset()
-        self.reload()
+        self.store.set_leaf(it.chat, self.store.newest_leaf(siblings[place]))
+        self.open(it.chat)
 
     def drop(self, count: object, asked: Sequence[Message]) -> bool:
         """Mark the turns that the model no longer sees.
@@ -151,13 +156,12 @@ class Tree:
         """
         if not isinstance(count, int) or isinstance(count, bool):
             return False
-        groups = spoken(asked)
-        dropped = frozenset(message.id for group in groups[:count] for message in group)
-        news = dropped != self._dropped
+        dropped = frozenset(message.id for group in spoken(asked)[:count] for message in group)
+        if dropped == self._dropped:
+            return False
         self._dropped = dropped
-        if news:
-            self.turns = tuple(replace(turn, dropped=turn.id in dropped) for turn in self.turns)
-        return news
+        self._show()
+        return True
 
     @property
     def dropped(self) -> tuple[int, ...]:
@@ -166,18 +170,14 @@ class Tree:
     def _show(self) -> None:
         assert self.chat is not None
         families = self.store.families(self.chat.id)
-        turns = []
-        for message in self.thread:
-            siblings = families.get(message.parent, [message.id])
-            turns.append(
-                turn_of(
-                    message,
-                    sibling=siblings.index(message.id) + 1,
-                    siblings=len(siblings),
-                    dropped=message.id in self._dropped,
-                )
+        self.turns = tuple(
+            turn_of(
+                message,
+                families.get(message.parent, [message.id]),
+                dropped=message.id in self._dropped,
             )
-        self.turns = tuple(turns)
+            for message in self.thread
+        )
 
 
 def spoken(thread: Sequence[Message]) -> list[list[Message]]:

@@ -230,10 +230,8 @@ def _number(values: Numbers, key: str) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def turn_of(
-    message: Message, *, sibling: int = 1, siblings: int = 1, dropped: bool = False
-) -> Turn:
-    """A stored message as a turn; the arguments are fields of it."""
+def turn_of(message: Message, siblings: Sequence[int], *, dropped: bool) -> Turn:
+    """A stored message as a turn; ``siblings``: all versions, itself included."""
     known = message.metadata is not None
     metadata = message.metadata or GenerationMetadata()
     return Turn(
@@ -248,8 +246,8 @@ def turn_of(
         model=model_name(metadata.model) if known and message.role == ASSISTANT else None,
         draft=model_name(metadata.draft) if metadata.draft else None,
         stats=turn_stats(metadata.stats, metadata.energy),
-        sibling=sibling,
-        siblings=siblings,
+        sibling=siblings.index(message.id) + 1,
+        siblings=len(siblings),
         dropped=dropped,
     )
 
