@@ -360,49 +360,28 @@ def _two(left: tuple[str, str, Role], right: tuple[str, str, Role], width: int) 
     return fit((*first, (" " * (width - 2 * each), "plain"), *second), width)
 
 
-# -- short forms --------------------------------------------------------------------------------
+# -- the summary line ---------------------------------------------------------------------------
 
 
-def short_speed(state: PanelState, width: int) -> Line:
-    unit = " tok/s" if width > SHORT_WIDTH else " t/s"
-    return ((fixed(current_speed(state), 5, 1), "value"), (unit, "label"))
-
-
-def short_times(state: PanelState, width: int) -> Line:
-    times = against_plain(state)
-    return ((f"{fixed(times, 4, 2)}×", speed_role(times)),)
-
-
-def short_acceptance(state: PanelState, width: int) -> Line:
-    return ((percent(state.acceptance), "value"), (" acc", "label"))
-
-
-def short_drafter(state: PanelState, width: int) -> Line:
+def summary(state: PanelState, width: int) -> list[Line]:
+    """The parts of the panel's one-line form, the most important first."""
+    same, _ = promise(state.rule, number(state.temperature) or 0.0)
+    badge: Line = (("✓ ", "good"), (f"{same.removeprefix('same '):<12}", "label"))
+    if failed(state):
+        badge = (("✗ ", "bad"), (f"{'self-check':<12}", "bad"))
     drafting = "plain"
     if state.drafter is not None:
         drafting = f"{fitting(6, one_line(state.drafter))} {fixed(state.round_depth, 2).strip()}"
-    return ((f"{drafting:<9}", "plain"),)
-
-
-def short_passes(state: PanelState, width: int) -> Line:
-    return ((fixed(state.tokens_per_pass, 4, 2), "value"), ("/pass", "label"))
-
-
-def short_badge(state: PanelState, width: int) -> Line:
-    if failed(state):
-        return (("✗ ", "bad"), (f"{'self-check':<12}", "bad"))
-    same, _ = promise(state.rule, number(state.temperature) or 0.0)
-    return (("✓ ", "good"), (f"{same.removeprefix('same '):<12}", "label"))
-
-
-def short_context(state: PanelState, width: int) -> Line:
-    share = ratio(state.context_used, state.context_limit)
-    return (("ctx ", "label"), (percent(share), "value"))
-
-
-def short_joules(state: PanelState, width: int) -> Line:
-    return ((fixed(state.joules_per_token, 4, 2), "value"), (" J/tok", "label"))
-
-
-def short_ttft(state: PanelState, width: int) -> Line:
-    return (("TTFT", "label"), (seconds(state.ttft_s), "value"))
+    times, context = against_plain(state), ratio(state.context_used, state.context_limit)
+    unit = " tok/s" if width > SHORT_WIDTH else " t/s"
+    return [
+        ((fixed(current_speed(state), 5, 1), "value"), (unit, "label")),
+        ((f"{fixed(times, 4, 2)}×", speed_role(times)),),
+        ((percent(state.acceptance), "value"), (" acc", "label")),
+        ((f"{drafting:<9}", "plain"),),
+        ((fixed(state.tokens_per_pass, 4, 2), "value"), ("/pass", "label")),
+        badge,
+        (("ctx ", "label"), (percent(context), "value")),
+        ((fixed(state.joules_per_token, 4, 2), "value"), (" J/tok", "label")),
+        (("TTFT", "label"), (seconds(state.ttft_s), "value")),
+    ]

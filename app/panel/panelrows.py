@@ -33,8 +33,6 @@ class Row:
     """What it means; empty: the help of the row below holds for both."""
     full: Callable[[PanelState], str] | None = None
     """The text that the tooltip shows whole where a line may cut it."""
-    short: tuple[int, Callable[[PanelState, int], Line]] | None = None
-    """Its place in the summary line, and its form there."""
 
 
 GAP = Row("", lambda state, width, rows: [BLANK], (8,))
@@ -55,12 +53,10 @@ ROWS: tuple[Row, ...] = (
         "× plain", draw.speed_head, (0,),
         "This reply's speed relative to plain decoding: what the same model would reach without "
         "speculation, estimated from the measured cost of its passes.",
-        short=(2, draw.short_times),
     ),
     Row(
         "tok/s, reply, TTFT", draw.speed, (0, 3, 3),
         "Tokens per second over the last second and over the whole reply; time to first token.",
-        short=(1, draw.short_speed),
     ),
     Row(
         "history", draw.history, (0, 2, 7),
@@ -72,20 +68,17 @@ ROWS: tuple[Row, ...] = (
         "ITL, p95", draw.latency, (1,),
         "Inter-token latency: the median time between tokens, and the time that 95% of them stay "
         "below.",
-        short=(9, draw.short_ttft),
     ),
     GAP,
     Row(
         "Speculation", draw.speculation_head, (0,),
         "The drafter of the latest round and how many tokens it drafted; plain decoding means "
         "that nothing was drafted.",
-        short=(4, draw.short_drafter),
     ),
     Row(
         "acceptance, now", draw.acceptance, (0, 2),
         "The share of drafted tokens that the target accepted, over this reply and over its last "
         "rounds.",
-        short=(3, draw.short_acceptance),
     ),
     Row(
         "by position", draw.positions, (1, 3, 6, 7),
@@ -94,7 +87,6 @@ ROWS: tuple[Row, ...] = (
     Row(
         "tok/pass", draw.passes, (0,),
         "Tokens per pass of the target, including its own; plain decoding gives 1.00.",
-        short=(5, draw.short_passes),
     ),
     Row(
         "method, depth", draw.chosen, (7,),
@@ -110,7 +102,6 @@ ROWS: tuple[Row, ...] = (
     Row(
         "context", draw.context, (0,),
         "Tokens of this conversation in the model's context, and how many fit.",
-        short=(7, draw.short_context),
     ),
     Row(
         "memory", draw.memory, (1, 6),
@@ -130,7 +121,6 @@ ROWS: tuple[Row, ...] = (
         "Energy per token of this reply: gross, and net of what the idle machine draws. Below "
         "it, gross energy per token of this session's plain replies; A/B measures it.",
         full=lambda state: state.energy_reason,
-        short=(8, draw.short_joules),
     ),
     GAP,
     Row(
@@ -142,7 +132,6 @@ ROWS: tuple[Row, ...] = (
         "exactness", draw.badge, (0,),
         "What is guaranteed: greedy and keyed replies are exactly the text of plain decoding; "
         "the block and match rules sample from the same distribution.",
-        short=(6, draw.short_badge),
     ),
     Row(
         "kernels", draw.kernels, (2, 7),
@@ -153,8 +142,6 @@ ROWS: tuple[Row, ...] = (
 
 LINES = tuple((index, rank) for index, row in enumerate(ROWS) for rank in row.ranks)
 """All lines from top to bottom: the row of each, and when it gives way."""
-
-SHORT = [form for _, form in sorted((row.short for row in ROWS if row.short), key=itemgetter(0))]
 
 HELP = tuple((row.label, row.help) for row in ROWS if row.help)
 """The rows of the panel, and what they mean."""
@@ -209,8 +196,7 @@ def summary_line(state: PanelState, width: int) -> Line:
     if not state.passes:
         return fit((*line, (one_line(state.activity), "value")), width)
     gap = 0
-    for form in SHORT:
-        part = form(state, width)
+    for part in draw.summary(state, width):
         if cells(line) + gap + cells(part) > width:
             break
         line = (*line, (" " * gap, "plain"), *part)

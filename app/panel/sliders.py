@@ -22,22 +22,41 @@ from .panelstate import PanelState
 
 Value = int | float | str
 
-SLIDERS = ("depth", "method", "rule", "temperature")
 
-LABELS = {"depth": "depth", "method": "method", "rule": "rule", "temperature": "temp"}
+@dataclass(frozen=True, slots=True)
+class Slider:
+    """Words to choose from, and after them a track of numbers; either may be missing."""
 
-OPTIONS = {"depth": ("auto",), "method": tuple(METHODS), "rule": tuple(RULES)}
+    label: str
+    words: tuple[str, ...] = ()
+    end: float = 0
+    """Of the track; 0: it has none."""
+    step: float = 1
+    columns: int = 1_000
+    """The most that its track takes."""
 
-HOTTEST, STEP = 2.0, 0.05
+    @property
+    def stops(self) -> tuple[Value, ...]:
+        numbers = round(self.end / self.step) + 1 if self.end else 0
+        return (*self.words, *(round(at * self.step, 2) for at in range(numbers)))
+
+    def track(self, width: int) -> int:
+        """Columns of the track in a slider so wide, between the words and the number."""
+        return min(width - LABEL - sum(len(word) + 1 for word in self.words) - 5, self.columns)
+
+
+SLIDERS = {
+    "depth": Slider("depth", ("auto",), MAX_DEPTH, columns=MAX_DEPTH + 1),
+    "method": Slider("method", tuple(METHODS)),
+    "rule": Slider("rule", tuple(RULES)),
+    "temperature": Slider("temp", end=2.0, step=0.05),
+}
 
 LABEL = 7
 """Columns of a slider's label."""
 
-AUTO = LABEL + len("auto ")
-"""Column at which the track of the depth begins; auto stands before it."""
-
 WIDE = 34
-"""Columns from which a slider has a track, or all of its options."""
+"""Columns from which a slider has a track, or all of its words."""
 
 GAP = 3
 """Columns between two sliders."""
@@ -91,16 +110,13 @@ def same(one: Value, other: Value) -> bool:
     return abs(one - other) < 1e-6
 
 
-def stepped(slider: str, value: Value, by: int) -> Value:
+def stepped(name: str, value: Value, by: int) -> Value:
     """The setting so many steps further; it stops at the ends of the slider."""
-    if slider == "temperature":
-        at = round(_number(value) / STEP) + by
-        return round(max(min(at, round(HOTTEST / STEP)), 0) * STEP, 2)
-    stops: tuple[Value, ...] = OPTIONS[slider]
-    if slider == "depth":
-        stops = (*stops, *range(MAX_DEPTH + 1))
-    at = stops.index(value) if value in stops else len(stops) - 1
-    return stops[max(min(at + by, len(stops) - 1), 0)]
+    slider = SLIDERS[name]
+    at = len(slider.words) + round(_number(value) / slider.step)
+    if value in slider.words:
+        at = slider.stops.index(value)
+    return slider.stops[max(min(at + by, len(slider.stops) - 1), 0)]
 
 
 def changes(slider: str, value: Value) -> dict[str, Any]:
@@ -127,22 +143,17 @@ def places(shown: SliderState, width: int, low: bool = False) -> dict[str, Place
     }
 
 
-def at_column(slider: str, x: int, width: int) -> Value | None:
+def at_column(name: str, x: int, width: int) -> Value | None:
     """The setting at a column of a slider so wide; None: there is none."""
     if x < LABEL or width < WIDE:
         return None
-    if slider == "depth":
-        share = (x - AUTO) / (_depth_track(width) - 1)
-        return "auto" if x < AUTO - 1 else round(max(min(share, 1.0), 0.0) * MAX_DEPTH)
-    if slider == "temperature":
-        share = (x - LABEL) / (_track(width) - 1)
-        return stepped(slider, max(min(share, 1.0), 0.0) * HOTTEST, 0)
-    at = LABEL
-    for option in OPTIONS[slider]:
-        if at <= x < at + len(option):
-            return option
-        at += len(option) + 1
-    return None
+    slider, at = SLIDERS[name], LABEL
+    for word in slider.words:
+        if at <= x < at + len(word):
+            return word
+        at += len(word) + 1
+    share = (x - at) / (slider.track(width) - 1)
+    return stepped(name, max(min(share, 1.0), 0.0) * slider.end, 0) if slider.end else None
 
 
 def slider_lines(shown: SliderState, width: int, low: bool = False) -> tuple[Line, ...]:
@@ -166,73 +177,43 @@ def slider_lines(shown: SliderState, width: int, low: bool = False) -> tuple[Lin
     return tuple(fit(line, width) for line in lines)
 
 
-def _slider(shown: SliderState, slider: str, width: int) -> Line:
-    selected = shown.focused and shown.selected == slider
+def _slider(shown: SliderState, name: str, width: int) -> Line:
+    slider, value = SLIDERS[name], shown.value(name)
+    selected, waits = shown.focused and shown.selected == name, name in shown.asked
     label: Line = (
-        (LABELS[slider].ljust(LABEL - 1), "value" if selected else "label"),
+        (slider.label.ljust(LABEL - 1), "value" if selected else "label"),
         ("▸" if selected else " ", "mark"),
     )
     if width < WIDE:
-        return (*label, *_cycle(shown, slider))
-    if slider == "depth":
-        return (*label, *_depth(shown, _depth_track(width)))
-    if slider == "temperature":
-        value, waits = _number(shown.value(slider)), slider in shown.asked
-        figure = fixed(value, 4, 2 if value else 0)
-        thumb = _thumb(value / HOTTEST, _track(width), waits)
-        return (*label, *thumb, (f" {figure}", "value"))
-    return (*label, *_options(shown, slider))
+        text = f"{_number(value):.2f}" if slider.step < 1 else one_line(str(value))
+        role: Role = "asked" if waits else "value"
+        return (*label, ("‹ ", "label"), (f"{text:^6}", role), (" ›", "label"))
+    line = [*label]
+    for word in slider.words:
+        role = "asked" if waits and word == value else "plain"
+        line += [(word, "chosen" if word == shown.known[name] else role), (" ", "plain")]
+    return (*line, *_track(shown, name, slider.track(width))) if slider.end else tuple(line)
 
 
-def _options(shown: SliderState, slider: str) -> Line:
-    parts: list[tuple[str, Role]] = []
-    for option in OPTIONS[slider]:
-        role: Role = "plain"
-        if option == shown.known[slider]:
-            role = "chosen"
-        elif option == shown.asked.get(slider):
-            role = "asked"
-        parts += [(option, role), (" ", "plain")]
-    return tuple(parts[:-1])
-
-
-def _depth(shown: SliderState, track: int) -> Line:
-    value, waits = shown.value("depth"), "depth" in shown.asked
-    auto = _options(shown, "depth")
-    if not isinstance(value, str):
-        depth = round(_number(value))
-        thumb, figure = _thumb(depth / MAX_DEPTH, track, waits), f"{depth:>4}"
-        return (*auto, (" ", "plain"), *thumb, (" ", "plain"), (figure, "value"))
-    parts: Line = ((TRACK * track, "track"),)
-    if shown.in_use is not None and 0 <= shown.in_use <= MAX_DEPTH:
-        at = round(shown.in_use / MAX_DEPTH * (track - 1))
-        parts = ((TRACK * at, "track"), ("┃", "mark"), (TRACK * (track - at - 1), "track"))
-    used = " " * 4 if shown.in_use is None else f"{min(shown.in_use, 999):>4}"
-    return (*auto, (" ", "plain"), *parts, (" ", "plain"), (used, "label"))
-
-
-def _thumb(share: float, track: int, waits: bool) -> Line:
-    at = max(min(round(share * (track - 1)), track - 1), 0)
+def _track(shown: SliderState, name: str, columns: int) -> Line:
+    """A track with a thumb and the number that is set, or else a mark at the one in use."""
+    slider, value = SLIDERS[name], shown.value(name)
+    before: tuple[str, Role] = ("━", "bar")
+    sign: tuple[str, Role] = ("○", "warn") if name in shown.asked else ("●", "bar")
+    role: Role = "value"
+    if isinstance(value, str):
+        if shown.in_use is None:
+            return ((TRACK * columns, "track"), (" ", "plain"), (" " * 4, "label"))
+        value, before, sign, role = shown.in_use, (TRACK, "track"), ("┃", "mark"), "label"
+    share, decimals = _number(value) / slider.end, 2 if value and slider.step < 1 else 0
+    at = max(min(round(share * (columns - 1)), columns - 1), 0)
     return (
-        ("━" * at, "bar"),
-        ("○" if waits else "●", "warn" if waits else "bar"),
-        (TRACK * (track - at - 1), "track"),
+        (before[0] * at, before[1]),
+        sign,
+        (TRACK * (columns - at - 1), "track"),
+        (" ", "plain" if slider.words else role),
+        (fixed(_number(value), 4, decimals), role),
     )
-
-
-def _cycle(shown: SliderState, slider: str) -> Line:
-    value, waits = shown.value(slider), slider in shown.asked
-    text = f"{_number(value):.2f}" if slider == "temperature" else one_line(str(value))
-    role: Role = "asked" if waits else "value"
-    return (("‹ ", "label"), (f"{text:^6}", role), (" ›", "label"))
-
-
-def _track(width: int) -> int:
-    return width - LABEL - 5
-
-
-def _depth_track(width: int) -> int:
-    return min(width - AUTO - 5, MAX_DEPTH + 1)
 
 
 def _number(value: Value) -> float:
@@ -306,7 +287,8 @@ class Sliders(LinesView, can_focus=True):
         self.post_message(Tune(changes(slider, value)))
 
     def action_select(self, by: int) -> None:
-        self.select(SLIDERS[(SLIDERS.index(self.state.selected) + by) % len(SLIDERS)])
+        names = list(SLIDERS)
+        self.select(names[(names.index(self.state.selected) + by) % len(names)])
 
     def action_step(self, by: int) -> None:
         slider = self.state.selected

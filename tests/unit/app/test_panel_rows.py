@@ -317,8 +317,8 @@ VALUES = st.integers() | NUMBERS | st.sampled_from(["auto", "draft", "keyed"])
 @settings(deadline=None)
 @given(
     STATES,
-    st.dictionaries(st.sampled_from(SLIDERS), VALUES, max_size=4),
-    st.sampled_from(SLIDERS),
+    st.dictionaries(st.sampled_from(list(SLIDERS)), VALUES, max_size=4),
+    st.sampled_from(list(SLIDERS)),
     st.none() | st.integers(),
     WORDS,
     st.integers(0, 120),
