@@ -18,7 +18,7 @@ from ..kernels import Kernels
 from ..models import Pair
 from .costs import Costs
 from .macspecarm import ConcurrentArm, DecodeConfig, MacspecArm
-from .mlxlm import DEPTHS, TRIED, MlxLmArm
+from .mlxlm import MlxLmArm
 from .questions import Arm
 
 PLAIN = "plain"
@@ -132,7 +132,6 @@ class ArmFactory:
         kv_bits, kernels: of every arm.
         costs: what passes cost here.
         server: makes the arm of a server from its name.
-        depths, tried: as for ``MlxLmArm``.
     """
 
     pair: Pair
@@ -140,8 +139,6 @@ class ArmFactory:
     kernels: Kernels | str = "auto"
     costs: Costs | None = None
     server: Callable[[str], Arm] | None = None
-    depths: tuple[int, ...] = DEPTHS
-    tried: int = TRIED
     _drafts: dict[int, Pair] = field(default_factory=dict)
 
     def make(self, name: ArmName) -> Arm:
@@ -162,14 +159,8 @@ class ArmFactory:
         kv_bits = self.kv_bits if name.kv_bits is None else name.kv_bits
         if name.method in (MLX_LM, MLX_LM_DRAFT):
             depth = name.depth if isinstance(name.depth, int) else None
-            return MlxLmArm(
-                name.text,
-                pair,
-                depth=0 if name.method == MLX_LM else depth,
-                kv_bits=kv_bits,
-                depths=self.depths,
-                tried=self.tried,
-            )
+            depth = 0 if name.method == MLX_LM else depth
+            return MlxLmArm(name.text, pair, depth=depth, kv_bits=kv_bits)
         config = DecodeConfig(name.method, name.depth, name.rule, name.trees, kv_bits, self.kernels)
         costs = self.costs if name.usual else None
         if name.at_once > 1:

@@ -24,7 +24,7 @@ from ..stats import ReplyCounter
 from ..verification import Verdict
 from .cells import median
 from .costs import Costs
-from .questions import Question, shortened
+from .questions import Arm, Question
 from .sample import ReplyRecorder, Written
 
 
@@ -54,28 +54,18 @@ class DecodeConfig:
         Raises:
             BadOptionError: this pair cannot do it.
         """
-        return Session(
-            pair,
-            method=self.method,
-            depth=self.depth,
-            rule=self.rule,
-            trees=self.trees,
-            kv_bits=self.kv_bits,
-            state=state,
-            clock=clock,
-            kernels=self.kernels,
-        )
+        return Session(pair, **self._settings, state=state, clock=clock, kernels=self.kernels)
 
     def describe(self) -> dict[str, Any]:
+        return {"program": "macspec", **self._settings}
+
+    @property
+    def _settings(self) -> dict[str, Any]:
         names = [it.name for it in fields(self) if it.name != "kernels"]
-        return {"program": "macspec", **{name: getattr(self, name) for name in names}}
+        return {name: getattr(self, name) for name in names}
 
 
-WARM_UP = 24
-"""Tokens of the reply that only warms up."""
-
-
-class MacspecArm:
+class MacspecArm(Arm):
     """Replies of one session for each temperature, as in a chat that goes on.
 
     What its controller learns of costs and acceptance it keeps from reply to reply.
@@ -115,14 +105,10 @@ class MacspecArm:
             self._sessions[key] = self.config.session(self._pairs[ends], self._clock, state)
         return self._sessions[key]
 
-    def why_not(self, question: Question, sampling: Sampling) -> str | None:
-        return None
-
     def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
-        for question in questions[:1]:
-            self.write(shortened(question, WARM_UP), replace(sampling, seed=0), ends)
-            if self.config.chooses:
-                _measure_costs(self.session(sampling, ends))
+        super().prepare(questions, sampling, ends)
+        if questions and self.config.chooses:
+            _measure_costs(self.session(sampling, ends))
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
         session = self.session(sampling, ends)
@@ -197,7 +183,7 @@ class LearnedState(ControlState):
         self._learned[self._key] = {"costs": curve.as_dict(), "survival": acceptance.as_dict()}
 
 
-class ConcurrentArm:
+class ConcurrentArm(Arm):
     """So many sessions at once, whose tokens count together.
 
     Their questions are the one that is asked and those after it. What is measured is the time in
@@ -217,15 +203,10 @@ class ConcurrentArm:
         self._sessions = [config.session(endless, perf_counter, known) for _ in range(count)]
         self._questions: list[Question] = []
 
-    def why_not(self, question: Question, sampling: Sampling) -> str | None:
-        return None
-
     def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
         self._questions = list(questions)
-        if not questions:
-            return
-        self.write(shortened(questions[0], WARM_UP), replace(sampling, seed=0), ends)
-        for session in self._sessions if self._config.chooses else ():
+        super().prepare(questions, sampling, ends)
+        for session in self._sessions if questions and self._config.chooses else ():
             _measure_costs(session)
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
@@ -284,32 +265,6 @@ def _next_round(reply: Generator[Event, None, None]) -> Round | None:
     return next((event for event in reply if isinstance(event, Round)), None)
 
 
-@dataclass(slots=True)
-class Split:
-    """Seconds of the rounds that read no prompt."""
-
-    rounds: int = 0
-    draft: float = 0.0
-    verify: float = 0.0
-    whole: float = 0.0
-
-    @property
-    def host(self) -> float:
-        """The rest: choosing, committing, text, events."""
-        return max(self.whole - self.draft - self.verify, 0.0)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Milliseconds a round, ready for JSON."""
-        each = 1e3 / max(self.rounds, 1)
-        return {
-            "rounds": self.rounds,
-            "draft_ms": self.draft * each,
-            "verify_ms": self.verify * each,
-            "host_ms": self.host * each,
-            "round_ms": self.whole * each,
-        }
-
-
 class SplitDecoder(Decoder):
     """Takes the place of a session's decoder; waits for what it drafted before it verifies, and
     then for the verdict."""
@@ -350,24 +305,29 @@ class SplitDecoder(Decoder):
 
 def profile(
     pair: Pair, config: DecodeConfig, questions: Sequence[Question], sampling: Sampling
-) -> Split:
-    """The split of one way to write, over the replies to some questions, which run to their limit.
+) -> dict[str, Any]:
+    """Milliseconds of a round and its parts, ready for JSON; ``host`` is all but the models' work.
 
-    The first of them only warms up, if there are others.
+    Replies run to their limit. The first of them only warms up, if there are others, and rounds
+    that read a prompt are left out.
     """
     endless = replace(pair, stop_ids=frozenset())
     session = config.session(endless, perf_counter)
     session.decoder = decoder = SplitDecoder(session.decoder, config.kv_bits)
-    split = Split()
+    rounds: list[tuple[float, float, float]] = []
     for number, question in enumerate(questions):
         decoder.parts.clear()
         events = asked(session, question, replace(sampling, seed=number))
         whole = [event.seconds for event in events if isinstance(event, Round)]
-        if number == 0 and len(questions) > 1:
-            continue
-        for seconds, (draft, verify) in list(zip(whole, decoder.parts, strict=False))[1:]:
-            split.rounds += 1
-            split.draft += draft
-            split.verify += verify
-            split.whole += seconds
-    return split
+        if number > 0 or len(questions) == 1:
+            parts = zip(whole, decoder.parts, strict=False)
+            rounds += [(seconds, *both) for seconds, both in list(parts)[1:]]
+    sums = map(sum, zip(*rounds, strict=True)) if rounds else (0.0, 0.0, 0.0)
+    whole_ms, draft, verify = (1e3 * it / max(len(rounds), 1) for it in sums)
+    return {
+        "rounds": len(rounds),
+        "draft_ms": draft,
+        "verify_ms": verify,
+        "host_ms": max(whole_ms - draft - verify, 0.0),
+        "round_ms": whole_ms,
+    }

@@ -25,8 +25,7 @@ from ..models import Pair
 from ..models.template import Template
 from ..sampling import Sampling
 from ..stats import ReplyCounter
-from .macspecarm import WARM_UP
-from .questions import Question, prompt_ids, shortened
+from .questions import Arm, Question, prompt_ids, shortened
 from .sample import ReplyRecorder, Written
 
 OWN_DEPTH = 2
@@ -39,14 +38,14 @@ TRIED = 4
 """Questions on which each of them is tried."""
 
 
-class MlxLmArm:
+class MlxLmArm(Arm):
     """``mlx_lm.stream_generate``, with or without the draft model.
 
     Args:
         depth: its ``num_draft_tokens``; 0: without the draft model; None: for each temperature
             the fastest of ``depths`` on some of the questions, found when it is prepared.
         kv_bits: quantize the keys and values to this many bits, from the first token on.
-        depths, tried: what is tried for the best depth, on so many questions.
+        depths: what is tried for the best depth.
 
     Raises:
         BadOptionError: the pair has no draft model, and one is needed.
@@ -60,14 +59,13 @@ class MlxLmArm:
         depth: int | None = 0,
         kv_bits: int | None = None,
         depths: Sequence[int] = DEPTHS,
-        tried: int = TRIED,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         if depth != 0 and pair.draft is None:
             raise BadOptionError(f"{name} needs a draft model: {pair.draft_off or 'add --draft'}")
         self.name = name
         self._pair, self._depth, self._kv_bits, self._clock = pair, depth, kv_bits, clock
-        self._depths, self._tried = depths, tried
+        self._depths = depths
         self._template = Template(pair)
         self._best: dict[float, int] = {}
         self._found: dict[str, dict[str, float]] = {}
@@ -77,12 +75,8 @@ class MlxLmArm:
         ending.eos_token_ids = set(pair.stop_ids)
         self._tokenizers = {True: ending, False: endless}
 
-    def why_not(self, question: Question, sampling: Sampling) -> str | None:
-        return None
-
     def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
-        for question in questions[:1]:
-            self.write(shortened(question, WARM_UP), replace(sampling, seed=0), ends)
+        super().prepare(questions, sampling, ends)
         if self._depth is None:
             self._choose(questions, sampling, ends)
 
@@ -112,9 +106,6 @@ class MlxLmArm:
             "tried_tokens_per_s": self._found or None,
             "kv_bits": self._kv_bits,
         }
-
-    def close(self) -> None:
-        """It holds nothing between replies."""
 
     def _responses(
         self, question: Question, prompt: Sequence[int], depth: int, sampling: Sampling, ends: bool
@@ -152,7 +143,7 @@ class MlxLmArm:
 
     def _choose(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
         """Find the fastest depth: seconds of decode over all tokens, of a few questions."""
-        spread = questions[:: max(len(questions) // self._tried, 1)][: self._tried]
+        spread = questions[:: max(len(questions) // TRIED, 1)][:TRIED]
         tried = [shortened(question, 48) for question in spread]
         found = {}
         for depth in self._depths:

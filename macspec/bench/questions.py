@@ -70,6 +70,10 @@ def shortened(question: Question, limit: int) -> Question:
     return replace(question, max_tokens=min(question.max_tokens, limit), forced=forced)
 
 
+WARM_UP = 24
+"""Tokens of the reply that only warms up."""
+
+
 class Arm(Protocol):
     """One way to write a reply. Every reply starts from a cold cache."""
 
@@ -77,7 +81,7 @@ class Arm(Protocol):
 
     def why_not(self, question: Question, sampling: Sampling) -> str | None:
         """Why it cannot answer this, in half a sentence; None if it can."""
-        ...
+        return None
 
     def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
         """Whatever must come before the first reply that counts: building, warming up, choosing.
@@ -85,7 +89,8 @@ class Arm(Protocol):
         Args:
             questions: what will be asked; a few of them may be answered now.
         """
-        ...
+        for question in questions[:1]:
+            self.write(shortened(question, WARM_UP), replace(sampling, seed=0), ends)
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
         """Answer, from a cold cache.
@@ -101,8 +106,8 @@ class Arm(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what it holds."""
-        ...
+        """Let go of what it holds between replies."""
+        return
 
 
 def ready(tasks: Sequence[Task], pair: Pair, most: int | None = None) -> tuple[list[Question], int]:

@@ -262,7 +262,7 @@ class Run:
                 if isinstance(arm, MacspecArm):
                     self._progress(Step(0, 0, None, f"profiling {arm.name}"))
                     split = profile(arm.pair, arm.config, self.questions[:PROFILED], sampling)
-                    found.setdefault(arm.name, {})[f"{temperature:g}"] = split.as_dict()
+                    found.setdefault(arm.name, {})[f"{temperature:g}"] = split
         return found
 
     def results(self) -> tuple[list[Cell], list[Compared]]:

@@ -10,20 +10,18 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import IO, Any
 
 from ..errors import ServerError, brief
 from ..sampling import Sampling
 from ..stats import ReplyCounter
-from .macspecarm import WARM_UP
-from .questions import Question, shortened
+from .questions import Arm, Question
 from .sample import ReplyRecorder, Written
 from .server import Server, Streamed
 
 
-class ServerArm:
+class ServerArm(Arm):
     """Replies of a server that speaks OpenAI's protocol.
 
     It is timed from here, so that the way there and back counts. Its template, its model and its
@@ -41,10 +39,6 @@ class ServerArm:
         if sampling.penalised or sampling.logit_bias:
             return "servers interpret penalties and biases differently"
         return None
-
-    def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
-        for question in questions[:1]:
-            self.write(shortened(question, WARM_UP), replace(sampling, seed=0), ends)
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
         start = self._server.clock()
@@ -69,9 +63,6 @@ class ServerArm:
             "tokens": "its pieces of text" if self._counts_tokens is False else "its own count",
             "prompt_tokens_here_and_there": self._strange or None,
         }
-
-    def close(self) -> None:
-        """Every reply has hung up by itself."""
 
 
 def _settings(sampling: Sampling, ends: bool) -> dict[str, Any]:
