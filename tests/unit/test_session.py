@@ -80,13 +80,13 @@ def test_an_edited_message_keeps_the_common_prefix(pocket: Pair) -> None:
     assert_like_fresh(session)
 
 
-@pytest.mark.parametrize("depth", [0, 1, 4, 8])
+@pytest.mark.parametrize("depth", [0, 1, 4, pytest.param(8, marks=pytest.mark.slow)])
 def test_the_end_token_can_fall_anywhere_in_a_block(pocket: Pair, depth: int) -> None:
-    whole = finish(Session(pocket, method="off"), HELLO, GREEDY, max_tokens=16).token_ids
-    for end in whole[:10]:
+    whole = finish(Session(pocket, method="off"), HELLO, GREEDY, max_tokens=12).token_ids
+    for end in whole[: depth + 2]:
         pair = replace(pocket, stop_ids=frozenset({end}))
         session = Session(pair, method="draft", depth=depth)
-        events = list(session.reply(HELLO, GREEDY, max_tokens=16))
+        events = list(session.reply(HELLO, GREEDY, max_tokens=12))
         first = whole.index(end)
         finished = session.finished
         assert finished is not None
@@ -101,12 +101,12 @@ def test_the_end_token_can_fall_anywhere_in_a_block(pocket: Pair, depth: int) ->
 
 @pytest.mark.parametrize("depth", [0, 4])
 def test_stop_strings_end_a_reply_before_them(pocket: Pair, depth: int) -> None:
-    text = finish(Session(pocket, method="off"), HELLO, GREEDY, max_tokens=24).text
+    text = finish(Session(pocket, method="off"), HELLO, GREEDY, max_tokens=16).text
     session = Session(pocket, method="draft", depth=depth)
-    for start in range(1, len(text) - 4, 7):
+    for start in range(1, len(text) - 4, 9):
         stop = text[start : start + 4]
         pieces = []
-        for event in session.reply(HELLO, GREEDY, max_tokens=24, stop=[stop]):
+        for event in session.reply(HELLO, GREEDY, max_tokens=16, stop=[stop]):
             if isinstance(event, Text):
                 pieces.append(event.delta)
         assert session.finished is not None
@@ -115,12 +115,12 @@ def test_stop_strings_end_a_reply_before_them(pocket: Pair, depth: int) -> None:
         assert_like_fresh(session)
 
 
-@pytest.mark.parametrize("depth", [0, 4, 8])
+@pytest.mark.parametrize("depth", [0, 5])
 def test_max_tokens_is_exact(pocket: Pair, depth: int) -> None:
     pair = replace(pocket, stop_ids=frozenset())
-    whole = finish(Session(pair, method="off"), HELLO, GREEDY, max_tokens=12).token_ids
+    whole = finish(Session(pair, method="off"), HELLO, GREEDY, max_tokens=8).token_ids
     session = Session(pair, method="draft", depth=depth)
-    for limit in range(1, 13):
+    for limit in range(1, 9):
         got = finish(session, HELLO, GREEDY, max_tokens=limit)
         assert (got.token_ids, got.reason) == (whole[:limit], "length")
 
@@ -299,8 +299,9 @@ def synchronisations() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("method", ["off", "draft", "ngram"])
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("rule", ["block", "keyed", "match"])
+@pytest.mark.parametrize(
+    ("temperature", "rule"), [(0.0, "block"), (0.8, "block"), (0.8, "keyed"), (0.8, "match")]
+)
 def test_a_round_waits_for_the_device_once(
     pocket: Pair, method: str, temperature: float, rule: str
 ) -> None:
@@ -309,7 +310,7 @@ def test_a_round_waits_for_the_device_once(
     finish(session, HELLO, sampling, max_tokens=2)
     with synchronisations() as calls:
         between = []
-        for event in session.reply(HELLO, sampling, max_tokens=24):
+        for event in session.reply(HELLO, sampling, max_tokens=10):
             if isinstance(event, Round):
                 between.append(list(calls))
                 calls.clear()
@@ -348,14 +349,14 @@ def test_nothing_grows_with_the_number_of_turns(pocket: Pair) -> None:
         gc.collect()
         return mx.get_active_memory(), len(gc.get_objects())
 
-    for number in range(20):
+    for number in range(14):
         turn(number)
     memory, objects = sizes()
-    for number in range(60):
+    for number in range(30):
         turn(number)
     memory_after, objects_after = sizes()
     assert memory_after <= memory + 4096
-    assert objects_after <= objects + 50
+    assert objects_after <= objects + 25
 
 
 def test_why_the_draft_model_is_off_is_said_once(pocket: Pair) -> None:
