@@ -272,7 +272,16 @@ class MacspecApp(App[None], inherit_bindings=False):
     @on(Tune)
     def _slid(self, event: Tune) -> None:
         event.stop()
-        self.begin(self.tune(**event.changes), "tune")
+        self.begin(self._tune(event), "tune")
+
+    async def _tune(self, event: Tune) -> None:
+        try:
+            await self.conversation.settings.tune(**event.changes)
+        except MacspecError as error:
+            self.main.sliders.refused(event.slider, event.value, str(error))
+            raise
+        finally:
+            self.show_state()
 
     async def action_interrupt(self) -> None:
         """Ctrl+C: copy what is selected; else stop a reply, and leave at the second time."""
@@ -425,7 +434,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         wanted = await self.push_screen_wait(form)
         if wanted is not None:
             it.set_system(wanted.system)
-            await it.set_sampling(wanted.sampling)
+            await it.settings.set_sampling(wanted.sampling)
 
     async def choose_pair(self, pairs: ModelPicker) -> PairChoice | None:
         from .screens.switcher import Switcher
@@ -435,15 +444,6 @@ class MacspecApp(App[None], inherit_bindings=False):
     async def adjust(self, what: str, value: object) -> None:
         await self.do_tuning("")
         self.main.sliders.select(what)
-
-    async def tune(self, **changes: Any) -> None:
-        try:
-            await self.conversation.tune(**changes)
-        except MacspecError as error:
-            self.main.sliders.refused(changes, str(error))
-            raise
-        self.main.sliders.done(changes)
-        self.show_state()
 
     # Commands that are about this screen.
 

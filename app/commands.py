@@ -243,7 +243,7 @@ class Commands:
             value = kind.from_text(text.strip())
         except ValueError:
             raise BadOptionError(f"{name} must be {kind.says}") from None
-        await self.conversation.set_sampling({**self.conversation.sampling, name: value})
+        await self.conversation.settings.set_sampling({**self.conversation.sampling, name: value})
         self.view.status(f"{name} {text.strip()} in this conversation")
 
     async def do_think(self, argument: str) -> None:
@@ -284,7 +284,7 @@ class Commands:
 
     async def do_depth(self, argument: str) -> None:
         if not argument:
-            await self.view.adjust("depth", self.conversation.tuning.depth)
+            await self.view.adjust("depth", self.conversation.settings.desired.depth)
             return
         wanted = argument.lower()
         await self._set(depth=check_depth(int(wanted) if wanted.isdecimal() else wanted))
@@ -302,27 +302,27 @@ class Commands:
         await self._set(depth=min(max(now + by, 0), MAX_DEPTH))
 
     async def do_method(self, argument: str) -> None:
-        now = self.conversation.tuning.method
+        now = self.conversation.settings.desired.method
         await self._set(method=check_method(argument.lower() or _next(METHODS, now)))
 
     async def do_rule(self, argument: str) -> None:
-        now = self.conversation.tuning.rule
+        now = self.conversation.settings.desired.rule
         await self._set(rule=check_rule(argument.lower() or _next(RULES, now)))
 
     async def do_temperature(self, argument: str) -> None:
         if not argument:
-            now = self.conversation.tuning.sampling["temperature"]
+            now = self.conversation.settings.desired.sampling["temperature"]
             await self.view.adjust("temperature", f"{now:g}")
             return
         try:
             temperature = float(argument)
         except ValueError:
             raise BadOptionError(f"temperature must be a number, not {argument}") from None
-        await self.view.tune(sampling={"temperature": temperature})
+        await self.conversation.settings.tune(sampling={"temperature": temperature})
         self.view.status(f"temperature {temperature:g} from the next round")
 
     async def _set(self, **change: Any) -> None:
-        await self.view.tune(**change)
+        await self.conversation.settings.tune(**change)
         ((what, value),) = change.items()
         self.view.status(f"{what} {value} from the next round")
 

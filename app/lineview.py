@@ -10,7 +10,6 @@ import shutil
 import textwrap
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
 
 from macspec.config.schema import BUILT_IN, NONE, Config
 from macspec.errors import BadOptionError
@@ -262,7 +261,7 @@ class LineView:
     async def edit_settings(self, field: str) -> None:
         it = self.conversation
         if field != "system":
-            for name, value in it.tuning.sampling.items():
+            for name, value in it.settings.desired.sampling.items():
                 own = " (set for this conversation)" if name in it.sampling else ""
                 self.print(f"{name} {'random' if value is None else value}{own}")
         elif it.system:
@@ -282,9 +281,6 @@ class LineView:
 
     async def adjust(self, what: str, value: object) -> None:
         self.print(f"{what} {value}")
-
-    async def tune(self, **changes: Any) -> None:
-        await self.conversation.tune(**changes)
 
     # Commands that are about line mode.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from macspec.events import Notice
 from macspec.worker import LoadProgress, PairChoice
@@ -101,9 +101,6 @@ class View(Protocol):
 
     async def adjust(self, what: str, value: object) -> None:
         """Let the user adjust ``depth`` or ``temperature``, which has this value now."""
-
-    async def tune(self, **changes: Any) -> None:
-        """As ``Conversation.tune``, and show how it went."""
 
 
 def situation(conversation: Conversation) -> Situation:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from macspec.config.schema import Config
 from macspec.errors import BadOptionError
@@ -25,7 +24,7 @@ from macspec.store import (
     model_name,
     stored_model,
 )
-from macspec.worker import EngineClient, Failed, PairChoice, ReplyRequest, Tuning
+from macspec.worker import EngineClient, Failed, PairChoice, ReplyRequest
 from macspec.worker.messages import Answer
 
 from ..actions import BUSY
@@ -36,7 +35,7 @@ from .comparison import Comparing, Comparison, last_prompt
 from .energy import EnergyMeter
 from .loading import Loading, LoadUpdate
 from .replies import StreamingReply, request
-from .settings import LiveSettings, described
+from .settings import LiveSettings
 from .tree import Tree
 from .turns import Began, Changed, ChatNotice, Dropped, Ended, Turn, Update, with_newest
 
@@ -76,8 +75,8 @@ class Conversation:
         """Whether there were no conversations yet."""
         self._tree = Tree(store, config.reply.system)
         self._live = LiveStats()
-        self._settings = LiveSettings(engine, config, self._tree)
-        self._loading = Loading(engine, self._live, self._settings, clock)
+        self.settings = LiveSettings(engine, config, self._tree, self._live)
+        self._loading = Loading(engine, self._live, self.settings, clock)
         self._energy = EnergyMeter(meter)
         self._streaming: StreamingReply | None = None
         self._comparing: Comparing | None = None
@@ -119,15 +118,10 @@ class Conversation:
         """The sampling settings of this conversation's own."""
         return self._tree.sampling
 
-    @property
-    def tuning(self) -> Tuning:
-        """Method, depth, rule and the whole sampling, as they are set."""
-        return self._settings.desired
-
     def panel(self) -> PanelState:
         """The numbers now; for four times a second."""
         self._loading.poll(busy=self.busy)
-        return self._energy.shown_in(self._settings.shown_in(self._live.state()))
+        return self._energy.shown_in(self.settings.shown_in(self._live.state()))
 
     # The conversation as a whole.
 
@@ -193,21 +187,6 @@ class Conversation:
     def set_system(self, text: str) -> None:
         """Set the system prompt of this conversation, from the next reply on."""
         self._tree.set_system(text)
-
-    async def set_sampling(self, sampling: Mapping[str, Any]) -> Tuning:
-        """Set this conversation's own sampling, from the next round on."""
-        return await self._settings.set_sampling(sampling)
-
-    async def tune(self, **changes: Any) -> Tuning:
-        """Change method, depth, rule or fields of ``sampling`` from the next round on.
-
-        The sampling is this conversation's; the rest holds for all.
-        """
-        tuning = await self._settings.tune(changes)
-        for what in described(changes):
-            self._live.mark(what)
-        self._loading.poll(busy=self.busy, now=True)
-        return tuning
 
     def set_think(self, think: str | None) -> str | None:
         """Reasoning on or off, or None for the model's default, from the next reply on.
@@ -299,7 +278,7 @@ class Conversation:
         end = last_prompt([message.role for message in thread]) + 1
         comparing = Comparing(
             self.engine,
-            self._settings,
+            self.settings,
             self._live,
             self._energy,
             prompt=thread[end - 1].text,
@@ -339,7 +318,7 @@ class Conversation:
         finally:
             comparing.stop()
             self._comparing = None
-            self._settings.sync()
+            self.settings.sync()
             self._live.resting()
             self._live.shown = shown
 
@@ -358,7 +337,7 @@ class Conversation:
         )
         path, resumed = streaming.path, streaming.resumed
         asked = request(path, self.system, self.config.reply, self.think, resumed)
-        self._settings.sync()
+        self.settings.sync()
         self._live.asked()
         streaming.watch = self._energy.watch()
         streaming.call = self.engine.reply(asked)
@@ -420,7 +399,7 @@ class Conversation:
             self.listener(Changed(turn))
 
     def _metadata(self) -> GenerationMetadata:
-        choice, tuning = self._loading.answering, self.tuning
+        choice, tuning = self._loading.answering, self.settings.desired
         return GenerationMetadata(
             model=stored_model(choice.target),
             draft=stored_model(choice.draft),
@@ -433,7 +412,7 @@ class Conversation:
 
     def _warnings(self) -> Iterator[ChatNotice]:
         """What went wrong meanwhile, each once."""
-        refusal, trouble = self._settings.refusal(), self.store.trouble
+        refusal, trouble = self.settings.refusal(), self.store.trouble
         if refusal is not None:
             yield ChatNotice(refusal, "warning")
         if trouble is not None and trouble != self._trouble:

@@ -10,6 +10,7 @@ from macspec.config.schema import Config
 from macspec.errors import BadOptionError, MacspecError
 from macspec.worker import Call, EngineClient, Failed, PairInfo, Tuned, Tuning
 
+from ..panel.live import LiveStats
 from ..panel.panelstate import PanelState
 from .tree import Tree
 
@@ -20,10 +21,11 @@ class LiveSettings:
     Args:
         config: the values at the start.
         tree: the conversation, which keeps its own sampling.
+        live: where changes are marked.
     """
 
-    def __init__(self, engine: EngineClient, config: Config, tree: Tree) -> None:
-        self._engine, self._tree = engine, tree
+    def __init__(self, engine: EngineClient, config: Config, tree: Tree, live: LiveStats) -> None:
+        self._engine, self._tree, self._live = engine, tree, live
         self._sampling = asdict(config.sampling)
         speculation = config.speculation
         self._shared = Tuning(speculation.method, speculation.depth, speculation.rule)
@@ -39,7 +41,7 @@ class LiveSettings:
         """Everything as it is set, for the conversation that is shown."""
         return self._with(self._tree.sampling)
 
-    async def tune(self, changes: Mapping[str, Any]) -> Tuning:
+    async def tune(self, **changes: Any) -> None:
         """Change method, depth, rule or some of ``sampling``, from the next round on.
 
         Raises:
@@ -55,18 +57,17 @@ class LiveSettings:
         self._shared = replace(desired, sampling={})
         if own:
             self._tree.set_sampling(sampling)
-        return desired
+        for name, value in ({**shared, **own}).items():
+            self._live.mark(f"{name.replace('_', ' ')} {value}")
 
-    async def set_sampling(self, sampling: Mapping[str, Any]) -> Tuning:
+    async def set_sampling(self, sampling: Mapping[str, Any]) -> None:
         """Set all that this conversation has of its own; the rest is as in the settings.
 
         Raises:
             MacspecError: the engine refuses, and nothing is changed.
         """
-        desired = self._with(sampling)
-        await self._apply(desired)
+        await self._apply(self._with(sampling))
         self._tree.set_sampling(dict(sampling))
-        return desired
 
     async def lend(self, tuning: Tuning) -> None:
         """Let the engine work with other settings, until ``sync``.
@@ -136,11 +137,3 @@ class LiveSettings:
             raise kind(answer.message)
         assert isinstance(answer, Tuned)
         self._confirmed = tuning
-
-
-def described(changes: Mapping[str, Any]) -> list[str]:
-    """What was changed, in a word or two each."""
-    words = [f"{name} {value}" for name, value in changes.items() if name != "sampling"]
-    for name, value in changes.get("sampling", {}).items():
-        words.append(f"{name.replace('_', ' ')} {value}")
-    return words

@@ -119,17 +119,6 @@ def stepped(name: str, value: Value, by: int) -> Value:
     return slider.stops[max(min(at + by, len(slider.stops) - 1), 0)]
 
 
-def changes(slider: str, value: Value) -> dict[str, Any]:
-    """A setting as ``EngineClient.tune`` takes it."""
-    return {"sampling": {slider: value}} if slider == "temperature" else {slider: value}
-
-
-def settings(changed: Mapping[str, Any]) -> dict[str, Value]:
-    """The inverse of ``changes``, for those that have a slider."""
-    flat = {**changed, **changed.get("sampling", {})}
-    return {slider: flat[slider] for slider in SLIDERS if slider in flat}
-
-
 def places(shown: SliderState, width: int, low: bool = False) -> dict[str, Place]:
     """Where each slider is: one below another, in a wide strip two side by side, and on a low
     screen only the selected one."""
@@ -225,13 +214,19 @@ def _number(value: Value) -> float:
 class Tune(Message):
     """The user set something that takes effect with the next round."""
 
-    changes: Mapping[str, Any]
-    """As ``EngineClient.tune`` takes them: method, depth, rule or fields of sampling."""
+    slider: str
+    value: Value
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """As ``LiveSettings.tune`` takes them."""
+        change = {self.slider: self.value}
+        return {"sampling": change} if self.slider == "temperature" else change
 
 
 class Sliders(LinesView, can_focus=True):
-    """What is changed is asked for at once with ``Tune``, and shown as waiting until ``done`` or
-    ``refused`` says how it went, or a snapshot shows it as set."""
+    """What is changed is asked for at once with ``Tune``, and shown as waiting until a snapshot
+    shows it as set, or it is ``refused``."""
 
     DEFAULT_CSS = """
     Sliders {
@@ -266,15 +261,12 @@ class Sliders(LinesView, can_focus=True):
         in_use = state.round_depth if state.passes else None
         self._draw(replace(self.state, known=now, asked=asked, in_use=in_use))
 
-    def done(self, changed: Mapping[str, Any]) -> None:
-        """What was asked for takes effect with the next round."""
-        confirmed = settings(changed)
-        now = {**self.state.known, **confirmed}
-        self._draw(replace(self.state, known=now, asked=self._without(confirmed), reason=""))
-
-    def refused(self, changed: Mapping[str, Any], reason: str) -> None:
+    def refused(self, slider: str, value: Value, reason: str) -> None:
         """What was asked for was refused: show what is still set, and the reason."""
-        self._draw(replace(self.state, asked=self._without(settings(changed)), reason=reason))
+        asked = dict(self.state.asked)
+        if slider in asked and same(asked[slider], value):
+            del asked[slider]
+        self._draw(replace(self.state, asked=asked, reason=reason))
 
     def select(self, slider: str) -> None:
         self._draw(replace(self.state, selected=slider, reason=""))
@@ -284,7 +276,7 @@ class Sliders(LinesView, can_focus=True):
             return
         asked = {**self.state.asked, slider: value}
         self._draw(replace(self.state, asked=asked, selected=slider, reason=""))
-        self.post_message(Tune(changes(slider, value)))
+        self.post_message(Tune(slider, value))
 
     def action_select(self, by: int) -> None:
         names = list(SLIDERS)
@@ -347,14 +339,6 @@ class Sliders(LinesView, can_focus=True):
 
     def _places(self) -> dict[str, Place]:
         return places(self.state, self.size.width, self.screen.size.height < LOW)
-
-    def _without(self, confirmed: Mapping[str, Value]) -> dict[str, Value]:
-        asked = self.state.asked
-        return {
-            name: value
-            for name, value in asked.items()
-            if name not in confirmed or not same(value, confirmed[name])
-        }
 
     def _set_at(self, slider: str, x: int) -> None:
         _, column, width = self._places()[slider]

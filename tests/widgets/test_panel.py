@@ -91,7 +91,7 @@ async def test_a_change_waits_until_it_is_confirmed() -> None:
         tuning(pilot).focus()
         await pilot.press("4", "down", "right")
         assert "waiting for the engine" in said(tuning(pilot))
-        tuning(pilot).done({"depth": 4})
+        app.show(replace(READY, depth=4))
         assert tuning(pilot).state.asked == {"method": "draft"}
         app.show(replace(READY, depth=4, method="draft"))
         assert "waiting" not in said(tuning(pilot))
@@ -105,7 +105,7 @@ async def test_what_is_refused_goes_back_with_the_reason() -> None:
         height = tuning(pilot).size.height
         await pilot.press("down", "right")
         reason = "there is no draft model: this pair has none, \x1b[31mand\x1b[0m none was named"
-        tuning(pilot).refused({"method": "draft"}, reason)
+        tuning(pilot).refused("method", "draft", reason)
         await pilot.pause()
         assert tuning(pilot).state.value("method") == "auto"
         assert "this pair has none" in " ".join(seen(app).split())
@@ -122,11 +122,11 @@ async def test_an_answer_that_comes_late_leaves_a_newer_wish_alone() -> None:
     async with app.run_test(size=SIZE) as pilot:
         tuning(pilot).focus()
         await pilot.press("4", "5")
-        tuning(pilot).done({"depth": 4})
+        app.show(replace(READY, depth=4))
         assert tuning(pilot).state.value("depth") == 5
-        tuning(pilot).refused({"depth": 4}, "no")
+        tuning(pilot).refused("depth", 4, "no")
         assert tuning(pilot).state.value("depth") == 5
-        tuning(pilot).refused({"depth": 5}, "no")
+        tuning(pilot).refused("depth", 5, "no")
         assert tuning(pilot).state.value("depth") == 4
 
 

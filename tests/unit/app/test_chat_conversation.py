@@ -64,7 +64,9 @@ async def test_it_is_kept_as_it_was_made() -> None:
     engine, store = ScriptedEngine("Yes it is.", instant=True), Store(None)
     conversation = conversation_with(engine, store)
     await load(conversation, PairChoice("owner/target", None))
-    await conversation.tune(method="ngram", depth=6, rule="keyed", sampling={"temperature": 0.25})
+    await conversation.settings.tune(
+        method="ngram", depth=6, rule="keyed", sampling={"temperature": 0.25}
+    )
     await read(conversation.ask("Is it?"))
     assert conversation.chat is not None
     message = store.thread(conversation.chat.id)[-1]
@@ -377,7 +379,7 @@ async def test_each_conversation_has_its_own_sampling_and_system_prompt() -> Non
     await load(conversation)
     assert engine.tuning.sampling["temperature"] == 0.5
     conversation.set_system("Sing.")
-    await conversation.set_sampling({"temperature": 0.125})
+    await conversation.settings.set_sampling({"temperature": 0.125})
     await read(conversation.ask("One?"))
     first = conversation.chat
     assert first is not None
@@ -402,12 +404,12 @@ async def test_tuning_takes_effect_in_mid_reply_or_is_refused_with_the_engine_s_
     async with reading(conversation.ask("Go.")) as reply:
         engine.play(4)
         await reply.text("The quick brown fox jumps over the lazy")
-        await conversation.tune(depth=7)
+        await conversation.settings.tune(depth=7)
         assert (engine.tuning.depth, conversation.panel().depth) == (7, 7)
         with pytest.raises(BadOptionError, match="depth is 99"):
-            await conversation.tune(depth=99)
+            await conversation.settings.tune(depth=99)
         with pytest.raises(BadOptionError, match="no sampling setting heat"):
-            await conversation.tune(sampling={"heat": 1})
+            await conversation.settings.tune(sampling={"heat": 1})
         assert (engine.tuning.depth, conversation.panel().depth) == (7, 7)
         engine.play_all()
         await reply.all()
