@@ -154,7 +154,7 @@ class Server:
             self._outbox.make_room(lambda: self._inbox.stopped(call))
             if self._inbox.stopped(call):
                 break
-            while (item := self._inbox.take_quick()) is not None:
+            while (item := self._inbox.take(quick=True)) is not None:
                 self._answer(*item)
         finished = self._engine.stop()
         self._idle = self._engine.idle()
@@ -195,18 +195,11 @@ class Inbox:
     def __bool__(self) -> bool:
         return bool(self._commands) or self.closing
 
-    def take(self) -> tuple[int, Any] | None:
-        """The next command and its call; None if there is none."""
-        with self._arrived:
-            return self._commands.popleft() if self._commands else None
-
-    def take_quick(self) -> tuple[int, Any] | None:
-        """The next command that need not wait for the end of a reply."""
-        if not self._commands:
-            return None
+    def take(self, *, quick: bool = False) -> tuple[int, Any] | None:
+        """The next command and its call; ``quick``: that need not wait for the end of a reply."""
         with self._arrived:
             for item in self._commands:
-                if isinstance(item[1], Tune | GetStatus):
+                if not quick or isinstance(item[1], Tune | GetStatus):
                     self._commands.remove(item)
                     return item
         return None
@@ -214,8 +207,7 @@ class Inbox:
     def wait(self, timeout: float | None = None) -> None:
         """Wait for a command, or for the end."""
         with self._arrived:
-            if not self:
-                self._arrived.wait(timeout)
+            self._arrived.wait_for(lambda: self, timeout)
 
     def stopped(self, call: int) -> bool:
         """Whether a call is to end early."""

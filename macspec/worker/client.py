@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
@@ -133,13 +132,10 @@ class Call:
 
     def result(self, timeout: float | None = None) -> Answer:
         """Wait for the last event, or TimeoutError; the others keep waiting for their reader."""
-        until = None if timeout is None else time.monotonic() + timeout
         with self._changed:
-            while self._last is None:
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
-                    raise TimeoutError("the engine has not answered yet")
-                self._changed.wait(left)
+            self._changed.wait_for(lambda: self.done, timeout)
+            if self._last is None:
+                raise TimeoutError("the engine has not answered yet")
             return self._last
 
     def stop(self) -> None:
@@ -159,10 +155,9 @@ class Call:
 
     def __next__(self) -> Answer:
         with self._changed:
-            while not self._events:
-                if self._last is not None:
-                    raise StopIteration
-                self._changed.wait()
+            self._changed.wait_for(lambda: self._events or self.done)
+            if not self._events:
+                raise StopIteration
             return self._events.popleft()
 
     def __aiter__(self) -> Call:

@@ -42,10 +42,6 @@ from .messages import (
 )
 from .registry import Registry, Running
 
-_REQUEST = tuple(field.name for field in fields(ReplyRequest))
-_TUNING = tuple(field.name for field in fields(Tuning))
-_SAMPLING = tuple(field.name for field in fields(Sampling))
-
 
 class Engine:
     """Holds at most one pair and answers conversations with it, on one thread."""
@@ -113,7 +109,7 @@ class Engine:
         """Answer a conversation; errors as ``Session.reply``, or BadOptionError without a pair."""
         if request.on_overflow not in ("drop", "refuse"):
             raise BadOptionError(f"on_overflow is {request.on_overflow}: choose drop or refuse")
-        options: dict[str, Any] = {name: getattr(request, name) for name in _REQUEST}
+        options = {field.name: getattr(request, field.name) for field in fields(request)}
         return self._loaded().reply(**options)
 
     def score_margin(self, choice: MeasureMargin) -> ScoreMargin:
@@ -142,7 +138,7 @@ class Engine:
 
     def tune(self, changes: Mapping[str, Any]) -> Tuning:
         """Change settings, all of them or none, or BadOptionError for a wrong name or value."""
-        _check_names(changes, _TUNING)
+        _check_names(changes, Tuning)
         sampling = {**self._tuning.sampling, **(changes.get("sampling") or {})}
         tuning = replace(self._tuning, **{**changes, "sampling": sampling})
         settings = _settings(tuning)
@@ -175,10 +171,14 @@ class Engine:
             self.session.remember()
 
     def close(self) -> None:
+        self._save()
+        self._registry.leave()
+
+    def _save(self) -> None:
+        """End the reply and save what was learned."""
         if self.session is not None:
             self.session.close()
             self.session.remember()
-        self._registry.leave()
 
     def _loaded(self) -> Session:
         if self.session is None:
@@ -226,23 +226,18 @@ class Engine:
     def _install(self, pair: Pair, choice: PairChoice, report: Report) -> None:
         """Begin a session with a pair that has been read, or change the session's draft model."""
         session = self.session
-        same = session is not None and session.pair.target is pair.target
-        if session is not None and same:
-            kernels = session.kernels
-        else:
-            kernels = kernels_for(pair, choice.kernels)
+        if session is not None and session.pair.target is not pair.target:
+            session = None
+        kernels = kernels_for(pair, choice.kernels) if session is None else session.kernels
         known = control_state(pair, choice.kv_bits, kernels=kernels.key) if choice.learn else None
         if self._tuning.method == DraftModel.name and pair.draft is None:
             report(Notice("this pair has no draft model; the method is auto again"))
             self._tuning = replace(self._tuning, method="auto")
         settings = _settings(self._tuning)
-        if session is not None and same:
-            session.remember()
+        self._save()
+        if session is not None:
             session.change_draft(pair, known)
         else:
-            if session is not None:
-                session.close()
-                session.remember()
             past = corpus(pair) if choice.learn else None
             session = Session(
                 pair, kv_bits=choice.kv_bits, state=known, corpus=past, kernels=kernels
@@ -256,16 +251,11 @@ class Engine:
 
     def _let_go(self, keep_target: bool = False) -> None:
         """Drop the session, or only its draft model."""
-        session = self.session
-        if session is None:
-            return
-        session.close()
-        session.remember()
-        if keep_target:
-            session.change_draft(replace(session.pair, draft=None))
+        self._save()
+        if keep_target and self.session is not None:
+            self.session.change_draft(replace(self.session.pair, draft=None))
         else:
             self.session = None
-        del session
         _free()
 
     def _go_back(self, together: bool, cause: BaseException) -> None:
@@ -289,7 +279,8 @@ class Engine:
             raise type(error)(both) from cause
 
 
-def _check_names(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+def _check_names(given: Mapping[str, Any], settings: type[Tuning | Sampling]) -> None:
+    known = [field.name for field in fields(settings)]
     for name in given:
         if name not in known:
             choices = ", ".join(known)
@@ -299,7 +290,7 @@ def _check_names(given: Mapping[str, Any], known: tuple[str, ...]) -> None:
 def _settings(tuning: Tuning) -> Settings:
     """The settings of a tuning, or BadOptionError for a value outside its range."""
     values = dict(tuning.sampling)
-    _check_names(values, _SAMPLING)
+    _check_names(values, Sampling)
     if "logit_bias" in values:
         values["logit_bias"] = tuple(map(tuple, values["logit_bias"]))
     return Settings(tuning.method, tuning.depth, tuning.rule, Sampling(**values))

@@ -1,6 +1,6 @@
 """What front ends ask of an engine and how it answers, and how that crosses a pipe.
 
-Messages travel as lines of JSON, ``[call, name, fields]``. Both ends run the same code, so fields
+Messages travel as lines of JSON, ``[call, {name: fields}]``. Both ends run the same code, so fields
 are known by their order; ``FORMAT`` is compared to be sure.
 """
 
@@ -10,8 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args
 
 from ..events import Emitted, Event, Finished, ReplyStats, Seconds
 from ..stats import SessionStats
@@ -233,69 +232,38 @@ TOP = (*get_args(Command), *get_args(Answer))
 NESTED = (Emitted, ReplyStats, Seconds, SessionStats, PairChoice, PairInfo, Tuning)
 
 _FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in (*TOP, *NESTED)}
-_KINDS = {kind.__name__: kind for kind in TOP}
+_KINDS = {kind.__name__: kind for kind in _FIELDS}
 
 FORMAT = sha256(
-    repr([(kind.__name__, names) for kind, names in _FIELDS.items()]).encode()
+    repr([(name, _FIELDS[kind]) for name, kind in _KINDS.items()]).encode()
 ).hexdigest()[:16]
 """A hash that changes with every message and field."""
 
 
 def encode(call: int, message: Any) -> bytes:
     """A message as one ASCII line, newline included."""
-    line = [call, type(message).__name__, _packed(message)]
-    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+    line = json.dumps([call, message], default=_packed, separators=(",", ":"))
+    return line.encode() + b"\n"
 
 
 def decode(line: bytes) -> tuple[int, Any]:
     """The call and the message of a line; ValueError, LookupError or TypeError if it is none."""
-    call, name, packed = json.loads(line)
-    return call, _BUILD[_KINDS[name]](packed)
+    call, message = json.loads(line, object_hook=_unpacked)
+    if not isinstance(message, TOP):
+        raise ValueError("not a message")
+    return call, message
 
 
-def _packed(value: Any) -> Any:
-    names = _FIELDS.get(type(value))
-    if names is not None:
-        return [_packed(getattr(value, name)) for name in names]
-    if type(value) is tuple:
-        return [_packed(item) for item in value]
-    return value
+def _packed(value: Any) -> dict[str, list[Any]]:
+    kind = type(value)
+    return {kind.__name__: [getattr(value, name) for name in _FIELDS[kind]]}
 
 
-def _builder(kind: Any) -> Callable[[Any], Any]:
-    """A function from packed fields to an instance of a dataclass."""
-    hints = get_type_hints(kind)
-    parts = [_converter(hints[name]) for name in _FIELDS[kind]]
-    plain = all(part is None for part in parts)
-
-    def build(packed: Any) -> Any:
-        if plain:
-            return kind(*packed)
-        return kind(
-            *(
-                value if part is None else part(value)
-                for part, value in zip(parts, packed, strict=True)
-            )
-        )
-
-    return build
+def _unpacked(value: dict[str, Any]) -> Any:
+    """A message by its class; other objects are plain mappings."""
+    kind = _KINDS.get(next(iter(value), "")) if len(value) == 1 else None
+    return value if kind is None else kind(*map(_frozen, *value.values()))
 
 
-def _converter(hint: Any) -> Callable[[Any], Any] | None:
-    """A function from a packed value to one of a type; None: they are the same."""
-    if hint in _FIELDS:
-        return lambda packed: _BUILD[hint](packed)
-    if get_origin(hint) is tuple:
-        item = _converter(get_args(hint)[0])
-        return tuple if item is None else lambda packed: tuple(map(item, packed))
-    if get_origin(hint) in (Union, UnionType):
-        parts = [part for part in map(_converter, get_args(hint)) if part is not None]
-        if not parts:
-            return None
-        # The only unions here are with None and with a string, which are packed as they are.
-        (part,) = parts
-        return lambda packed: packed if isinstance(packed, NoneType | str) else part(packed)
-    return None
-
-
-_BUILD = {kind: _builder(kind) for kind in (*TOP, *NESTED)}
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

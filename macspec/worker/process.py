@@ -142,7 +142,7 @@ class ProcessEngine(EngineClient):
             if number in self._calls and self._child is not None:
                 self._child.send(encode(0, Stop(number)))
 
-    def _take(self, child: ChildProcess, number: int, event: Any) -> None:
+    def _take(self, number: int, event: Any) -> None:
         """Pass an event on to its call, on the child's thread."""
         with self._lock:
             command, call = self._calls.get(number, (None, None))
@@ -160,7 +160,7 @@ class ProcessEngine(EngineClient):
                 return  # Shown when the pair was first loaded.
         call.put(event)
 
-    def _lose(self, child: ChildProcess, how: str) -> None:
+    def _lose(self, how: str) -> None:
         with self._lock:
             self._child, self._pair_loaded = None, False
             calls = [call for _, call in self._calls.values()]
@@ -182,8 +182,7 @@ class ChildProcess:
     is in its own session, out of reach of the terminal's keys and signals.
 
     Args:
-        program: what to run; the descriptors to read and write, this process's id and ``FORMAT``
-            are appended.
+        program: what to run, before the arguments of ``child.main``.
         on_message: called with each message, on that thread.
         on_end: called last, once, with how the child ended: a clause for people.
     """
@@ -192,8 +191,8 @@ class ChildProcess:
         self,
         program: Sequence[str],
         log: Log,
-        on_message: Callable[[ChildProcess, int, Any], None],
-        on_end: Callable[[ChildProcess, str], None],
+        on_message: Callable[[int, Any], None],
+        on_end: Callable[[str], None],
     ) -> None:
         self._program = program
         self._log = log
@@ -215,27 +214,21 @@ class ChildProcess:
         process = self._process
         return None if process is None or process.returncode is not None else process.pid
 
-    def send(self, line: bytes) -> None:
-        """Write a line as soon as the child takes it."""
-        with self._lock:
+    def send(self, line: bytes, *, last: bool = False) -> None:
+        """Write a line as soon as the child takes it; hang up after the last one."""
+        # A full pipe wakes the thread too; a closed one has no thread left.
+        with self._lock, suppress(OSError):
             self._unsent += line
-            self._awake()
+            self._hang_up |= last
+            os.write(self._wake, b"!")
 
     def close(self, line: bytes, grace: float) -> None:
-        """Send a last line, hang up and wait; kill the child after ``grace`` seconds."""
-        with self._lock:
-            self._unsent += line
-            self._hang_up = True
-            self._awake()
+        """Send a last line and wait; kill the child after ``grace`` seconds."""
+        self.send(line, last=True)
         self._thread.join(grace)
         if self._thread.is_alive() and self._process is not None:
             self._process.kill()
             self._thread.join(LINGER)
-
-    def _awake(self) -> None:
-        # A full pipe wakes the thread too; a closed one has no thread left.
-        with suppress(OSError):
-            os.write(self._wake, b"!")
 
     def _run(self) -> None:
         reason = ""
@@ -251,7 +244,7 @@ class ChildProcess:
                 for descriptor in (self._wake_in, self._wake):
                     os.close(descriptor)
                 self._wake = self._wake_in = -1
-            self._on_end(self, reason)
+            self._on_end(reason)
 
     def _attend(self, stack: ExitStack) -> str:
         """Start the child, serve its pipes until it ends, and return how it ended."""
@@ -305,7 +298,7 @@ class ChildProcess:
                 buffer += data or b""
                 end = buffer.rfind(b"\n") + 1
                 for line in bytes(buffer[:end]).splitlines():
-                    self._on_message(self, *decode(line))
+                    self._on_message(*decode(line))
                 del buffer[:end]
 
     def _push(self, commands: FileIO, selector: selectors.BaseSelector) -> None:

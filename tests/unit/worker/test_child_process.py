@@ -15,7 +15,7 @@ def test_a_child_that_has_ended_has_no_id(tmp_path: Path) -> None:
     ended = threading.Event()
     pids: list[int | None] = []
 
-    def on_end(child: ChildProcess, reason: str) -> None:
+    def on_end(reason: str) -> None:
         pids.append(child.pid)
         ended.set()
 

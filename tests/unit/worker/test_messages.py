@@ -90,8 +90,6 @@ def test_a_message_survives_the_line(call: int, message: object) -> None:
 def test_a_line_is_json_of_strings_and_numbers() -> None:
     tokens = (Emitted(7, "draft"), Emitted(8, None))
     event = Text("a\nb\x1b]52;", tokens, ((3, "draft"), (5, None)), "reasoning")
-    assert json.loads(encode(3, event)) == [
-        3,
-        "Text",
-        ["a\nb\x1b]52;", [[7, "draft"], [8, None]], [[3, "draft"], [5, None]], "reasoning"],
-    ]
+    packed = [{"Emitted": [7, "draft"]}, {"Emitted": [8, None]}]
+    fields = ["a\nb\x1b]52;", packed, [[3, "draft"], [5, None]], "reasoning"]
+    assert json.loads(encode(3, event)) == [3, {"Text": fields}]
