@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -23,8 +23,8 @@ class Energy:
     """The rails whose sum is ``joules``."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """Why a rail was not measured or is not in the sum."""
-    idle: Mapping[str, float] = field(default_factory=dict)
-    """Watts by rail of the idle baseline, where measured."""
+    idle_watts: Mapping[str, float] = field(default_factory=dict)
+    """By rail, of the idle baseline, where measured."""
     reason: str | None = None
     """Why there are no joules; None: there are."""
 
@@ -39,9 +39,9 @@ class Energy:
     def net_joules(self) -> float | None:
         """Joules above the idle baseline; None: it is unknown."""
         joules = self.joules
-        if joules is None or any(rail not in self.idle for rail in self.counted):
+        if joules is None or any(rail not in self.idle_watts for rail in self.counted):
             return None
-        idle = sum(self.idle[rail] for rail in self.counted) * self.seconds
+        idle = sum(self.idle_watts[rail] for rail in self.counted) * self.seconds
         return max(joules - idle, 0.0)
 
     @property
@@ -66,19 +66,11 @@ class Energy:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "seconds": self.seconds,
-            "tokens": self.tokens,
-            "source": self.source,
-            "basis": self.basis,
-            "rails": dict(self.rails),
-            "counted": list(self.counted),
-            "missing": dict(self.missing),
-            "idle_watts": dict(self.idle),
+            **asdict(self),
             "joules": self.joules,
             "net_joules": self.net_joules,
             "joules_per_token": self.joules_per_token,
             "net_joules_per_token": self.net_joules_per_token,
-            "reason": self.reason,
         }
 
     def _per_token(self, joules: float | None) -> float | None:

@@ -170,15 +170,6 @@ REST_LEAST = 5.0
 REST_MOST = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Watts:
-    """Power of one rail now."""
-
-    watts: float | None
-    reason: str | None
-    """Why there is none."""
-
-
 _Void = tuple[float, float, str]
 """Begin and end of a time without valid readings, and why."""
 
@@ -222,14 +213,12 @@ class History:
                 return reason
         return None
 
-    def watts(self, now: float) -> dict[str, Watts]:
-        dead = self.void(now, math.inf)
-        shown = {}
-        for series in self._series:
-            watts = None if dead is not None else series.watts(now)
-            reason = None if watts is not None else dead or _why_no_watts(series, now)
-            shown[series.rail.name] = Watts(watts, reason)
-        return shown
+    def watts(self, now: float) -> dict[str, float]:
+        """Power now, of every rail that moves."""
+        if self.void(now, math.inf) is not None:
+            return {}
+        watts = {series.rail.name: series.watts(now) for series in self._series}
+        return {rail: value for rail, value in watts.items() if value is not None}
 
     def energy(self, start: float, end: float, tokens: int) -> Energy:
         """Energy of a window in which this many tokens were generated."""
@@ -258,7 +247,7 @@ class History:
             rails=rails,
             counted=tuple(counted),
             missing=missing,
-            idle={} if self.idle is None else self.idle.watts,
+            idle_watts={} if self.idle is None else self.idle.watts,
             reason=reason,
         )
 
@@ -297,11 +286,3 @@ class History:
         if least and seconds < min(least):
             return f"{seconds:.1f} s is too short to measure"
         return "no counter moved" if least else "only a part of the chip is counted"
-
-
-def _why_no_watts(series: Series, now: float) -> str:
-    if series.moved is None:
-        return "has not moved yet"
-    if now - series.moved > HOLD:
-        return f"has not moved for {now - series.moved:.0f} s"
-    return "is being measured"

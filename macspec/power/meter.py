@@ -14,7 +14,7 @@ from dataclasses import replace
 from ..events import Event, Finished, Prefilled, Round
 from ..stats import ReplyCounter
 from .energy import Energy, ReplyEnergy
-from .history import History, Idle, Watts
+from .history import History, Idle
 from .source import NoSource, PowerSource
 
 PERIOD = 1.0
@@ -148,8 +148,8 @@ class Meter:
         with self._lock:
             self._resting = self._clock()
 
-    def watts(self) -> dict[str, Watts]:
-        """Power of every rail now."""
+    def watts(self) -> dict[str, float]:
+        """Power now, of every rail that moves."""
         with self._lock:
             return self._history.watts(self._clock())
 
@@ -197,7 +197,6 @@ class ReplyWatch:
     """Measures the energy of one reply from its events, from when this is made.
 
     Events may come late, all by the same time: durations are taken from what they say.
-
     """
 
     def __init__(self, meter: Meter, clocks: ClockWatch | None = None) -> None:

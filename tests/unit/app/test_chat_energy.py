@@ -12,7 +12,8 @@ from scripted import Script, ScriptedEngine, plain, said
 from macspec.app.chat.conversation import Conversation
 from macspec.app.chat.turns import Changed
 from macspec.config.schema import Config
-from macspec.power import Meter, Rail, Reading
+from macspec.power import Meter
+from macspec.power.source import Rail, Reading
 from macspec.store import Store
 
 WATTS = 8.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from macspec.power import PowerError, Rail, Reading
+from macspec.power.source import PowerError, Rail, Reading
 
 
 @dataclass

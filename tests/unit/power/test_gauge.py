@@ -9,8 +9,8 @@ from scriptedpower import Script, Scripted, World, steady
 
 from macspec.cli.run import Gauge
 from macspec.events import Finished, Prefilled, Round
-from macspec.power import Rail
 from macspec.power.choice import SOURCES
+from macspec.power.source import Rail
 from macspec.stats import ReplyCounter
 
 

@@ -8,7 +8,8 @@ import pytest
 from scriptedpower import Script, Scripted, World, steady
 
 from macspec.events import Event, Finished, Prefilled, Round, Text
-from macspec.power import ClockWatch, Meter, Rail, ReplyWatch
+from macspec.power import ClockWatch, Meter, ReplyWatch
+from macspec.power.source import Rail
 from macspec.stats import ReplyCounter
 
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from macspec.power import PowerError, choose
 from macspec.power import apple as apple_module
+from macspec.power import choose
 from macspec.power.apple import Apple, Macmon, _is_program
 from macspec.power.choice import SOURCES, candidates
 from macspec.power.linux import Nvml, Rapl
+from macspec.power.source import PowerError
 
 MAC = ("darwin", "arm64")
 FOUND = 'print(\'["gpu", "cpu", "ane"]\')'

@@ -36,7 +36,7 @@ def test_joules_per_token_and_what_they_are_of() -> None:
     energy = rows(ReplyEnergy(DECODE, DECODE, True, False))["energy"]
     assert energy.startswith("2 J/token")
     assert energy.endswith("20.0 W of gpu and cpu, the whole chip; 1.7 J above idle")
-    unknown = replace(DECODE, idle={})
+    unknown = replace(DECODE, idle_watts={})
     assert rows(ReplyEnergy(DECODE, unknown, True, False))["energy"].endswith(
         "no idle baseline is known"
     )

@@ -13,8 +13,6 @@ from scriptedpower import Script, Scripted, World, steady
 from macspec.power import (
     ClockWatch,
     Conditions,
-    Idle,
-    Rail,
     awake,
     conditions,
     remember_idle,
@@ -23,6 +21,8 @@ from macspec.power import (
 from macspec.power.apple import Apple
 from macspec.power.choice import SOURCES, check_lines
 from macspec.power.conditions import NOTIFYUTIL, PMSET
+from macspec.power.history import Idle
+from macspec.power.source import Rail
 
 KEY = "com.apple.system.thermalpressurelevel"
 BATTERIES = {
