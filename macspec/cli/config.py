@@ -15,7 +15,7 @@ from ..config.paths import config_file
 from ..config.schema import Setting, setting_of
 from ..errors import BadOptionError
 from ..terminal import Output, say
-from .options import Parser, add_actions
+from .options import Parser, add_actions, add_flag
 
 DESCRIPTION = """\
 Show the settings in effect and where each comes from: the default, the file,
@@ -33,7 +33,7 @@ def add_options(it: Parser) -> None:
     about = "show the settings in effect and where they come from"
     it = action("show", "[KEY] [options]", about, "models.target")
     it.add_argument("key", metavar="KEY", nargs="?", help="only this one, with an explanation")
-    it.add_argument("--json", action="store_true", help="print one JSON object a line")
+    add_flag(it, "--json", "print one JSON object a line")
     key: dict[str, Any] = {
         "metavar": "KEY",
         "help": "section and name, as macspec config shows them",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BadOptionError, MacspecError, cause
 from ..plaintext import one_line
 from ..terminal import Output, decoded, say
-from .options import LARGEST, Parser, add_actions, whole
+from .options import LARGEST, Parser, add_actions, add_flag, whole
 
 if TYPE_CHECKING:
     from ..store import Chat, Message, Store
@@ -64,7 +64,7 @@ def add_options(history: Parser) -> None:
 
     it = action("list", "[options]", "list conversations, last changed first", "--limit 20")
     it.add_argument("--limit", **limit, help="at most this many (default: all)")
-    it.add_argument("--deleted", action="store_true", help="list those that undo can restore")
+    add_flag(it, "--deleted", "list those that undo can restore")
     it.add_argument("--json", **json)
 
     it = action("search", "WORD ... [options]", "find conversations", "sky blue", SEARCH)
@@ -94,9 +94,7 @@ def add_options(history: Parser) -> None:
 
     it = action("delete", "ID ... [options]", "delete conversations", "12 13", DELETE)
     it.add_argument("ids", **id_of, nargs="+", help="which ones")
-    it.add_argument(
-        "--for-good", action="store_true", help="remove them from the disk now; no undo"
-    )
+    add_flag(it, "--for-good", "remove them from the disk now; no undo")
 
     action("undo", "", "restore what was deleted last", "", UNDO)
 

@@ -22,6 +22,7 @@ from .options import (
     Parser,
     Version,
     add_chat_choice,
+    add_flag,
     add_models,
     add_sampling,
     add_setting,
@@ -116,18 +117,14 @@ def _chat_options(it: Parser) -> None:
     it.description, it.epilog = CHAT_DESCRIPTION, CHAT_EXAMPLE
     group = it.add_argument_group("conversation")
     which = add_chat_choice(group, "open")
-    which.add_argument("--new", action="store_true", help="start a new conversation")
+    add_flag(which, "--new", "start a new conversation")
     add_setting(group, "history.save")
     add_setting(group, "reply.system", "; only for new conversations")
     add_setting(group, "reply.think")
     add_setting(group, "reply.max_tokens")
     group = it.add_argument_group("screen")
-    group.add_argument(
-        "--plain", action="store_true", help="chat line by line; suits screen readers"
-    )
-    group.add_argument(
-        "--keys", action="store_true", help="list every action with its keys and command, and exit"
-    )
+    add_flag(group, "--plain", "chat line by line; suits screen readers")
+    add_flag(group, "--keys", "list every action with its keys and command, and exit")
     add_models(it)
     add_speculation(it)
     add_sampling(it)
@@ -149,9 +146,7 @@ def _run_options(it: Parser) -> None:
     add_sampling(it)
     group = it.add_argument_group("prompt and reply")
     add_setting(group, "reply.system")
-    group.add_argument(
-        "--raw", action="store_true", help="continue the prompt as it is, without a chat template"
-    )
+    add_flag(group, "--raw", "continue the prompt as it is, without a chat template")
     add_setting(group, "reply.think")
     add_setting(group, "reply.max_tokens")
     group.add_argument(
@@ -174,12 +169,8 @@ def _run_options(it: Parser) -> None:
     )
     add_setting(group, "history.save")
     group = it.add_argument_group("output")
-    group.add_argument(
-        "--stats", action="store_true", help="print a table of statistics on standard error"
-    )
-    group.add_argument(
-        "--json", action="store_true", help="print one JSON event a line; the last has statistics"
-    )
+    add_flag(group, "--stats", "print a table of statistics on standard error")
+    add_flag(group, "--json", "print one JSON event a line; the last has statistics")
 
 
 def _check_options(it: Parser) -> None:
@@ -199,16 +190,16 @@ def _check_options(it: Parser) -> None:
         help="most tokens in a reply (default: 48)",
     )
     group = it.add_argument_group("instead of the self-check")
-    group.add_argument(
+    add_flag(
+        group,
         "--kernels",
-        action="store_true",
-        help="list macspec's Metal kernels for this pair: whether each passed its self-check "
+        "list macspec's Metal kernels for this pair: whether each passed its self-check "
         "here, and its speed relative to MLX's",
     )
-    group.add_argument(
+    add_flag(
+        group,
         "--report",
-        action="store_true",
-        help="print a report to attach to a bug report: versions, chip, settings and the ends "
+        "print a report to attach to a bug report: versions, chip, settings and the ends "
         "of the logs, but none of your text",
     )
 

@@ -15,7 +15,7 @@ from ..models.catalog import Entry, catalogue, find
 from ..models.progress import Cancelled, Listed, Progress, Pulled, Retrying, size
 from ..plaintext import one_line
 from ..terminal import Output, ProgressLine, interruptible, say
-from .options import Parser, add_actions, add_setting
+from .options import Parser, add_actions, add_flag, add_setting
 
 DESCRIPTION = """\
 Show this machine's memory, the models in the Hugging Face cache, what they
@@ -53,16 +53,16 @@ def add_options(it: Parser) -> None:
     it.usage = "macspec models [ACTION] [options]"
     it.description, it.epilog = DESCRIPTION, "example:\n  macspec models\n"
     it.set_defaults(action="list", json=False)
-    it.add_argument("--json", action="store_true", help="print one JSON object a line")
+    add_flag(it, "--json", "print one JSON object a line")
     action = add_actions(it)
     pair = "a pair's name, or a Hugging Face id"
     it = action("pull", "PAIR... [options]", "fetch a pair or a model", "qwen3-8b", PULL)
     it.add_argument("names", metavar="PAIR", nargs="+", help=f"{pair} (id@revision pins a version)")
-    it.add_argument("--json", action="store_true", help="print one JSON event a line")
+    add_flag(it, "--json", "print one JSON event a line")
 
     it = action("rm", "PAIR... [options]", "delete models", "qwen3-8b", REMOVE)
     it.add_argument("names", metavar="PAIR", nargs="+", help=pair)
-    it.add_argument("--yes", action="store_true", help="do not ask")
+    add_flag(it, "--yes", "do not ask")
 
     example = "qwen3-8b --context 16384"
     it = action("plan", "TARGET [options]", "show the memory a pair needs", example, PLAN)
@@ -112,11 +112,7 @@ def add_options(it: Parser) -> None:
 def _add_places(parser: Any) -> None:
     parser.add_argument("source", metavar="SOURCE", help="a folder or a Hugging Face id")
     parser.add_argument("destination", metavar="FOLDER", help="the folder to create")
-    parser.add_argument(
-        "--trust-remote-code",
-        action="store_true",
-        help="run Python code that comes with the model",
-    )
+    add_flag(parser, "--trust-remote-code", "run Python code that comes with the model")
 
 
 def models(options: argparse.Namespace) -> int:

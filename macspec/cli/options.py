@@ -96,6 +96,11 @@ def add_actions(parser: argparse.ArgumentParser) -> Callable[..., Any]:
     return add
 
 
+def add_flag(group: Any, name: str, about: str) -> None:
+    """An option that takes no value."""
+    group.add_argument(name, action="store_true", help=about)
+
+
 def add_setting(group: Any, key: str, note: str = "") -> None:
     """The option of a setting. Its default is None: ``fill`` gives it the setting's value.
 

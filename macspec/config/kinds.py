@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+FLAGS = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -14,14 +16,22 @@ class Kind:
 
     says: str
     """What is allowed, to follow "it must be"."""
-    check: Callable[[Any], Any]
-    """A TOML value -> the setting's value; ValueError where it is not allowed."""
+    allows: Callable[[Any], bool]
+    """Whether a TOML value is allowed; it may also raise ValueError."""
     parse: Callable[[str], Any] = str
     """A text of the command line or the environment -> a TOML value, or ValueError."""
+    made: Callable[[Any], Any] = lambda value: value
+    """A TOML value that is allowed -> the setting's value."""
     metavar: str = ""
     """How the help of an option shows the value."""
     choices: Mapping[str, str] = field(default_factory=dict)
     """Where only some words are allowed: each with a short description, which may be empty."""
+
+    def check(self, value: Any) -> Any:
+        """The setting's value from a TOML value, or ValueError."""
+        if not self.allows(value):
+            raise ValueError(value)
+        return self.made(value)
 
     def from_text(self, text: str) -> Any:
         """The value of a text, or ValueError."""
@@ -30,41 +40,29 @@ class Kind:
 
 def text(says: str = "a text", *, empty: bool = False) -> Kind:
     """Any text."""
+    return Kind(says, lambda value: _text(value) and (empty or value != ""), metavar="TEXT")
 
-    def check(value: Any) -> str:
-        if not isinstance(value, str) or not (value or empty):
-            raise ValueError(value)
-        value.encode()  # a surrogate from the environment is not UTF-8: a ValueError
-        return value
 
-    return Kind(says, check, metavar="TEXT")
+def _text(value: Any) -> bool:
+    # A surrogate from the environment is not UTF-8: encode raises a ValueError.
+    return isinstance(value, str) and value.encode() is not None
 
 
 def model() -> Kind:
     """A folder, or a Hugging Face id."""
-    plain = text()
-
-    def check(value: Any) -> str:
-        return os.path.expanduser(str(plain.check(value)))
-
-    return Kind("a folder or a Hugging Face id", check, metavar="MODEL")
+    says = "a folder or a Hugging Face id"
+    return Kind(says, text().allows, made=os.path.expanduser, metavar="MODEL")
 
 
 def flag() -> Kind:
     """True or false."""
 
-    def check(value: Any) -> bool:
-        if not isinstance(value, bool):
-            raise ValueError(value)
-        return value
-
     def parse(text: str) -> bool:
-        words = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
-        if text.lower() not in words:
+        if text.lower() not in FLAGS:
             raise ValueError(text)
-        return words[text.lower()]
+        return FLAGS[text.lower()]
 
-    return Kind("true or false", check, parse)
+    return Kind("true or false", lambda value: isinstance(value, bool), parse)
 
 
 def one_of(*names: str, described: Mapping[str, str] | None = None) -> Kind:
@@ -72,7 +70,7 @@ def one_of(*names: str, described: Mapping[str, str] | None = None) -> Kind:
     choices = described or dict.fromkeys(names, "")
     return Kind(
         f"one of {', '.join(choices)}",
-        _member(str, choices),
+        lambda value: isinstance(value, str) and value in choices,
         metavar=f"{{{','.join(choices)}}}",
         choices=choices,
     )
@@ -81,34 +79,27 @@ def one_of(*names: str, described: Mapping[str, str] | None = None) -> Kind:
 def one_number_of(*numbers: int) -> Kind:
     """One of some whole numbers."""
     names = [str(number) for number in numbers]
-    check = _member(int, numbers)
-    return Kind(f"one of {', '.join(names)}", check, int, metavar=f"{{{','.join(names)}}}")
-
-
-def _member(type_: type, choices: Any) -> Callable[[Any], Any]:
-    def check(value: Any) -> Any:
-        if type(value) is not type_ or value not in choices:
-            raise ValueError(value)
-        return value
-
-    return check
+    return Kind(
+        f"one of {', '.join(names)}",
+        lambda value: type(value) is int and value in numbers,
+        int,
+        metavar=f"{{{','.join(names)}}}",
+    )
 
 
 def whole(lowest: int, highest: int | None = None, *words: str) -> Kind:
     """A whole number in a range, or one of some words."""
     limits = f"from {lowest} to {highest}" if highest is not None else f"of at least {lowest}"
-    says = " or ".join([*words, f"a whole number {limits}"])
 
-    def check(value: Any) -> int | str:
-        if isinstance(value, str) and value in words:
-            return value
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(value)
-        if value < lowest or (highest is not None and value > highest):
-            raise ValueError(value)
-        return value
+    def allows(value: Any) -> bool:
+        if type(value) is not int:
+            return value in words
+        return value >= lowest and (highest is None or value <= highest)
 
-    return Kind(says, check, lambda text: text if text in words else int(text), metavar="N")
+    def parse(text: str) -> int | str:
+        return text if text in words else int(text)
+
+    return Kind(" or ".join([*words, f"a whole number {limits}"]), allows, parse, metavar="N")
 
 
 def number(lowest: float, highest: float, *, above: bool = False, zero: bool = False) -> Kind:
@@ -118,15 +109,13 @@ def number(lowest: float, highest: float, *, above: bool = False, zero: bool = F
     if -lowest == highest >= 1e6:
         says = "a number"
 
-    def check(value: Any) -> float:
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise ValueError(value)
+    def allows(value: Any) -> bool:
+        if type(value) not in (int, float):
+            return False
         inside = lowest < value <= highest if above else lowest <= value <= highest
-        if not inside and not (zero and value == 0):
-            raise ValueError(value)
-        return float(value)
+        return inside or (zero and value == 0)
 
-    return Kind(f"0 or {says}" if zero else says, check, float, metavar="X")
+    return Kind(f"0 or {says}" if zero else says, allows, float, float, metavar="X")
 
 
 def _written(value: float) -> str:
@@ -137,12 +126,10 @@ def _written(value: float) -> str:
 def tables() -> Kind:
     """A list of tables, whose reader checks what is in them."""
 
-    def check(value: Any) -> tuple[dict[str, Any], ...]:
-        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-            raise ValueError(value)
-        return tuple(value)
+    def allows(value: Any) -> bool:
+        return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
 
     def parse(text: str) -> Any:
         raise ValueError(text)
 
-    return Kind("a list of tables, in the file", check, parse)
+    return Kind("a list of tables, in the file", allows, parse, tuple)
