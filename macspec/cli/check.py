@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from ..metal.dispatch import checked_kernels, kernels_for
 from ..metal.variants import variants_for
 from ..models import Model, Pair, load_pair
 from ..models.cached import CachedModel
+from ..models.machine import unified_memory
 from ..models.template import Template
 from ..plaintext import one_line
 from ..power import awake
@@ -42,10 +42,13 @@ Question = list[Message] | str
 
 def check(options: argparse.Namespace) -> int:
     """Print the report; the exit status is 0 if speculation is lossless here, 1 if not."""
-    report = _Report()
-    report.machine(prepare())
-    for label, text in check_lines(options.settings.power.source):
-        report.row(label, text)
+    output = Output()
+
+    def show(*lines: str) -> None:
+        output.text("".join(f"{line}\n" for line in lines))
+
+    show(*_machine(prepare()))
+    show(*(_row(label, text) for label, text in check_lines(options.settings.power.source)))
     pair = load_pair(
         options.target,
         options.draft,
@@ -53,17 +56,16 @@ def check(options: argparse.Namespace) -> int:
         kv_bits=options.kv_bits,
         trust_remote_code=options.trust_remote_code,
     )
-    report.pair(pair)
+    show(*_pair(pair))
     if options.kernels:
-        for line in _kernel_table(pair):
-            report.line(line)
+        show(*_kernel_table(pair))
         return 0
     kernels = kernels_for(pair)
-    report.kernels(kernels)
+    show(_row("kernels", kernels.state), *(_row("notice", it) for it in kernels.notices))
     every = prompts()
     conversations = every[:: max(len(every) // options.prompts, 1)][: options.prompts]
     count = len(conversations)
-    report.line(
+    show(
         f"self-check: {count} prompt{'s' * (count > 1)}, up to {options.max_tokens} tokens, "
         f"depth {DEPTH}; greedy, and keyed at temperature 0.8"
     )
@@ -77,8 +79,8 @@ def check(options: argparse.Namespace) -> int:
             kernels=kernels,
         ):
             replies.append(reply)
-            report.reply(reply)
-    report.verdict(replies)
+            show(_compared(reply))
+    show(_verdict(replies))
     passed = all(reply.lossless for reply in replies)
     draft = None if pair.draft is None else pair.draft.name
     remember_check(pair.target.name, draft, pair.plan.weights, passed=passed)
@@ -153,63 +155,51 @@ def _reply(
     return session.finished.token_ids, session.finished.stats.acceptance
 
 
-class _Report:
-    """Prints the findings as they come."""
+def _row(label: str, *values: str) -> str:
+    return "  ".join([f"  {label:<10}", *map(one_line, values)])
 
-    def __init__(self) -> None:
-        self._output = Output()
 
-    def line(self, text: str) -> None:
-        self._output.text(f"{text}\n")
+def _machine(compile_off: str | None) -> Iterator[str]:
+    """``compile_off`` is why mx.compile is switched off."""
+    yield f"macspec {version('macspec')}"
+    yield _row("chip", str(mx.device_info().get("device_name") or platform.machine()))
+    yield _row("memory", _size(unified_memory()))
+    yield _row("system", f"{platform.platform()}, Python {platform.python_version()}")
+    yield _row("MLX", f"{version('mlx')}, mlx-lm {version('mlx-lm')}")
+    yield _row("backend", "Metal" if on_metal() else "CPU")
+    yield _row("mx.compile", "works" if compile_off is None else f"off: {compile_off}")
 
-    def row(self, label: str, *values: str) -> None:
-        self._output.text("  ".join([f"  {label:<10}", *map(one_line, values)]) + "\n")
 
-    def machine(self, compile_off: str | None) -> None:
-        """``compile_off`` is why mx.compile is switched off."""
-        info = mx.device_info()
-        self.line(f"macspec {version('macspec')}")
-        self.row("chip", str(info.get("device_name") or platform.machine()))
-        self.row("memory", _size(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
-        self.row("system", f"{platform.platform()}, Python {platform.python_version()}")
-        self.row("MLX", f"{version('mlx')}, mlx-lm {version('mlx-lm')}")
-        self.row("backend", "Metal" if on_metal() else "CPU")
-        self.row("mx.compile", "works" if compile_off is None else f"off: {compile_off}")
+def _pair(pair: Pair) -> Iterator[str]:
+    yield "pair"
+    yield _row("target", _described(pair.target))
+    yield _row("draft", "none" if pair.draft is None else _described(pair.draft))
+    if pair.draft_off is not None:
+        yield _row("draft off", pair.draft_off)
+    yield _row("vocabulary", f"{pair.vocabulary} ids")
+    yield _row("context", f"{pair.context} positions")
+    yield _row("memory", str(pair.plan))
+    notices = (*pair.notices, ModelCache(pair.target.module).reason)
+    yield from (_row("notice", notice) for notice in notices if notice is not None)
 
-    def pair(self, pair: Pair) -> None:
-        self.line("pair")
-        self.row("target", _described(pair.target))
-        self.row("draft", "none" if pair.draft is None else _described(pair.draft))
-        if pair.draft_off is not None:
-            self.row("draft off", pair.draft_off)
-        self.row("vocabulary", f"{pair.vocabulary} ids")
-        self.row("context", f"{pair.context} positions")
-        self.row("memory", str(pair.plan))
-        for notice in (*pair.notices, ModelCache(pair.target.module).reason):
-            if notice is not None:
-                self.row("notice", notice)
 
-    def kernels(self, kernels: Kernels) -> None:
-        self.row("kernels", kernels.state)
-        for notice in kernels.notices:
-            self.row("notice", notice)
+def _compared(reply: CheckedReply) -> str:
+    ratio = "" if reply.acceptance is None else f"acceptance {reply.acceptance:.2f}"
+    outcome = "equal" if reply.fork is None else _explained(reply.fork)
+    cells = f"{reply.tokens:>4} tokens  {ratio:<15}  {outcome}"
+    return f"  prompt {reply.prompt:<3}  {reply.sampling:<6}  {reply.drafter:<5}  {cells}"
 
-    def reply(self, reply: CheckedReply) -> None:
-        ratio = "" if reply.acceptance is None else f"acceptance {reply.acceptance:.2f}"
-        outcome = "equal" if reply.fork is None else _explained(reply.fork)
-        cells = f"{reply.tokens:>4} tokens  {ratio:<15}  {outcome}"
-        self.line(f"  prompt {reply.prompt:<3}  {reply.sampling:<6}  {reply.drafter:<5}  {cells}")
 
-    def verdict(self, replies: list[CheckedReply]) -> None:
-        equal = sum(reply.fork is None for reply in replies)
-        ties = sum(reply.lossless for reply in replies) - equal
-        parts = [f"{equal} of {len(replies)} replies equal"]
-        if ties:
-            parts.append(f"{ties} differ at a near tie")
-        if equal + ties < len(replies):
-            parts.append(f"{len(replies) - equal - ties} DIFFER")
-        passed = equal + ties == len(replies)
-        self.line(f"{'passed' if passed else 'FAILED'}: {', '.join(parts)}")
+def _verdict(replies: list[CheckedReply]) -> str:
+    equal = sum(reply.fork is None for reply in replies)
+    ties = sum(reply.lossless for reply in replies) - equal
+    different = len(replies) - equal - ties
+    parts = [f"{equal} of {len(replies)} replies equal"]
+    if ties:
+        parts.append(f"{ties} differ at a near tie")
+    if different:
+        parts.append(f"{different} DIFFER")
+    return f"{'FAILED' if different else 'passed'}: {', '.join(parts)}"
 
 
 def _kernel_table(pair: Pair) -> Iterator[str]:

@@ -15,19 +15,11 @@ from ..models import memory
 from ..models.catalog import CONTEXT, Entry, best
 from ..models.files import locate
 from ..models.hubcache import cached_folder
+from ..models.loading import Model, open_model
 from ..models.machine import pressure, unified_memory, wired_advice
-from ..models.memory import MemoryEstimate, gigabytes
+from ..models.memory import gigabytes
 from ..models.progress import size
-from ..models.scan import (
-    Candidate,
-    FoundModel,
-    MachineMemory,
-    OpenedModel,
-    PairFit,
-    candidate,
-    scan,
-    why_not,
-)
+from ..models.scan import FoundModel, MachineMemory, OpenedModel, PairFit, scan, why_not
 from ..plaintext import one_line
 from ..terminal import Output
 from ..worker.registry import Registry, Running
@@ -169,25 +161,18 @@ def show_plan(
     absent = [name for name in (target, draft) if name is not None and not _here(name)]
     if absent:
         return _unseen(absent, entry, context)
-    opened = _opened(target, 0)
+    model = _opened(target, 0)
     drafting = None if draft is None else _opened(draft, 1)
-    off = why_not(opened, drafting) if drafting is not None else None
-    assert opened.model is not None
-    used = None if drafting is None or off is not None else drafting.model
-    drafts = None if used is None else used.estimate
-    return _show(opened, opened.model.estimate, drafts, off, context, kv_bits)
+    off = None if drafting is None else why_not(model, drafting)
+    return _show(model, drafting if off is None else None, off, context, kv_bits)
 
 
 def _here(name: str) -> bool:
     return name == BUILT_IN or os.path.isdir(os.path.expanduser(name)) or bool(cached_folder(name))
 
 
-def _opened(name: str, role: int) -> Candidate:
-    folder = pocket()[role] if name == BUILT_IN else locate(name)
-    found = candidate(name, folder)
-    if found.model is None:
-        raise ModelNotFoundError(f"{name}: {found.reason}")
-    return found
+def _opened(name: str, role: int) -> Model:
+    return open_model(name, pocket()[role] if name == BUILT_IN else locate(name))
 
 
 def _unseen(absent: list[str], entry: Entry | None, context: int | None) -> int:
@@ -210,13 +195,13 @@ def _unseen(absent: list[str], entry: Entry | None, context: int | None) -> int:
 
 
 def _show(
-    target: Candidate,
-    estimate: MemoryEstimate,
-    draft: MemoryEstimate | None,
+    model: Model,
+    drafting: Model | None,
     off: str | None,
     context: int | None,
     kv_bits: int | None,
 ) -> int:
+    estimate, draft = model.estimate, None if drafting is None else drafting.estimate
     others = Registry().others()
     taken = sum(other.planned for other in others)
     limit = max(memory.device_limit() - taken, 0)
@@ -224,7 +209,7 @@ def _show(
     positions = context or longest or estimate.context
     if positions > estimate.context:
         raise BadOptionError(
-            f"--context {positions}: {target.name} was made for {estimate.context} positions, "
+            f"--context {positions}: {model.name} was made for {estimate.context} positions, "
             "so give at most that"
         )
     planned = memory.plan(estimate, draft, positions, kv_bits, limit)

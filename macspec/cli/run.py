@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, cast
 
 from ..config.schema import section
@@ -34,17 +35,11 @@ def run(options: argparse.Namespace, conversation: Conversation) -> int:
     sampling = Sampling(**{name: getattr(options, name) for name in section("sampling")})
     output = Output()
     gauge = Gauge(options.stats or options.json, options.settings.power.source)
-    show_event = _JsonLines(output, gauge) if options.json else _Plain(output)
-    engine = InProcessEngine(on_event=_Loading(show_event))
+    show_event = partial(_json_line, output, gauge) if options.json else partial(_plain, output)
+    engine = InProcessEngine(on_event=_loading(show_event))
     _done(engine.load(_pair(options)))
-    _done(
-        engine.tune(
-            method=options.method,
-            depth=options.depth,
-            rule=options.rule,
-            sampling=asdict(sampling),
-        )
-    )
+    chosen = {name: getattr(options, name) for name in ("method", "depth", "rule")}
+    _done(engine.tune(**chosen, sampling=asdict(sampling)))
 
     status = 0
     call: Call | None = None
@@ -130,47 +125,37 @@ def _finished(call: Call | None) -> Finished | None:
     return answer if isinstance(answer, Finished) else None
 
 
-class _Loading:
+def _loading(show_event: Callable[[Answer], None]) -> Callable[[Answer], None]:
     """Shows the notices of a load, and downloads as a bar."""
+    bar = ProgressLine()
 
-    def __init__(self, show_event: Callable[[Answer], None]) -> None:
-        self._show, self._bar = show_event, ProgressLine()
-
-    def __call__(self, event: Answer) -> None:
+    def see(event: Answer) -> None:
         if isinstance(event, LoadProgress) and event.stage == "downloading":
-            show_download(self._bar, Progress(event.model, "", event.done, event.total, rate=0.0))
+            show_download(bar, Progress(event.model, "", event.done, event.total, rate=0.0))
             return
-        self._bar.end()
+        bar.end()
         if isinstance(event, Notice):
-            self._show(event)
+            show_event(event)
+
+    return see
 
 
-class _Plain:
-    """Writes text to standard output as it comes, notices to standard error."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    def __call__(self, event: Answer) -> None:
-        if isinstance(event, Text):
-            self._output.text(event.delta)
-        elif isinstance(event, Notice):
-            self._output.end()
-            say(event.message)
+def _plain(output: Output, event: Answer) -> None:
+    """Write text to standard output as it comes, notices to standard error."""
+    if isinstance(event, Text):
+        output.text(event.delta)
+    elif isinstance(event, Notice):
+        output.end()
+        say(event.message)
 
 
-class _JsonLines:
-    """Writes every event as a JSON object on a line; the last one has the statistics."""
-
-    def __init__(self, output: Output, gauge: Gauge) -> None:
-        self._output, self._gauge = output, gauge
-
-    def __call__(self, event: Answer) -> None:
-        fields = asdict(event)
-        if isinstance(event, Finished):
-            fields.update(fields.pop("stats"), energy=self._gauge.record())
-            fields["accept_rule"] = event.rule  # the old spelling of the key
-        self._output.json({"event": type(event).__name__.lower(), **fields})
+def _json_line(output: Output, gauge: Gauge, event: Answer) -> None:
+    """Write an event as a JSON object on a line; the last one has the statistics."""
+    fields = asdict(event)
+    if isinstance(event, Finished):
+        fields.update(fields.pop("stats"), energy=gauge.record())
+        fields["accept_rule"] = event.rule  # the old spelling of the key
+    output.json({"event": type(event).__name__.lower(), **fields})
 
 
 class Gauge:

@@ -111,12 +111,7 @@ class Repository:
 
 
 def listing(name: str) -> Repository:
-    """Ask the hub for a repository's newest commit, or that of ``id@revision``.
-
-    Raises:
-        ModelNotFoundError: the hub does not answer, or has no such model.
-        ModelBrokenError: it holds no weights that macspec loads.
-    """
+    """Ask the hub for a repository's newest commit, or that of ``id@revision``."""
     id, _, revision = name.partition("@")
     try:
         api = HfApi()
@@ -130,17 +125,12 @@ def listing(name: str) -> Repository:
     wanted = set(_utils.filter_repo_objects(paths, allow_patterns=PATTERNS))
     if not any(path.startswith("model") and path.endswith(".safetensors") for path in wanted):
         raise ModelBrokenError(without_weights(id, paths))
-    files = tuple(
-        File(
-            path=entry.path,
-            size=entry.size,
-            checksum=entry.blob_id if entry.lfs is None else entry.lfs.sha256,
-            large=entry.lfs is not None,
-        )
-        for entry in found
-        if entry.path in wanted
-    )
-    return Repository(name, id, revision or None, commit, files)
+    files = [
+        File(it.path, it.size, it.lfs.sha256 if it.lfs else it.blob_id, large=it.lfs is not None)
+        for it in found
+        if it.path in wanted
+    ]
+    return Repository(name, id, revision or None, commit, tuple(files))
 
 
 def pull(
@@ -167,17 +157,14 @@ def pull(
     """
     cancel = cancel or threading.Event()
     repositories = [listing(name) for name in dict.fromkeys(names)]
-    listed = _room(repositories)
-    yield listed
-    _check_room(listed)
+    yield from _room(repositories)
     for repository in repositories:
         with _explained(repository):
             yield from _fetch(repository, cancel, PAUSES if pauses is None else pauses)
-        if cancel.is_set():
-            yield Cancelled(repository.name, repository.here, repository.total)
-            return
-        # Links the files, remembers the revision, and has nothing left to fetch.
-        with _explained(repository):
+            if cancel.is_set():
+                yield Cancelled(repository.name, repository.here, repository.total)
+                return
+            # Links the files, remembers the revision, and has nothing left to fetch.
             folder = snapshot_download(
                 repository.id,
                 revision=repository.revision,
@@ -187,25 +174,20 @@ def pull(
         yield Pulled(repository.name, Path(folder), repository.total)
 
 
-def _room(repositories: Sequence[Repository]) -> Listed:
+def _room(repositories: Sequence[Repository]) -> Iterator[Listed]:
+    """Say what there is to download, and make sure that it fits on the disk."""
     cache = Path(constants.HF_HUB_CACHE)
-    standing = next(folder for folder in (cache, *cache.parents) if folder.exists())
-    return Listed(
-        models=tuple(repository.name for repository in repositories),
-        total=sum(repository.total for repository in repositories),
-        present=sum(repository.here for repository in repositories),
-        free=shutil.disk_usage(standing).free,
-    )
-
-
-def _check_room(listed: Listed) -> None:
-    missing = listed.total - listed.present
-    if missing and missing + RESERVE > listed.free:
+    free = shutil.disk_usage(next(it for it in (cache, *cache.parents) if it.exists())).free
+    names = tuple(repository.name for repository in repositories)
+    total = sum(repository.total for repository in repositories)
+    present = sum(repository.here for repository in repositories)
+    yield Listed(names, total, present, free)
+    missing = total - present
+    if missing and missing + RESERVE > free:
         raise ModelNotFoundError(
-            f"{' and '.join(listed.models)}: {size(missing)} to download, but only "
-            f"{size(listed.free)} is free in {constants.HF_HUB_CACHE}: free "
-            f"{size(missing + RESERVE - listed.free)} more, or set HF_HOME to a folder on another "
-            "disk"
+            f"{' and '.join(names)}: {size(missing)} to download, but only {size(free)} is free in "
+            f"{constants.HF_HUB_CACHE}: free {size(missing + RESERVE - free)} more, or set HF_HOME "
+            "to a folder on another disk"
         )
 
 

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from huggingface_hub import CachedRepoInfo, constants, scan_cache_dir
+from huggingface_hub import constants, scan_cache_dir
 from huggingface_hub.errors import CacheNotFound
 from huggingface_hub.file_download import repo_folder_name
 
@@ -20,7 +20,13 @@ def cached_models() -> list[FoundModel]:
     found = []
     homes = Path(constants.HF_HUB_CACHE).glob("models--*--*")
     begun = {"/".join(home.name.split("--")[1:]): home for home in homes}
-    for repository in _scan():
+    try:
+        repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
+    except (CacheNotFound, ValueError):
+        repositories = frozenset()
+    for repository in repositories:
+        if repository.repo_type != "model":
+            continue
         begun.pop(repository.repo_id, None)
         newest = max(
             repository.revisions,
@@ -58,14 +64,6 @@ def remove(names: Iterable[str]) -> None:
                 f"{name} cannot be deleted ({brief(error)}): check the permissions of "
                 f"{constants.HF_HUB_CACHE}"
             ) from error
-
-
-def _scan() -> Iterable[CachedRepoInfo]:
-    try:
-        cache = scan_cache_dir(constants.HF_HUB_CACHE)
-    except (CacheNotFound, ValueError):
-        return ()
-    return [repository for repository in cache.repos if repository.repo_type == "model"]
 
 
 def _home(name: str) -> Path:

@@ -95,21 +95,31 @@ EVENTS: dict[str, type[ScanEvent]] = {
 def scan(folders: Sequence[str] = ()) -> Iterator[ScanEvent]:
     """Look at the models of the hub's cache and at these folders.
 
-    Where they are comes first and at once; MLX is imported after that.
+    Where they are comes first and at once; then MLX is imported, which takes a second.
     """
     from .hubcache import cached_models
 
     found = [*cached_models(), *map(_folder, folders)]
     yield from found
     yield ScanListed()
-    # Only now: it takes a second.
     from ..device import prepare
+    from .loading import open_model
     from .memory import device_limit
 
     prepare()
     limit = device_limit()
     yield MachineMemory(unified_memory(), limit)
-    yield from _opened([it for it in found if it.missing is None], limit)
+    able: list[Model] = []
+    for it in found:
+        if it.missing is None:
+            try:
+                model = open_model(it.name, Path(it.folder))
+            except MacspecError as error:
+                yield OpenedModel(it.name, reason=str(error).removeprefix(f"{it.name}: "))
+                continue
+            yield _opened(model, limit)
+            yield from (fit for other in able for fit in _pair_fit(model, other, limit))
+            able.append(model)
 
 
 def _folder(name: str) -> FoundModel:
@@ -124,84 +134,41 @@ def _folder(name: str) -> FoundModel:
     return FoundModel(name, name, size, None, f"{newest} {size}")
 
 
-def _opened(found: Sequence[FoundModel], limit: int) -> Iterator[ScanEvent]:
+def _opened(model: Model, limit: int) -> OpenedModel:
+    from ..cache import ModelCache
     from .memory import plan
 
-    able: list[Candidate] = []
-    for it in found:
-        new = candidate(it.name, Path(it.folder))
-        if new.model is None:
-            yield OpenedModel(it.name, reason=new.reason)
-            continue
-        context = new.model.context
-        needs = plan(new.model.estimate, None, min(CONTEXT, context), None, limit)
-        size = new.model.parameters
-        yield OpenedModel(
-            it.name, size, context, needs.total, needs.context, needs.fits, new.reason
-        )
-        for other in able:
-            yield from pair_fit(new, other, limit)
-        able.append(new)
+    size, context, reason = model.parameters, model.context, ModelCache(model.module).reason
+    needs = plan(model.estimate, None, min(CONTEXT, context), None, limit)
+    return OpenedModel(model.name, size, context, needs.total, needs.context, needs.fits, reason)
 
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A model on this machine, opened as far as the compatibility checks need it."""
-
-    name: str
-    model: Model | None
-    """None where it cannot be loaded."""
-    reason: str | None
-    """Why it cannot be loaded, or runs without drafts; None where it has no such limits."""
-
-    @property
-    def parameters(self) -> int:
-        """How many weights it has; 0 where it cannot be loaded."""
-        return 0 if self.model is None else self.model.parameters
-
-
-def candidate(name: str, folder: Path) -> Candidate:
-    """Open a model; what is wrong with it becomes its ``reason`` and is not raised."""
-    from ..cache import ModelCache
-    from .loading import open_model
-
-    try:
-        model = open_model(name, folder)
-        return Candidate(name, model, ModelCache(model.module).reason)
-    except MacspecError as error:
-        return Candidate(name, None, str(error).removeprefix(f"{name}: "))
-
-
-def pair_fit(one: Candidate, other: Candidate, limit: int) -> Iterator[PairFit]:
+def _pair_fit(one: Model, other: Model, limit: int) -> Iterator[PairFit]:
     """How the smaller of two models does as a draft for the larger; nothing for equal sizes."""
     from .memory import plan
 
     draft, target = sorted((one, other), key=lambda it: it.parameters)
     if draft.parameters == target.parameters:
         return
-    assert target.model is not None
-    assert draft.model is not None
-    positions = min(CONTEXT, target.model.context)
+    positions = min(CONTEXT, target.context)
     reason = why_not(target, draft)
     if reason is not None:
         yield PairFit(target.name, draft.name, reason, None, positions, None)
         return
-    both = plan(target.model.estimate, draft.model.estimate, positions, None, limit)
+    both = plan(target.estimate, draft.estimate, positions, None, limit)
     yield PairFit(target.name, draft.name, None, both.total, positions, both.fits)
 
 
-def why_not(target: Candidate, draft: Candidate) -> str | None:
+def why_not(target: Model, draft: Model) -> str | None:
     """Why one model cannot draft for another, in one sentence; None if it can."""
+    from ..cache import ModelCache
     from .pair import mismatch, vocabulary_size
 
-    assert target.model is not None
-    assert draft.model is not None
-    if target.reason is not None:
-        return target.reason
-    if draft.reason is not None:
-        return f"a draft model must be able to take tokens back, but {draft.reason}"
-    vocabulary = min(target.model.width, vocabulary_size(target.model.tokenizer))
-    return mismatch(target.model, draft.model, vocabulary)
+    if (off := ModelCache(target.module).reason) is not None:
+        return off
+    if (off := ModelCache(draft.module).reason) is not None:
+        return f"a draft model must be able to take tokens back, but {off}"
+    return mismatch(target, draft, min(target.width, vocabulary_size(target.tokenizer)))
 
 
 def main(folders: Sequence[str]) -> int:
