@@ -243,12 +243,7 @@ def speed_ratio(
     Args:
         whole: of whole replies, and not of their decode.
     """
-
-    def speed(it: Sample) -> float | None:
-        seconds = it.seconds_of_whole if whole else it.seconds_per_token
-        return None if seconds is None else 1 / seconds
-
-    return paired_ratio(samples, plain, speed)
+    return paired_ratio(samples, plain, lambda it: it.whole_speed if whole else it.speed)
 
 
 def paired_ratio(

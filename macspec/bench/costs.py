@@ -6,14 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ..control import CostCurve
 from ..control.cost import bucket
+from ..events import ReplyStats
 from ..kernels import Kernels
 from ..models import Pair
 from ..sampling import Sampling
 from ..session import Session
 from .questions import Question
-from .sample import Rounds, Sample, rows_of
+from .sample import Kind, Sample, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,42 +161,42 @@ class Limits:
 
 def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
     """The limits of one arm; None where its passes are not known, or nothing was decoded."""
-    curve = costs.curve()
-    whole, verify, draft, rows, drafted, accepted = Rounds(), 0.0, 0.0, 0, 0, 0
-    drafting, steps = 0, 0.0
-    decode, idle, known = 0.0, 0.0, True
-    for sample in samples:
-        stats = sample.written.stats
-        length = stats.prompt_tokens + stats.tokens // 2
-        if not sample.written.counts_passes:
-            return None
-        decode += stats.seconds.decode
-        known = known and sample.written.idle_seconds is not None
-        idle += sample.written.idle_seconds or 0.0
-        for kind, it in sample.written.rounds.items():
-            drafter, depth = kind
-            whole.count += it.count
-            whole.tokens += it.tokens
-            cost, step = curve.verify(rows_of(kind), length), depth * curve.step(drafter or "")
-            steps += it.count * (cost + step)
-            if depth:
-                drafting += it.count
-                drafted += it.count * depth
-                rows += it.count * rows_of(kind)
-                accepted += it.tokens - it.count
-                verify += it.count * cost
-                draft += it.count * step
-    if whole.count == 0:
+    if not all(sample.written.counts_passes for sample in samples):
         return None
-    many = max(drafting, 1)
+    curve = costs.curve()
+    rounds = [
+        (kind[1], rows_of(kind), it.count, it.tokens, *_steps(curve, kind, sample.written.stats))
+        for sample in samples
+        for kind, it in sample.written.rounds.items()
+    ]
+    if not any(count for _, _, count, *_ in rounds):
+        return None
+    depths, rows, counts, tokens, verify, draft = np.array(rounds, dtype=float).T
+    steps, whole = counts @ (verify + draft), counts.sum()
+    drafting = counts * (depths > 0)
+    decode = sum(sample.written.stats.seconds.decode for sample in samples)
+    idle = [sample.written.idle_seconds for sample in samples]
+    known = None not in idle and decode > 0
+
+    def each(values: npt.NDArray[np.float64]) -> float:
+        """The mean of the rounds that draft."""
+        return float(drafting @ values / max(drafting.sum(), 1))
+
     return Limits(
-        predicted_speedup=whole.tokens / steps if costs.passes and steps else None,
-        host_share=idle / decode if known and decode > 0 else None,
-        tokens_per_round=whole.tokens / whole.count,
-        accepted_per_round=accepted / many,
-        drafted_per_round=drafted / many,
-        drafting_share=drafting / whole.count,
-        verify_steps=verify / many,
-        verify_rows=rows / many,
-        draft_steps=draft / many,
+        predicted_speedup=float(tokens.sum() / steps) if costs.passes and steps else None,
+        host_share=sum(it or 0.0 for it in idle) / decode if known else None,
+        tokens_per_round=float(tokens.sum() / whole),
+        accepted_per_round=each(tokens / counts - 1),
+        drafted_per_round=each(depths),
+        drafting_share=float(drafting.sum() / whole),
+        verify_steps=each(verify),
+        verify_rows=each(rows),
+        draft_steps=each(draft),
     )
+
+
+def _steps(curve: CostCurve, kind: Kind, stats: ReplyStats) -> tuple[float, float]:
+    """What verifying and drafting such a round of a reply costs, at its middle."""
+    drafter, depth = kind
+    verify = curve.verify(rows_of(kind), stats.prompt_tokens + stats.tokens // 2)
+    return verify, depth * curve.step(drafter or "")

@@ -128,18 +128,16 @@ class Sample:
     """Of the decode."""
 
     @property
-    def seconds_per_token(self) -> float | None:
-        """Decode seconds for each token after the first pass's."""
-        speed = self.written.stats.decode_tokens_per_s
-        return None if speed is None or self.slept else 1 / speed
+    def speed(self) -> float | None:
+        """Tokens a second of the decode, without those of the first pass."""
+        return None if self.slept else self.written.stats.decode_tokens_per_s
 
     @property
-    def seconds_of_whole(self) -> float | None:
-        """Seconds for each token of the reply, from asking for it to its last token."""
+    def whole_speed(self) -> float | None:
+        """Tokens a second of the reply, from asking for it to its last token."""
         stats = self.written.stats
-        if stats.ttft_s is None or self.slept:
-            return None
-        return stats.seconds.wall / stats.tokens
+        known = stats.ttft_s is not None and not self.slept
+        return stats.tokens / stats.seconds.wall if known else None
 
     @property
     def cell(self) -> tuple[str, float, int]:
@@ -149,30 +147,28 @@ class Sample:
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON, without any text."""
         written, stats = self.written, self.written.stats
-        passes = written.counts_passes
+        passes = _named(stats, "passes", "drafted", "accepted")
         where = ("arm", "question", "workload", "forced", "temperature", "repeat", "seed")
         return {
-            **{name: getattr(self, name) for name in where},
+            **_named(self, *where),
             "at": round(self.at, 3),
             "slept": self.slept,
             "reason": written.reason,
-            "prompt_tokens": stats.prompt_tokens,
-            "tokens": stats.tokens,
-            "passes": stats.passes if passes else None,
-            "drafted": stats.drafted if passes else None,
-            "accepted": stats.accepted if passes else None,
+            **_named(stats, "prompt_tokens", "tokens"),
+            **(passes if written.counts_passes else dict.fromkeys(passes)),
             "drafted_at": list(written.drafted_at),
             "accepted_at": list(written.accepted_at),
             "rounds": [
                 [drafter, drafted, it.count, it.tokens, it.seconds]
                 for (drafter, drafted), it in written.rounds.items()
             ],
-            "ttft_s": stats.ttft_s,
-            "prefill_tokens_per_s": stats.prefill_tokens_per_s,
+            **_named(stats, "ttft_s", "prefill_tokens_per_s"),
             "decode_s": stats.seconds.decode,
-            "decode_tokens_per_s": stats.decode_tokens_per_s,
-            "itl_ms_median": stats.itl_ms_median,
-            "itl_ms_p95": stats.itl_ms_p95,
+            **_named(stats, "decode_tokens_per_s", "itl_ms_median", "itl_ms_p95"),
             "idle_s": written.idle_seconds,
             "energy": None if self.energy is None else self.energy.as_dict(),
         }
+
+
+def _named(it: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(it, name) for name in names}

@@ -78,21 +78,46 @@ def entry(
     Args:
         lengths: tokens of the prompt, by question.
     """
-    if sweep.by_workload:
-        points = list(_workload_points(cells, samples, lengths))
-    else:
-        points = [
-            _point(cell, it.x, it.series + (FORCED if cell.forced else ""))
-            for it in sweep.settings
-            for cell in cells
-            if cell.whole and cell.arm == it.arm != sweep.chooses and cell.speedup is not None
-        ]
+    places = _by_workload(cells, samples, lengths) if sweep.by_workload else _places(sweep, cells)
+    points = [
+        Point(
+            x=x,
+            series=series + (FORCED if cell.forced else ""),
+            temperature=cell.temperature,
+            value=cell.speedup.value,
+            low=cell.speedup.low,
+            high=cell.speedup.high,
+            tokens_per_pass=cell.tokens_per_pass,
+            acceptance=cell.acceptance,
+        )
+        for cell, x, series in places
+        if cell.speedup is not None
+    ]
     return {
         "over": sweep.over,
         "measure": f"times {sweep.baseline}",
         "points": [asdict(point) for point in points],
         "chosen": _chosen(sweep, cells, samples),
     }
+
+
+def _places(sweep: Sweep, cells: Sequence[Cell]) -> Iterator[tuple[Cell, float | str, str]]:
+    """Each cell over all tasks, where it stands, and in which series."""
+    for it in sweep.settings:
+        for cell in cells:
+            if cell.whole and cell.arm == it.arm != sweep.chooses:
+                yield cell, it.x, it.series
+
+
+def _by_workload(
+    cells: Sequence[Cell], samples: Sequence[Sample], lengths: Mapping[str, int]
+) -> Iterator[tuple[Cell, float | str, str]]:
+    """The same of each cell over one workload: at the length of its prompts."""
+    for cell in cells:
+        if not cell.whole:
+            name = cell.group.removesuffix(FORCED)
+            members = {it.question for it in samples if it.workload == name}
+            yield cell, median(float(lengths[it]) for it in members) or 0.0, cell.arm
 
 
 def points_of(record: Mapping[str, Any]) -> list[Point]:
@@ -174,32 +199,6 @@ SWEEPS: dict[str, Callable[[Pair], Sweep]] = {
     "concurrency": _concurrency,
 }
 """They raise ``BadOptionError`` where a pair has nothing to sweep."""
-
-
-def _point(cell: Cell, x: float | str, series: str) -> Point:
-    assert cell.speedup is not None
-    return Point(
-        x=x,
-        series=series,
-        temperature=cell.temperature,
-        value=cell.speedup.value,
-        low=cell.speedup.low,
-        high=cell.speedup.high,
-        tokens_per_pass=cell.tokens_per_pass,
-        acceptance=cell.acceptance,
-    )
-
-
-def _workload_points(
-    cells: Sequence[Cell], samples: Sequence[Sample], lengths: Mapping[str, int]
-) -> Iterator[Point]:
-    for cell in cells:
-        if cell.whole or cell.speedup is None:
-            continue
-        name = cell.group.removesuffix(FORCED)
-        members = {it.question for it in samples if it.workload == name}
-        length = median(float(lengths[it]) for it in members)
-        yield _point(cell, length or 0.0, cell.arm + (FORCED if cell.forced else ""))
 
 
 def _chosen(sweep: Sweep, cells: Sequence[Cell], samples: Sequence[Sample]) -> dict[str, Any]:
