@@ -402,7 +402,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         from .screens.conversations import Conversations
 
         chat = self.conversation.chat
-        choice = await self.push_screen_wait(
+        id = await self.push_screen_wait(
             Conversations(
                 self.conversation.store,
                 current=None if chat is None else chat.id,
@@ -410,13 +410,13 @@ class MacspecApp(App[None], inherit_bindings=False):
                 query=query or "",
             )
         )
-        if choice is not None and choice.open is None and choice.changed and chat is not None:
+        if id is None and chat is not None:
             if self.conversation.store.chat(chat.id).deleted is not None:
                 self.conversation.new()
                 await self.redraw()
             else:
                 self.conversation.refresh()
-        return None if choice is None else choice.open
+        return id
 
     async def ask(
         self, question: str, value: str, *, title: str, check: Callable[[str], str], usage: str

@@ -18,6 +18,8 @@ from textual.style import Style
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from ..widgets.chrome import fitted
+
 Result = TypeVar("Result")
 Row = TypeVar("Row")
 
@@ -89,16 +91,8 @@ class Box(ModalScreen[Result]):
     def _lay_out(self) -> None:
         """Fit as many key hints as possible into the last lines, without breaking one."""
         it = self.query_one("#hint", Static)
-        width = it.size.width or self.size.width
-        lines, room = [Content("")], 2 if self.has_class("-tight") else 3
-        for key, what in self._keys:
-            name = Content.assemble((key, "bold"), f" {what}")
-            longer = Content("  ").join([lines[-1], name]) if lines[-1] else name
-            if longer.cell_length <= width:
-                lines[-1] = longer
-            elif len(lines) < room:
-                lines.append(name)
-        it.update(Content("\n").join(lines))
+        rows = 2 if self.has_class("-tight") else 3
+        it.update(fitted(self._keys, it.size.width or self.size.width, rows, key="bold"))
 
     def status(self, line: str, severity: str = "") -> None:
         """Show a neutral line below; an empty one hides it."""
@@ -124,11 +118,10 @@ class Ask(Box[str | None]):
         question: neutral text.
         value: initial text.
         check: returns what is wrong with an answer, in one line; empty: nothing.
-        wrong: what was wrong with the last answer.
     """
 
     DEFAULT_CSS = SMALL.format(name="Ask")
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Cancel")]
 
     def __init__(
         self,
@@ -137,11 +130,10 @@ class Ask(Box[str | None]):
         *,
         title: str,
         check: Callable[[str], str] = lambda answer: "",
-        wrong: str = "",
     ) -> None:
         super().__init__()
         self._question, self._value = question, value
-        self._check, self._wrong = check, wrong
+        self._check = check
         self.heading = title
 
     def inside(self) -> ComposeResult:
@@ -150,7 +142,6 @@ class Ask(Box[str | None]):
 
     def on_mount(self) -> None:
         self.hint(("Enter", "done"), ("Esc", "cancel"))
-        self.status(self._wrong, "error")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.value != self._value:
@@ -161,9 +152,6 @@ class Ask(Box[str | None]):
             self.status(wrong, "error")
         else:
             self.dismiss(event.value)
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
 
 class Confirm(Box[bool]):
@@ -176,8 +164,8 @@ class Confirm(Box[bool]):
 
     DEFAULT_CSS = SMALL.format(name="Confirm")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter", "answer(True)", "Yes"),
-        Binding("n,escape", "answer(False)", "No"),
+        Binding("y,enter", "dismiss(True)", "Yes"),
+        Binding("n,escape", "dismiss(False)", "No"),
     ]
 
     def __init__(self, question: str, *, title: str, yes: str) -> None:
@@ -190,9 +178,6 @@ class Confirm(Box[bool]):
 
     def on_mount(self) -> None:
         self.hint(("y", self._yes), ("n", "no"))
-
-    def action_answer(self, answer: bool) -> None:
-        self.dismiss(answer)
 
 
 MUTED = "$text-muted"
@@ -247,7 +232,21 @@ class ListBox(Box[Result], Generic[Result, Row]):
 
     letters: tuple[str, ...] = ()
     """Actions of letters, which are text while the search has the focus."""
+    placeholder = ""
+    """In the empty search field."""
     listed: Sequence[Row] = ()
+
+    def __init__(self, query: str = "") -> None:
+        super().__init__()
+        self._query = query
+
+    def inside(self) -> ComposeResult:
+        yield Search(self._query, placeholder=self.placeholder, compact=True, select_on_focus=False)
+        yield Rows(markup=False, compact=True)
+
+    def line(self, row: Row) -> Content:
+        """A row as it is shown."""
+        return Content(str(row))
 
     @property
     def chosen(self) -> Row | None:
@@ -260,11 +259,11 @@ class ListBox(Box[Result], Generic[Result, Row]):
         """Whether the search has the focus."""
         return self.query_one(Search).has_focus
 
-    def show_rows(self, rows: Sequence[Row], lines: Callable[[Row], Content], place: int) -> None:
+    def show_rows(self, rows: Sequence[Row], place: int) -> None:
         """Show rows, and highlight the one at a place."""
         self.listed = rows
         it = self.query_one(Rows)
-        it.set_options([lines(row) for row in rows])
+        it.set_options([self.line(row) for row in rows])
         it.highlighted = place if rows else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -10,14 +10,16 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.geometry import Size
-from textual.worker import Worker
 
 from macspec.errors import MacspecError
+from macspec.plaintext import neutral, one_line
 
-from ..chat.comparison import Comparison
-from ..widgets.lines import LinesView
+from ..chat.comparison import TEXT_RULES, Comparison, TextDivergence
+from ..panel.charts import bar, big
+from ..panel.draw import SAME_DISTRIBUTION, SAME_TEXT, speed_role
+from ..panel.figures import DASH, fixed, number, percent, ratio, seconds, whole
+from ..widgets.lines import BLANK, Line, LinesView, Role, cells, cut, fit, sides, wrapped
 from .box import Box
-from .comparelines import comparison_lines
 
 PER_SECOND = 4
 """How often the screen is updated."""
@@ -79,7 +81,6 @@ class CompareScreen(Box[None]):
         super().__init__()
         self._run = run
         self._newest = Comparison()
-        self._worker: Worker[None] | None = None
         self.finished = False
         """Whether the run has ended."""
 
@@ -89,7 +90,7 @@ class CompareScreen(Box[None]):
 
     def on_mount(self) -> None:
         self.hint(("Esc", "stop"))
-        self._worker = self._follow()
+        self._follow()
         self.set_interval(1 / PER_SECOND, self._show)
 
     @work(exit_on_error=False)
@@ -100,22 +101,184 @@ class CompareScreen(Box[None]):
         except MacspecError as error:
             self.status(str(error), "error")
         finally:
-            self._over()
-
-    def _over(self) -> None:
-        self.finished = True
-        if self.is_mounted:
-            self._show()
-            self.hint(("Esc", "close"), ("↑ ↓", "scroll"))
+            self.finished = True
+            if self.is_mounted:
+                self._show()
+                self.hint(("Esc", "close"), ("↑ ↓", "scroll"))
 
     def _show(self) -> None:
         self.query_one(ComparisonView).show(self._newest)
 
     def action_leave(self) -> None:
-        if self.finished or self._worker is None:
+        if self.finished:
             self.dismiss(None)
         else:
-            self._worker.cancel()
+            self.workers.cancel_node(self)
 
     def action_scroll(self, by: int) -> None:
         self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
+
+
+NAME = 12
+"""Columns of a label."""
+
+WIDE = 66
+"""Columns from which on the ratio is three lines high."""
+
+
+def comparison_lines(found: Comparison, width: int) -> tuple[Line, ...]:
+    """All of it; each line is ``width`` columns wide."""
+    lines = [
+        *_head(found, width),
+        BLANK,
+        *_race(found, width),
+        BLANK,
+        *_badge(found, width),
+        *([BLANK, *_divergence(found.fork, width)] if found.fork is not None else []),
+        BLANK,
+        *_table(found, width),
+        *_notes(found, width),
+    ]
+    return tuple(fit(line, width) for line in lines)
+
+
+def _notes(found: Comparison, width: int) -> list[Line]:
+    lines = [line for note in found.notes for line in wrapped(one_line(note), width, 3) if line]
+    return [BLANK, *(((line, "label"),) for line in lines)] if lines else []
+
+
+def _head(found: Comparison, width: int) -> list[Line]:
+    prompt = one_line(found.prompt[:1000])
+    done = found.plain.replies + found.speculative.replies
+    how = "greedy" if found.rule == "greedy" else f"{one_line(found.rule)} rule"
+    if found.rule == "keyed":
+        how += ", one seed"
+    if found.drafting:
+        how += f", method {one_line(found.drafting)}"
+    if found.finished:
+        right: Line = ((f"{done} replies, alternating", "label"),)
+    else:
+        share = ratio(done + min(max(number(found.progress) or 0.0, 0.0), 1.0), found.planned)
+        doing: Line = ((f"{one_line(found.doing)} ", "label"),) if found.doing else ()
+        right = (*doing, *bar(share, 12), (f" {done}/{found.planned}", "value"))
+    return [
+        (("› ", "head"), (cut(prompt, max(width - 2, 0)), "plain")),
+        sides(((how, "label"),), right, width),
+    ]
+
+
+def _race(found: Comparison, width: int) -> list[Line]:
+    """Both speeds on one scale, and their ratio."""
+    plain, mine = found.plain.tokens_per_s, found.speculative.tokens_per_s
+    times = ratio(mine, plain)
+    most = max(number(plain) or 0.0, number(mine) or 0.0)
+    digits = big(f"{fixed(times, 4, 2).strip()}x") if times is not None and width >= WIDE else None
+    room = width - (len(digits[0]) + 3 if digits else 0)
+    rows = [
+        _speed("plain", plain, most, "bar", room, found),
+        _speed("speculative", mine, most, "gain", room, found),
+    ]
+    role: Role = speed_role(times)
+    if digits is None:
+        text = DASH if times is None else f"{fixed(times, 4, 2).strip()}×"
+        return [*rows, (("".ljust(NAME), "plain"), (text, role), (" the speed", "label"))]
+    lines = [rows[0], BLANK, rows[1]]
+    return [
+        (*fit(line, room), ("   ", "plain"), (part, role))
+        for line, part in zip(lines, digits, strict=True)
+    ]
+
+
+def _speed(
+    name: str, speed: float | None, most: float, role: Role, width: int, found: Comparison
+) -> Line:
+    label: Role = "value" if found.doing == name else "label"
+    left: Line = (
+        (name.ljust(NAME), label),
+        (fixed(speed, 6, 1), "value"),
+        (" tok/s ", "label"),
+    )
+    share = ratio(speed, most)
+    return (*left, *bar(share, max(width - cells(left), 0), role))
+
+
+def _table(found: Comparison, width: int) -> list[Line]:
+    ways = (found.plain, found.speculative)
+    rows = [
+        _row("tokens", *(whole(way.tokens, 8) for way in ways)),
+        _row("TTFT", *(seconds(way.ttft_s) for way in ways)),
+        _row("tok/pass", *(fixed(way.tokens_per_pass, 8, 2) for way in ways)),
+        _row("acceptance", "", percent(found.speculative.acceptance)),
+    ]
+    joules = [fixed(way.joules_per_token, 8, 2) for way in ways]
+    energy = _row("J/token", *joules)
+    share = ratio(*(way.joules_per_token for way in reversed(ways)))
+    if share is not None:
+        role: Role = "good" if share <= 0.97 else "warn" if share > 1.03 else "value"
+        energy = (*energy, (f"  {fixed(share, 4, 2)}×", role))
+    elif found.energy_reason:
+        energy = (*energy[:1], (f"{DASH} {one_line(found.energy_reason)}", "label"))
+    head: Line = (("".ljust(NAME), "plain"), (f"{'plain':>9}{'speculative':>13}", "label"))
+    return [head, *rows, energy]
+
+
+def _row(label: str, plain: str, speculative: str) -> Line:
+    return (
+        (label.ljust(NAME), "label"),
+        (f"{plain.strip():>9}", "value"),
+        (f"{speculative.strip():>13}", "value"),
+    )
+
+
+def _badge(found: Comparison, width: int) -> list[Line]:
+    """What the replies have in common. Only rules that guarantee the same text must deliver it."""
+    tokens = found.speculative.tokens
+    if found.rule not in TEXT_RULES:
+        about = f"the {one_line(found.rule)} rule samples anew: each text is one of many"
+        return [(("✓ ", "good"), (SAME_DISTRIBUTION, "good")), *_said(about, width)]
+    if found.equal is None:
+        return [(("◌ ", "label"), ("no texts to compare yet", "label"))]
+    if found.equal:
+        count = "every token is" if tokens is None else f"all {tokens:,} tokens are"
+        return [(("✓ ", "good"), (SAME_TEXT, "good")), *_said(f"{count} the same", width)]
+    if found.fork is not None and found.fork.near_tie:
+        about = (
+            "two tokens have the same score up to rounding there, and a pass over more rows may "
+            "round the other way: both texts are the model's"
+        )
+        title = f"{SAME_TEXT} up to a near-tie at token {found.fork.token + 1:,}"
+        return [(("≈ ", "warn"), (title, "warn")), *_said(about, width)]
+    where = "" if found.fork is None else f" from token {found.fork.token + 1:,} on"
+    about = "this should not happen: run macspec check, and report it with macspec check --report"
+    return [(("✗ ", "bad"), (f"the texts differ{where}", "bad")), *_said(about, width)]
+
+
+def _said(text: str, width: int) -> list[Line]:
+    return [(("  ", "plain"), (line, "label")) for line in wrapped(text, width - 2, 4) if line]
+
+
+def _divergence(fork: TextDivergence, width: int) -> list[Line]:
+    gap = "" if fork.gap is None else f", {fork.gap:.2g} apart in score"
+    room = max(width - NAME, 8)
+    before = wrapped(_visible(fork.before[-300:]), room, 99)
+    shared = [line for line in before if line][-2:]
+    lines: list[Line] = [
+        ((f"Divergence at token {fork.token + 1:,}", "head"), (gap, "label")),
+        *_block("both", shared, "label"),
+    ]
+    for name, text in (("plain", fork.plain), ("speculative", fork.speculative)):
+        after = wrapped(_visible(text[:300]), room, 2) if text else ["(ends here)", ""]
+        lines += _block(name, [line for line in after if line], "plain")
+    return lines
+
+
+def _block(name: str, texts: list[str], role: Role) -> list[Line]:
+    labels = [name, *[""] * len(texts)]
+    return [
+        ((label.ljust(NAME), "label"), (text, role))
+        for label, text in zip(labels, texts or [""], strict=False)
+    ]
+
+
+def _visible(text: str) -> str:
+    return neutral(text).replace("\n", "⏎ ").replace("\t", "⇥ ")

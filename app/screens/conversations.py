@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.events import DescendantFocus
@@ -32,24 +30,14 @@ from ..chat.chatlist import (
     trimmed,
     when,
 )
-from .box import MUTED, Ask, ListBox, Rows, Search
+from .box import MUTED, Ask, ListBox
 
 PAUSE = 0.12
 """Seconds without a key after which a search begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatChoice:
-    """What the list was left with."""
-
-    open: int | None
-    """The conversation to open; None: the one that is shown stays."""
-    changed: bool
-    """Whether any conversation was renamed, deleted or restored."""
-
-
-class Conversations(ListBox[ChatChoice, ChatRow]):
-    """Conversations to choose from; the result says which one to open.
+class Conversations(ListBox[int | None, ChatRow]):
+    """Conversations to choose from; the result is the one to open.
 
     Args:
         current: the one that is shown.
@@ -60,7 +48,7 @@ class Conversations(ListBox[ChatChoice, ChatRow]):
     heading = "Conversations"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Close"),
+        Binding("escape", "dismiss", "Close"),
         Binding("r", "rename", "Rename"),
         Binding("f", "fork", "Fork"),
         Binding("d", "delete", "Delete"),
@@ -68,6 +56,7 @@ class Conversations(ListBox[ChatChoice, ChatRow]):
         Binding("e", "export('.md')", "Export Markdown"),
         Binding("J", "export('.json')", "Export JSON"),
     ]
+    placeholder = "type to search"
     letters = ("rename", "fork", "delete", "undo", "export")
 
     def __init__(
@@ -78,15 +67,9 @@ class Conversations(ListBox[ChatChoice, ChatRow]):
         busy: bool = False,
         query: str = "",
     ) -> None:
-        super().__init__()
-        self._store = store
-        self._current, self._busy, self._query = current, busy, query
-        self._changed = False
+        super().__init__(query)
+        self._store, self._current, self._busy = store, current, busy
         self._timer: Timer | None = None
-
-    def inside(self) -> ComposeResult:
-        yield Search(self._query, placeholder="type to search", compact=True, select_on_focus=False)
-        yield Rows(markup=False, compact=True)
 
     def on_mount(self) -> None:
         self._show(list_chats(self._store))
@@ -105,7 +88,7 @@ class Conversations(ListBox[ChatChoice, ChatRow]):
         """
         places = [row.id for row in rows]
         chosen = self._current if keep is None and not self._searched else keep
-        self.show_rows(rows, self._line, places.index(chosen) if chosen in places else 0)
+        self.show_rows(rows, places.index(chosen) if chosen in places else 0)
         self.status(*(note if note[0] else (self._word(rows), "")))
 
     def _word(self, rows: Sequence[ChatRow]) -> str:
@@ -120,7 +103,7 @@ class Conversations(ListBox[ChatChoice, ChatRow]):
     def _searched(self) -> bool:
         return bool(self.query_one(Input).value.strip())
 
-    def _line(self, row: ChatRow) -> Content:
+    def line(self, row: ChatRow) -> Content:
         mark = "▸ " if row.id == self._current else "  "
         title = _shown(row.title_found) if row.title_found else Content(row.title)
         about = f"{when(row.changed, time.time())} · {row.about}"
@@ -166,14 +149,11 @@ class Conversations(ListBox[ChatChoice, ChatRow]):
         if len(self.query("Rows, #status")) == 2:  # It may have been closed meanwhile.
             self._show(rows, keep, note)
 
-    def action_leave(self) -> None:
-        self.dismiss(ChatChoice(None, self._changed))
-
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
     def _open(self) -> None:
         if (row := self.chosen) is not None:
-            self.dismiss(ChatChoice(row.id, self._changed))
+            self.dismiss(row.id)
 
     def action_rename(self) -> None:
         if (row := self.chosen) is not None:
@@ -218,19 +198,18 @@ class Conversations(ListBox[ChatChoice, ChatRow]):
             self.run_worker(self._export(row, suffix), group="ask")
 
     async def _export(self, row: ChatRow, suffix: str) -> None:
-        name: str | None = file_name(row.title, suffix)
-        wrong = ""
-        while name is not None:
-            name = await self.app.push_screen_wait(
-                Ask("Export to the file:", name, title="Export", wrong=wrong)
-            )
-            if name is None:
-                return
+        def check(name: str) -> str:
             try:
-                self.status(one_line(f"wrote {export_chat(self._store, row.id, name)}"))
-                return
+                path = export_chat(self._store, row.id, name)
             except MacspecError as error:
-                wrong = str(error)
+                return str(error)
+            self.status(one_line(f"wrote {path}"))
+            return ""
+
+        name = file_name(row.title, suffix)
+        await self.app.push_screen_wait(
+            Ask("Export to the file:", name, title="Export", check=check)
+        )
 
     def _do(self, work: Callable[[], Chat], done: str, then: int | None = None) -> None:
         """Change the store, then show the list and how that went.
@@ -246,7 +225,6 @@ class Conversations(ListBox[ChatChoice, ChatRow]):
         except MacspecError as error:
             self._search(None if row is None else row.id, (str(error), "error"))
             return
-        self._changed = True
         trouble = self._store.trouble
         self._search(then or chat.id, (trouble, "warning") if trouble else (done, ""))
 

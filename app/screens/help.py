@@ -49,13 +49,10 @@ READING = (
 class Reader(Box[None]):
     """Something to read, and to close."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "leave", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "Close")]
 
     def on_mount(self) -> None:
         self.hint(("↑ ↓ PageUp PageDown", "scroll"), ("Esc", "close"))
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
 
 class Help(Reader):
@@ -69,7 +66,7 @@ class Help(Reader):
         Static { height: auto; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "leave", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "dismiss", "Close")]
 
     def __init__(self, keys: Keys) -> None:
         super().__init__()
@@ -130,7 +127,7 @@ class Numbers(Reader):
         & > #box { max-width: 64; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("N", "leave", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("N", "dismiss", "Close")]
 
     def __init__(self, state: Callable[[], PanelState]) -> None:
         super().__init__()

@@ -46,6 +46,7 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
         Binding("c", "cancel", "Cancel the download"),
     ]
     letters = ("cancel",)
+    placeholder = "type to filter, or enter owner/name or a folder"
 
     def __init__(self, pairs: ModelPicker) -> None:
         super().__init__()
@@ -60,8 +61,7 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
         """Whether the scan has found something that is not shown yet."""
 
     def inside(self) -> ComposeResult:
-        yield Search(placeholder="type to filter, or enter owner/name or a folder", compact=True)
-        yield Rows(markup=False, compact=True)
+        yield from super().inside()
         yield Static("", id="download", markup=False)
         yield ProgressBar(1, show_eta=False, show_percentage=False)
 
@@ -96,13 +96,13 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
             place = next((n for n, offer in enumerate(offers) if offer.current), 0)
         elif chosen.model in keys:
             place = keys.index(chosen.model)
-        self.show_rows(offers, self._line, place)
+        self.show_rows(offers, place)
         limit = self._pairs.scan.limit
         room = "" if limit is None else f"{limit / GIB:.1f} GB for models"
         self.query_one("#box").border_subtitle = Content(room)
         self._explain()
 
-    def _line(self, offer: ModelOffer) -> Content:
+    def line(self, offer: ModelOffer) -> Content:
         mark = "▸ " if offer.current else "  "
         style = "bold" if offer.usable else MUTED
         return Content.assemble(mark, (offer.name, style), "\n  ", (offer.facts, MUTED))

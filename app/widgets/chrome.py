@@ -185,12 +185,14 @@ class KeyLine(Static):
         self.update(content, layout=bool(self.notice) or before != 1)
 
 
-def fitted(hints: Sequence[Hint], width: int) -> Content:
-    """As many hints as fit on one line whole."""
-    line = Content("")
-    for key, what in hints:
-        hint = Content.assemble((key, "bold $text"), f" {what}")
-        longer = Content("  ").join([line, hint]) if line else hint
-        if longer.cell_length <= width or not line:
-            line = longer
-    return line
+def fitted(hints: Sequence[Hint], width: int, rows: int = 1, key: str = "bold $text") -> Content:
+    """As many hints as fit on so many lines whole; ``key``: the style of keys."""
+    lines = [Content("")]
+    for name, what in hints:
+        hint = Content.assemble((name, key), f" {what}")
+        longer = Content("  ").join([lines[-1], hint]) if lines[-1] else hint
+        if longer.cell_length <= width or not lines[-1]:
+            lines[-1] = longer
+        elif len(lines) < rows:
+            lines.append(hint)
+    return Content("\n").join(lines)

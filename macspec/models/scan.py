@@ -173,10 +173,11 @@ def why_not(target: Model, draft: Model) -> str | None:
 
 def main(folders: Sequence[str]) -> int:
     """Write the events of a scan to standard output."""
-    names = {kind: name for name, kind in EVENTS.items()}
+    # By the names of classes: run as a program, this module is there twice.
+    names = {kind.__name__: name for name, kind in EVENTS.items()}
     try:
         for event in scan(folders):
-            print(json.dumps({"event": names[type(event)], **asdict(event)}), flush=True)
+            print(json.dumps({"event": names[type(event).__name__], **asdict(event)}), flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except MacspecError as error:

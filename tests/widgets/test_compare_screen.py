@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from screentext import Host, seen, until
 
 from macspec.app.chat.comparison import Comparison, ModeStats, TextDivergence
-from macspec.app.screens.compare import CompareScreen
-from macspec.app.screens.comparelines import comparison_lines
+from macspec.app.screens.compare import CompareScreen, comparison_lines
 from macspec.app.themes import OWN
 from macspec.app.widgets.lines import cells
 from macspec.errors import MacspecError

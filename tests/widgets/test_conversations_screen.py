@@ -8,7 +8,8 @@ import pytest
 from hostile import TEXTS, harms
 from screentext import Host, seen, until
 
-from macspec.app.screens.conversations import ChatChoice, Conversations, Rows
+from macspec.app.screens.box import Rows
+from macspec.app.screens.conversations import Conversations
 from macspec.store import GenerationMetadata, Store
 
 SIZES = [(120, 36), (80, 24), (60, 20), (40, 12)]
@@ -63,8 +64,7 @@ async def test_search_shows_the_place_and_enter_opens_it(store):
         await until(pilot, lambda: "model: Take an umbrella." in seen(app))
         await pilot.press("enter")
         await until(pilot, lambda: app.results)
-        assert app.results == [ChatChoice(app.results[0].open, changed=False)]
-        assert store.chat(app.results[0].open).title in ("Rain in Lisbon", "Sums")
+        assert store.chat(app.results[0]).title in ("Rain in Lisbon", "Sums")
 
 
 async def test_what_was_found_is_marked_without_colour(store):
@@ -100,7 +100,7 @@ async def test_an_empty_store_says_so():
         await until(pilot, lambda: "no conversations yet" in seen(app))
         await pilot.press("down", "d", "r", "f", "e", "enter", "escape")
         await until(pilot, lambda: app.results)
-        assert app.results == [ChatChoice(None, changed=False)]
+        assert app.results == [None]
 
 
 async def test_delete_and_undo(store):
@@ -117,7 +117,7 @@ async def test_delete_and_undo(store):
         assert len(store.chats()) == 3
         await pilot.press("escape")
         await until(pilot, lambda: app.results)
-        assert app.results == [ChatChoice(None, changed=True)]
+        assert app.results == [None]
 
 
 async def test_undo_without_a_deletion(store):
@@ -158,7 +158,7 @@ async def test_fork_is_chosen_and_opened(store):
         await pilot.press("enter")
         await until(pilot, lambda: app.results)
         (choice,) = app.results
-        fork = store.chat(choice.open)
+        fork = store.chat(choice)
         assert fork.title == "[red]Markup[/red] is text (fork)"
         assert [turn.text for turn in store.thread(fork.id)][1] == "It is."
 
