@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from math import inf
+from sys import maxsize
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -29,8 +30,8 @@ class Place(NamedTuple):
     """A row that keeps its position on screen while others change."""
 
     entry: Entry
-    part: int
-    """Its index; negative: from the end."""
+    kind: str
+    """Of its part."""
     row: int
     source: Source | None
     """The text that it shows, and where in it: the parts may be cut differently later."""
@@ -43,51 +44,50 @@ class RowList:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.look = Look(Styles(Style.null(), dict.fromkeys(PARTS, Style.null())), 80)
-        self._ends: list[int] | None = None
+        self._measured: tuple[list[tuple[Entry, Part]], list[int]] | None = None
         self._drawn: dict[Part, None] = {}
 
     def measure(self) -> None:
-        """Heights changed."""
-        self._ends = None
+        """Parts or their heights changed."""
+        self._measured = None
 
-    @property
-    def ends(self) -> list[int]:
-        if self._ends is None:
+    def _parts(self) -> tuple[list[tuple[Entry, Part]], list[int]]:
+        """All parts, and the row at which each begins and the last one ends."""
+        if self._measured is None:
             width = self.look.width
-            self._ends = list(accumulate(entry.height(width) for entry in self.entries))
-        return self._ends
+            parts = [
+                (entry, part)
+                for entry in self.entries
+                for part in entry.parts or [Part(list, entry.guess(width))]
+            ]
+            rows = accumulate((part.height for _, part in parts), initial=0)
+            self._measured = parts, list(rows)
+        return self._measured
 
     def __len__(self) -> int:
-        return self.ends[-1] if self.entries else 0
+        return self._parts()[1][-1]
 
-    def start(self, index: int) -> int:
-        return self.ends[index - 1] if index else 0
+    def span(self, entry: Entry) -> tuple[int, int]:
+        """The first row of an entry, and the one after its last."""
+        parts, bounds = self._parts()
+        found = [index for index, (each, _) in enumerate(parts) if each is entry]
+        return bounds[found[0]], bounds[found[-1] + 1]
 
-    def at(self, y: int) -> tuple[int, int]:
-        """The entry that a row belongs to, and the row's place in it."""
-        index = min(bisect_right(self.ends, y), len(self.entries) - 1)
-        return index, y - self.start(index)
-
-    def part(self, y: int) -> tuple[Entry, Part, int] | None:
+    def at(self, y: int) -> tuple[Entry, Part, int] | None:
         """The part that a row belongs to, and the row's place in it."""
-        if not 0 <= y < len(self):
+        parts, bounds = self._parts()
+        if not 0 <= y < bounds[-1]:
             return None
-        index, inside = self.at(y)
-        entry = self.entries[index]
-        if not entry.parts:
-            return None
-        number, line = entry.place(inside)
-        return entry, entry.parts[number], line
+        index = bisect_right(bounds, y) - 1
+        return *parts[index], y - bounds[index]
 
     def row(self, y: int) -> tuple[Entry, Row] | None:
         """A row; None if there is none or it is not drawn yet."""
-        if (found := self.part(y)) is None:
+        if (found := self.at(y)) is None or found[1].rows is None:
             return None
         entry, part, line = found
-        if part.rows is None or line >= len(part.rows):
-            return None
         self._drawn[part] = self._drawn.pop(part, None)
-        return entry, part.rows[line]
+        return entry, found[1].rows[line]
 
     def line(self, y: int) -> tuple[int, int]:
         """The first and last row of what was one line before it was wrapped."""
@@ -99,36 +99,22 @@ class RowList:
         return first, last
 
     def draw(self, first: int, last: int, until: float) -> bool:
-        """Draws those of these rows that are not drawn yet, the lowest first, and returns whether
-        there were any. It stops at a time, ``until``, after one part at least."""
-        drew = False
-        last = min(last, len(self))
-        index = self.at(last - 1)[0] if last > first else -1
-        while index >= 0 and self.ends[index] > first:
-            start, entry = self.start(index), self.entries[index]
-            if not entry.parts:
+        """Draws what is not drawn yet and seems to be in these rows, the lowest first; returns
+        whether there was any. It stops at a time, ``until``, after one part at least."""
+        parts, bounds = self._parts()
+        low, high = max(bisect_right(bounds, first) - 1, 0), bisect_left(bounds, last)
+        missing = [found for found in parts[low:high] if found[1].rows is None]
+        for entry, part in reversed(missing):
+            if entry.parts:
+                part.drawn()
+                self._drawn[part] = None
+            else:
                 entry.arrange(self.look)
-                self._ends = None
-                last, drew = min(last, len(self)), True
-                continue
-            low = entry.place(max(first - start, 0))[0]
-            high = entry.place(max(min(last, self.ends[index]) - 1 - start, 0))[0]
-            for part in reversed(entry.parts[low : high + 1]):
-                if part.rows is None:
-                    self._draw(entry, part)
-                    drew = True
-                    if perf_counter() > until:
-                        return True
-            index -= 1
-        return drew
-
-    def _draw(self, entry: Entry, part: Part) -> None:
-        before = part.height
-        part.drawn()
-        self._drawn[part] = None
-        if part.height != before:
-            entry.measure()
-            self._ends = None
+            if perf_counter() > until:
+                break
+        if missing:
+            self.measure()
+        return bool(missing)
 
     def trim(self, kept: int) -> None:
         """Forgets the rows that have gone unseen the longest."""
@@ -141,48 +127,43 @@ class RowList:
         """Everything has to be drawn again, in another look."""
         self.look = look
         for entry in self.entries:
-            entry.forget()
+            entry.parts = []
         self._drawn.clear()
-        self._ends = None
+        self.measure()
 
     # -- keeping the place ----------------------------------------------------------------------
 
     def place(self, y: int) -> Place | None:
-        if not self.entries:
+        if (found := self.at(y)) is None:
             return None
-        index, inside = self.at(y)
-        entry = self.entries[index]
-        if not entry.parts:
-            return Place(entry, 0, 0, None, 0)
-        number, row = entry.place(inside)
-        part = entry.parts[number]
+        entry, part, row = found
+        at = 0.0
         if part.block is not None:
-            reach = part.block.stop - part.block.start
-            at = part.block.start + reach * row / max(part.height, 1)
-            return Place(entry, number, row, part.source, at)
-        return Place(entry, number if number < 2 else number - len(entry.parts), row, None, 0)
+            at = part.block.start + part.block.size * row / part.height
+        return Place(entry, part.kind, row, part.source, at)
 
     def find(self, place: Place) -> int:
         """The row that shows it now."""
-        entry, number, row = place.entry, place.part, place.row
+        entry, row = place.entry, place.row
         if entry not in self.entries:
             return 0
         if not entry.parts:
             entry.arrange(self.look)
-            self._ends = None
-        parts = entry.parts
-        if place.source is not None:
-            for index, part in enumerate(parts):
-                block = part.block
-                if part.source is place.source and block and block.start <= place.at < block.stop:
-                    if part.rows is None:
-                        self._draw(entry, part)
-                    reach = block.stop - block.start
-                    number, row = index, round(part.height * (place.at - block.start) / reach)
-                    break
-        number = min(number % len(parts) if number < 0 else number, len(parts) - 1)
-        start = self.start(self.entries.index(entry)) + (entry.ends[number - 1] if number else 0)
-        return start + min(row, max(parts[number].height - 1, 0))
+        part = entry.parts[0]
+        for each in entry.parts:
+            begun = each.kind == place.kind
+            if each.block is not None:
+                begun = each.block.start <= place.at
+            if begun and each.source is place.source:
+                part = each
+        if part.block is not None:
+            self._drawn[part] = None
+            part.drawn()
+            row = round(part.height * (place.at - part.block.start) / max(part.block.size, 1))
+        self.measure()
+        parts, bounds = self._parts()
+        index = next(index for index, (_, each) in enumerate(parts) if each is part)
+        return bounds[index] + max(min(row, part.height - 1), 0)
 
 
 # -- the widget ---------------------------------------------------------------------------------
@@ -222,7 +203,6 @@ class Canvas(ScrollView):
         self.list = RowList()
         self._settling = False
         self._ahead_waits = False
-        self._gutters: dict[str, Strip] = {}
 
     # -- what is on the screen ------------------------------------------------------------------
 
@@ -230,7 +210,6 @@ class Canvas(ScrollView):
         if self.size and look != self.list.look:
             place = None if self.following else self.list.place(self.scroll_offset.y)
             self.list.forget(look)
-            self._gutters.clear()
             self.changed(place)
 
     def changed(self, place: Place | None = None) -> None:
@@ -304,22 +283,18 @@ class Canvas(ScrollView):
         if found is None:
             return Strip.blank(width, base)
         entry, row = found
-        gutter = self._beside(*(("", "user") if row.bare else entry.gutter))
-        if row.painted is None or row.painted[:2] != (y, width) or row.painted[2] is not gutter:
+        mark = ("", "user") if row.bare else entry.gutter
+        if row.painted is None or row.painted[0] != (y, width, mark):
+            sign, part = mark
+            gutter = Strip([Segment(sign.ljust(GUTTER), base + self.list.look.styles[part])])
             strip = Strip.join([gutter, row.strip]).crop_extend(0, width, base)
-            row.painted = (y, width, gutter, strip.apply_offsets(0, y))
+            row.painted = (y, width, mark), strip.apply_offsets(0, y)
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(y)) is not None:
             # The offsets of a divided strip are no longer valid.
             full = GUTTER + len(row.strip.text)
-            return self._selected(row.painted[3], full, *span).apply_offsets(0, y)
-        return row.painted[3]
-
-    def _beside(self, sign: str, part: str) -> Strip:
-        if (strip := self._gutters.get(sign)) is None:
-            style = self.list.look.styles.base + self.list.look.styles[part]
-            strip = self._gutters[sign] = Strip([Segment(sign.ljust(GUTTER), style)])
-        return strip
+            return self._selected(row.painted[1], full, *span).apply_offsets(0, y)
+        return row.painted[1]
 
     # -- selection ------------------------------------------------------------------------------
 
@@ -333,10 +308,11 @@ class Canvas(ScrollView):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         first = selection.start.y if selection.start else 0
-        last = min(selection.end.y if selection.end else len(self.list), len(self.list) - 1)
-        self.list.draw(first, last + 1, inf)
+        stop = selection.end.y + 1 if selection.end else maxsize
+        while self.list.draw(first, stop, inf):
+            pass
         text, join = [], ""
-        for y in range(first, last + 1):
+        for y in range(first, min(stop, len(self.list))):
             found, span = self.list.row(y), selection.get_span(y)
             if found is None or span is None or found[1].ornament:
                 continue
@@ -359,8 +335,8 @@ class Canvas(ScrollView):
         elif event.chain == 3:
             first, last = self.list.line(offset.y)
         else:
-            index, _ = self.list.at(offset.y)
-            first, last = self.list.start(index), self.list.ends[index] - 1
+            first, last = self.list.span(found[0])
+            last -= 1
         stop = Offset(GUTTER + end, last) if end is not None else Offset(0, last + 1)
         self.screen.selections = {self: Selection(Offset(GUTTER + start, first), stop)}
 

@@ -90,6 +90,10 @@ class Block:
     head: tuple[int, int] | None = None
     """Where the head of the table is that it continues."""
 
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
 
 class _Node(NamedTuple):
     token: Token
@@ -285,28 +289,19 @@ def _is_closed(fence: Token) -> bool:
     return stop - start - 1 > lines
 
 
-class Plain:
-    """Blocks of a text that is shown as it is: cut only where they would be long."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.closed: list[Block] = []
-        self._start = 0
-
-    @property
-    def blocks(self) -> list[Block]:
-        start, stop = self._start, len(self.text)
-        last = [Block(start, stop, "plain", first=not self.closed)] if start < stop else []
-        return self.closed + last
-
-    def take(self, text: str) -> None:
-        self.text += text
-        while len(self.text) - self._start > MOST:
-            whole = self.text.rfind("\n", self._start, self._start + MOST) + 1
-            words = self.text.rfind(" ", self._start + MOST // 2, self._start + MOST) + 1
-            stop = whole or words or self._start + MOST
-            self.closed.append(Block(self._start, stop, "plain", first=not self.closed))
-            self._start = stop
+def plain_blocks(text: str) -> list[Block]:
+    """The blocks of a text that is shown as it is: cut only where they would be long."""
+    blocks: list[Block] = []
+    start = 0
+    while start < len(text):
+        stop = len(text)
+        if stop - start > MOST:
+            line = text.rfind("\n", start, start + MOST) + 1
+            word = text.rfind(" ", start + MOST // 2, start + MOST) + 1
+            stop = line or word or start + MOST
+        blocks.append(Block(start, stop, "plain", first=not blocks))
+        start = stop
+    return blocks
 
 
 # -- code ---------------------------------------------------------------------------------------

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
+from itertools import accumulate
 from typing import Any, ClassVar
 
 from markdown_it.token import Token
 from rich import box, markdown
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
@@ -88,15 +89,9 @@ def code_rows(text: str, info: str, number: int | None, styles: Styles, width: i
 
 def _folded(line: Text, width: int) -> list[tuple[Text, str]]:
     """A line of code in rows of at most ``width`` columns."""
-    offsets, used = [], 0
-    for index, character in enumerate(line.plain):
-        cells = cell_len(character)
-        if used + cells > max(width, 1):
-            offsets.append(index)
-            used = 0
-        used += cells
-    parts = line.divide(offsets)
-    return [(part, NOTHING) for part in parts[:-1]] + [(parts[-1], NEW_LINE)]
+    *before, _ = accumulate(map(len, chop_cells(line.plain, max(width, 1)) or [""]))
+    *parts, last = line.divide(before)
+    return [*((part, NOTHING) for part in parts), (last, NEW_LINE)]
 
 
 def _ground(text: Text, page: Page, ground: Style, width: int, join: str = NEW_LINE) -> Row:

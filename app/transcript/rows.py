@@ -175,8 +175,8 @@ class Row:
 
     bare: bool = False
     """Without a mark in the gutter."""
-    painted: tuple[int, int, Strip, Strip] | None = None
-    """Where it was last drawn, at what width, with what gutter, and the result."""
+    painted: tuple[tuple[int, int, tuple[str, str]], Strip] | None = None
+    """Where it was last drawn, at what width, with what mark beside it, and the result."""
 
     @property
     def ornament(self) -> bool:

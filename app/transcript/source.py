@@ -13,7 +13,7 @@ from rich.text import Text
 from macspec.plaintext import one_line
 from macspec.text import Span
 
-from .markdown import Block, Markdown, Plain, clean, code_in, moved
+from .markdown import Block, Markdown, clean, code_in, moved, plain_blocks
 from .rows import NOTHING, SPACE, TAB, Row, Styles, broken, drawn, row
 
 NAMES = {"draft": "draft model", "ngram": "n-gram", "suffix": "past replies"}
@@ -113,30 +113,25 @@ class Source:
         self.markdown = markdown
         self.authors = Authors()
         self.text = ""
-        self._blocks: Markdown | Plain | None = None
+        self._parsed = Markdown()
         self._code: dict[tuple[int, int], int] = {}
         """Blocks of code that begin in a block, by its position."""
         self.take([(text, spans)])
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Source):
-            return NotImplemented
-        same = self.text == other.text and self.markdown == other.markdown
-        return same and self.authors == other.authors
+    @property
+    def content(self) -> tuple[str, Authors]:
+        return self.text, self.authors
 
     def take(self, pieces: Iterable[tuple[str, Iterable[Span]]]) -> None:
-        shown = "".join([self.authors.take(text, spans) for text, spans in pieces])
-        self.text += shown
-        if self._blocks is not None:
-            self._blocks.take(shown)
+        self.text += "".join([self.authors.take(text, spans) for text, spans in pieces])
 
     def blocks(self, plain: bool) -> list[Block]:
         """Its blocks as Markdown, or as plain text."""
-        kind = Plain if plain or not self.markdown else Markdown
-        if type(self._blocks) is not kind:
-            self._blocks = kind()
-            self._blocks.take(self.text)
-        return self._blocks.blocks
+        if plain or not self.markdown:
+            return plain_blocks(self.text)
+        if rest := self.text[len(self._parsed.text) :]:
+            self._parsed.take(rest)
+        return self._parsed.blocks
 
     def code_before(self, block: Block) -> int:
         """Blocks of code that begin before a block of the Markdown."""

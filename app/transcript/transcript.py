@@ -238,8 +238,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
             place = len(turns) - 1 if by < 0 else len(turns)
         else:
             place = ids.index(self.chosen)
-            index = self.list.entries.index(turns[place])
-            first, last = self.list.start(index), self.list.ends[index]
+            first, last = self.list.span(turns[place])
             if (by < 0 and first < top < last) or (by > 0 and first <= top + height < last):
                 self.scroll_relative(y=by * max(height // 2, 1), animate=False)
                 return
@@ -255,14 +254,13 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
             rows.choose(rows.turn.id == turn_id)
         self.chosen = turn_id
         if turn_id is not None:
-            index = self.list.entries.index(self._turns[turn_id])
-            self.scroll_to(y=self._toward(index))
+            self.scroll_to(y=self._toward(self._turns[turn_id]))
         self.refresh()
         self.post_message(TurnChosen(turn_id))
 
-    def _toward(self, index: int) -> int:
-        """Where to scroll to see an entry, or at least its start."""
-        first, last = self.list.start(index), self.list.ends[index]
+    def _toward(self, turn: TurnRows) -> int:
+        """Where to scroll to see a turn, or at least its start."""
+        first, last = self.list.span(turn)
         top, height = self.scroll_offset.y, self.size.height
         if last <= top + height:
             return min(top, first) if last - first <= height else max(first, last - height)
@@ -277,7 +275,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         super().on_click(event)
         if event.chain > 1:
             return
-        found = self.list.part(event.y + self.scroll_offset.y)
+        found = self.list.at(event.y + self.scroll_offset.y)
         if found is None or not isinstance(found[0], TurnRows):
             return
         rows, kind = found[0], found[1].kind

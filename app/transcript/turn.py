@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import accumulate
 
 from macspec.plaintext import one_line
 
@@ -42,35 +40,12 @@ class Part:
 class Entry(ABC):
     """Something with rows: a turn or a note."""
 
+    gutter = ("", "user")
+    """The mark to its left, and its style."""
+
     def __init__(self) -> None:
-        self.gutter = ("", "user")
-        """The mark to its left, and its style."""
         self.parts: list[Part] = []
         """Empty until the entry comes near the screen."""
-        self._ends: list[int] | None = None
-
-    def measure(self) -> None:
-        self._ends = None
-
-    @property
-    def ends(self) -> list[int]:
-        """Where each part ends, in rows."""
-        if self._ends is None:
-            self._ends = list(accumulate(part.height for part in self.parts))
-        return self._ends
-
-    def height(self, width: int) -> int:
-        """Rows at this width of text; an estimate until the entry comes near the screen."""
-        return self.ends[-1] if self.parts else self.guess(width)
-
-    def place(self, row: int) -> tuple[int, int]:
-        """The part that a row belongs to, and the row's place in it."""
-        index = min(bisect_right(self.ends, row), len(self.parts) - 1)
-        return index, row - (self.ends[index - 1] if index else 0)
-
-    def forget(self) -> None:
-        self.parts = []
-        self.measure()
 
     @abstractmethod
     def guess(self, width: int) -> int:
@@ -93,7 +68,6 @@ class Note(Entry):
 
     def arrange(self, look: Look) -> None:
         self.parts = [Part(lambda: header.note(self.text, look), 2)]
-        self.measure()
 
 
 class TurnRows(Entry):
@@ -108,8 +82,6 @@ class TurnRows(Entry):
         self._look: Look | None = None
         self._body: list[Part] = []
         self._thinking: list[Part] = []
-        self._around: dict[str, tuple[object, Part]] = {}
-        """The parts around the text, and what they were drawn from."""
 
     @cached_property
     def answer(self) -> Source:
@@ -152,7 +124,8 @@ class TurnRows(Entry):
         before, self.turn = self.turn, turn
         if text and "answer" in vars(self):
             fresh = TurnRows(turn)
-            if (fresh.answer, fresh.thought) != (self.answer, self.thought):
+            texts = (fresh.answer.content, fresh.thought.content)
+            if texts != (self.answer.content, self.thought.content):
                 self.answer, self.thought = fresh.answer, fresh.thought
                 self._body, self._thinking = [], []
         if before.dropped != turn.dropped:
@@ -168,23 +141,17 @@ class TurnRows(Entry):
         turn, tinted = self.turn, self.tinted
         if turn.dropped:
             look = replace(look, styles=look.styles.faded)
-        facts = (look, replace(turn, text="", spans=(), reasoning="", reasoning_spans=()))
-        written = (len(self.answer.authors), len(self.thought.authors)) if tinted else ()
-        rows = [self._kept("head", (facts, self.border, written), lambda: self._head(look))]
+        parts = [_around("head", partial(self._head, look))]
         if self.thought.text:
             unfolded = self.open(look)
-            fold = partial(header.fold, self.thought, unfolded, look)
-            rows.append(self._kept("fold", (look, len(self.thought.text), unfolded), fold))
+            parts.append(_around("fold", partial(header.fold, self.thought, unfolded, look)))
             if unfolded:
                 dim = replace(look, styles=look.styles.dimmed)
                 self._thinking = _parts(self._thinking, self.thought, dim, tinted)
-                rows += self._thinking
-                rows.append(self._kept("blank", look, lambda: header.blank(look.styles)))
+                blank = _around("blank", partial(header.blank, look.styles))
+                parts += [*self._thinking, blank]
         self._body = _parts(self._body, self.answer, look, tinted)
-        rows += self._body
-        rows.append(self._kept("foot", facts, lambda: header.foot(turn, look)))
-        self.parts = rows
-        self.measure()
+        self.parts = [*parts, *self._body, _around("foot", partial(header.foot, turn, look))]
 
     def _head(self, look: Look) -> list[Row]:
         written = None
@@ -194,13 +161,12 @@ class TurnRows(Entry):
         above = header.border(look) if self.border else []
         return [*above, *header.head(self.turn, look, written)]
 
-    def _kept(self, kind: str, drawn_from: object, draw: Callable[[], list[Row]]) -> Part:
-        """The former part if it would be drawn the same; otherwise a new one of its height."""
-        before, part = self._around.get(kind, (None, Part(draw, kind=kind)))
-        if before != drawn_from:
-            part = Part(draw, part.height, kind=kind)
-            self._around[kind] = (drawn_from, part)
-        return part
+
+def _around(kind: str, draw: Callable[[], list[Row]]) -> Part:
+    """A part beside the text; it is short, so that it is drawn at once."""
+    part = Part(draw, kind=kind)
+    part.drawn()
+    return part
 
 
 def _parts(before: Sequence[Part], source: Source, look: Look, plain: bool) -> list[Part]:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import ClassVar, Literal, get_args
 
+from rich._wrap import divide_line
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -84,16 +86,10 @@ def figure(label: str, value: str, width: int, role: Role = "value") -> Line:
 
 def wrapped(text: str, width: int, rows: int) -> list[str]:
     """``text`` wrapped into exactly ``rows`` strings; the last one is cut if needed."""
-    rest = text.split()
-    lines: list[str] = []
-    while rest and len(lines) < rows and width > 0:
-        taken = 1
-        while taken < len(rest) and cell_len(" ".join(rest[: taken + 1])) <= width:
-            taken += 1
-        if len(lines) == rows - 1:
-            taken = len(rest)
-        lines.append(cut(" ".join(rest[:taken]), width))
-        rest = rest[taken:]
+    line = Text(" ".join(text.split()))
+    breaks = divide_line(line.plain, width, fold=False) if width > 0 else []
+    parts = line.divide(breaks[: max(rows - 1, 0)])[:rows]
+    lines = [cut(part.plain.rstrip(), width) for part in parts]
     return lines + [""] * (rows - len(lines))
 
 

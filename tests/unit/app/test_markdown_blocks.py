@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from markdowntexts import MARKDOWN, cut, generated
 
@@ -10,18 +12,23 @@ from macspec.app.transcript.canvas import RowList
 from macspec.app.transcript.markdown import (
     MOST,
     MOST_LINES,
+    Block,
     CodeBlock,
     Markdown,
-    Plain,
     code_blocks,
+    plain_blocks,
 )
 from macspec.app.transcript.turn import TurnRows
 
 
-def blocks_of(text: str, kind: type[Markdown | Plain] = Markdown) -> Markdown | Plain:
-    source = kind()
+def blocks_of(text: str) -> Markdown:
+    source = Markdown()
     source.take(text)
     return source
+
+
+BLOCKS = pytest.mark.parametrize("blocks", [lambda text: blocks_of(text).blocks, plain_blocks])
+Blocks = Callable[[str], list[Block]]
 
 
 def texts(text: str) -> list[tuple[str, str]]:
@@ -29,50 +36,42 @@ def texts(text: str) -> list[tuple[str, str]]:
     return [(block.kind, source.text[block.start : block.stop]) for block in source.blocks]
 
 
-@pytest.mark.parametrize("kind", [Markdown, Plain])
 @generated(cut(MARKDOWN))
-def test_any_cut_of_the_stream_gives_the_same_blocks(
-    kind: type[Markdown | Plain], case: tuple[str, list[str]]
-) -> None:
+def test_any_cut_of_the_stream_gives_the_same_blocks(case: tuple[str, list[str]]) -> None:
     text, pieces = case
-    source = kind()
+    source = Markdown()
     for piece in pieces:
-        source.take(piece)
-        assert source.blocks == blocks_of(source.text, kind).blocks
-    assert source.text == text
-
-
-@pytest.mark.parametrize("kind", [Markdown, Plain])
-@generated(cut(MARKDOWN))
-def test_a_block_that_is_closed_never_changes(
-    kind: type[Markdown | Plain], case: tuple[str, list[str]]
-) -> None:
-    source = kind()
-    for piece in case[1]:
         before = list(source.closed)
         source.take(piece)
         assert source.closed[: len(before)] == before
+        assert source.blocks == blocks_of(source.text).blocks
+    assert source.text == text
 
 
-@pytest.mark.parametrize("kind", [Markdown, Plain])
+@generated(MARKDOWN, MARKDOWN)
+def test_only_the_last_block_of_a_plain_text_grows(text: str, more: str) -> None:
+    closed = plain_blocks(text)[:-1]
+    assert plain_blocks(text + more)[: len(closed)] == closed
+
+
+@BLOCKS
 @generated(MARKDOWN)
-def test_every_character_is_in_one_block(kind: type[Markdown | Plain], text: str) -> None:
-    source = blocks_of(text, kind)
+def test_every_character_is_in_one_block(blocks: Blocks, text: str) -> None:
     at, left = 0, ""
-    for block in source.blocks:
+    for block in blocks(text):
         assert at <= block.start <= block.stop
         left += text[at : block.start]
         at = block.stop
     left += text[at:]
     assert all(not line.strip() or line.lstrip()[:3] in ("```", "~~~") for line in left.split("\n"))
-    if kind is Plain:
+    if blocks is plain_blocks:
         assert not left
 
 
-@pytest.mark.parametrize("kind", [Markdown, Plain])
+@BLOCKS
 @generated(MARKDOWN)
-def test_no_block_is_long(kind: type[Markdown | Plain], text: str) -> None:
-    for block in blocks_of(text, kind).blocks:
+def test_no_block_is_long(blocks: Blocks, text: str) -> None:
+    for block in blocks(text):
         assert block.stop - block.start <= MOST + 1
         assert text.count("\n", block.start, block.stop) <= max(MOST_LINES, MOST // 20) + 1
 
