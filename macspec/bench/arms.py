@@ -12,7 +12,7 @@ from typing import Any
 import mlx.core as mx
 from mlx.nn.layers.quantized import quantize
 
-from ..choices import MAX_DEPTH, METHODS, RULES
+from ..choices import MAX_DEPTH, RULES
 from ..errors import BadOptionError
 from ..kernels import Kernels
 from ..models import Pair
@@ -32,11 +32,21 @@ KNOWN = (
     "draft@4:keyed; mlx-lm; mlx-lm-draft, with @DEPTH or at its best; server"
 )
 
-_PATTERN = re.compile(
-    r"(?P<name>[a-z-]+)(?:@(?P<depth>\d{1,3}))?(?::(?P<rule>[a-z]+))?"
-    r"(?P<chains>\+chains)?(?:\+kv(?P<kv>[248]))?(?:\+draft(?P<draft>[248]))?"
-    r"(?:/(?P<at_once>\d))?(?:#\d)?"
+_DEPTH = r"(?:@(?P<depth>\d{1,3}))?"
+_RULE = rf"(?::(?P<rule>{'|'.join(RULES)}))?"
+_CHAINS = r"(?P<chains>\+chains)?"
+_KV, _DRAFT = r"(?:\+kv(?P<kv>[248]))?", r"(?:\+draft(?P<draft>[248]))?"
+_AT_ONCE = r"(?:/(?P<at_once>\d))?"
+
+_NAMES = (
+    rf"(?P<name>{PLAIN}){_KV}{_AT_ONCE}",
+    rf"(?P<name>auto|draft){_DEPTH}{_RULE}{_CHAINS}{_KV}{_DRAFT}{_AT_ONCE}",
+    rf"(?P<name>ngram|suffix){_DEPTH}{_RULE}{_KV}{_DRAFT}{_AT_ONCE}",
+    rf"(?P<name>{MLX_LM}){_KV}",
+    rf"(?P<name>{MLX_LM_DRAFT}){_DEPTH}{_KV}{_DRAFT}",
+    rf"(?P<name>{SERVER})",
 )
+"""What an arm may be called; a number behind it tells doubles apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +76,7 @@ class ArmName:
     @property
     def keyed(self) -> bool:
         """Whether its text is that of plain decoding at any temperature."""
-        return self.method == "off" or (self.rule == "keyed" and self.method in METHODS)
+        return self.method == "off" or self.rule == "keyed"
 
     @classmethod
     def parse(cls, text: str) -> ArmName:
@@ -76,52 +86,29 @@ class ArmName:
             BadOptionError: there is no such arm.
         """
         text = text.strip()
-        match = _PATTERN.fullmatch(text)
+        match = next(filter(None, (re.fullmatch(rf"{it}(?:#\d)?", text) for it in _NAMES)), None)
         if match is None:
-            raise _unknown(text)
+            raise BadOptionError(f"there is no arm {text!r}; there are {KNOWN}")
         given = match.groupdict()
-        method = "off" if given["name"] == PLAIN else given["name"]
-        number = {name: None if given[name] is None else int(given[name]) for name in NUMBERS}
-        allowed = ALLOWED.get(method, NUMBERS if method in METHODS else None)
-        if (
-            given["name"] == "off"
-            or allowed is None
-            or any(number[name] is not None and name not in allowed for name in NUMBERS)
-            or (given["rule"] is not None and (method not in METHODS or given["rule"] not in RULES))
-            or (given["chains"] is not None and method not in ("auto", "draft"))
-        ):
-            raise _unknown(text)
-        least = 1 if method == MLX_LM_DRAFT else 0
-        depth, at_once = number["depth"], number["at_once"]
+        depth, kv_bits, draft_bits, at_once = (
+            None if given.get(name) is None else int(given[name])
+            for name in ("depth", "kv", "draft", "at_once")
+        )
+        least = 1 if given["name"] == MLX_LM_DRAFT else 0
         if depth is not None and not least <= depth <= MAX_DEPTH:
             raise BadOptionError(f"{text}: a depth is {least} to {MAX_DEPTH}")
         if at_once == 0:
             raise BadOptionError(f"{text}: needs at least one session")
         return cls(
             text,
-            method,
+            "off" if given["name"] == PLAIN else given["name"],
             depth="auto" if depth is None else depth,
-            rule=given["rule"] or "block",
-            trees=given["chains"] is None,
-            kv_bits=number["kv"],
-            draft_bits=number["draft"],
+            rule=given.get("rule") or "block",
+            trees=given.get("chains") is None,
+            kv_bits=kv_bits,
+            draft_bits=draft_bits,
             at_once=at_once or 1,
         )
-
-
-NUMBERS = ("depth", "kv", "draft", "at_once")
-
-ALLOWED: dict[str, tuple[str, ...]] = {
-    "off": ("kv", "at_once"),
-    MLX_LM: ("kv",),
-    MLX_LM_DRAFT: ("depth", "kv", "draft"),
-    SERVER: (),
-}
-"""Which numbers a name may have; those of macspec's methods may have all."""
-
-
-def _unknown(text: str) -> BadOptionError:
-    return BadOptionError(f"there is no arm {text!r}; there are {KNOWN}")
 
 
 @dataclass(slots=True)

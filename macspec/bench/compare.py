@@ -13,27 +13,13 @@ from .report import Block, Record, ratio_columns
 
 CALLED = ("A", "B")
 
-SETUP = (
-    ("machine", "chip"),
-    ("machine", "cores"),
-    ("machine", "memory_bytes"),
-    ("machine", "backend"),
-    ("machine", "system"),
-    ("machine", "python"),
-    ("machine", "versions"),
-    ("models", "target"),
-    ("models", "draft"),
-    ("models", "context"),
-    ("models", "kv_bits"),
-    ("models", "kernels"),
-    ("protocol", "temperatures"),
-    ("protocol", "repeats"),
-    ("protocol", "seed"),
-    ("protocol", "end_of_text"),
-    ("protocol", "top_p"),
-    ("protocol", "top_k"),
-    ("protocol", "min_p"),
-)
+SETUP = {
+    "machine": ("chip", "cores", "memory_bytes", "backend", "system", "python", "versions"),
+    "models": ("target", "draft", "context", "kv_bits", "kernels"),
+    "protocol": (
+        "temperatures", "repeats", "seed", "end_of_text", "top_p", "top_k", "min_p",
+    ),
+}  # fmt: skip
 """What makes two reports measurements of the same thing."""
 
 
@@ -50,10 +36,9 @@ def blocks(one: Record, other: Record) -> Iterator[Block]:
 
 def differences(one: Record, other: Record) -> Iterator[str]:
     """What was not the same when the two were measured, a line each."""
-    for group, name in SETUP:
-        first, second = one[group].get(name), other[group].get(name)
-        if first != second:
-            yield from _differ(f"{group}: {name}", first, second)
+    for group, names in SETUP.items():
+        for name in names:
+            yield from _differ(f"{group}: {name}", one[group].get(name), other[group].get(name))
     if one["baseline"] != other["baseline"]:
         yield f"baseline: {one['baseline']} in A, {other['baseline']} in B"
     asked = [
@@ -73,6 +58,9 @@ def tables(one: Record, other: Record) -> Iterator[Table]:
     cells = [_by_place(cells_of(record)) for record in (one, other)]
     places = dict.fromkeys([*cells[0], *cells[1]])
     baselines = {one["baseline"], other["baseline"]}
+    columns = (
+        "workload", "arm", "A", "95%", "B", "95%", "B/A", "agree", "tok/pass A", "tok/pass B",
+    )  # fmt: skip
     for temperature in sorted({place[0] for place in places}):
         rows = [
             _row(place, cells[0].get(place), cells[1].get(place))
@@ -80,10 +68,6 @@ def tables(one: Record, other: Record) -> Iterator[Table]:
             if place[0] == temperature and place[2] not in baselines
         ]
         if rows:
-            columns = (
-                "workload", "arm", "A", "95%", "B", "95%", "B/A", "agree", "tok/pass A",
-                "tok/pass B",
-            )  # fmt: skip
             yield Table(f"temperature {temperature:g}", columns, tuple(rows), left=2)
 
 
@@ -129,7 +113,6 @@ def _differ(name: str, one: Any, other: Any) -> Iterator[str]:
     """What is not the same, of two dictionaries each entry for itself."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in dict.fromkeys([*one, *other]):
-            if one.get(key) != other.get(key):
-                yield from _differ(f"{name} {key}", one.get(key), other.get(key))
-    else:
+            yield from _differ(f"{name} {key}", one.get(key), other.get(key))
+    elif one != other:
         yield one_line(f"{name}: {one} in A, {other} in B")

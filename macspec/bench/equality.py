@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from ..divergence import Divergence, choice_scores, explain, first_difference
@@ -11,7 +12,7 @@ from ..models import Pair
 from ..models.cached import CachedModel
 from ..sampling import Sampling
 from .questions import Question
-from .sample import Sample
+from .sample import Sample, named
 
 Explain = Callable[[Sample, tuple[int, ...], int], Divergence]
 """From a sample, the baseline's ids and where they part to the fork."""
@@ -55,13 +56,9 @@ class Compared:
         """Where they diverge, ready for JSON."""
         assert self.fork is not None
         return {
-            "arm": self.sample.arm,
-            "question": self.sample.question,
-            "temperature": self.sample.temperature,
-            "repeat": self.sample.repeat,
-            "position": self.fork.position,
+            **named(self.sample, "arm", "question", "temperature", "repeat"),
+            **named(self.fork, "position", "near_tie"),
             "gap": self.fork.margin,
-            "near_tie": self.fork.near_tie,
         }
 
     @property
@@ -102,34 +99,30 @@ def compare(
         yield Compared(sample, fork)
 
 
-class Judge:
-    """Explains forks with the target's own scores, each place once.
+def judge(
+    pair: Pair,
+    questions: Sequence[Question],
+    sampling: Callable[[Sample], Sampling],
+    kv_bits: int | None = None,
+) -> Explain:
+    """Explains divergences with the target's own scores, each place once.
 
     Args:
         pair: whose target wrote.
         sampling: how a sample was drawn.
     """
+    prompts = {question.id: question.ids for question in questions}
 
-    def __init__(
-        self,
-        pair: Pair,
-        questions: Sequence[Question],
-        sampling: Callable[[Sample], Sampling],
-        kv_bits: int | None = None,
-    ) -> None:
-        self._pair, self._sampling, self._kv_bits = pair, sampling, kv_bits
-        self._questions = {question.id: question for question in questions}
-        self._known: dict[Any, tuple[list[float], float]] = {}
+    @cache
+    def scores(read: tuple[int, ...], drawn: Sampling) -> tuple[list[float], float]:
+        target = CachedModel(pair.target.module, pair.vocabulary, kv_bits=kv_bits)
+        return choice_scores(target, list(read), drawn)
 
-    def __call__(self, sample: Sample, plain: tuple[int, ...], position: int) -> Divergence:
+    def explained(sample: Sample, plain: tuple[int, ...], position: int) -> Divergence:
         ids = sample.written.ids
         if position >= min(len(plain), len(ids)):
             return explain(position, plain, ids, [], 0.0)
-        drawn = sample.seed if sample.temperature > 0 else None
-        key = sample.question, plain[:position], sample.temperature, drawn
-        if key not in self._known:
-            read = [*self._questions[sample.question].ids, *plain[:position]]
-            pair = self._pair
-            target = CachedModel(pair.target.module, pair.vocabulary, kv_bits=self._kv_bits)
-            self._known[key] = choice_scores(target, read, self._sampling(sample))
-        return explain(position, plain, ids, *self._known[key])
+        read = prompts[sample.question] + plain[:position]
+        return explain(position, plain, ids, *scores(read, sampling(sample)))
+
+    return explained

@@ -18,7 +18,7 @@ from ..sampling import Sampling
 from .arms import MLX_LM, MLX_LM_DRAFT, PLAIN, ArmFactory, ArmName
 from .cells import Cell, cells
 from .costs import Costs, measure_costs
-from .equality import Compared, Judge, compare
+from .equality import Compared, compare, judge
 from .macspecarm import DecodeConfig, MacspecArm, profile
 from .mlxlm import OWN_DEPTH
 from .questions import Arm, Question, ready, with_later_turns
@@ -275,9 +275,9 @@ class Run:
             return replace(self.protocol.sampling, temperature=it.temperature, seed=seed)
 
         kv_bits = self._kv_bits if base.kv_bits is None else base.kv_bits
-        judge = Judge(self.pair, self.questions, sampling, kv_bits)
+        explained = judge(self.pair, self.questions, sampling, kv_bits)
         equals = {it.text: it.keyed for it in names if it.kv_bits == base.kv_bits}
-        compared = list(compare(self.samples, self.baseline, equals, judge))
+        compared = list(compare(self.samples, self.baseline, equals, explained))
         costs = {it.text: self.costs for it in names if it.usual and it.at_once == 1}
         arms = list(self.arms)
         return cells(self.samples, self.baseline, arms, costs=costs, compared=compared), compared

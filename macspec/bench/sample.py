@@ -147,14 +147,14 @@ class Sample:
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON, without any text."""
         written, stats = self.written, self.written.stats
-        passes = _named(stats, "passes", "drafted", "accepted")
+        passes = named(stats, "passes", "drafted", "accepted")
         where = ("arm", "question", "workload", "forced", "temperature", "repeat", "seed")
         return {
-            **_named(self, *where),
+            **named(self, *where),
             "at": round(self.at, 3),
             "slept": self.slept,
             "reason": written.reason,
-            **_named(stats, "prompt_tokens", "tokens"),
+            **named(stats, "prompt_tokens", "tokens"),
             **(passes if written.counts_passes else dict.fromkeys(passes)),
             "drafted_at": list(written.drafted_at),
             "accepted_at": list(written.accepted_at),
@@ -162,13 +162,14 @@ class Sample:
                 [drafter, drafted, it.count, it.tokens, it.seconds]
                 for (drafter, drafted), it in written.rounds.items()
             ],
-            **_named(stats, "ttft_s", "prefill_tokens_per_s"),
+            **named(stats, "ttft_s", "prefill_tokens_per_s"),
             "decode_s": stats.seconds.decode,
-            **_named(stats, "decode_tokens_per_s", "itl_ms_median", "itl_ms_p95"),
+            **named(stats, "decode_tokens_per_s", "itl_ms_median", "itl_ms_p95"),
             "idle_s": written.idle_seconds,
             "energy": None if self.energy is None else self.energy.as_dict(),
         }
 
 
-def _named(it: object, *names: str) -> dict[str, Any]:
+def named(it: object, *names: str) -> dict[str, Any]:
+    """Some attributes, by name."""
     return {name: getattr(it, name) for name in names}

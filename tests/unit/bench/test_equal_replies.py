@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from scripted_arms import Clock, ScriptedArm, questions
 
-from macspec.bench.equality import Compared, Equality, Judge, compare
+from macspec.bench.equality import Compared, Equality, compare, judge
 from macspec.bench.questions import Question, ready
 from macspec.bench.sample import Sample
 from macspec.bench.tasks import Task
@@ -62,11 +62,11 @@ def test_what_cannot_tell_is_left_out() -> None:
 def test_the_target_itself_judges(pocket: Pair) -> None:
     task = Task("chat-1", "chat", ({"role": "user", "content": "Hello, how are you?"},), 8)
     (question,), _ = ready([task], pocket)
-    judge = Judge(pocket, [question], lambda it: Sampling(temperature=it.temperature))
-    fork = judge(sample("keyed", (5, 9)), (5, 7), 1)
+    explained = judge(pocket, [question], lambda it: Sampling(temperature=it.temperature))
+    fork = explained(sample("keyed", (5, 9)), (5, 7), 1)
     assert (fork.plain, fork.speculative) == (7, 9)
     assert fork.margin is not None
     assert fork.margin > 0
-    ended = judge(sample("keyed", (5,)), (5, 7), 1)
+    ended = explained(sample("keyed", (5,)), (5, 7), 1)
     assert ended.margin is None
     assert isinstance(question, Question)
