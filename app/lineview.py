@@ -29,7 +29,7 @@ from .chat.picker import PRIVATE, WHAT, ModelPicker, proposal
 from .chat.turns import ChatNotice, Dropped, Ended, TextPiece, Turn, Update
 from .commands import Commands
 from .linereader import Reader
-from .sentences import comparison_sentences, sentences
+from .sentences import comparison_sentences
 
 LISTED = 20
 """Conversations of a list."""
@@ -297,8 +297,10 @@ class LineView:
                 self.print(f"{name}: {action.about}")
 
     async def do_stats(self, argument: str) -> None:
-        for sentence in sentences(self.conversation.panel()):
-            self.print(sentence)
+        from .panel.panelrows import facts
+
+        for line in facts(self.conversation.panel()):
+            self.print(line)
 
     async def do_about(self, argument: str) -> None:
         for line in (WHAT, *proposal().lines(), PRIVATE):

@@ -5,7 +5,7 @@ Everything here is a pure function of a ``PanelState`` and of the room there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -15,7 +15,7 @@ from macspec.plaintext import one_line
 from ..widgets.lines import BLANK, Line, cells, fit
 from . import draw
 from .charts import bar
-from .figures import percent
+from .figures import DASH, fixed, gigabytes, milliseconds, number, percent, seconds, whole
 from .panelstate import PanelState
 
 
@@ -31,8 +31,48 @@ class Row:
     """How soon each of its lines gives way where there is no room: 8 first."""
     help: str = ""
     """What it means; empty: the help of the row below holds for both."""
-    full: Callable[[PanelState], str] | None = None
-    """The text that the tooltip shows whole where a line may cut it."""
+    values: Callable[[PanelState], Sequence[str]] = lambda state: ()
+    """In words, one for each name in the label; empty or a dash: unknown."""
+    cut: bool = False
+    """Whether a line may cut the values, so that the tooltip shows them whole."""
+
+
+def _round(state: PanelState) -> tuple[str]:
+    if not state.passes:
+        return ("",)
+    depth = fixed(state.round_depth, 2).strip()
+    return ("plain decoding" if state.drafter is None else f"{state.drafter}, depth {depth}",)
+
+
+def _times(state: PanelState) -> str:
+    times, plain = draw.against_plain(state), fixed(state.plain_tokens_per_s, 6, 1).strip()
+    return "" if times is None else f"{fixed(times, 5, 2)} (plain: {plain} tok/s)"
+
+
+def _memory(state: PanelState) -> str:
+    used = _of(gigabytes(state.memory_used), gigabytes(state.memory_limit), "GB")
+    plan = gigabytes(state.memory_plan).strip()
+    return used if plan == DASH else f"{used} ({plan} at full context)"
+
+
+def _watts(state: PanelState) -> str:
+    source = f" ({state.energy_source})" if state.watts else ""
+    return f"{_measured(state, state.watts)}{source}"
+
+
+def _exactness(state: PanelState) -> str:
+    same, _ = draw.promise(state.rule, number(state.temperature) or 0.0)
+    return f"{same}; rule {state.rule}, temperature {fixed(state.temperature, 5, 2).strip()}"
+
+
+def _of(used: str, most: str, unit: str) -> str:
+    return "" if most.strip() == DASH else f"{used.strip()} of {most.strip()} {unit}"
+
+
+def _measured(state: PanelState, values: Mapping[str, float | None]) -> str:
+    """What there is of some readings, or why there is none."""
+    found = [f"{name} {fixed(value, 6, 2).strip()}" for name, value in values.items() if value]
+    return ", ".join(found) or state.energy_reason
 
 
 GAP = Row("", lambda state, width, rows: [BLANK], (8,))
@@ -42,21 +82,27 @@ ROWS: tuple[Row, ...] = (
         "activity", draw.activity, (0,),
         "What the engine is doing: loading, ready, reading the prompt, writing, or keeping you "
         "waiting; then the number of tokens in this reply.",
+        lambda state: (f"{state.activity}, {state.tokens} tokens in {state.passes} passes",),
     ),
     Row(
         "target, draft", draw.pair, (5, 5),
         "The model whose output you get, and the small one that drafts for it.",
-        full=lambda state: " + ".join(name for name in (state.target, state.draft) if name),
+        lambda state: (state.target or "", state.draft or state.draft_off or ""), cut=True,
     ),
     GAP,
     Row(
         "× plain", draw.speed_head, (0,),
         "This reply's speed relative to plain decoding: what the same model would reach without "
         "speculation, estimated from the measured cost of its passes.",
+        lambda state: (_times(state),),
     ),
     Row(
         "tok/s, reply, TTFT", draw.speed, (0, 3, 3),
         "Tokens per second over the last second and over the whole reply; time to first token.",
+        lambda state: (
+            fixed(draw.current_speed(state), 6, 1), fixed(state.tokens_per_s_reply, 6, 1),
+            seconds(state.ttft_s),
+        ),
     ),
     Row(
         "history", draw.history, (0, 2, 7),
@@ -68,45 +114,53 @@ ROWS: tuple[Row, ...] = (
         "ITL, p95", draw.latency, (1,),
         "Inter-token latency: the median time between tokens, and the time that 95% of them stay "
         "below.",
+        lambda state: (milliseconds(state.itl_ms_median), milliseconds(state.itl_ms_p95)),
     ),
     GAP,
     Row(
         "Speculation", draw.speculation_head, (0,),
         "The drafter of the latest round and how many tokens it drafted; plain decoding means "
         "that nothing was drafted.",
+        _round,
     ),
     Row(
         "acceptance, now", draw.acceptance, (0, 2),
         "The share of drafted tokens that the target accepted, over this reply and over its last "
         "rounds.",
+        lambda state: (percent(state.acceptance), percent(state.acceptance_now)),
     ),
     Row(
         "by position", draw.positions, (1, 3, 6, 7),
         "Acceptance of the first drafted token of a round, the second, and so on.",
+        lambda state: (", ".join(percent(it).strip() for it in state.acceptance_by_position),),
     ),
     Row(
         "tok/pass", draw.passes, (0,),
         "Tokens per pass of the target, including its own; plain decoding gives 1.00.",
+        lambda state: (fixed(state.tokens_per_pass, 6, 2),),
     ),
     Row(
         "method, depth", draw.chosen, (7,),
         "Your settings; auto leaves the choice to the engine.",
+        lambda state: (state.method, str(state.depth)),
     ),
     Row(
         "why", draw.why, (1, 2, 3),
         "Why the latest round drafted the way it did, or did not draft at all.",
-        full=lambda state: state.why,
+        lambda state: (state.why,), cut=True,
     ),
     GAP,
     Row("", draw.capacity_head, (4,)),
     Row(
         "context", draw.context, (0,),
         "Tokens of this conversation in the model's context, and how many fit.",
+        lambda state: (_of(whole(state.context_used, 9), whole(state.context_limit, 9), "tokens"),),
     ),
     Row(
         "memory", draw.memory, (1, 6),
         "Memory the engine is using, out of what this machine allows; ┃ marks what the pair "
         "needs with a full context.",
+        lambda state: (_memory(state),),
     ),
     GAP,
     Row("", draw.energy_head, (4,)),
@@ -114,29 +168,35 @@ ROWS: tuple[Row, ...] = (
         "W", draw.power, (1, 6),
         "Power drawn by each part of the chip, including other programs; all is the whole "
         "machine.",
-        full=lambda state: state.energy_reason,
+        lambda state: (_watts(state),), cut=True,
     ),
     Row(
         "J/token", draw.joules, (0, 6),
         "Energy per token of this reply: gross, and net of what the idle machine draws. Below "
         "it, gross energy per token of this session's plain replies; A/B measures it.",
-        full=lambda state: state.energy_reason,
+        lambda state: (
+            _measured(state, {
+                "gross": state.joules_per_token, "net": state.net_joules_per_token,
+                "plain": state.plain_joules_per_token,
+            }),
+        ), cut=True,
     ),
     GAP,
     Row(
         "self-check", draw.exactness_head, (4,),
         "When macspec check last compared this pair with plain decoding, token by token.",
-        full=lambda state: state.self_check,
+        lambda state: (state.self_check or "Not run yet: run macspec check.",), cut=True,
     ),
     Row(
         "exactness", draw.badge, (0,),
         "What is guaranteed: greedy and keyed replies are exactly the text of plain decoding; "
         "the block and match rules sample from the same distribution.",
+        lambda state: (_exactness(state),),
     ),
     Row(
         "kernels", draw.kernels, (2, 7),
         "What does the computing: macspec's own Metal kernels, MLX's, or the reference code.",
-        full=lambda state: state.kernels,
+        lambda state: (state.kernels,), cut=True,
     ),
 )  # fmt: skip
 
@@ -177,9 +237,18 @@ def tooltip(state: PanelState, y: int, height: int) -> str | None:
         if y < at:
             row = ROWS[index]
             meaning = row.help or ROWS[index + 1].help
-            whole = one_line(row.full(state)) if row.full else ""
-            return None if row is GAP else f"{meaning}\n\n{whole}" if whole else meaning
+            all = one_line(", ".join(filter(None, row.values(state)))) if row.cut else ""
+            return None if row is GAP else f"{meaning}\n\n{all}" if all else meaning
     return None
+
+
+def facts(state: PanelState) -> Iterator[str]:
+    """The panel in words: a line for everything that is known."""
+    for row in ROWS:
+        for name, value in zip(row.label.split(", "), row.values(state), strict=False):
+            text = one_line(value).strip()
+            if text not in ("", DASH):
+                yield f"{name}: {text}"
 
 
 def summary_line(state: PanelState, width: int) -> Line:

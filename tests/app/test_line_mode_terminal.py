@@ -65,7 +65,7 @@ def test_a_conversation(store):
         terminal.wait_for(lambda: store.thread(1)[1].state == STOPPED)
         assert store.thread(1)[1].text.startswith(before)
         terminal.type("/stats\r")
-        terminal.wait_for("Self-test")
+        terminal.wait_for("self-check")
         ready(terminal)
         terminal.press("up", "up")
         ready(terminal, "/continue")

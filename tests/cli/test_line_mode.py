@@ -71,8 +71,9 @@ def test_each_line_is_a_message_or_a_command(store, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("3 plus 4 is 7.\n\n")
     assert "depth 4 from the next round" in done.stderr
-    assert "Set: depth 4, method draft, rule block, temperature 0." in done.stdout
-    assert "accepted" in done.stdout
+    assert "method: draft\ndepth: 4\n" in done.stdout
+    assert "rule block, temperature 0.00" in done.stdout
+    assert "acceptance: " in done.stdout
     (chat_now,) = store.chats()
     assert chat_now.title == "Sums"
     thread = store.thread(chat_now.id)

@@ -27,6 +27,7 @@ from macspec.app.panel.panelrows import (
     HELP,
     LINES,
     ROWS,
+    facts,
     panel_lines,
     plan,
     summary_line,
@@ -337,3 +338,83 @@ def test_any_sliders_fit_any_width(
     lines = slider_lines(shown, width, low)
     assert all(cells(line) == width for line in lines)
     assert max(place.row for place in places(shown, width, low).values()) < len(lines)
+
+
+def test_in_words_it_says_what_is_known() -> None:
+    state = PanelState(
+        activity="ready",
+        target="Qwen3-8B-4bit",
+        draft="Qwen3-0.6B-4bit",
+        acceptance=0.72,
+        acceptance_by_position=(0.9, 0.7),
+        tokens_per_pass=2.613,
+        tokens=123,
+        passes=47,
+        drafter="draft",
+        round_depth=4,
+        why="it pays",
+        tokens_per_s_reply=45.23,
+        plain_tokens_per_s=30.1,
+        ttft_s=0.314,
+        itl_ms_median=20.12,
+        context_used=1234,
+        context_limit=8192,
+        memory_used=5 * 2**30,
+        memory_limit=10 * 2**30,
+        memory_plan=6 * 2**30,
+        watts={"gpu": 9.12, "cpu": 3.2},
+        joules_per_token=0.31,
+        net_joules_per_token=0.25,
+        energy_source="zeus",
+        kernels="ours",
+        self_check="today",
+    )
+    assert list(facts(state)) == [
+        "activity: ready, 123 tokens in 47 passes",
+        "target: Qwen3-8B-4bit",
+        "draft: Qwen3-0.6B-4bit",
+        "× plain: 1.50 (plain: 30.1 tok/s)",
+        "tok/s: 45.2",
+        "reply: 45.2",
+        "TTFT: 314 ms",
+        "ITL: 20 ms",
+        "Speculation: draft, depth 4",
+        "acceptance: 72%",
+        "by position: 90%, 70%",
+        "tok/pass: 2.61",
+        "method: auto",
+        "depth: auto",
+        "why: it pays",
+        "context: 1,234 of 8,192 tokens",
+        "memory: 5.0 of 10.0 GB (6.0 at full context)",
+        "W: gpu 9.12, cpu 3.20 (zeus)",
+        "J/token: gross 0.31, net 0.25",
+        "self-check: today",
+        "exactness: same distribution; rule block, temperature 0.70",
+        "kernels: ours",
+    ]
+
+
+def test_in_words_before_anything() -> None:
+    assert list(facts(PanelState(energy_reason="no counters"))) == [
+        "activity: no model, 0 tokens in 0 passes",
+        "method: auto",
+        "depth: auto",
+        "W: no counters",
+        "J/token: no counters",
+        "self-check: Not run yet: run macspec check.",
+        "exactness: same distribution; rule block, temperature 0.70",
+    ]
+
+
+def test_in_words_without_a_draft_model() -> None:
+    state = PanelState(passes=3, draft_off="another vocabulary")
+    assert {"draft: another vocabulary", "Speculation: plain decoding"} <= set(facts(state))
+
+
+@settings(deadline=None)
+@given(STATES)
+def test_its_words_bring_no_control(state: PanelState) -> None:
+    for line in facts(state):
+        assert neutral(line) == line
+        assert "\n" not in line
