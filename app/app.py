@@ -190,7 +190,7 @@ class MacspecApp(App[None], inherit_bindings=False):
     def action_do(self, id: str) -> None:
         """What keys are bound to. Esc stops a reply, or a switch to another pair; the first load
         it leaves alone, and goes back to the prompt."""
-        first = self.conversation.choice is None and not self.conversation.busy
+        first = self.conversation.loading.choice is None and not self.conversation.busy
         if id == "stop" and (first or not self.situation().working):
             self.main.prompt.focus()
         else:
@@ -429,11 +429,11 @@ class MacspecApp(App[None], inherit_bindings=False):
         from .screens.chatsettings import ChatSettings, ChatSettingsForm
 
         it = self.conversation
-        now = ChatSettings(it.system, it.sampling)
+        now = ChatSettings(it.tree.system, it.tree.sampling)
         form = ChatSettingsForm(now, self.settings.config, focus=field)
         wanted = await self.push_screen_wait(form)
         if wanted is not None:
-            it.set_system(wanted.system)
+            it.tree.set_system(wanted.system)
             await it.settings.set_sampling(wanted.sampling)
 
     async def choose_pair(self, pairs: ModelPicker) -> PairChoice | None:

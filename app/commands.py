@@ -68,7 +68,7 @@ class Commands:
         if self.conversation.busy:
             self.conversation.stop()
         else:
-            self.conversation.cancel_load()
+            self.conversation.loading.cancel()
 
     async def do_regenerate(self, argument: str) -> None:
         turn = self._turn("assistant")
@@ -221,12 +221,12 @@ class Commands:
         self.view.status(f"deleted {title_of(chat)}; {named(self.view, 'undo')} restores it")
 
     async def do_undo(self, argument: str) -> None:
-        await self.open_chat(self.conversation.undo()[0].id)
+        await self.open_chat(self.conversation.store.undo()[0].id)
         self.view.status("restored")
 
     async def do_system(self, argument: str) -> None:
         if argument:
-            self.conversation.set_system(argument)
+            self.conversation.tree.set_system(argument)
             self.view.status("system prompt set for this conversation")
         else:
             await self.view.edit_settings("system")
@@ -243,7 +243,8 @@ class Commands:
             value = kind.from_text(text.strip())
         except ValueError:
             raise BadOptionError(f"{name} must be {kind.says}") from None
-        await self.conversation.settings.set_sampling({**self.conversation.sampling, name: value})
+        it = self.conversation
+        await it.settings.set_sampling({**it.tree.sampling, name: value})
         self.view.status(f"{name} {text.strip()} in this conversation")
 
     async def do_think(self, argument: str) -> None:
@@ -356,8 +357,8 @@ class Commands:
         Returns:
             Whether it is there now.
         """
-        before, there = self.conversation.choice, False
-        async for event in self.conversation.load(choice):
+        before, there = self.conversation.loading.choice, False
+        async for event in self.conversation.loading.load(choice):
             match event:
                 case Notice() | LoadProgress():
                     self.view.loading(event)

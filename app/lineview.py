@@ -22,7 +22,7 @@ from macspec.worker import LoadProgress, PairChoice
 
 from . import outside
 from .actions import ACTIONS, GROUPS
-from .chat.chatlist import find_chats, list_chats, when
+from .chat.chatlist import find_chats, when
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import PRIVATE, WHAT, ModelPicker, proposal
@@ -241,10 +241,11 @@ class LineView:
         if query == "":
             raise BadOptionError("write the words to find after /search")
         store = self.conversation.store
-        rows = list_chats(store, LISTED) if query is None else find_chats(store, query, LISTED)
+        rows = find_chats(store, query or "", LISTED)
         for row in rows:
-            self.print(f"{row.id}  {row.title} ({when(row.changed, time.time())}, {row.about})")
-            if row.excerpt:
+            chat, changed = row.chat, when(row.chat.changed, time.time())
+            self.print(f"{chat.id}  {title_of(chat)} ({changed}, {row.about})")
+            if row.who:
                 self.print(f"    {row.who}: {''.join(text for text, _ in row.excerpt)}")
         nothing = "no conversations yet" if query is None else "no matches"
         self.status("/chats NUMBER opens one" if rows else nothing)
@@ -262,10 +263,10 @@ class LineView:
         it = self.conversation
         if field != "system":
             for name, value in it.settings.desired.sampling.items():
-                own = " (set for this conversation)" if name in it.sampling else ""
+                own = " (set for this conversation)" if name in it.tree.sampling else ""
                 self.print(f"{name} {'random' if value is None else value}{own}")
-        elif it.system:
-            self.print_text(it.system)
+        elif it.tree.system:
+            self.print_text(it.tree.system)
         else:
             self.status("no system prompt; /system TEXT sets one")
 

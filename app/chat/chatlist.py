@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from macspec.plaintext import neutral
-from macspec.store import ASSISTANT, Chat, Store, model_name, title_of
+from macspec.store import ASSISTANT, Chat, Hit, Store, model_name
 from macspec.store.transfer import format_of, write_new
 
 LISTED = 500
 """Conversations in the list; a search finds older ones too."""
+
+FOUND = 50
+"""Conversations that a search finds at most."""
 
 Excerpt = tuple[tuple[str, bool], ...]
 """Pieces of a text, each with whether it matches the search."""
@@ -24,53 +27,37 @@ Excerpt = tuple[tuple[str, bool], ...]
 class ChatRow:
     """A conversation in the list."""
 
-    id: int
-    title: str
-    changed: float
-    """Seconds since 1970."""
-    messages: int
-    """On all paths."""
+    chat: Chat
     model: str
     """Of the last reply; empty without one."""
-    unsent: bool
-    """Whether it has text that was typed and not sent."""
-    title_found: Excerpt = ()
-    """The title in pieces, if it matches."""
     excerpt: Excerpt = ()
-    """The text around the match."""
+    """The text around the match, or the title that matches."""
     who: str = ""
-    """Who wrote it: you, or the model."""
+    """Who wrote the text: you, or the model; empty: it is the title."""
 
     @property
     def about(self) -> str:
-        """How many messages it has, and by which model."""
-        count = "1 message" if self.messages == 1 else f"{self.messages} messages"
-        parts = [count, self.model, "unsent text" if self.unsent else ""]
+        """How many messages it has on all paths, and by which model."""
+        count = "1 message" if self.chat.messages == 1 else f"{self.chat.messages} messages"
+        parts = [count, self.model, "unsent text" if self.chat.unsent.strip() else ""]
         return " · ".join(part for part in parts if part)
 
 
-def list_chats(store: Store, limit: int = LISTED) -> list[ChatRow]:
-    """Conversations, the newest change first."""
-    models = store.last_models()
-    return [_row(chat, models) for chat in store.chats(limit)]
-
-
-def find_chats(store: Store, query: str, limit: int = 50) -> list[ChatRow]:
-    """Conversations with these words, the best match first; without words all of them.
+def find_chats(store: Store, query: str = "", limit: int | None = None) -> list[ChatRow]:
+    """Conversations with these words, the best match first; without words the newest changes.
 
     May be called on another thread, and blocks no writer.
     """
-    if not query.strip():
-        return list_chats(store)
+    if query.strip():
+        hits = store.search(query, limit or FOUND)
+    else:
+        hits = [Hit(chat, None, "", ()) for chat in store.chats(limit or LISTED)]
     models = store.last_models()
     rows = []
-    for hit in store.search(query, limit):
-        row, pieces = _row(hit.chat, models), _pieces(hit.excerpt)
-        if hit.message is None:
-            rows.append(replace(row, title_found=pieces))
-        else:
-            who = "model" if hit.role == ASSISTANT else "you"
-            rows.append(replace(row, excerpt=pieces, who=who))
+    for hit in hits:
+        model = model_name(models[hit.chat.id]) if hit.chat.id in models else ""
+        who = "" if hit.message is None else "model" if hit.role == ASSISTANT else "you"
+        rows.append(ChatRow(hit.chat, model, _pieces(hit.excerpt), who))
     return rows
 
 
@@ -123,17 +110,6 @@ def trimmed(excerpt: Excerpt, lead: int) -> Excerpt:
     if not pieces or len(before) <= lead:
         return excerpt
     return (("…" + before[len(before) - lead + 1 :], False), *pieces)
-
-
-def _row(chat: Chat, models: dict[int, str | None]) -> ChatRow:
-    return ChatRow(
-        id=chat.id,
-        title=title_of(chat),
-        changed=chat.changed,
-        messages=chat.messages,
-        model=model_name(models[chat.id]) if chat.id in models else "",
-        unsent=bool(chat.unsent.strip()),
-    )
 
 
 def _pieces(excerpt: Iterable[tuple[str, bool]]) -> Excerpt:

@@ -13,7 +13,6 @@ from macspec.errors import BadOptionError, MacspecError
 from macspec.events import Finished, Round
 from macspec.power import ByMode, Saving
 from macspec.stats import ReplyCounter
-from macspec.store import ASSISTANT
 from macspec.worker import Call, EngineClient, Failed, ReplyRequest, ScoreMargin, Tuning
 
 from ..panel.live import LiveStats
@@ -278,18 +277,6 @@ class Comparing:
         )
         self.found = replace(self.found, plain=plain, speculative=speculative)
         return self.found
-
-
-def last_prompt(roles: list[str]) -> int:
-    """The place of the last message that was answered, or waits for an answer.
-
-    Raises:
-        BadOptionError: there is none.
-    """
-    for place in range(len(roles) - 1, -1, -1):
-        if roles[place] != ASSISTANT:
-            return place
-    raise BadOptionError("there is nothing to answer yet: send a message first")
 
 
 def _speculative(tuning: Tuning, rule: str) -> Tuning:

@@ -31,9 +31,9 @@ from ..actions import BUSY
 from ..panel.live import LiveStats
 from ..panel.panelstate import PanelState
 from .chatlist import export_chat
-from .comparison import Comparing, Comparison, last_prompt
+from .comparison import Comparing, Comparison
 from .energy import EnergyMeter
-from .loading import Loading, LoadUpdate
+from .loading import Loading
 from .replies import StreamingReply, request
 from .settings import LiveSettings
 from .tree import Tree
@@ -73,11 +73,11 @@ class Conversation:
         """Reasoning on or off; None: the model's default."""
         self.first_run = not store.chats(1)
         """Whether there were no conversations yet."""
-        self._tree = Tree(store, config.reply.system)
+        self.tree = Tree(store, config.reply.system)
         self._live = LiveStats()
-        self.settings = LiveSettings(engine, config, self._tree, self._live)
-        self._loading = Loading(engine, self._live, self.settings, clock)
+        self.settings = LiveSettings(engine, config, self.tree, self._live)
         self._energy = EnergyMeter(meter)
+        self.loading = Loading(engine, self._live, self.settings, clock, self._energy.start)
         self._streaming: StreamingReply | None = None
         self._comparing: Comparing | None = None
         self._trouble: str | None = None
@@ -88,12 +88,12 @@ class Conversation:
     @property
     def chat(self) -> Chat | None:
         """The stored conversation; None while a new one is empty."""
-        return self._tree.chat
+        return self.tree.chat
 
     @property
     def turns(self) -> tuple[Turn, ...]:
         """The path that is shown, without the new text of a reply that streams."""
-        return self._tree.turns
+        return self.tree.turns
 
     @property
     def busy(self) -> bool:
@@ -109,18 +109,9 @@ class Conversation:
         """Earlier prompts of all conversations, the newest last."""
         return self.store.prompts(HISTORY)
 
-    @property
-    def system(self) -> str:
-        return self._tree.system
-
-    @property
-    def sampling(self) -> dict[str, object]:
-        """The sampling settings of this conversation's own."""
-        return self._tree.sampling
-
     def panel(self) -> PanelState:
         """The numbers now; for four times a second."""
-        self._loading.poll(busy=self.busy)
+        self.loading.poll(busy=self.busy)
         return self._energy.shown_in(self.settings.shown_in(self._live.state()))
 
     # The conversation as a whole.
@@ -128,7 +119,7 @@ class Conversation:
     def open(self, id: int) -> None:
         """Open a conversation where it was left."""
         self._check_idle()
-        self._tree.open(id)
+        self.tree.open(id)
         self._live.elsewhere()
 
     def new(self) -> None:
@@ -139,21 +130,21 @@ class Conversation:
     def refresh(self) -> None:
         """Load this conversation again if it was changed elsewhere."""
         if not self.busy and self.chat is not None:
-            self._tree.open(self.chat.id)
+            self.tree.open(self.chat.id)
 
     def rename(self, title: str) -> Chat:
-        self._tree.chat = self.store.rename(self._stored().id, one_line(title))
-        return self._tree.chat
+        self.tree.chat = self.store.rename(self._stored().id, one_line(title))
+        return self.tree.chat
 
     def fork(self, turn_id: int) -> Chat:
         """Continue in a copy of everything up to a turn; this conversation is unchanged."""
         self._check_idle()
-        chat = self.store.fork(self._tree.message(turn_id).id)
-        self._tree.open(chat.id)
+        chat = self.store.fork(self.tree.message(turn_id).id)
+        self.tree.open(chat.id)
         return chat
 
     def delete(self, id: int | None = None) -> Chat:
-        """Delete a conversation; None: this one. ``undo`` restores it."""
+        """Delete a conversation; None: this one. The store's ``undo`` restores it."""
         here = None if self.chat is None else self.chat.id
         id = self._stored().id if id is None else id
         if id == here:
@@ -163,10 +154,6 @@ class Conversation:
             self._leave()
         return chat
 
-    def undo(self) -> list[Chat]:
-        """Restore what the last deletion took."""
-        return self.store.undo()
-
     def export(self, name: str) -> Path:
         """Write this conversation to a new file: all of it as ``.json``, else as Markdown."""
         return export_chat(self.store, self._stored().id, name)
@@ -174,19 +161,15 @@ class Conversation:
     def step(self, turn_id: int, by: int) -> None:
         """Show another version of a turn, and what follows it."""
         self._check_idle()
-        self._tree.step(turn_id, by)
+        self.tree.step(turn_id, by)
 
     def save_unsent(self, text: str) -> None:
         """Keep what is typed and not sent."""
         if text == self.unsent or (self.chat is None and not text.strip()):
             return
-        self._tree.chat = self.store.set_unsent(self._tree.begun().id, text)
+        self.tree.chat = self.store.set_unsent(self.tree.begun().id, text)
 
     # Settings.
-
-    def set_system(self, text: str) -> None:
-        """Set the system prompt of this conversation, from the next reply on."""
-        self._tree.set_system(text)
 
     def set_think(self, think: str | None) -> str | None:
         """Reasoning on or off, or None for the model's default, from the next reply on.
@@ -206,51 +189,37 @@ class Conversation:
         """Whether reasoning can be switched on and off here, as far as is known."""
         return self._live.pair is None or self._live.pair.thinks
 
-    # Models.
-
-    def load(self, choice: PairChoice) -> AsyncIterator[LoadUpdate]:
-        """Load a pair, or switch to it: Notice and LoadProgress, then Loaded or Failed."""
-        return self._loading.load(choice, self._energy.start)
-
-    def cancel_load(self) -> None:
-        """Cancel the load in progress; the pair before stays."""
-        self._loading.cancel()
-
-    @property
-    def choice(self) -> PairChoice | None:
-        return self._loading.choice
-
     # Replies: each is a stream of updates that ends with ``Ended``.
 
     def ask(self, text: str) -> AsyncIterator[Update]:
         """Send a message at the end of the path."""
         self._check_idle()
         _check_text(text)
-        if any(message.role == RAW for message in self._tree.thread):
+        if any(message.role == RAW for message in self.tree.thread):
             raise BadOptionError(
                 "this text was generated with --raw and has no turns: start a new conversation"
             )
-        return self._stream(lambda: self._tree.add(text, self._tree.leaf, USER))
+        return self._stream(lambda: self.tree.add(text, self.tree.leaf, USER))
 
     def edit(self, turn_id: int, text: str) -> AsyncIterator[Update]:
         """Send another message in a turn's place; the turn stays as another version."""
         self._check_idle()
         _check_text(text)
-        old = self._tree.message(turn_id)
+        old = self.tree.message(turn_id)
         if old.role == ASSISTANT:
             raise BadOptionError("only your own messages can be edited; regenerate a reply instead")
-        return self._stream(lambda: self._tree.add(text, old.parent, old.role))
+        return self._stream(lambda: self.tree.add(text, old.parent, old.role))
 
     def regenerate(self, turn_id: int | None = None) -> AsyncIterator[Update]:
         """Another reply in place of one, or to a message of the user's; None: the last."""
         self._check_idle()
-        message = self._tree.answered(turn_id)
+        message = self.tree.answered(turn_id)
         return self._stream(lambda: (message, None))
 
     def resume(self, turn_id: int) -> AsyncIterator[Update]:
         """Continue a reply that was stopped, cut off or too long."""
         self._check_idle()
-        message = self._tree.message(turn_id)
+        message = self.tree.message(turn_id)
         if message.role != ASSISTANT:
             raise BadOptionError("only a reply can be continued")
         return self._stream(lambda: (message, None))
@@ -274,15 +243,18 @@ class Conversation:
             rule: greedy, keyed, block or match; None: one under which the texts are the same.
         """
         self._check_idle()
-        thread = self._tree.thread
-        end = last_prompt([message.role for message in thread]) + 1
+        thread = self.tree.thread
+        prompts = [n for n, message in enumerate(thread) if message.role != ASSISTANT]
+        if not prompts:
+            raise BadOptionError("there is nothing to answer yet: send a message first")
+        end = prompts[-1] + 1
         comparing = Comparing(
             self.engine,
             self.settings,
             self._live,
             self._energy,
             prompt=thread[end - 1].text,
-            request=request(thread[:end], self.system, self.config.reply, self.think),
+            request=request(thread[:end], self.tree.system, self.config.reply, self.think),
             rule=rule,
         )
         return self._compare(comparing)
@@ -305,7 +277,7 @@ class Conversation:
         return self.chat
 
     def _leave(self) -> None:
-        self._tree.clear()
+        self.tree.clear()
         self._live.elsewhere()
 
     async def _compare(self, comparing: Comparing) -> AsyncIterator[Comparison]:
@@ -333,10 +305,10 @@ class Conversation:
         self._check_idle()
         message, prompt = begin()
         streaming = StreamingReply(
-            self._tree, message, self._metadata(), lambda: self.choice or PairChoice()
+            self.tree, message, self._metadata(), lambda: self.loading.choice or PairChoice()
         )
         path, resumed = streaming.path, streaming.resumed
-        asked = request(path, self.system, self.config.reply, self.think, resumed)
+        asked = request(path, self.tree.system, self.config.reply, self.think, resumed)
         self.settings.sync()
         self._live.asked()
         streaming.watch = self._energy.watch()
@@ -347,17 +319,17 @@ class Conversation:
                 yield Began(prompt, streaming.shown)
                 async for event in self._answers(streaming, asked):
                     self._live.see(event)
-                    if isinstance(event, Prefilled) and self._tree.drop(
+                    if isinstance(event, Prefilled) and self.tree.drop(
                         event.dropped_messages, path
                     ):
-                        yield Dropped(self._tree.dropped)
+                        yield Dropped(self.tree.dropped)
                     update = streaming.take(event)
                     if update is not None:
                         yield update
         finally:
             self._streaming = None
             self._live.resting()
-            ended = self._tree.change(streaming.close())
+            ended = self.tree.change(streaming.close())
             self._energy.settle(streaming.watch, partial(self._settled, streaming.reply.id))
         for notice in self._warnings():
             yield notice
@@ -377,9 +349,9 @@ class Conversation:
                     return
                 if isinstance(event, Prefilling | Prefilled | Finished):
                     alive = True
-                    self._loading.back()
+                    self.loading.back()
                 if isinstance(event, Failed):
-                    self._loading.lost(event)
+                    self.loading.lost(event)
                     if event.kind == "crashed" and not alive and not streaming.stopped:
                         alive = True
                         streaming.call = self.engine.reply(asked)
@@ -394,12 +366,12 @@ class Conversation:
         if metadata is None or (self._streaming is not None and self._streaming.reply.id == id):
             return
         now = with_newest(metadata.energy, energy.as_dict())
-        turn = self._tree.change(self.store.set_metadata(id, replace(metadata, energy=now)))
+        turn = self.tree.change(self.store.set_metadata(id, replace(metadata, energy=now)))
         if turn is not None:
             self.listener(Changed(turn))
 
     def _metadata(self) -> GenerationMetadata:
-        choice, tuning = self._loading.answering, self.settings.desired
+        choice, tuning = self.loading.answering, self.settings.desired
         return GenerationMetadata(
             model=stored_model(choice.target),
             draft=stored_model(choice.draft),

@@ -22,6 +22,7 @@ class Loading:
     Args:
         live: sees all events.
         clock: monotonic seconds.
+        ready: called once a pair is loaded.
     """
 
     def __init__(
@@ -30,8 +31,10 @@ class Loading:
         live: LiveStats,
         settings: LiveSettings,
         clock: Callable[[], float],
+        ready: Callable[[], None],
     ) -> None:
-        self._engine, self._live, self._settings, self._clock = engine, live, settings, clock
+        self._engine, self._live, self._settings = engine, live, settings
+        self._clock, self._ready = clock, ready
         self.choice: PairChoice | None = None
         """The pair that was loaded last."""
         self.coming: PairChoice | None = None
@@ -42,10 +45,8 @@ class Loading:
         self._lost = True
         """Whether no engine runs, and a request would only start one."""
 
-    async def load(
-        self, choice: PairChoice, ready: Callable[[], None]
-    ) -> AsyncIterator[LoadUpdate]:
-        """Load a pair, or switch to it; ``ready`` is called once it is loaded."""
+    async def load(self, choice: PairChoice) -> AsyncIterator[LoadUpdate]:
+        """Load a pair, or switch to it: Notice and LoadProgress, then Loaded or Failed."""
         self._settings.sync()
         self._live.loading()
         call = self._call = self._engine.load(choice)
@@ -57,7 +58,7 @@ class Loading:
                     self.choice, self._lost = choice, False
                     self._settings.pair_loaded(event.pair)
                     self.poll(busy=False, now=True)
-                    ready()
+                    self._ready()
                 if isinstance(event, Failed):
                     self.lost(event)
                 if isinstance(event, Notice | LoadProgress | Loaded | Failed):
@@ -73,6 +74,7 @@ class Loading:
         return self.coming or self.choice or PairChoice()
 
     def cancel(self) -> None:
+        """Cancel the load in progress; the pair before stays."""
         if self._call is not None:
             self._call.stop()
 

@@ -16,7 +16,7 @@ from textual.widgets import Input, OptionList
 
 from macspec.errors import BadOptionError, MacspecError
 from macspec.plaintext import one_line
-from macspec.store import Chat, Store
+from macspec.store import Chat, Store, title_of
 
 from ..chat.chatlist import (
     LISTED,
@@ -25,7 +25,6 @@ from ..chat.chatlist import (
     export_chat,
     file_name,
     find_chats,
-    list_chats,
     shortened,
     trimmed,
     when,
@@ -72,7 +71,7 @@ class Conversations(ListBox[int | None, ChatRow]):
         self._timer: Timer | None = None
 
     def on_mount(self) -> None:
-        self._show(list_chats(self._store))
+        self._show(find_chats(self._store))
         self._hint()
         if self._query:
             self._search()
@@ -86,7 +85,7 @@ class Conversations(ListBox[int | None, ChatRow]):
             keep: the conversation to highlight, if it is among them.
             note: a line and its severity, in place of the list's own.
         """
-        places = [row.id for row in rows]
+        places = [row.chat.id for row in rows]
         chosen = self._current if keep is None and not self._searched else keep
         self.show_rows(rows, places.index(chosen) if chosen in places else 0)
         self.status(*(note if note[0] else (self._word(rows), "")))
@@ -104,14 +103,15 @@ class Conversations(ListBox[int | None, ChatRow]):
         return bool(self.query_one(Input).value.strip())
 
     def line(self, row: ChatRow) -> Content:
-        mark = "▸ " if row.id == self._current else "  "
-        title = _shown(row.title_found) if row.title_found else Content(row.title)
-        about = f"{when(row.changed, time.time())} · {row.about}"
+        mark = "▸ " if row.chat.id == self._current else "  "
+        found = row.excerpt and not row.who
+        title = _shown(row.excerpt) if found else Content(title_of(row.chat))
+        about = f"{when(row.chat.changed, time.time())} · {row.about}"
         lines = [
             Content.assemble(mark, title.stylize("bold")),
             Content.assemble("  ", (about, MUTED)),
         ]
-        if row.excerpt:
+        if row.who:
             lead = max(self.size.width // 3, 8)
             said = _shown(trimmed(row.excerpt, lead))
             lines.append(Content.assemble("  ", (f"{row.who}: ", MUTED), said))
@@ -153,7 +153,7 @@ class Conversations(ListBox[int | None, ChatRow]):
     @on(OptionList.OptionSelected)
     def _open(self) -> None:
         if (row := self.chosen) is not None:
-            self.dismiss(row.id)
+            self.dismiss(row.chat.id)
 
     def action_rename(self) -> None:
         if (row := self.chosen) is not None:
@@ -164,14 +164,16 @@ class Conversations(ListBox[int | None, ChatRow]):
             return "" if one_line(title) else "the title is empty"
 
         title = await self.app.push_screen_wait(
-            Ask("New title:", row.title, title="Rename", check=check)
+            Ask("New title:", title_of(row.chat), title="Rename", check=check)
         )
         if title is not None:
-            self._do(lambda: self._store.rename(row.id, one_line(title)), "renamed", row.id)
+            self._do(
+                lambda: self._store.rename(row.chat.id, one_line(title)), "renamed", row.chat.id
+            )
 
     def action_fork(self) -> None:
         if (row := self.chosen) is not None:
-            self._do(lambda: self._fork(row.id), "forked; Enter opens the copy")
+            self._do(lambda: self._fork(row.chat.id), "forked; Enter opens the copy")
 
     def _fork(self, id: int) -> Chat:
         leaf = self._store.chat(id).leaf
@@ -182,13 +184,15 @@ class Conversations(ListBox[int | None, ChatRow]):
     def action_delete(self) -> None:
         if (row := self.chosen) is None:
             return
-        if row.id == self._current and self._busy:
+        if row.chat.id == self._current and self._busy:
             self.status("a reply is being generated there: stop it first", "warning")
             return
         at = self.listed.index(row)
         beside = (*self.listed[at + 1 :], *reversed(self.listed[:at]))
-        note = f"deleted {shortened(row.title)}; u restores it"
-        self._do(lambda: self._store.delete(row.id)[0], note, beside[0].id if beside else None)
+        note = f"deleted {shortened(title_of(row.chat))}; u restores it"
+        self._do(
+            lambda: self._store.delete(row.chat.id)[0], note, beside[0].chat.id if beside else None
+        )
 
     def action_undo(self) -> None:
         self._do(lambda: self._store.undo()[0], "restored")
@@ -200,13 +204,13 @@ class Conversations(ListBox[int | None, ChatRow]):
     async def _export(self, row: ChatRow, suffix: str) -> None:
         def check(name: str) -> str:
             try:
-                path = export_chat(self._store, row.id, name)
+                path = export_chat(self._store, row.chat.id, name)
             except MacspecError as error:
                 return str(error)
             self.status(one_line(f"wrote {path}"))
             return ""
 
-        name = file_name(row.title, suffix)
+        name = file_name(title_of(row.chat), suffix)
         await self.app.push_screen_wait(
             Ask("Export to the file:", name, title="Export", check=check)
         )
@@ -223,7 +227,7 @@ class Conversations(ListBox[int | None, ChatRow]):
         try:
             chat = work()
         except MacspecError as error:
-            self._search(None if row is None else row.id, (str(error), "error"))
+            self._search(None if row is None else row.chat.id, (str(error), "error"))
             return
         trouble = self._store.trouble
         self._search(then or chat.id, (trouble, "warning") if trouble else (done, ""))

@@ -92,7 +92,7 @@ async def test_what_cannot_be_is_said(running: Callable[..., Any]) -> None:
 async def test_sampling_of_this_conversation(running: Callable[..., Any]) -> None:
     async with running("Yes.") as it:
         await it.send("/sampling top_k 40")
-        await it.until(lambda: it.app.conversation.sampling.get("top_k") == 40)
+        await it.until(lambda: it.app.conversation.tree.sampling.get("top_k") == 40)
         await it.ask("Hello")
         assert it.engine.tuning.sampling["top_k"] == 40
         assert it.app.conversation.chat.sampling["top_k"] == 40
@@ -137,7 +137,7 @@ async def test_esc_stops_a_switch_but_not_the_first_load(running: Callable[..., 
     async with running(engine=engine) as it:
         await it.pilot.press("escape")
         engine.finish_load()
-        await it.until(lambda: it.app.conversation.choice is not None)
+        await it.until(lambda: it.app.conversation.loading.choice is not None)
         await it.send("/models built-in")
         await it.until(lambda: len(engine.choices) == 2)
         await it.pilot.press("escape")

@@ -26,7 +26,8 @@ def conversation_with(
 async def load(conversation: Conversation, choice: PairChoice | None = None) -> list[Any]:
     """Load a pair, and return what was told."""
     updates = [
-        update async for update in conversation.load(choice or PairChoice("/m/target", "/m/draft"))
+        update
+        async for update in conversation.loading.load(choice or PairChoice("/m/target", "/m/draft"))
     ]
     assert isinstance(updates[-1], Loaded)
     return updates

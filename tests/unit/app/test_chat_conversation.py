@@ -104,7 +104,7 @@ async def test_the_engine_gets_the_conversation() -> None:
         False,
     )
     conversation.set_think(None)
-    conversation.set_system("")
+    conversation.tree.set_system("")
     await read(conversation.ask("Third?"))
     assert asked(engine)[0] == ("user", "First?")
     assert engine.requests[-1].think is None
@@ -243,7 +243,7 @@ async def test_conversations_are_opened_named_deleted_and_brought_back() -> None
     conversation.delete()
     assert conversation.chat is None
     assert [chat.title for chat in store.chats()] == ["The ␛[2Jsecond"]
-    assert [chat.id for chat in conversation.undo()] == [first.id]
+    assert [chat.id for chat in conversation.store.undo()] == [first.id]
     with pytest.raises(BadOptionError, match="no conversation 99"):
         conversation.open(99)
     assert conversation.sent == ["One?", "Two?"]
@@ -378,7 +378,7 @@ async def test_each_conversation_has_its_own_sampling_and_system_prompt() -> Non
     conversation = conversation_with(engine, sampling=schema.Sampling(temperature=0.5, top_k=9))
     await load(conversation)
     assert engine.tuning.sampling["temperature"] == 0.5
-    conversation.set_system("Sing.")
+    conversation.tree.set_system("Sing.")
     await conversation.settings.set_sampling({"temperature": 0.125})
     await read(conversation.ask("One?"))
     first = conversation.chat
@@ -386,12 +386,12 @@ async def test_each_conversation_has_its_own_sampling_and_system_prompt() -> Non
     assert (first.system, first.sampling) == ("Sing.", {"temperature": 0.125})
     assert (engine.tuning.sampling["temperature"], engine.tuning.sampling["top_k"]) == (0.125, 9)
     conversation.new()
-    assert (conversation.system, conversation.sampling) == ("", {})
+    assert (conversation.tree.system, conversation.tree.sampling) == ("", {})
     assert conversation.panel().temperature == 0.5
     await read(conversation.ask("Two?"))
     assert engine.tuning.sampling["temperature"] == 0.5
     conversation.open(first.id)
-    assert (conversation.system, conversation.panel().temperature) == ("Sing.", 0.125)
+    assert (conversation.tree.system, conversation.panel().temperature) == ("Sing.", 0.125)
     await read(conversation.ask("Three?"))
     assert engine.tuning.sampling["temperature"] == 0.125
     assert asked(engine)[0] == ("system", "Sing.")
@@ -508,22 +508,22 @@ async def test_a_load_is_followed_and_can_be_given_up() -> None:
     engine = ScriptedEngine(loads=False)
     conversation = conversation_with(engine)
     assert conversation.panel().activity == "no model"
-    loading = conversation.load(PairChoice("owner/model"))
+    loading = conversation.loading.load(PairChoice("owner/model"))
     await anext(loading)
     engine.load_progress("downloading", 25, 100, "owner/model")
     await anext(loading)
     state = conversation.panel()
     assert (state.activity, state.progress) == ("loading", 0.25)
-    conversation.cancel_load()
+    conversation.loading.cancel()
     (last,) = [update async for update in loading]
     assert isinstance(last, Failed)
     assert conversation.panel().activity == "no model"
-    assert conversation.choice is None
-    loading = conversation.load(PairChoice("owner/model"))
+    assert conversation.loading.choice is None
+    loading = conversation.loading.load(PairChoice("owner/model"))
     await anext(loading)
     engine.finish_load()
     await read(loading)
-    assert conversation.choice == PairChoice("owner/model")
+    assert conversation.loading.choice == PairChoice("owner/model")
     state = conversation.panel()
     assert (state.activity, state.target) == ("ready", engine._pair.target)
     assert (state.kernels, state.memory_used) == (STATUS.kernels, STATUS.memory)
@@ -545,7 +545,7 @@ async def test_titles_of_conversations_that_began_empty() -> None:
 async def test_a_question_during_a_load_is_answered_by_the_new_pair() -> None:
     engine = ScriptedEngine("Yes.", loads=False)
     conversation = conversation_with(engine)
-    loading = conversation.load(PairChoice("owner/model", "owner/draft"))
+    loading = conversation.loading.load(PairChoice("owner/model", "owner/draft"))
     await anext(loading)
     async with reading(conversation.ask("Anybody?")) as reply:
         began = reply.updates[0]
@@ -557,7 +557,7 @@ async def test_a_question_during_a_load_is_answered_by_the_new_pair() -> None:
         engine.play_all()
         turn = ended(await reply.all())
     assert (turn.model, turn.draft) == ("owner/model", "owner/draft")
-    loading = conversation.load(PairChoice("owner/broken"))
+    loading = conversation.loading.load(PairChoice("owner/broken"))
     await anext(loading)
     async with reading(conversation.ask("And now?")) as reply:
         engine.finish_load(Failed("refused", "it is broken: get another one"))

@@ -14,13 +14,12 @@ from macspec.app.chat.chatlist import (
     export_chat,
     file_name,
     find_chats,
-    list_chats,
     shortened,
     trimmed,
     when,
 )
 from macspec.errors import BadOptionError
-from macspec.store import GenerationMetadata, Store
+from macspec.store import GenerationMetadata, Store, title_of
 
 NOW = datetime(2026, 11, 21, 15, 0)
 
@@ -43,10 +42,10 @@ def said(store: Store, text: str, *, model: str | None = "owner/name", reply: st
 
 def test_the_model_is_that_of_the_last_reply(store):
     id = said(store, "One", model=None)
-    assert list_chats(store)[0].model == "built-in"
+    assert find_chats(store)[0].model == "built-in"
     prompt = store.add(id, store.chat(id).leaf, "again")
     store.reply(id, prompt.id, GenerationMetadata(model="/models/Small-4bit")).finish("end")
-    row = list_chats(store)[0]
+    row = find_chats(store)[0]
     assert row.model == "Small-4bit"
     assert row.about == "4 messages · Small-4bit"
 
@@ -54,8 +53,8 @@ def test_the_model_is_that_of_the_last_reply(store):
 def test_a_conversation_with_something_unsent_and_no_reply(store):
     chat = store.new_chat()
     store.set_unsent(chat.id, "half a")
-    (row,) = list_chats(store)
-    assert (row.title, row.about) == ("Untitled", "0 messages · unsent text")
+    (row,) = find_chats(store)
+    assert (title_of(row.chat), row.about) == ("Untitled", "0 messages · unsent text")
 
 
 def test_finding_says_where_and_who(store):
@@ -64,7 +63,8 @@ def test_finding_says_where_and_who(store):
     assert row.who == "model"
     assert row.excerpt == (("Take an ", False), ("umbrella", True), (" along.", False))
     (row,) = find_chats(store, "rain")
-    assert row.title_found == (("Rain", True), (" tomorrow", False))
+    assert row.excerpt == (("Rain", True), (" tomorrow", False))
+    assert not row.who
     assert not find_chats(store, "zebra")
     assert len(find_chats(store, "  ")) == 1
 
@@ -146,9 +146,9 @@ def test_shortened():
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_rows_are_neutral(store, text):
     id = said(store, f"word {text[:2000]}", model=text[:60] or None, reply=f"word {text[:2000]}")
-    for row in (*list_chats(store), *find_chats(store, "word")):
-        pieces = "".join(piece for piece, _ in (*row.excerpt, *row.title_found))
-        assert not harms(row.title + row.about + pieces)
-        assert "\n" not in row.title + row.about + pieces
-    assert file_name(list_chats(store)[0].title, ".md")
+    for row in (*find_chats(store), *find_chats(store, "word")):
+        pieces = "".join(piece for piece, _ in row.excerpt)
+        assert not harms(title_of(row.chat) + row.about + pieces)
+        assert "\n" not in title_of(row.chat) + row.about + pieces
+    assert file_name(title_of(store.chat(id)), ".md")
     assert store.chat(id)
