@@ -148,9 +148,9 @@ def load_pair(
                 f"--context {context}: {model.name} supports at most {model.context} positions"
             )
         model = replace(model, estimate=replace(model.estimate, context=context))
-    vocabulary = min(model.width, vocabulary_size(model.tokenizer))
+    vocabulary = vocabulary_of(model)
     drafter = drafts[0] if drafts else None
-    off = None if drafter is None else mismatch(model, drafter, vocabulary)
+    off = None if drafter is None else mismatch(model, drafter)
     advice = "choose a draft model of the target's family"
     fitting = None if drafter is None or off is not None else drafter.estimate
     plan, refused = memory.fit(model.estimate, fitting, context=context, kv_bits=kv_bits, held=held)
@@ -167,7 +167,7 @@ def load_pair(
         vocabulary=vocabulary,
         context=plan.context,
         draft_off=off,
-        notices=() if target is not None else (built_in_notice(),),
+        notices=(),
         stop_ids=frozenset(
             token
             for token in model.tokenizer.eos_token_ids
@@ -175,7 +175,8 @@ def load_pair(
         ),
         plan=plan,
     )
-    pair = replace(pair, notices=(*pair.notices, *_notices(pair, context)))
+    built_in = () if target is not None else (built_in_notice(),)
+    pair = replace(pair, notices=(*built_in, *notices(pair, context)))
     if read:
         pair.read()
     return pair
@@ -208,7 +209,7 @@ def built_in_notice() -> str:
     return f"{BUILT_IN}macspec models pull {entry.name}, then --target {entry.target}{draft}"
 
 
-def _notices(pair: Pair, asked: int | None) -> Iterator[str]:
+def notices(pair: Pair, asked: int | None) -> Iterator[str]:
     """What the user should know of a pair; ``asked`` is the context asked for."""
     target, draft, context = pair.target, pair.draft, pair.context
     if context > target.context:
@@ -221,8 +222,17 @@ def _notices(pair: Pair, asked: int | None) -> Iterator[str]:
             f"the context is {context} of the model's {target.context} positions, to fit into "
             f"{memory.gigabytes(pair.plan.limit)}"
         )
-    if draft is not None:
-        yield from filter(None, (size_notice(target, draft), context_notice(draft, context)))
+    share = 0.0 if draft is None else draft.parameters / max(target.parameters, 1)
+    if share > LARGE_DRAFT:
+        yield (
+            f"the draft model has {share:.0%} of the target's parameters: above "
+            f"{LARGE_DRAFT:.0%} drafting rarely pays off, so choose a smaller one"
+        )
+    if draft is not None and draft.context < context:
+        yield (
+            f"the draft model supports {draft.context} tokens and the context is {context}: it "
+            f"stops drafting after {draft.context} tokens"
+        )
     if not pair.stop_ids:
         yield (
             f"{target.name} defines no end-of-turn token: replies run to --max-tokens, a --stop "
@@ -230,33 +240,27 @@ def _notices(pair: Pair, asked: int | None) -> Iterator[str]:
         )
 
 
-def mismatch(target: Model, draft: Model, vocabulary: int) -> str | None:
-    """Why this draft model cannot draft for this target, in one sentence without a full stop.
-
-    Args:
-        vocabulary: ids that the target can emit.
-    """
-    differ = table_mismatch(target.tokenizer, draft.tokenizer) or splitting_mismatch(
-        target.tokenizer, draft.tokenizer
-    )
+def mismatch(target: Model, draft: Model) -> str | None:
+    """Why this draft model cannot draft for this target, in one sentence without a full stop."""
+    tokenizers = target.tokenizer, draft.tokenizer
+    differ = table_mismatch(*tokenizers) or splitting_mismatch(*tokenizers)
+    vocabulary = vocabulary_of(target)
     if differ is not None or draft.width >= vocabulary:
         return differ
     return f"it has embeddings for {draft.width} token ids, but the target can emit {vocabulary}"
 
 
-def table(tokenizer: TokenizerWrapper) -> dict[int, str]:
-    """The text of every id that a tokenizer knows, added special tokens included."""
-    return {index: text for text, index in tokenizer.get_vocab().items()}
-
-
-def vocabulary_size(tokenizer: TokenizerWrapper) -> int:
-    """One more than the highest id; ids in between may have no text."""
-    return max(table(tokenizer), default=-1) + 1
+def vocabulary_of(target: Model) -> int:
+    """One more than the highest id that it can emit; ids in between may have no text."""
+    return min(target.width, max(target.tokenizer.get_vocab().values(), default=-1) + 1)
 
 
 def table_mismatch(target: TokenizerWrapper, draft: TokenizerWrapper) -> str | None:
     """Where the tokenizers give an id different texts."""
-    ours, theirs = table(target), table(draft)
+    ours, theirs = (
+        {index: text for text, index in tokenizer.get_vocab().items()}
+        for tokenizer in (target, draft)
+    )
     if ours == theirs:
         return None
     first = min(i for i in ours.keys() | theirs.keys() if ours.get(i) != theirs.get(i))
@@ -285,27 +289,6 @@ def splitting_mismatch(target: TokenizerWrapper, draft: TokenizerWrapper) -> str
                 f"{_quoted(_piece(draft, theirs, place))} in the draft at token {place}"
             )
     return None
-
-
-def size_notice(target: Model, draft: Model) -> str | None:
-    """That drafting is likely to cost more than it gains."""
-    if draft.parameters <= LARGE_DRAFT * target.parameters:
-        return None
-    share = draft.parameters / max(target.parameters, 1)
-    return (
-        f"the draft model has {share:.0%} of the target's parameters: above "
-        f"{LARGE_DRAFT:.0%} drafting rarely pays off, so choose a smaller one"
-    )
-
-
-def context_notice(draft: Model, context: int) -> str | None:
-    """That the draft model's context may end before the conversation's."""
-    if draft.context >= context:
-        return None
-    return (
-        f"the draft model supports {draft.context} tokens and the context is {context}: it stops "
-        f"drafting after {draft.context} tokens"
-    )
 
 
 def _quoted(text: str | None) -> str:

@@ -162,13 +162,13 @@ def _pair_fit(one: Model, other: Model, limit: int) -> Iterator[PairFit]:
 def why_not(target: Model, draft: Model) -> str | None:
     """Why one model cannot draft for another, in one sentence; None if it can."""
     from ..cache import ModelCache
-    from .pair import mismatch, vocabulary_size
+    from .pair import mismatch
 
     if (off := ModelCache(target.module).reason) is not None:
         return off
     if (off := ModelCache(draft.module).reason) is not None:
         return f"a draft model must be able to take tokens back, but {off}"
-    return mismatch(target, draft, min(target.width, vocabulary_size(target.tokenizer)))
+    return mismatch(target, draft)
 
 
 def main(folders: Sequence[str]) -> int:

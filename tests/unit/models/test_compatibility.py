@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from modelfolders import edited, shared_model
 
 from macspec.models.loading import load_tokenizer, open_model
+from macspec.models.memory import MemoryPlan
 from macspec.models.pair import (
-    context_notice,
+    Model,
+    Pair,
     mismatch,
-    size_notice,
+    notices,
     splitting_mismatch,
     table_mismatch,
-    vocabulary_size,
+    vocabulary_of,
 )
 
 BYTES = {
@@ -57,7 +60,6 @@ def test_one_more_special_token_is_found(copy, original):
     with edited(folder / "tokenizer.json") as content:
         content["added_tokens"].append({**content["added_tokens"][0], "id": 4096, "content": "<x>"})
     other = tokenizer(folder)
-    assert vocabulary_size(other) == 4097
     for pair, sides in (
         ((original, other), "missing in the target and '<x>' in the draft"),
         ((other, original), "'<x>' in the target and missing in the draft"),
@@ -84,7 +86,10 @@ def test_ids_with_holes_count_to_the_last(copy):
     with edited(folder / "tokenizer.json") as content:
         content["model"]["vocab"]["far"] = 5000
         content["decoder"] = None  # mlx-lm's detokenizer for this decoder wants every id
-    assert vocabulary_size(tokenizer(folder)) == 5001
+    model = SimpleNamespace(tokenizer=tokenizer(folder), width=6000)
+    assert vocabulary_of(model) == 5001
+    model.width = 4096
+    assert vocabulary_of(model) == 4096
 
 
 @pytest.mark.parametrize(
@@ -142,28 +147,33 @@ def pair(copy):
 
 def test_why_not_passes_the_pair_that_ships(pair):
     target, draft = pair
-    assert mismatch(target, draft, 4096) is None
+    assert mismatch(target, draft) is None
 
 
 def test_a_draft_without_rows_for_every_id_is_refused(pair):
     target, draft = pair
-    reason = mismatch(target, dataclasses.replace(draft, width=4095), 4096)
+    reason = mismatch(target, dataclasses.replace(draft, width=4095))
     assert reason == "it has embeddings for 4095 token ids, but the target can emit 4096"
     # Padding beyond the tokenizer makes no difference.
-    assert mismatch(target, dataclasses.replace(draft, width=4352), 4096) is None
+    assert mismatch(target, dataclasses.replace(draft, width=4352)) is None
+
+
+def says(target: Model, draft: Model, context: int) -> str:
+    plan = MemoryPlan(context, 0, 0, 0, 0)
+    pair = Pair(target, draft, 4096, context, None, (), frozenset({0}), plan)
+    return " ".join(notices(pair, context))
 
 
 def test_size_notice(pair):
     target, draft = pair
-    assert size_notice(target, draft) is None
+    assert says(target, draft, 512) == ""
     third = dataclasses.replace(draft, parameters=target.parameters // 3)
-    assert size_notice(target, third) is None
+    assert says(target, third, 512) == ""
     larger = dataclasses.replace(draft, parameters=target.parameters // 3 + 1)
-    assert "the draft model has 33% of the target's parameters" in size_notice(target, larger)
-    assert "100%" in size_notice(target, target)
+    assert "the draft model has 33% of the target's parameters" in says(target, larger, 512)
+    assert "100%" in says(target, target, 512)
 
 
 def test_context_notice(pair):
-    draft = pair[1]
-    assert context_notice(draft, 2048) is None
-    assert "it stops drafting after 2048 tokens" in context_notice(draft, 2049)
+    assert says(*pair, 2048) == ""
+    assert "it stops drafting after 2048 tokens" in says(*pair, 2049)
