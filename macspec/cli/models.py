@@ -12,7 +12,7 @@ from ..config.effective import load
 from ..config.schema import BUILT_IN
 from ..errors import BadOptionError, ModelNotFoundError
 from ..models.catalog import Entry, catalogue, find
-from ..models.progress import Cancelled, Listed, Progress, Pulled, Retrying, size
+from ..models.progress import Listed, Progress, Pulled, Retrying, size
 from ..plaintext import one_line
 from ..terminal import Output, ProgressLine, interruptible, say
 from .options import Parser, add_actions, add_flag, add_setting
@@ -172,7 +172,7 @@ def _pull(options: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(event: Listed | Retrying | Cancelled | Pulled, output: Output) -> None:
+def _tell(event: Listed | Retrying | Pulled, output: Output) -> None:
     if isinstance(event, Listed):
         have = f", {size(event.present)} already here" if event.present else ""
         say(f"{' and '.join(event.models)}: {size(event.total)}{have}")

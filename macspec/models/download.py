@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
@@ -33,7 +32,7 @@ from huggingface_hub.file_download import repo_folder_name
 
 from ..errors import ModelBrokenError, ModelNotFoundError, brief
 from .files import PATTERNS, explain, http, without_weights
-from .progress import Cancelled, DownloadEvent, Listed, Progress, Pulled, Retrying, size
+from .progress import DownloadEvent, Listed, Progress, Pulled, Retrying, size
 
 # Its public names are not all annotated.
 _utils: Any = utils
@@ -133,37 +132,25 @@ def listing(name: str) -> Repository:
     return Repository(name, id, revision or None, commit, tuple(files))
 
 
-def pull(
-    names: Sequence[str],
-    *,
-    cancel: threading.Event | None = None,
-    pauses: Sequence[float] | None = None,
-) -> Generator[DownloadEvent, None, None]:
+def pull(names: Sequence[str]) -> Generator[DownloadEvent, None, None]:
     """Download models into the hub's cache, each file checked against the hub's checksum.
 
-    Nothing is fetched unless all of it fits on the disk. Closing the generator stops it, as
-    ``cancel`` does; what has arrived stays for the next time.
+    Nothing is fetched unless all of it fits on the disk. Closing the generator stops it; what has
+    arrived stays for the next time.
 
     Args:
         names: ids on the hub, ``id@revision`` to pin one.
-        cancel: set from any thread to stop.
-        pauses: seconds to wait before each attempt while the connection is broken; None:
-            ``PAUSES``.
 
     Raises:
         ModelNotFoundError: there is no such model, it may not be fetched, the connection stayed
             broken, or the disk is too small.
         ModelBrokenError: it has no weights that macspec loads, or it arrived damaged.
     """
-    cancel = cancel or threading.Event()
     repositories = [listing(name) for name in dict.fromkeys(names)]
     yield from _room(repositories)
     for repository in repositories:
         with _explained(repository):
-            yield from _fetch(repository, cancel, PAUSES if pauses is None else pauses)
-            if cancel.is_set():
-                yield Cancelled(repository.name, repository.here, repository.total)
-                return
+            yield from _fetch(repository)
             # Links the files, remembers the revision, and has nothing left to fetch.
             folder = snapshot_download(
                 repository.id,
@@ -191,9 +178,7 @@ def _room(repositories: Sequence[Repository]) -> Iterator[Listed]:
         )
 
 
-def _fetch(
-    repository: Repository, cancel: threading.Event, pauses: Sequence[float]
-) -> Iterator[DownloadEvent]:
+def _fetch(repository: Repository) -> Iterator[DownloadEvent]:
     """Download the missing files of a repository into the cache, small ones first."""
     meter = _Meter(repository)
     for file in sorted(repository.files, key=lambda file: file.size):
@@ -201,18 +186,16 @@ def _fetch(
         while not repository.blob(file).exists() and file.size <= LARGEST:
             before = repository.present(file)
             try:
-                yield from _stream(repository, file, meter, cancel)
+                yield from _stream(repository, file, meter)
             except Exception as error:
                 if not _transient(error):
                     raise
                 failures = 0 if repository.present(file) > before else failures
-                if failures == len(pauses):
+                if failures == len(PAUSES):
                     raise
-                yield Retrying(repository.name, brief(error), pauses[failures])
-                cancel.wait(pauses[failures])
+                yield Retrying(repository.name, brief(error), PAUSES[failures])
+                time.sleep(PAUSES[failures])
                 failures += 1
-            if cancel.is_set():
-                return
 
 
 def _transient(error: Exception) -> bool:
@@ -228,9 +211,7 @@ def _disconnected(error: Exception) -> bool:
     return broken and not isinstance(error, http.ProxyError) and "SSL" not in str(error)
 
 
-def _stream(
-    repository: Repository, file: File, meter: _Meter, cancel: threading.Event
-) -> Iterator[DownloadEvent]:
+def _stream(repository: Repository, file: File, meter: _Meter) -> Iterator[DownloadEvent]:
     """One attempt to download what is missing of a file; what has arrived stays if it fails."""
     with _locked(repository, file) as part:
         digest = file.hash()
@@ -254,8 +235,6 @@ def _stream(
                     digest.update(block)
                     here += len(block)
                     yield from meter.report(file, here)
-                    if cancel.is_set():
-                        return
         if here < file.size:
             raise ConnectionError(f"the connection ended after {here} of {file.size} bytes")
         if here > file.size or digest.hexdigest() != file.checksum:

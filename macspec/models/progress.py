@@ -43,15 +43,6 @@ class Retrying:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
-    """It was cancelled; what has arrived stays for the next time."""
-
-    model: str
-    done: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
 class Pulled:
     """A model is complete, its files checked against the hub's checksums."""
 
@@ -60,7 +51,7 @@ class Pulled:
     total: int
 
 
-DownloadEvent = Listed | Progress | Retrying | Cancelled | Pulled
+DownloadEvent = Listed | Progress | Retrying | Pulled
 
 
 def size(count: float) -> str:

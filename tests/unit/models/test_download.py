@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,15 +15,15 @@ from macspec.models import download
 from macspec.models.download import pull
 from macspec.models.files import locate
 from macspec.models.hubcache import cached_folder, cached_models, remove
-from macspec.models.progress import Cancelled, Listed, Progress, Pulled, Retrying
+from macspec.models.progress import Listed, Progress, Pulled, Retrying
 
 NAME = "owner/draft"
 WEIGHTS = "model.safetensors"
-SOON = (0.0,) * 8
 
 
 @pytest.fixture
 def hub(copy, tmp_path, monkeypatch) -> Iterator[Hub]:
+    monkeypatch.setattr(download, "PAUSES", (0.0,) * 8)
     served = Hub()
     served.add(NAME, copy("draft", "draft"))
     served.add("owner/target", copy("target", "target"))
@@ -44,7 +43,7 @@ def partials(cache: Path) -> list[Path]:
 
 
 def test_a_model_comes_whole(hub, tmp_path, small):
-    events = list(pull([NAME], pauses=SOON))
+    events = list(pull([NAME]))
     first, *steps, last = events
     assert first == Listed((NAME,), hub.size(NAME), 0, first.free)
     assert last == Pulled(NAME, last.folder, hub.size(NAME))
@@ -83,7 +82,7 @@ def test_a_pair_is_listed_as_one(hub):
 def test_a_broken_connection_is_taken_up_where_it_broke(hub, small):
     size = len(hub.models[NAME][WEIGHTS])
     hub.breaks = [200_000, 300_000, 0, 0]
-    events = list(pull([NAME], pauses=SOON))
+    events = list(pull([NAME]))
     assert sum(isinstance(event, Retrying) for event in events) == 4
     assert isinstance(events[-1], Pulled)
     ranges = [wanted for method, path, wanted in hub.asked if path == WEIGHTS and method == "GET"]
@@ -97,17 +96,20 @@ def test_a_broken_connection_is_taken_up_where_it_broke(hub, small):
 
 def test_a_passing_failure_of_the_server_is_waited_out(hub):
     hub.statuses = [503, 429]
-    events = list(pull([NAME], pauses=SOON))
+    events = list(pull([NAME]))
     assert [event.seconds for event in events if isinstance(event, Retrying)] == [0.0, 0.0]
     assert isinstance(events[-1], Pulled)
 
 
-def test_a_server_that_stays_away_ends_it_and_the_next_time_goes_on(hub, tmp_path, small):
+def test_a_server_that_stays_away_ends_it_and_the_next_time_goes_on(
+    hub, tmp_path, small, monkeypatch
+):
+    monkeypatch.setattr(download, "PAUSES", (0.0, 0.0))
     hub.breaks = [300_000] + [0] * 3
     with pytest.raises(
         ModelNotFoundError, match=r"broke while downloading owner/draft .* to resume"
     ):
-        list(pull([NAME], pauses=(0.0, 0.0)))
+        list(pull([NAME]))
     (part,) = partials(tmp_path)
     kept = part.stat().st_size
     assert 0 < kept <= 300_000
@@ -120,16 +122,16 @@ def test_a_server_that_stays_away_ends_it_and_the_next_time_goes_on(hub, tmp_pat
 
 def test_a_server_without_ranges_starts_anew(hub, small):
     hub.breaks, hub.ranges = [200_000], False
-    assert isinstance(list(pull([NAME], pauses=SOON))[-1], Pulled)
+    assert isinstance(list(pull([NAME]))[-1], Pulled)
 
 
 def test_damaged_weights_are_thrown_away(hub, tmp_path):
     hub.lies = True
     with pytest.raises(ModelBrokenError, match=f"{WEIGHTS} of {NAME} arrived damaged"):
-        list(pull([NAME], pauses=SOON))
+        list(pull([NAME]))
     assert all(part.stat().st_size == 0 for part in partials(tmp_path))
     hub.lies = False
-    assert isinstance(list(pull([NAME], pauses=SOON))[-1], Pulled)
+    assert isinstance(list(pull([NAME]))[-1], Pulled)
 
 
 def test_a_damaged_part_is_noticed(hub, tmp_path, small):
@@ -138,36 +140,24 @@ def test_a_damaged_part_is_noticed(hub, tmp_path, small):
     weights = hub.models[NAME][WEIGHTS]
     (blobs / f"{checksum(weights)}.incomplete").write_bytes(b"\0" * 100_000)
     with pytest.raises(ModelBrokenError, match="checksum is not the hub's"):
-        list(pull([NAME], pauses=SOON))
-    assert isinstance(list(pull([NAME], pauses=SOON))[-1], Pulled)
-
-
-def test_cancelling_keeps_what_arrived(hub, tmp_path, small):
-    cancel, events = threading.Event(), []
-    for event in pull([NAME, "owner/target"], cancel=cancel, pauses=SOON):
-        events.append(event)
-        if isinstance(event, Progress) and event.file == WEIGHTS:
-            cancel.set()
-    assert isinstance(events[-1], Cancelled)
-    assert 0 < events[-1].done < events[-1].total
-    assert not any(isinstance(event, Pulled) for event in events)
-    assert [part.stat().st_size for part in partials(tmp_path)] != [0]
+        list(pull([NAME]))
+    assert isinstance(list(pull([NAME]))[-1], Pulled)
 
 
 def test_closing_keeps_what_arrived(hub, tmp_path, small):
-    events = pull([NAME], pauses=SOON)
+    events = pull([NAME])
     next(event for event in events if isinstance(event, Progress) and event.file == WEIGHTS)
     events.close()
     (part,) = partials(tmp_path)
     assert part.stat().st_size > 0
-    assert isinstance(list(pull([NAME], pauses=SOON))[-1], Pulled)
+    assert isinstance(list(pull([NAME]))[-1], Pulled)
 
 
 def test_one_download_at_a_time(hub, small):
-    first = pull([NAME], pauses=SOON)
+    first = pull([NAME])
     next(event for event in first if isinstance(event, Progress) and event.file == WEIGHTS)
     with pytest.raises(ModelNotFoundError, match="another macspec is downloading owner/draft"):
-        list(pull([NAME], pauses=SOON))
+        list(pull([NAME]))
     assert isinstance(list(first)[-1], Pulled)
 
 
