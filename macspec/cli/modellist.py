@@ -22,7 +22,7 @@ from ..models.progress import size
 from ..models.scan import FoundModel, MachineMemory, OpenedModel, PairFit, scan, why_not
 from ..plaintext import one_line
 from ..terminal import Output
-from ..worker.registry import Registry, Running
+from ..worker.registry import Registry
 from .table import DASH, Table, number
 
 
@@ -146,14 +146,8 @@ def show_plan(
     """Print the plan; the exit status is 0 if it fits and 1 if not.
 
     Args:
-        target, draft: folders, ids, or ``built-in``.
         entry: of the catalogue, for models that are not here yet.
         context: positions; None: the target's own, or as many as fit.
-
-    Raises:
-        BadOptionError: more positions than the target was made for.
-        ModelNotFoundError: a model is not here and the catalogue does not know it.
-        ModelBrokenError: one cannot be loaded.
     """
     prepare()
     if target == BUILT_IN and draft is None:
@@ -223,7 +217,10 @@ def _show(
         ("buffers", f"{gigabytes(planned.buffers)}, an estimate for the largest pass"),
         ("total", gigabytes(planned.total)),
         ("limit", _limits(memory.device_limit())),
-        *(("in use", _holder(other)) for other in others),
+        *(
+            ("in use", f"{gigabytes(it.planned)} by macspec process {it.pid}, for {it.pair}")
+            for it in others
+        ),
         ("now", f"memory pressure {pressure()}"),
         ("verdict", _verdict(planned, longest, estimate.context)),
     ]
@@ -244,10 +241,6 @@ def _parts(sizes: list[int]) -> str:
 
 def _limits(limit: int) -> str:
     return f"models may use {gigabytes(limit)} of {gigabytes(unified_memory())}"
-
-
-def _holder(other: Running) -> str:
-    return f"{gigabytes(other.planned)} by macspec process {other.pid}, for {other.pair}"
 
 
 def _verdict(planned: memory.MemoryPlan, longest: int, own: int) -> str:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from ..config.schema import section
 from ..errors import MacspecError
@@ -153,7 +153,8 @@ def _json_line(output: Output, gauge: Gauge, event: Answer) -> None:
     """Write an event as a JSON object on a line; the last one has the statistics."""
     fields = asdict(event)
     if isinstance(event, Finished):
-        fields.update(fields.pop("stats"), energy=gauge.record())
+        energy = gauge.result()
+        fields.update(fields.pop("stats"), energy=energy and energy.as_dict())
         fields["accept_rule"] = event.rule  # the old spelling of the key
     output.json({"event": type(event).__name__.lower(), **fields})
 
@@ -187,10 +188,6 @@ class Gauge:
         self._watch.end()
         self._watch.settle()
         return self._watch.result()
-
-    def record(self) -> dict[str, Any] | None:
-        result = self.result()
-        return None if result is None else result.as_dict()
 
     def close(self) -> None:
         if self._meter is not None:

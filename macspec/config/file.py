@@ -157,12 +157,14 @@ def change_file(path: Path, setting: Setting, value: Any) -> None:
         if value is not None:
             wanted[setting.key] = checked(setting, value)
         changed = _changed(text or HEADER, setting, value)
-        if not _has(changed, wanted, path):
-            raise BadOptionError(
-                f"the layout of {path} cannot be changed automatically; change it with "
-                "macspec config edit"
-            )
-        write_atomic(path, changed, keep_mode=True, durable=True)
+        with suppress(BadOptionError):
+            if _values(changed, path) == wanted:
+                write_atomic(path, changed, keep_mode=True, durable=True)
+                return
+        raise BadOptionError(
+            f"the layout of {path} cannot be changed automatically; change it with "
+            "macspec config edit"
+        )
 
 
 def template() -> str:
@@ -221,12 +223,6 @@ def _changed(text: str, setting: Setting, value: Any) -> str:
 
 def _values(text: str, path: Path) -> dict[str, Any]:
     return {key: entry.value for key, entry in entries_of(text, path).items()}
-
-
-def _has(text: str, wanted: dict[str, Any], path: Path) -> bool:
-    with suppress(BadOptionError):
-        return _values(text, path) == wanted
-    return False
 
 
 @contextmanager

@@ -342,14 +342,9 @@ def setting_of(key: str) -> Setting | None:
 
 def build(values: Mapping[str, Any]) -> Config:
     """The tree from checked values by key; what is missing has its default."""
-    whole: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {head: {} for head in ("", "keys", *SECTIONS)}
     for key, value in values.items():
-        head, _, name = key.partition(".")
-        if name:
-            whole.setdefault(head, {})[name] = value
-        else:
-            whole[head] = value
-    for head, kind in SECTIONS.items():
-        if head in whole:
-            whole[head] = kind(**whole[head])
-    return Config(**whole)
+        head, _, name = key.rpartition(".")
+        parts[head][name] = value
+    sections = {head: kind(**parts[head]) for head, kind in SECTIONS.items()}
+    return Config(**sections, keys=parts["keys"], **parts[""])

@@ -83,11 +83,7 @@ def catalogue(own: Iterable[Mapping[str, Any]] = ()) -> tuple[Entry, ...]:
 
 
 def entry(table: Mapping[str, Any], *, user: bool = False) -> Entry:
-    """An entry from its table.
-
-    Raises:
-        BadOptionError: a field is missing, unknown or of another type.
-    """
+    """An entry from its table, whose fields are checked."""
     name = table.get("name")
     if not isinstance(name, str) or not name.strip() or "/" in name:
         raise BadOptionError(
@@ -122,15 +118,11 @@ def _checked(name: str, key: str, value: Any) -> Any:
 
 
 def find(name: str, pairs: Sequence[Entry]) -> Entry:
-    """The pair of this name.
-
-    Raises:
-        BadOptionError: there is none.
-    """
-    for pair in pairs:
-        if pair.name == name:
-            return pair
-    near = get_close_matches(name, [pair.name for pair in pairs], 1)
+    """The pair of this name, or a BadOptionError."""
+    named = {pair.name: pair for pair in pairs}
+    if name in named:
+        return named[name]
+    near = get_close_matches(name, named, 1)
     hint = f"did you mean {near[0]}?" if near else "macspec models lists them"
     raise BadOptionError(f"no pair is named {name}: {hint}")
 

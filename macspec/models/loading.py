@@ -151,11 +151,7 @@ def _strides(arrays: Iterable[mx.array]) -> Iterator[list[mx.array]]:
 
 
 def checked_config(name: str, folder: Path, trust_remote_code: bool) -> dict[str, Any]:
-    """The configuration of a folder whose weights are complete and whose code is trusted.
-
-    Raises:
-        ModelBrokenError: a file is missing or damaged, or the model brings code.
-    """
+    """The configuration of a folder whose weights are complete and whose code is trusted."""
     config = read_config(name, folder)
     if config.get("model_file") is not None and not trust_remote_code:
         raise ModelBrokenError(
@@ -167,11 +163,7 @@ def checked_config(name: str, folder: Path, trust_remote_code: bool) -> dict[str
 
 
 def read_config(name: str, folder: Path) -> dict[str, Any]:
-    """A folder's ``config.json``, with the end tokens of ``generation_config.json``.
-
-    Raises:
-        ModelBrokenError: it is missing, or not what mlx-lm can read.
-    """
+    """A folder's ``config.json``, with the end tokens of ``generation_config.json``."""
     path = folder / "config.json"
     if not path.is_file():
         with broken(f"{name}: {folder} cannot be read", "check its permissions"):
@@ -189,11 +181,7 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
 def load_tokenizer(
     name: str, folder: Path, config: dict[str, Any], trust_remote_code: bool = False
 ) -> TokenizerWrapper:
-    """A folder's tokenizer; the end tokens of ``config`` are among its own.
-
-    Raises:
-        ModelBrokenError: it is missing or damaged.
-    """
+    """A folder's tokenizer; the end tokens of ``config`` are among its own."""
     brings_code = trust_remote_code and any(folder.glob("*.py"))
     if not brings_code and not any(any(folder.glob(pattern)) for pattern in TOKENIZER_FILES):
         raise ModelBrokenError(

@@ -19,11 +19,9 @@ GIB = 2**30
 LARGE = 36 * GIB
 """With this much memory, macOS lets the GPU use three quarters of it instead of two thirds."""
 
-LEVELS: dict[int, Literal["normal", "warning", "critical"]] = {
-    1: "normal",
-    2: "warning",
-    4: "critical",
-}
+Level = Literal["normal", "warning", "critical"]
+
+LEVELS: dict[int | None, Level] = {1: "normal", 2: "warning", 4: "critical"}
 """Values of macOS's ``kern.memorystatus_vm_pressure_level``."""
 
 STALLED = 10.0
@@ -37,7 +35,7 @@ SCARCE = 0.05
 class Pressure:
     """How short of memory the machine is now."""
 
-    level: Literal["normal", "warning", "critical"] | None
+    level: Level | None
     """None where unknown."""
     free: float | None
     """Available share of the memory, 0 to 1; None where unknown."""
@@ -68,22 +66,12 @@ def working_set() -> int:
     """
     if sys.platform != "darwin":
         return unified_memory()
-    return wired_limit() or recommended_for(unified_memory())
-
-
-def wired_limit() -> int | None:
-    """Bytes that the user lets a Mac's GPU wire; 0 for macOS's own choice, None where unknown."""
-    number = _sysctl("iogpu.wired_limit_mb")
-    return None if number is None else number * 2**20
+    megabytes = _sysctl("iogpu.wired_limit_mb") or 0  # 0 is macOS's own choice
+    return megabytes * 2**20 or recommended_for(unified_memory())
 
 
 def wired_advice(needed: int, limit: int) -> str | None:
-    """How to let models use more of a Mac's memory, if a plan would then fit.
-
-    Args:
-        needed: bytes of the plan.
-        limit: bytes that the GPU may use now.
-    """
+    """How to let models use more than ``limit`` bytes of a Mac's memory, if ``needed`` then fit."""
     room = unified_memory() - max(unified_memory() // 8, 4 * GIB)
     if sys.platform != "darwin" or not limit < needed <= room:
         return None
@@ -101,7 +89,7 @@ def pressure() -> Pressure:
         level = _sysctl("kern.memorystatus_vm_pressure_level")
         found = re.search(r"free percentage:\s*(\d+)%", _output("memory_pressure", "-Q") or "")
         free = int(found[1]) / 100 if found else None
-        return Pressure(None if level is None else LEVELS.get(level), free)
+        return Pressure(LEVELS.get(level), free)
     return _linux(Path("/proc"))
 
 
