@@ -23,38 +23,43 @@ FULL, HALF, TRACK, NOTCH = "━", "╸", "─", "┃"
 
 def bar(share: float | None, width: int, role: Role = "bar", notch: float | None = None) -> Line:
     """A share of 1 in ``width`` columns, by half columns; ``notch``: a share to mark on it."""
-    halves = round(_clamped(share) * 2 * width)
-    if halves == 0 and _clamped(share) > 0:
-        halves = 1
+    known = _between(share, 1.0)
+    halves = max(round(known * 2 * width), known > 0)
     heavy = FULL * (halves // 2) + HALF * (halves % 2)
-    text = heavy + TRACK * (width - len(heavy))
-    if number(notch) is None or width == 0:
-        return _runs(text, len(heavy), role)
-    at = min(int(_clamped(notch) * width), width - 1)
-    left = _runs(text[:at], len(heavy), role)
-    right = _runs(text[at + 1 :], len(heavy) - at - 1, role)
-    return (*left, (NOTCH, "mark"), *right)
+    text, end = heavy + TRACK * (width - len(heavy)), len(heavy)
+    at = width
+    if number(notch) is not None and width > 0:
+        at = min(int(_between(notch, 1.0) * width), width - 1)
+    parts: Line = (
+        (heavy[:at], role),
+        (text[end:at], "track"),
+        (NOTCH if at < width else "", "mark"),
+        (heavy[at + 1 :], role),
+        (text[max(at + 1, end) :], "track"),
+    )
+    return tuple(part for part in parts if part[0])
 
 
 def columns(shares: Sequence[float], width: int, rows: int) -> list[Line]:
-    """One column per share of 1; rows from top to bottom.
+    """One column per share of 1; rows from top to bottom, from three on with the positions below.
 
     Each is two columns wide with a gap if there is room; shares beyond the width are left out.
     """
     step = next((step for step in (3, 2, 1) if len(shares) * step - (step > 1) <= width), 1)
-    body = "x" * max(step - 1, 1)
+    under: list[Line] = [((axis(len(shares), step, width), "label"),)] if rows > 2 else []
+    each = max(step - 1, 1)
     # A position that is hardly ever accepted was still drafted.
-    heights = [max(round(_clamped(share) * 8 * rows), 1) for share in shares[: max(width, 0)]]
+    high = 8 * (rows - len(under))
+    heights = [max(round(_between(share, 1.0) * high), 1) for share in shares[: max(width, 0)]]
     gap = " " if step > 1 else ""
     return [
-        ((gap.join(eighth(height, row) * len(body) for height in heights), "bar"),)
-        for row in reversed(range(rows))
-    ]
+        ((gap.join(eighth(height, row) * each for height in heights), "bar"),)
+        for row in reversed(range(rows - len(under)))
+    ] + under
 
 
-def axis(count: int, width: int) -> str:
-    """Positions from 1 on, under ``columns``."""
-    step = next((step for step in (3, 2, 1) if count * step - (step > 1) <= width), 1)
+def axis(count: int, step: int, width: int) -> str:
+    """Positions from 1 on, under columns that are ``step`` apart."""
     text = ""
     for position in range(1, count + 1):
         at = (position - 1) * step
@@ -69,15 +74,10 @@ def eighth(height: int, row: int) -> str:
     return EIGHTHS[max(min(height - 8 * row, 8), 0)]
 
 
-def _clamped(share: float | None) -> float:
-    known = number(share)
-    return 0.0 if known is None else max(min(known, 1.0), 0.0)
-
-
-def _runs(text: str, heavy: int, role: Role) -> Line:
-    heavy = max(heavy, 0)
-    parts: tuple[tuple[str, Role], ...] = ((text[:heavy], role), (text[heavy:], "track"))
-    return tuple(part for part in parts if part[0])
+def _between(value: float | None, most: float) -> float:
+    """``value`` from 0 to ``most``; 0 if it is unknown."""
+    known = number(value)
+    return 0.0 if known is None else max(min(known, most), 0.0)
 
 
 SIGN = "▴"
@@ -96,19 +96,17 @@ def sparkline(
     """
     if width < 1 or rows < 1:
         return [BLANK] * max(rows, 0)
-    shown = [_finite(value) for value in values[-width:]]
-    level = 0.0 if plain is None else _finite(plain)
+    shown = [_between(value, 1e12) for value in values[-width:]]
+    level = _between(plain, 1e12)
     end, below = scale(max(shown, default=0.0), level, rows)
     heights = [max(round(value / end * 8 * rows), 1 if value > 0 else 0) for value in shown]
     pad: tuple[str, Role] = (" " * (width - len(heights)), "plain")
-    if rows == 1 and level > 0:
-        faster = [value > level for value in shown]
-        runs = groupby(zip(heights, faster, strict=True), itemgetter(1))
-        return [(pad, *(_run(found, gains) for gains, found in runs))]
     lines: list[Line] = []
     for row in reversed(range(rows)):
         text = "".join(eighth(height, row) for height in heights)
-        lines.append((pad, (text, "gain" if level > 0 and row >= below else "bar")))
+        faster = [value > level if rows == 1 else row >= below for value in shown]
+        runs = groupby(zip(text, faster, strict=True), itemgetter(1))
+        lines.append((pad, *(_run(found, gains and level > 0) for gains, found in runs)))
     return lines
 
 
@@ -177,13 +175,8 @@ def scale(highest: float, level: float = 0.0, rows: int = 1) -> tuple[float, int
     return end, max(min(round(level / end * rows), rows), 1)
 
 
-def _run(found: Iterable[tuple[int, bool]], gains: bool) -> tuple[str, Role]:
-    return "".join(eighth(height, 0) for height, _ in found), "gain" if gains else "bar"
-
-
-def _finite(value: float) -> float:
-    known = number(value)
-    return 0.0 if known is None else max(min(known, 1e12), 0.0)
+def _run(found: Iterable[tuple[str, bool]], gains: bool) -> tuple[str, Role]:
+    return "".join(sign for sign, _ in found), "gain" if gains else "bar"
 
 
 HIGH = 3

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from macspec.plaintext import one_line
 
 from ..widgets.lines import BLANK, Line, Role, cells, figure, fit, fitting, ruled, sides, wrapped
-from .charts import HIGH, axis, bar, big, columns, marks, sparkline
+from .charts import HIGH, bar, big, columns, marks, sparkline
 from .figures import DASH, fixed, gigabytes, milliseconds, number, percent, ratio, seconds, whole
 from .panelstate import PanelState
 
@@ -180,15 +180,13 @@ def _share(label: str, share: float | None, state: PanelState, width: int) -> Li
 
 
 def positions(state: PanelState, width: int, rows: int) -> list[Line]:
-    """Columns, and from three lines on their axis under them."""
     shares, name = state.acceptance_by_position, "by position"
-    under: list[Line] = [((axis(len(shares), width), "label"),)] if rows > 2 else []
-    found = columns(shares, width, rows - len(under))
+    found = columns(shares, width, rows)
     if not shares:
         found[0] = ((f"{DASH} {name}", "label"),)
     elif found and cells(found[0]) + len(name) + 2 <= width:
         found[0] = sides(found[0], ((name, "label"),), width)
-    return [*found, *under]
+    return found
 
 
 def passes(state: PanelState, width: int, rows: int) -> list[Line]:

@@ -125,7 +125,7 @@ class LiveStats:
             plain_tokens_per_s=1 / self._plain if self._plain else None,
             tokens_per_s=self._speeds.now,
             speeds=self._speeds.values,
-            marks=tuple(Mark(at, what) for at, what in self._speeds.marks),
+            marks=self._speeds.marks,
             why=self._why(),
             self_check=self._self_check,
             acceptance_now=reply.recent_acceptance,
@@ -174,59 +174,55 @@ class Speeds:
 
     def __init__(self) -> None:
         self._values: deque[float] = deque(maxlen=LONGEST)
-        self._marks: deque[tuple[int, str]] = deque()
-        self._gone = 0
-        """Values dropped before the first one."""
-        self._recent: deque[tuple[int, float]] = deque()
-        self._recent_tokens, self._recent_seconds = 0, 0.0
+        self._count = 0
+        """Values so far, those that were dropped too."""
+        self._marks: deque[Mark] = deque()
         self._tokens, self._seconds = 0.0, 0.0
+        """Of the step that has begun."""
+        self.begin()
 
     def begin(self) -> None:
         """Another reply begins: the history goes on, the last second starts anew."""
-        self._recent.clear()
-        self._recent_tokens, self._recent_seconds = 0, 0.0
+        self._recent = deque([(0, 0.0)])
+        """Tokens and seconds of the reply, before and after each pass of the last second."""
 
     def add(self, tokens: int, seconds: float) -> None:
-        self._recent.append((tokens, seconds))
-        self._recent_tokens += tokens
-        self._recent_seconds += seconds
-        while self._recent_seconds - self._recent[0][1] >= NOW:
-            old, took = self._recent.popleft()
-            self._recent_tokens -= old
-            self._recent_seconds -= took
+        before, lasted = self._recent[-1]
+        self._recent.append((before + tokens, lasted + seconds))
+        while lasted + seconds - self._recent[1][1] >= NOW:
+            self._recent.popleft()
         self._spread(tokens, seconds)
 
     def mark(self, what: str) -> None:
-        self._marks.append((self._gone + len(self._values), what))
+        self._marks.append(Mark(self._count, what))
 
     @property
     def now(self) -> float | None:
         """Tokens per second over the last second or so; None before there are any."""
-        seconds = self._recent_seconds
-        return self._recent_tokens / seconds if seconds > 0 else None
+        (before, began), (tokens, ended) = self._recent[0], self._recent[-1]
+        return (tokens - before) / (ended - began) if ended > began else None
 
     @property
     def values(self) -> Sequence[float]:
         return tuple(self._values)
 
     @property
-    def marks(self) -> Sequence[tuple[int, str]]:
+    def marks(self) -> Sequence[Mark]:
         """What was changed, and at which of the values: the last one until there is a next."""
-        while self._marks and self._marks[0][0] < self._gone:
-            self._marks.popleft()
         last = len(self._values) - 1
-        if last < 0:
-            return ()
-        return tuple((min(at - self._gone, last), what) for at, what in self._marks)
+        gone = self._count - len(self._values)
+        while self._marks and self._marks[0].at < gone:
+            self._marks.popleft()
+        found = self._marks if self._values else ()
+        return tuple(Mark(min(mark.at - gone, last), mark.what) for mark in found)
 
     def _spread(self, tokens: float, seconds: float) -> None:
         """Spread a pass over the steps that it spans."""
         rate = tokens / seconds if seconds > 0 else 0.0
         while self._seconds + seconds >= STEP - 1e-9:
             part = STEP - self._seconds
-            if len(self._values) == LONGEST:
-                self._gone += 1
             self._values.append((self._tokens + rate * part) / STEP)
+            self._count += 1
             seconds -= part
             self._tokens, self._seconds = 0.0, 0.0
         self._tokens += rate * seconds

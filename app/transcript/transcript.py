@@ -6,7 +6,7 @@ conversation opens at once, and a streaming reply costs the same whatever is abo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Thread
 from time import perf_counter
 from typing import Any, ClassVar
@@ -16,7 +16,6 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.reactive import reactive
 from textual.timer import Timer
-from textual.widget import Widget
 
 from ..chat.turns import TextPiece, Turn
 from .canvas import GUTTER, Canvas
@@ -25,41 +24,10 @@ from .rows import CLASSES, CSS, PARTS, Look, Styles, part_style
 from .turn import Note, TurnRows
 
 PAUSE_S = 0.1
-"""Between two flushes, at least."""
+"""Between two writes of a reply's text, at least."""
 
 SHARE = 10
-"""A flush is followed by a pause this many times as long as it took."""
-
-
-class Buffer:
-    """Collects the pieces of a reply, so that drawing them takes only a share of the time."""
-
-    def __init__(self, widget: Widget, show: Callable[[Sequence[TextPiece]], None]) -> None:
-        self._widget, self._show = widget, show
-        self._waiting: list[TextPiece] = []
-        self._timer: Timer | None = None
-        self._next = 0.0
-
-    def add(self, piece: TextPiece) -> None:
-        """Adds a piece; it is shown within a moment, or at once after a pause."""
-        self._waiting.append(piece)
-        if self._timer is None:
-            wait = max(self._next - perf_counter(), 0.001)
-            self._timer = self._widget.set_timer(wait, self.flush)
-
-    def flush(self) -> None:
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer = None
-        waiting, self._waiting = self._waiting, []
-        if waiting:
-            began = perf_counter()
-            self._show(waiting)
-            now = perf_counter()
-            self._next = now + max(PAUSE_S, SHARE * (now - began))
-
-    def clear(self) -> None:
-        self._waiting = []
+"""A write is followed by a pause this many times as long as it took."""
 
 
 WIDEST = 120
@@ -113,14 +81,17 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         """The id of the chosen turn."""
         self._turns: dict[int, TurnRows] = {}
         self._live: TurnRows | None = None
-        self._buffer = Buffer(self, self._write)
+        self._waiting: list[TextPiece] = []
+        """Pieces of the reply that are not shown yet."""
+        self._write_timer: Timer | None = None
+        self._next_write = 0.0
         self._theme: Styles | None = None
 
     # -- what is shown --------------------------------------------------------------------------
 
     async def show(self, turns: Sequence[Turn]) -> None:
         """Shows only these turns, scrolled to the end."""
-        self._buffer.clear()
+        self._waiting.clear()
         self.list.entries.clear()
         self._turns, self._live, self.chosen = {}, None, None
         self.following = True
@@ -131,18 +102,23 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
 
     async def begin(self, turn: Turn) -> None:
         """Adds a turn: the user's, or a reply that starts to stream."""
-        self._buffer.flush()
+        self._write()
         self._add(turn)
         self._borders()
         self.following = True
         self.changed()
 
     def feed(self, piece: TextPiece) -> None:
-        self._buffer.add(piece)
+        """Shows a piece of the reply at once after a pause, else a moment later together with
+        others, so that drawing takes only a share of the time."""
+        self._waiting.append(piece)
+        if self._write_timer is None:
+            wait = max(self._next_write - perf_counter(), 0.001)
+            self._write_timer = self.set_timer(wait, self._write)
 
     async def end(self, turn: Turn) -> None:
         """The streaming reply is finished."""
-        self._buffer.flush()
+        self._write()
         self._live = None
         self.update_turn(turn)
 
@@ -177,15 +153,22 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
                 rows.compose()
             dropped = rows.turn.dropped
 
-    def _write(self, pieces: Sequence[TextPiece]) -> None:
-        if (live := self._live) is None:
+    def _write(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.stop()
+            self._write_timer = None
+        pieces, self._waiting = self._waiting, []
+        if not pieces or (live := self._live) is None:
             return
+        began = perf_counter()
         thought = not live.answer.text
         live.take(pieces)
         if thought and live.answer.text and not self.following and live.unfolded is None:
             live.unfolded = True  # Do not fold what is being read.
         live.compose()
         self.changed()
+        now = perf_counter()
+        self._next_write = now + max(PAUSE_S, SHARE * (now - began))
 
     # -- look -----------------------------------------------------------------------------------
 
