@@ -1,23 +1,20 @@
-"""Acceptance in two launches: logits in, the number of accepted tokens and the next token out.
+"""Choosing tokens: acceptance in two launches, and one step of a draft model.
 
 Match, keyed, greedy and trees: ``accept_draw`` draws the target's token at every row, and
 ``accept_walk`` follows the draws through the drafted tokens. Block: ``accept_measure`` finds what
-truncation keeps of each row, and its normaliser, and ``accept_block`` judges. The host waits for
-none of it.
+truncation keeps of each row, and its normaliser, and ``accept_block`` judges. ``draft_sample``
+draws from a draft model and keeps the distribution. The host waits for none of it.
 
-With ``scores = sampling.scores(logits[:, :size])``, ``accept`` takes the place of
-
-    rule.accept(scores, drafted, log_q, noise)
-
-and ``follow`` that of ``verification.follow(scores, tree, noise)``. Both take the logits as the
-model gives them, in three types and wider than the tokenizer. The rule is not named: ``log_q``,
-which only the block rule's drafts have, makes it block, and all others judge alike. Truncation
-searches for its threshold where the portable pipeline sorts; the outcomes differ only where two
-numbers are equal but for rounding.
+``accept`` takes the place of ``rule.accept(sampling.scores(logits), drafted, log_q, noise)``,
+``follow`` that of ``verification.follow``. The rule is not named: ``log_q``, which only the block
+rule's drafts have, makes it block, and all others judge alike. Truncation searches for its
+threshold where the portable pipeline sorts; the outcomes differ only where two numbers are equal
+but for rounding.
 
 A row that nothing can be drawn from, because it holds NaN or +inf, or nothing but -inf, means that
 the pass is broken. ``accepted`` is then ``BROKEN`` and the token 0, whichever row it is. The same
-holds for a drafted token that its own ``log_q`` excludes.
+holds for a drafted token that its own ``log_q`` excludes. A draft step gives token 0 for such a
+row, and NaN for its distribution, on which ``accept`` calls the pass broken.
 """
 
 from __future__ import annotations
@@ -41,8 +38,8 @@ MOST_WIDTH = 262_144
 TYPES = (mx.float32, mx.float16, mx.bfloat16)
 MOST_THREADS = 512
 """Of a threadgroup; more would leave too few registers for the eight bounds of the search."""
-OFF = 2**32 - 1
-"""A top-k that keeps everything."""
+OFF = 2**24
+"""A top-k that keeps everything, exact in float32."""
 
 BROKEN = -1
 """``accepted`` of a pass that cannot be judged."""
@@ -51,7 +48,7 @@ LANES = 32
 
 DRAW = Kernel(
     "accept_draw",
-    inputs=("logits", "depths", "place", "options", "limits"),
+    inputs=("logits", "depths", "place", "options"),
     outputs=("drawn",),
     parts=PARTS,
 )
@@ -60,17 +57,23 @@ WALK = Kernel(
 )
 MEASURE = Kernel(
     "accept_measure",
-    inputs=("logits", "options", "limits"),
+    inputs=("logits", "options"),
     outputs=("scales", "cuts"),
     parts=PARTS,
 )
 BLOCK = Kernel(
     "accept_block",
-    inputs=("logits", "scales", "cuts", "drafted", "log_q", "place", "options", "limits"),
+    inputs=("logits", "scales", "cuts", "drafted", "log_q", "place", "options"),
     outputs=("accepted", "token"),
     parts=PARTS,
 )
-KERNELS = (DRAW, WALK, MEASURE, BLOCK)
+SAMPLE = Kernel(
+    "draft_sample",
+    inputs=("logits", "place", "options"),
+    outputs=("token", "log_q"),
+    parts=PARTS,
+)
+KERNELS = (DRAW, WALK, MEASURE, BLOCK, SAMPLE)
 
 
 def accept(
@@ -79,8 +82,6 @@ def accept(
     drafted: mx.array,
     log_q: mx.array | None,
     noise: Noise | None,
-    *,
-    size: int | None = None,
 ) -> Verdict:
     """Judge a chain of K drafted tokens on the GPU.
 
@@ -91,46 +92,53 @@ def accept(
         log_q: [K, W] float32, normalised log-probabilities that the tokens were drawn from, for
             the block rule; W may differ from V, and ids beyond either width cannot occur there.
         noise: the pass's noise; None when greedy.
-        size: ids of the tokenizer; those from there on cannot occur. None: all of V.
 
     Returns:
         What the rule returns, not yet evaluated; ``accepted`` is ``BROKEN`` for a broken pass.
     """
-    size = logits.shape[-1] if size is None else size
     depth = drafted.shape[0]
     if noise is None or log_q is None or depth == 0:
-        chain = tuple(range(-1, depth - 1))
-        verdict = _walked(sampling, logits, drafted, chain, noise, size)
+        verdict = _walked(sampling, logits, drafted, tuple(range(-1, depth - 1)), noise)
         return Verdict(verdict.accepted, verdict.token)
-    options, limits = sampling_options(sampling), id_limits(sampling.top_k, size)
-    scales, cuts = MEASURE((logits, options, limits), measure_launch(logits, sampling))
-    accepted, token = BLOCK(
-        (logits, scales, cuts, drafted, log_q, noise_place(noise), options, limits),
-        block_launch(logits),
-    )
+    options = sampling_options(sampling)
+    scales, cuts = MEASURE((logits, options), measure_launch(logits, sampling))
+    operands = (logits, scales, cuts, drafted, log_q, noise_place(noise), options)
+    accepted, token = BLOCK(operands, block_launch(logits))
     return Verdict(accepted.reshape(()), token.reshape(()))
 
 
-def follow(
-    sampling: Sampling,
-    logits: mx.array,
-    tree: Tree,
-    noise: Noise | None,
-    *,
-    size: int | None = None,
-) -> TreeVerdict:
-    """Judge a tree of N nodes on the GPU.
+def follow(sampling: Sampling, logits: mx.array, tree: Tree, noise: Noise | None) -> TreeVerdict:
+    """Judge a tree of N nodes on the GPU; not yet evaluated.
 
     Args:
         logits: [N + 1, V], row 0 after the last committed token, row i + 1 after node i.
-        tree: the nodes.
-        sampling, noise, size: as for ``accept``.
+    """
+    return _walked(sampling, logits, tree.tokens, tree.parents, noise)
+
+
+def draft_sample(
+    sampling: Sampling, logits: mx.array, noise: Noise | None, step: int, *, keeps_q: bool
+) -> tuple[mx.array, mx.array | None]:
+    """Draw one token of a draft model's chain on the GPU.
+
+    Args:
+        sampling: temperature and truncation; it has no bias and no penalties.
+        logits: [1, W] of the draft model, of a type that ``supports`` passes.
+        noise: the pass's noise; None takes the most likely token.
+        step: of the chain, 0 the first.
+        keeps_q: of the rule. True draws with noise of the draft's own, False with the target's.
 
     Returns:
-        What ``verification.follow`` returns, not yet evaluated.
+        The token [1] uint32; and [1, W] float32, the normalised log-probabilities that it was drawn
+        from, None unless it was drawn with ``keeps_q``. Not yet evaluated.
     """
-    size = logits.shape[-1] if size is None else size
-    return _walked(sampling, logits, tree.tokens, tree.parents, noise, size)
+    place, options = noise_place(noise, step), sampling_options(sampling)
+    if noise is None or not keeps_q:
+        launch = draw_launch(logits, sampling, noise, broken=0)
+        (token,) = DRAW((logits, mx.array([0], mx.uint32), place, options), launch)
+        return token, None
+    token, log_q = SAMPLE((logits, place, options), sample_launch(logits, sampling))
+    return token, log_q
 
 
 def _walked(
@@ -139,11 +147,9 @@ def _walked(
     drafted: mx.array,
     parents: tuple[int, ...],
     noise: Noise | None,
-    size: int,
 ) -> TreeVerdict:
     nodes, depths, longest = _edges(parents)
-    options, limits = sampling_options(sampling), id_limits(sampling.top_k, size)
-    operands = (logits, depths, noise_place(noise), options, limits)
+    operands = (logits, depths, noise_place(noise), sampling_options(sampling))
     (drawn,) = DRAW(operands, draw_launch(logits, sampling, noise))
     # A buffer cannot be empty.
     tokens = drafted if parents else mx.array([0], mx.uint32)
@@ -171,28 +177,27 @@ def draw_launch(
     Args:
         broken: the result for a row that nothing can be drawn from, modulo 2^32.
     """
-    count, threads = logits.shape[0], threads_for(logits.shape[-1])
-    template = (*row_template(logits, sampling), ("GREEDY", noise is None), ("BROKEN", broken))
-    return Launch((count * threads, 1, 1), (threads, 1, 1), template, ((count,),), (mx.uint32,))
+    count = logits.shape[0]
+    template = (*_row_template(logits, sampling), ("GREEDY", noise is None), ("BROKEN", broken))
+    return _launch(logits, count, template, ((count,), mx.uint32))
 
 
 def measure_launch(logits: mx.array, sampling: Sampling) -> Launch:
     """One threadgroup a row."""
-    count, threads = logits.shape[0], threads_for(logits.shape[-1])
-    return Launch(
-        (count * threads, 1, 1),
-        (threads, 1, 1),
-        row_template(logits, sampling),
-        ((count, 2), (count, 2)),
-        (mx.float32, mx.uint32),
-    )
+    count, template = logits.shape[0], _row_template(logits, sampling)
+    return _launch(logits, count, template, ((count, 2), mx.float32), ((count, 2), mx.uint32))
 
 
 def block_launch(logits: mx.array) -> Launch:
     """One threadgroup."""
-    threads = threads_for(logits.shape[-1])
-    template = (("T", logits.dtype), ("THREADS", threads))
-    return Launch((threads, 1, 1), (threads, 1, 1), template, ((1,), (1,)), (mx.int32, mx.uint32))
+    template = (("T", logits.dtype), ("THREADS", _threads(logits)))
+    return _launch(logits, 1, template, ((1,), mx.int32), ((1,), mx.uint32))
+
+
+def sample_launch(logits: mx.array, sampling: Sampling) -> Launch:
+    """One threadgroup."""
+    template = _row_template(logits, sampling)
+    return _launch(logits, 1, template, ((1,), mx.uint32), (logits.shape, mx.float32))
 
 
 WALK_LAUNCH = Launch(
@@ -217,18 +222,28 @@ def supports(logits: mx.array) -> str | None:
     return None
 
 
-def threads_for(width: int) -> int:
-    """Of one threadgroup for a row of that width."""
-    return min(MOST_THREADS, -(-width // 32) * 32)
+def _threads(logits: mx.array) -> int:
+    """Of one threadgroup for a row."""
+    return min(MOST_THREADS, -(-logits.shape[-1] // 32) * 32)
 
 
-def row_template(logits: mx.array, sampling: Sampling) -> tuple[tuple[str, Any], ...]:
-    """The arguments that all of these kernels have."""
-    width = logits.shape[-1]
+def _launch(
+    logits: mx.array,
+    groups: int,
+    template: tuple[tuple[str, Any], ...],
+    *outputs: tuple[tuple[int, ...], mx.Dtype],
+) -> Launch:
+    threads = _threads(logits)
+    shapes, dtypes = zip(*outputs, strict=True)
+    return Launch((groups * threads, 1, 1), (threads, 1, 1), template, shapes, dtypes)
+
+
+def _row_template(logits: mx.array, sampling: Sampling) -> tuple[tuple[str, Any], ...]:
+    """The arguments of the kernels that truncate."""
     return (
         ("T", logits.dtype),
-        ("THREADS", threads_for(width)),
-        ("TRUNCATED", sampling.top_p < 1 or 0 < sampling.top_k < width),
+        ("THREADS", _threads(logits)),
+        ("TRUNCATED", sampling.top_p < 1 or 0 < sampling.top_k < logits.shape[-1]),
     )
 
 
@@ -242,14 +257,9 @@ def noise_place(noise: Noise | None, step: int = 0) -> mx.array:
 
 @lru_cache(maxsize=16)
 def sampling_options(sampling: Sampling) -> mx.array:
-    """1 / temperature, top-p, and how far below the best logit min-p cuts; [3] float32."""
+    """1 / temperature, top-p, how far below the best logit min-p cuts, and top-k; [4] float32."""
     inverse = 1.0 if sampling.greedy else 1 / sampling.temperature
     floor = math.log(sampling.min_p) if sampling.min_p > 0 else -math.inf
+    top_k = min(sampling.top_k or OFF, OFF)
     # A share that float32 rounds to 0 would leave not even the most likely token.
-    return mx.array((inverse, max(sampling.top_p, 1e-30), floor), mx.float32)
-
-
-@lru_cache(maxsize=16)
-def id_limits(top_k: int, size: int) -> mx.array:
-    """Top-k, and the first id that cannot be drawn; [2] uint32."""
-    return mx.array((min(top_k or OFF, OFF), size), mx.uint32)
+    return mx.array((inverse, max(sampling.top_p, 1e-30), floor, top_k), mx.float32)

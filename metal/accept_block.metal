@@ -3,11 +3,10 @@
 // accepted token, reads each row on the way once, and draws from the row where it stops, reading
 // that up to twice more; the logits of the drafted tokens are read once besides.
 
-template <typename P, typename S, typename C>
-inline Row<P> row_at(
-    P logits, uint stride, uint width, S scales, C cuts, float inverse, float floor, uint index) {
+template <typename P, typename S, typename C, typename O>
+inline Row<P> row_at(P logits, uint width, S scales, C cuts, O options, uint index) {
   const Cut cut = {cuts[2 * index], cuts[2 * index + 1]};
-  return Row<P>{logits + index * stride, width, scales[2 * index], inverse, floor, cut};
+  return Row<P>{logits + index * width, width, scales[2 * index], options[0], options[2], cut};
 }
 
 // Weight of an id in the residual max(b p - q, 0); ids that the draft does not have have q = 0.
@@ -25,13 +24,11 @@ threadgroup uint counts[SCRATCH];
 threadgroup float ratios[32];
 const Team me = {
     thread_index_in_threadgroup, thread_index_in_simdgroup, simdgroup_index_in_threadgroup};
-const uint depth = drafted_shape[0], draft_width = log_q_shape[1], stride = logits_shape[1];
-const uint width = min(stride, limits[1]);
+const uint depth = drafted_shape[0], draft_width = log_q_shape[1], width = logits_shape[1];
 
 if (me.index < depth) {
   const uint x = drafted[me.index];
-  const auto row = row_at(
-      logits, stride, width, scales, cuts, options[0], options[2], me.index);
+  const auto row = row_at(logits, width, scales, cuts, options, me.index);
   const float p = x < width ? log_chance<T>(row, scales[2 * me.index + 1], x) : -INFINITY;
   ratios[me.index] = p - (x < draft_width ? log_q[me.index * draft_width + x] : -INFINITY);
 }
@@ -58,7 +55,7 @@ if (simd_any(wrong)) {
     const float after = simd_shuffle(b, ushort(i - 1));
     float h = after;
     if (i < depth) {
-      const auto row = row_at(logits, stride, width, scales, cuts, options[0], options[2], i);
+      const auto row = row_at(logits, width, scales, cuts, options, i);
       const float log_z = scales[2 * i + 1];
       float mine = 0;
       for (uint id = me.index; id < width; id += THREADS) {
@@ -74,7 +71,7 @@ if (simd_any(wrong)) {
     }
   }
 
-  const auto row = row_at(logits, stride, width, scales, cuts, options[0], options[2], kept);
+  const auto row = row_at(logits, width, scales, cuts, options, kept);
   const float log_z = scales[2 * kept + 1];
   const uint2 key = row_key(place, RESIDUAL, 0);
   Best best = {-INFINITY, ~0u};

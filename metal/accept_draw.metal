@@ -8,9 +8,8 @@ threadgroup float numbers[SCRATCH];
 threadgroup uint counts[SCRATCH];
 const Team me = {
     thread_index_in_threadgroup, thread_index_in_simdgroup, simdgroup_index_in_threadgroup};
-const uint index = threadgroup_position_in_grid.x;
-const uint width = min(uint(logits_shape[1]), limits[1]);
-auto row_logits = logits + index * uint(logits_shape[1]);
+const uint index = threadgroup_position_in_grid.x, width = logits_shape[1];
+auto row_logits = logits + index * width;
 
 Best best = top_of<THREADS>(row_logits, width, numbers, counts, me);
 const bool sound = isfinite(best.score);
@@ -18,7 +17,7 @@ if (sound && !GREEDY) {
   Cut cut = {0, ~0u};
   if (TRUNCATED) {
     cut = cut_of<T, THREADS>(
-        row_logits, width, best.score, options[1], limits[0], numbers, counts, me);
+        row_logits, width, best.score, options[1], uint(options[3]), numbers, counts, me);
   }
   const Row<decltype(row_logits)> row = {
       row_logits, width, best.score, options[0], options[2], cut};

@@ -9,16 +9,16 @@ threadgroup float numbers[SCRATCH];
 threadgroup uint counts[SCRATCH];
 const Team me = {
     thread_index_in_threadgroup, thread_index_in_simdgroup, simdgroup_index_in_threadgroup};
-const uint index = threadgroup_position_in_grid.x;
-const uint width = min(uint(logits_shape[1]), limits[1]);
-auto row_logits = logits + index * uint(logits_shape[1]);
+const uint index = threadgroup_position_in_grid.x, width = logits_shape[1];
+auto row_logits = logits + index * width;
 
 const float top = top_of<THREADS>(row_logits, width, numbers, counts, me).score;
 Cut cut = {0, ~0u};
 float log_z = NAN;
 if (isfinite(top)) {
   if (TRUNCATED) {
-    cut = cut_of<T, THREADS>(row_logits, width, top, options[1], limits[0], numbers, counts, me);
+    cut = cut_of<T, THREADS>(
+        row_logits, width, top, options[1], uint(options[3]), numbers, counts, me);
   }
   const Row<decltype(row_logits)> row = {row_logits, width, top, options[0], options[2], cut};
   log_z = log_z_of<T, THREADS>(row, numbers, me);

@@ -20,7 +20,7 @@ from macspec.sampling import Sampling
 from macspec.verification import Rule, Tree, TreeVerdict, Verdict
 from macspec.verification.match import Keyed
 
-from . import accept, draft_sample, verify_attention
+from . import accept, verify_attention
 from .hooks import Hooks
 from .matmul import STRICT, multiply
 from .self_check import Outcome, Outcomes, self_check
@@ -197,7 +197,7 @@ class MetalKernels(Kernels):
             how = self._choosing(SAMPLE, sampling, logits, own, keeps_q)
             if how is None:
                 return None
-            return draft_sample.draft_sample(how, logits, own, step, keeps_q=keeps_q)
+            return accept.draft_sample(how, logits, own, step, keeps_q=keeps_q)
 
         return draw
 

@@ -9,20 +9,21 @@ threadgroup float numbers[SCRATCH];
 threadgroup uint counts[SCRATCH];
 const Team me = {
     thread_index_in_threadgroup, thread_index_in_simdgroup, simdgroup_index_in_threadgroup};
-const uint stride = logits_shape[1], width = min(stride, limits[1]);
+const uint width = logits_shape[1];
 
 const float top = top_of<THREADS>(logits, width, numbers, counts, me).score;
 if (isfinite(top)) {
   Cut cut = {0, ~0u};
   if (TRUNCATED) {
-    cut = cut_of<T, THREADS>(logits, width, top, options[1], limits[0], numbers, counts, me);
+    cut = cut_of<T, THREADS>(
+        logits, width, top, options[1], uint(options[3]), numbers, counts, me);
   }
   const Row<decltype(logits)> row = {logits, width, top, options[0], options[2], cut};
   const float log_z = log_z_of<T, THREADS>(row, numbers, me);
   const uint2 key = row_key(place, DRAFT, 0);
   Best mine = {-INFINITY, ~0u};
-  for (uint i = me.index; i < stride; i += THREADS) {
-    const float log_p = i < width ? log_chance<T>(row, log_z, i) : -INFINITY;
+  for (uint i = me.index; i < width; i += THREADS) {
+    const float log_p = log_chance<T>(row, log_z, i);
     log_q[i] = log_p;
     if (log_p > -INFINITY) {
       const float score = log_p + gumbel_at(key, i);
@@ -32,6 +33,6 @@ if (isfinite(top)) {
   const Best best = best_of_all<THREADS / 32>(mine, numbers, counts, me);
   if (me.index == 0) token[0] = best.id;
 } else {
-  for (uint i = me.index; i < stride; i += THREADS) log_q[i] = NAN;
+  for (uint i = me.index; i < width; i += THREADS) log_q[i] = NAN;
   if (me.index == 0) token[0] = 0;
 }

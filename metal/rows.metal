@@ -153,7 +153,7 @@ inline uint last_of_equals(
 
 // Top-p and top-k: keeps an id if the mass above it is below `top_p` of all and fewer than `top_k`
 // ids are better. Both get truer as the key ascends, so the lowest such key is searched for, eight
-// bounds at a time. `top_p` of 1 and `top_k` of ~0 are off.
+// bounds at a time. `top_p` of 1 and `top_k` above the width are off.
 template <typename T, uint THREADS, typename P>
 inline Cut cut_of(
     P logits, uint width, float top, float top_p, uint top_k,

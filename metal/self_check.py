@@ -35,7 +35,7 @@ from macspec.noise import DRAFT, TARGET, Noise, bits
 from macspec.sampling import Sampling
 from macspec.verification import rule_named
 
-from . import accept, draft_sample, matmul, verify_attention
+from . import accept, matmul, verify_attention
 from .kernel import dtype_name
 from .matmul import STRICT, Matrix, multiply
 from .variants import ACCEPT, MATMUL_ROWS, Attention, Choice, Matmul, Variant
@@ -307,7 +307,7 @@ def _choice_check(variant: Variant, shape: Choice) -> Check:
     def draw(x: mx.array, number: int, ours: bool) -> tuple[mx.array, ...]:
         noise, rows = noise_of(number), _after(x, logits)
         if ours:
-            return draft_sample.draft_sample(sampling, rows, noise, 0, keeps_q=block)[:1]
+            return accept.draft_sample(sampling, rows, noise, 0, keeps_q=block)[:1]
         scores = sampling.scores(rows)
         if noise is not None:
             drawn = rule.draft_noise(noise)
@@ -329,7 +329,7 @@ def _choice_check(variant: Variant, shape: Choice) -> Check:
         return [result.item() for result in choose(drafted, number, ours)]
 
     def failure() -> str | None:
-        run: Any = accept.accept if accepts else draft_sample.draft_sample
+        run: Any = accept.accept if accepts else accept.draft_sample
         found: Any = (verdicts if accepts else drafts)(
             run, shape.rule, shape.truncated, shape.dtype
         )

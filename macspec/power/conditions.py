@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,25 +115,19 @@ def awake(wanted: bool = True, command: Sequence[str] | None = None) -> Iterator
 
     On a Mac this is caffeinate, which ends with this process however it ends. Elsewhere, and if it
     cannot be started, nothing happens.
-
     """
     if command is None and sys.platform == "darwin":
         command = [CAFFEINATE, "-i", "-w", str(os.getpid())]
-    helper = _started(command) if wanted and command else None
+    helper, quiet = None, subprocess.DEVNULL
+    if wanted and command:
+        with suppress(OSError):
+            # In its own session, Ctrl-C does not reach it.
+            helper = subprocess.Popen(
+                command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+            )
     try:
         yield
     finally:
         if helper is not None:
             helper.terminate()
             helper.wait()
-
-
-def _started(command: Sequence[str]) -> subprocess.Popen[bytes] | None:
-    quiet = subprocess.DEVNULL
-    try:
-        # In its own session, Ctrl-C does not reach it.
-        return subprocess.Popen(
-            command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
-        )
-    except OSError:
-        return None

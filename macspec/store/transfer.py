@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -101,34 +101,23 @@ class Node:
         self._value: Mapping[str, Any] = value
         self._path = path
 
-    def get(self, key: str, kinds: type | tuple[type, ...], default: Any = ...) -> Any:
-        """The value of a key, of one of these types; null counts as missing."""
+    def get(
+        self,
+        key: str,
+        kinds: type | tuple[type, ...],
+        default: Any = ...,
+        valid: Callable[[Any], bool] = lambda value: True,
+    ) -> Any:
+        """A valid value of one of these types; null counts as missing."""
         value = self._value.get(key)
         if value is None and default is not ...:
             return default
-        if not isinstance(value, kinds) or isinstance(value, bool):
+        if not isinstance(value, kinds) or isinstance(value, bool) or not valid(value):
             raise self.refusal(key)
         return value
-
-    def one_of(self, key: str, choices: Sequence[str], default: str) -> str:
-        """The value of a key, one of some strings."""
-        value = self.get(key, str, default)
-        if value not in choices:
-            raise self.refusal(key)
-        return str(value)
 
     def time(self, key: str, default: Any = ...) -> float:
-        seconds = self.get(key, (int, float), default)
-        if abs(seconds) > LAST_TIME:
-            raise self.refusal(key)
-        return float(seconds)
-
-    def table(self, key: str) -> dict[str, Any] | None:
-        """A shallow object of any values; None if there is none."""
-        value: dict[str, Any] | None = self.get(key, dict, None)
-        if not _shallow(value, 4):
-            raise self.refusal(key)
-        return value
+        return float(self.get(key, (int, float), default, lambda at: abs(at) <= LAST_TIME))
 
     def entries(self, key: str) -> list[Node]:
         values = self.get(key, list)
@@ -170,9 +159,9 @@ def _chat(node: Node) -> tuple[Chat, list[Message]]:
         id=0,
         uid=uid if UID.fullmatch(uid) else secrets.token_hex(16),
         title=node.get("title", str, ""),
-        titled=node.one_of("titled", TITLED, FIRST_LINE),
+        titled=node.get("titled", str, FIRST_LINE, TITLED.__contains__),
         system=node.get("system", str, ""),
-        sampling=node.table("sampling") or {},
+        sampling=node.get("sampling", dict, {}, _shallow),
         unsent=node.get("unsent", str, ""),
         leaf=leaf,
         made=made,
@@ -181,18 +170,16 @@ def _chat(node: Node) -> tuple[Chat, list[Message]]:
 
 
 def _message(node: Node) -> Message:
-    metadata, reason = node.inner("making"), node.get("reason", str, None)
-    if reason is not None and not reason.isascii():
-        raise node.refusal("reason")
+    metadata = node.inner("making")
     return Message(
         id=node.get("id", int),
         chat=0,
         parent=node.get("parent", int, None),
-        role=node.one_of("role", ROLES, ""),
+        role=node.get("role", str, valid=ROLES.__contains__),
         text=node.get("text", str),
         reasoning=node.get("reasoning", str, ""),
-        state=node.one_of("state", STATES, "complete"),
-        reason=reason,
+        state=node.get("state", str, COMPLETE, STATES.__contains__),
+        reason=node.get("reason", str, None, str.isascii),
         made=node.time("made"),
         metadata=None if metadata is None else _metadata(metadata),
     )
@@ -202,30 +189,31 @@ def _metadata(node: Node) -> GenerationMetadata:
     return GenerationMetadata(
         model=node.get("model", str, None),
         draft=node.get("draft", str, None),
-        sampling=node.table("sampling") or {},
+        sampling=node.get("sampling", dict, {}, _shallow),
         rule=node.get("rule", str, None),
         method=node.get("method", str, None),
         depth=node.get("depth", (int, str), None),
         seed=node.get("seed", int, None),
-        stats=node.table("stats"),
+        stats=node.get("stats", dict, None, _shallow),
         spans=_spans(node, "spans"),
         reasoning_spans=_spans(node, "reasoning_spans"),
-        energy=node.table("energy"),
+        energy=node.get("energy", dict, None, _shallow),
     )
 
 
 def _spans(node: Node, key: str) -> list[tuple[int, str | None]] | None:
-    spans = node.get(key, list, None)
-    for span in spans or ():
-        if not isinstance(span, list) or len(span) != 2:
-            raise node.refusal(key)
-        length, drafter = span
-        if type(length) is not int or not isinstance(drafter, str | None):
-            raise node.refusal(key)
+    spans = node.get(key, list, None, lambda spans: all(map(_is_span, spans)))
     return None if spans is None else [(length, drafter) for length, drafter in spans]
 
 
-def _shallow(value: object, depth: int) -> bool:
+def _is_span(value: object) -> bool:
+    match value:
+        case [int(length), None | str()]:
+            return not isinstance(length, bool)
+    return False
+
+
+def _shallow(value: object, depth: int = 4) -> bool:
     """Whether lists and objects are nested no deeper than this."""
     if isinstance(value, dict | list):
         inner = value.values() if isinstance(value, dict) else value

@@ -21,7 +21,7 @@ import mlx.core as mx
 from harness.headers import flattened
 from harness.text import export
 
-from macspec.metal import accept, draft_sample, matmul, verify_attention
+from macspec.metal import accept, matmul, verify_attention
 from macspec.metal.kernel import Kernel, Launch
 from macspec.metal.matmul import Matrix
 from macspec.noise import Noise
@@ -90,7 +90,7 @@ def _choose(dtype: mx.Dtype) -> None:
         noise = None if greedy else Noise(1, 1, 1, 1, VOCABULARY)
         for keeps_q in (False, True):
             logits = mx.zeros((1, VOCABULARY), dtype)
-            draft_sample.draft_sample(sampling, logits, noise, 0, keeps_q=keeps_q)
+            accept.draft_sample(sampling, logits, noise, 0, keeps_q=keeps_q)
 
 
 @contextmanager

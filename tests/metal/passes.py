@@ -81,7 +81,6 @@ class Pass:
         drafted: [K].
         log_q: [K, W] under the block rule.
         noise: None when greedy.
-        size: ids of the tokenizer.
     """
 
     rule: str
@@ -90,7 +89,11 @@ class Pass:
     drafted: mx.array
     log_q: mx.array | None
     noise: Noise | None
-    size: int
+
+    @property
+    def size(self) -> int:
+        """V."""
+        return int(self.logits.shape[1])
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -117,7 +120,7 @@ def best(scores: Array) -> tuple[int, float]:
 
 def outcome(case: Pass) -> Outcome:
     """The rules' own definitions in float64, fed with the same noise."""
-    rows = wide(case.logits)[:, : case.size]
+    rows = wide(case.logits)
     drafted = np.array(case.drafted).tolist()
     if case.noise is None:
         drawn = [best(row) for row in rows]
@@ -201,9 +204,9 @@ def one_pass(rng: np.random.Generator, rule: str, depth: int, width: int, dtype:
         seed, draw, position = (int(rng.integers(n)) for n in (2**63, 500, 30_000))
         noise = Noise(seed, draw, position, depth + 1, size)
     logits = logits_of(rng, depth + 1, width)
-    cast = mx.array(logits, mx.float32).astype(dtype)
+    cast = mx.array(logits[:, :size], mx.float32).astype(dtype)
     if depth == 0:
-        return Pass(rule, sampling, cast, mx.zeros((0,), mx.uint32), None, noise, size)
+        return Pass(rule, sampling, cast, mx.zeros((0,), mx.uint32), None, noise)
     likeness = rng.choice([0.0, 0.1, 0.5, 1.5])
     draft = np.pad(logits[:-1], [(0, 0), (0, max(draft_width - width, 0))])[:, :shared]
     draft = draft + rng.normal(scale=likeness, size=draft.shape)
@@ -216,7 +219,7 @@ def one_pass(rng: np.random.Generator, rule: str, depth: int, width: int, dtype:
         beyond = [(0, 0), (0, draft_width - shared)]
         log_q = mx.pad(scores, beyond, constant_values=-mx.inf)
     drafted = mx.argmax(drawn, axis=-1)
-    return Pass(rule, sampling, cast, drafted, log_q, noise, size)
+    return Pass(rule, sampling, cast, drafted, log_q, noise)
 
 
 class Ran(NamedTuple):

@@ -16,18 +16,16 @@ def accept(
     drafted: mx.array,
     log_q: mx.array | None,
     noise: Noise | None,
-    *,
-    size: int | None = None,
 ) -> Verdict:
     """``macspec.metal.accept.accept`` in plain MLX."""
-    scores = sampling.scores(logits[:, :size])
+    scores = sampling.scores(logits)
     rule = Match() if log_q is None else Block()
     if log_q is not None:
         missing = max(scores.shape[-1] - log_q.shape[-1], 0)
         log_q = mx.pad(log_q, [(0, 0), (0, missing)], constant_values=-mx.inf)
         log_q = log_q[:, : scores.shape[-1]]
     verdict = rule.accept(scores, drafted, log_q, noise)
-    broken = is_broken(logits[:, :size])
+    broken = is_broken(logits)
     if log_q is not None and noise is not None and drafted.shape[0]:
         chances = mx.take_along_axis(log_q, drafted[:, None], axis=-1)
         broken = broken | ~mx.all(chances > -mx.inf)
@@ -54,21 +52,18 @@ def draft_sample(
     step: int,
     *,
     keeps_q: bool,
-    size: int | None = None,
 ) -> tuple[mx.array, mx.array | None]:
-    """``macspec.metal.draft_sample.draft_sample`` in plain MLX."""
+    """``macspec.metal.accept.draft_sample`` in plain MLX."""
     width = logits.shape[-1]
-    size = width if size is None else min(size, width)
-    scores = sampling.scores(logits[:, :size])
+    scores = sampling.scores(logits)
     drawn = scores
     if noise is not None:
         stream, draw = (DRAFT, noise.draw) if keeps_q else (TARGET, 0)
         keys = mx.array([row_key(noise.seed, stream, noise.position + step, draw)], mx.uint32)
-        drawn = scores + to_gumbel(bits(keys, mx.arange(size, dtype=mx.uint32)))
-    top = mx.max(logits[:, :size].astype(mx.float32))
-    sound = (mx.abs(top) < mx.inf) & ~mx.any(mx.isnan(logits[:, :size]))
+        drawn = scores + to_gumbel(bits(keys, mx.arange(width, dtype=mx.uint32)))
+    top = mx.max(logits.astype(mx.float32))
+    sound = (mx.abs(top) < mx.inf) & ~mx.any(mx.isnan(logits))
     token = mx.where(sound, mx.argmax(drawn, axis=-1), 0).astype(mx.uint32)
     if noise is None or not keeps_q:
         return token, None
-    log_q = mx.pad(scores, [(0, 0), (0, width - size)], constant_values=-mx.inf)
-    return token, mx.where(sound, log_q, mx.nan)
+    return token, mx.where(sound, scores, mx.nan)

@@ -37,7 +37,7 @@ TRUNCATED = Sampling(temperature=0.8, top_p=0.9, top_k=40, min_p=0.005)
 
 
 def judged(case: Pass) -> tuple[int, int]:
-    found = accept.accept(*case.arguments, size=case.size)
+    found = accept.accept(*case.arguments)
     assert type(found) is Verdict  # a tree's verdict would have its path kept in the cache
     return verdict(found)
 
@@ -46,7 +46,7 @@ def assert_right(case: Pass) -> bool:
     """Whether the kernels' verdict is the portable one; if not, rounding explains it."""
     mine = judged(case)
     expected = outcome(case)
-    same = mine == verdict(references.accept(*case.arguments, size=case.size))
+    same = mine == verdict(references.accept(*case.arguments))
     if not same or mine != (expected.accepted, expected.token):
         assert expected.margin < NEAR, (case, mine, expected)
     return same
@@ -88,11 +88,11 @@ EDGES = tuple(
 
 
 def follow_reference(
-    sampling: Sampling, logits: mx.array, tree: Tree, noise: Noise | None, *, size: int
+    sampling: Sampling, logits: mx.array, tree: Tree, noise: Noise | None
 ) -> TreeVerdict:
     """``accept.follow`` in plain MLX."""
-    found = follow(sampling.scores(logits[:, :size]), tree, noise)
-    accepted, token = references.or_broken(references.is_broken(logits[:, :size]), found)
+    found = follow(sampling.scores(logits), tree, noise)
+    accepted, token = references.or_broken(references.is_broken(logits), found)
     return TreeVerdict(accepted, token, found.path)
 
 
@@ -172,11 +172,7 @@ def test_a_row_that_nothing_can_be_drawn_from_breaks_the_pass(rule: str, bad: st
             logits[row, at] = BAD[bad][: len(at)]
             broken = replace(case, logits=mx.array(logits, mx.float32).astype(mx.bfloat16))
             assert judged(broken) == (BROKEN, 0)
-            assert verdict(references.accept(*broken.arguments, size=case.size)) == (BROKEN, 0)
-            # Beyond the tokenizer's ids it is nobody's business.
-            logits = np.pad(wide(case.logits)[:, : case.size], [(0, 0), (0, 3)])
-            logits[:, case.size :] = [np.nan, np.inf, 99]
-            assert_right(replace(case, logits=mx.array(logits, mx.float32)))
+            assert verdict(references.accept(*broken.arguments)) == (BROKEN, 0)
 
 
 def test_33_rows_of_which_the_last_is_bad() -> None:
@@ -198,7 +194,7 @@ def test_a_drafted_token_that_the_draft_excludes_breaks_the_pass(at: int) -> Non
     broken = replace(case, log_q=mx.where(here, -mx.inf, case.log_q))
     with installed(inspected=False):
         assert judged(broken) == (BROKEN, 0)
-    assert verdict(references.accept(*broken.arguments, size=case.size)) == (BROKEN, 0)
+    assert verdict(references.accept(*broken.arguments)) == (BROKEN, 0)
 
 
 def test_equal_logits() -> None:
@@ -224,12 +220,9 @@ def test_equal_logits() -> None:
 
 def measured(sampling: Sampling, logits: mx.array) -> list[set[int]]:
     """The ids that ``accept_measure`` keeps of each row [V]."""
-    options, limits = (
-        accept.sampling_options(sampling),
-        accept.id_limits(sampling.top_k, logits.shape[1]),
-    )
+    options = accept.sampling_options(sampling)
     launch = accept.measure_launch(logits, sampling)
-    scales, cuts = (np.array(x) for x in accept.MEASURE((logits, options, limits), launch))
+    scales, cuts = (np.array(x) for x in accept.MEASURE((logits, options), launch))
     source = """
         const uint i = thread_position_in_grid.x, width = logits_shape[1];
         const uint row = i / width;
@@ -307,7 +300,7 @@ def test_each_logit_is_read_as_often_as_is_said() -> None:
     def a_pass(rule: str, sampling: Sampling, dtype: mx.Dtype = mx.bfloat16) -> Pass:
         case = one_pass(rng, rule, 4, 4001, dtype)
         logits = mx.array(rng.normal(scale=3, size=(5, 4001)), mx.float32)
-        return replace(case, sampling=sampling, logits=logits.astype(dtype), size=4001)
+        return replace(case, sampling=sampling, logits=logits.astype(dtype))
 
     plain = Sampling(temperature=0.7, min_p=0.01)
     assert most_reads(a_pass("greedy", Sampling(temperature=0)))["accept_draw"] == (1, 1)
@@ -348,11 +341,11 @@ def test_trees_are_followed_as_the_portable_walk_does(greedy: bool) -> None:
             nodes = (1, 3, 6, 14, 32)[number % 5]
             parents = tuple(int(rng.integers(-1, node)) for node in range(nodes))
             tree = Tree(mx.array(rng.integers(0, 4, nodes), mx.uint32), parents)
-            logits = mx.array(rng.normal(scale=2, size=(nodes + 1, 8)), mx.float32)
+            logits = mx.array(rng.normal(scale=2, size=(nodes + 1, 4)), mx.float32)
             sampling = Sampling(temperature=0) if greedy else sampling_of(rng, 4)
             noise = None if greedy else Noise(number, 1, 50, tree.depth + 1, 4)
-            mine = accept.follow(sampling, logits, tree, noise, size=4)
-            theirs = follow_reference(sampling, logits, tree, noise, size=4)
+            mine = accept.follow(sampling, logits, tree, noise)
+            theirs = follow_reference(sampling, logits, tree, noise)
             assert verdict(mine) == verdict(theirs)
             assert mine.path.tolist() == theirs.path.tolist()
             lengths[verdict(mine)[0]] += 1

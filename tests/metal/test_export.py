@@ -6,7 +6,7 @@ import export
 import pytest
 import quantized
 
-from macspec.metal import accept, draft_sample, matmul, verify_attention
+from macspec.metal import accept, matmul, verify_attention
 from macspec.metal.self_check import check_of
 from macspec.metal.variants import variants_for
 
@@ -33,7 +33,7 @@ def test_what_a_pair_launches_is_exported(texts: dict[str, tuple[str, str]], str
 def test_files_hold_every_kernel_with_its_headers(texts: dict[str, tuple[str, str]]) -> None:
     files = export.files(texts)
     every = {matmul.QMV, matmul.QMM, *verify_attention.KERNELS, *accept.KERNELS}
-    kernels = {kernel.name for kernel in (*every, *draft_sample.KERNELS)}
+    kernels = {kernel.name for kernel in every}
     assert {name.partition("-")[0] for name in files} == kernels
     for text in files.values():
         assert text.count("[[kernel]] void ") == 1

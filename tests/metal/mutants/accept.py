@@ -10,7 +10,7 @@ import numpy as np
 from harness import Case, Mutant, Outputs, installed
 from passes import NEAR, Pass, distribution, gumbel, one_pass, outcome, wide
 
-from macspec.metal import accept, draft_sample
+from macspec.metal import accept
 from macspec.noise import DRAFT, TARGET, Noise
 from macspec.sampling import Sampling
 
@@ -83,8 +83,6 @@ MUTANTS = (
            "    isnan(scales[2 * depth + 1])", "isnan(b)", kernel="accept_block"),
     Mutant("b of 0 / 0 is nothing", "isnan(b) || ", "", kernel="accept_block"),
     # A draft step.
-    Mutant("ids beyond the tokenizer's are left open", "i < stride; i += THREADS) {\n    const",
-           "i < width; i += THREADS) {\n    const", kernel="draft_sample"),
     Mutant("a sum that the compiler may fuse", "fma(float(x) - row.top, row.inverse, -log_z)",
            "(float(x) - row.top) * row.inverse - log_z", kernel="draft_sample"),
     Mutant("drawn with the target's noise", "row_key(place, DRAFT, 0)", "row_key(place, TARGET, 0)",
@@ -134,8 +132,7 @@ def _draws() -> Iterator[Case]:
 def _draw(
     sampling: Sampling, logits: mx.array, depths: mx.array, noise: Noise | None, drawn: list[int]
 ) -> Case:
-    options, limits = accept.sampling_options(sampling), accept.id_limits(sampling.top_k, WIDTH)
-    arrays = (logits, depths, accept.noise_place(noise), options, limits)
+    arrays = (logits, depths, accept.noise_place(noise), accept.sampling_options(sampling))
     launch = accept.draw_launch(logits, sampling, noise)
     return Case(accept.DRAW, arrays, launch, _equal(drawn), same_bits=True)
 
@@ -171,7 +168,7 @@ def _measures() -> Iterator[Case]:
             np.array_equal(scales[:, 0], tops) and np.allclose(-scales[:, 1], expected, atol=NEAR)
         )
 
-    arrays = (logits, accept.sampling_options(sampling), accept.id_limits(0, WIDTH))
+    arrays = (logits, accept.sampling_options(sampling))
     launch = accept.measure_launch(logits, sampling)
     yield Case(accept.MEASURE, arrays, launch, right, same_bits=True)
 
@@ -197,22 +194,19 @@ def _blocks() -> Iterator[Case]:
         scores = plain.scores(logits[:1])
         noise = Noise(5, 0, position, 2, WIDTH)
         best = mx.argmax(scores, axis=-1)
-        case = Pass("block", plain, logits, best, scores + 3, noise, WIDTH)
+        case = Pass("block", plain, logits, best, scores + 3, noise)
         found = outcome(case)
         yield _block(case, found.accepted, found.token)
 
 
 def _block(case: Pass, accepted: int, token: int) -> Case:
-    options, limits = (
-        accept.sampling_options(case.sampling),
-        accept.id_limits(case.sampling.top_k, case.size),
-    )
+    options = accept.sampling_options(case.sampling)
     launch = accept.measure_launch(case.logits, case.sampling)
     with installed(inspected=False):
-        scales, cuts = accept.MEASURE((case.logits, options, limits), launch)
+        scales, cuts = accept.MEASURE((case.logits, options), launch)
     place = accept.noise_place(case.noise)
     assert case.log_q is not None
-    arrays = (case.logits, scales, cuts, case.drafted, case.log_q, place, options, limits)
+    arrays = (case.logits, scales, cuts, case.drafted, case.log_q, place, options)
     launch = accept.block_launch(case.logits)
     return Case(accept.BLOCK, arrays, launch, _equal([accepted], [token]), same_bits=True)
 
@@ -221,20 +215,14 @@ def _samples() -> Iterator[Case]:
     logits = _logits()
     for row in (0, 4):
         noise = Noise(3, 5, 70, 4, WIDTH)
-        log_p = distribution(CUT, wide(logits)[row, : WIDTH - 3]).log_p
-        token = int(np.argmax(log_p + gumbel(noise, DRAFT, 1, WIDTH - 3)))
+        log_p = distribution(CUT, wide(logits)[row]).log_p
+        token = int(np.argmax(log_p + gumbel(noise, DRAFT, 1, WIDTH)))
 
         def right(outputs: Outputs, token: int = token, log_p: np.ndarray = log_p) -> bool:  # type: ignore[type-arg]
             found = np.exp(wide(outputs[1])[0])
-            close = np.allclose(found[:-3], np.exp(log_p), atol=NEAR)
-            return outputs[0].item() == token and close and not found[-3:].any()
+            return outputs[0].item() == token and np.allclose(found, np.exp(log_p), atol=NEAR)
 
         line = logits[row : row + 1]
-        arrays = (
-            line,
-            accept.noise_place(noise, 1),
-            accept.sampling_options(CUT),
-            accept.id_limits(CUT.top_k, WIDTH - 3),
-        )
-        launch = draft_sample.sample_launch(line, CUT)
-        yield Case(draft_sample.SAMPLE, arrays, launch, right, same_bits=True)
+        arrays = (line, accept.noise_place(noise, 1), accept.sampling_options(CUT))
+        launch = accept.sample_launch(line, CUT)
+        yield Case(accept.SAMPLE, arrays, launch, right, same_bits=True)
