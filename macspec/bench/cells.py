@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy.typing as npt
 
 from .costs import Costs, Limits, limits_of
 from .equality import Compared, Equality
-from .sample import Sample
+from .sample import Sample, tokens_per_pass
 
 LEVEL = 0.95
 """Coverage of the intervals."""
@@ -188,18 +190,16 @@ class Cell:
         Raises:
             KeyError, TypeError, ValueError: it is something else.
         """
-        fields = dict(stored)
-        fields.pop("forced")
-        limits, equality = fields["limits"], dict(fields["equality"])
-        equality.pop("differ")
+        made: dict[str, Any] = {
+            name: tuple(it) if isinstance(it, list) else it for name, it in stored.items()
+        }
+        made.pop("forced")
         for name in ("speedup", "whole_speedup"):
-            ratio = fields.get(name)
-            fields[name] = None if ratio is None else Ratio(**ratio)
-        fields["equality"] = Equality(**equality)
-        fields["limits"] = None if limits is None else Limits.from_dict(limits)
-        for name in ("acceptance_by_position", "drafted_by_position"):
-            fields[name] = tuple(fields[name])
-        return cls(**fields)
+            made[name] = Ratio(**stored[name]) if stored.get(name) else None
+        count = stored["equality"]
+        made["equality"] = Equality(count["compared"], count["equal"], count["near_ties"])
+        made["limits"] = made["limits"] and Limits.from_dict(made["limits"])
+        return cls(**made)
 
 
 def cells(
@@ -230,8 +230,7 @@ def cells(
                 if not own:
                     continue
                 equal = sum((equality.get(id(it), Equality()) for it in own), Equality())
-                ratios = speed_ratio(own, plain), speed_ratio(own, plain, whole=True)
-                made.append(_cell(group, temperature, arm, own, ratios, equal, known.get(arm)))
+                made.append(_cell(group, own, plain, equal, known.get(arm)))
     return made
 
 
@@ -243,22 +242,13 @@ def speed_ratio(
     Args:
         whole: of whole replies, and not of their decode.
     """
-    return paired_ratio(samples, plain, lambda it: it.whole_speed if whole else it.speed)
-
-
-def paired_ratio(
-    samples: Sequence[Sample],
-    plain: Mapping[Any, Sample],
-    value: Callable[[Sample], float | None],
-) -> Ratio | None:
-    """Of a value of the replies that both have, paired by question."""
-    pairs: dict[str, list[tuple[float, float]]] = {}
+    pairs = defaultdict[str, list[tuple[float, float]]](list)
     for sample in samples:
         if (base := plain.get(sample.cell)) is None:
             continue
-        mine, theirs = value(sample), value(base)
+        mine, theirs = ((it.whole_speed if whole else it.speed) for it in (sample, base))
         if mine is not None and theirs is not None:
-            pairs.setdefault(sample.question, []).append((mine, theirs))
+            pairs[sample.question].append((mine, theirs))
     return ratio(pairs)
 
 
@@ -275,33 +265,30 @@ def _groups(samples: Sequence[Sample]) -> Iterator[tuple[str, list[Sample]]]:
 
 def _cell(
     group: str,
-    temperature: float,
-    arm: str,
     samples: Sequence[Sample],
-    speedups: tuple[Ratio | None, Ratio | None],
+    plain: Mapping[Any, Sample],
     equality: Equality,
     costs: Costs | None,
 ) -> Cell:
-    stats = [sample.written.stats for sample in samples]
     awake = [sample.written.stats for sample in samples if not sample.slept]
-    counted = all(sample.written.counts_passes for sample in samples)
-    passes, tokens = sum(it.passes for it in stats), sum(it.tokens for it in stats)
-    drafted = _summed([sample.written.drafted_at for sample in samples])
-    accepted = _summed([sample.written.accepted_at for sample in samples])
+    replies = [sample.written for sample in samples]
+    # By position; a chain that ends earlier counts as 0 there.
+    drafted = [sum(at) for at in zip_longest(*(it.drafted_at for it in replies), fillvalue=0)]
+    accepted = [sum(at) for at in zip_longest(*(it.accepted_at for it in replies), fillvalue=0)]
     return Cell(
         group=group,
-        temperature=temperature,
-        arm=arm,
+        temperature=samples[0].temperature,
+        arm=samples[0].arm,
         replies=len(samples),
-        tokens=tokens,
-        speedup=speedups[0],
-        whole_speedup=speedups[1],
+        tokens=sum(it.stats.tokens for it in replies),
+        speedup=speed_ratio(samples, plain),
+        whole_speedup=speed_ratio(samples, plain, whole=True),
         decode_tokens_per_s=median(it.decode_tokens_per_s for it in awake),
         prefill_tokens_per_s=median(it.prefill_tokens_per_s for it in awake),
         ttft_s=median(it.ttft_s for it in awake),
         itl_ms_median=median(it.itl_ms_median for it in awake),
         itl_ms_p95=median(it.itl_ms_p95 for it in awake),
-        tokens_per_pass=tokens / passes if counted and passes else None,
+        tokens_per_pass=tokens_per_pass(replies),
         acceptance=sum(accepted) / sum(drafted) if sum(drafted) else None,
         acceptance_by_position=tuple(a / d for a, d in zip(accepted, drafted, strict=True)),
         drafted_by_position=tuple(drafted),
@@ -317,9 +304,3 @@ def _joules(samples: Sequence[Sample]) -> float | None:
     if tokens == 0 or tokens < sum(it.written.stats.tokens for it in samples) / 2:
         return None
     return sum(energy.joules or 0.0 for energy in known) / tokens
-
-
-def _summed(rows: Sequence[Sequence[int]]) -> list[int]:
-    """By position; a row that ends earlier counts as 0 there."""
-    longest = max(map(len, rows), default=0)
-    return [sum(row[at] for row in rows if at < len(row)) for at in range(longest)]

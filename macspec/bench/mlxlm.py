@@ -26,7 +26,7 @@ from ..models.template import Template
 from ..sampling import Sampling
 from ..stats import ReplyCounter
 from .questions import Arm, Question, prompt_ids, shortened
-from .sample import ReplyRecorder, Written
+from .sample import ReplyRecorder, Written, pooled_speed
 
 OWN_DEPTH = 2
 """mlx-lm's default ``num_draft_tokens``."""
@@ -148,13 +148,12 @@ class MlxLmArm(Arm):
         found = {}
         for depth in self._depths:
             self._best[sampling.temperature] = depth
-            tokens, seconds = 0.0, 0.0
-            for number, question in enumerate(tried):
-                stats = self.write(question, replace(sampling, seed=number), ends).stats
-                if stats.decode_tokens_per_s is not None:
-                    seconds += stats.seconds.decode
-                    tokens += stats.decode_tokens_per_s * stats.seconds.decode
-            found[depth] = tokens / seconds if seconds > 0 else 0.0
+            found[depth] = pooled_speed(
+                [
+                    self.write(question, replace(sampling, seed=number), ends)
+                    for number, question in enumerate(tried)
+                ]
+            )
         self._best[sampling.temperature] = max(found, key=found.__getitem__)
         self._found[f"{sampling.temperature:g}"] = {
             str(depth): round(speed, 2) for depth, speed in found.items()

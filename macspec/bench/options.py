@@ -6,7 +6,6 @@ import argparse
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -42,57 +41,38 @@ QUICK_MINUTES = 1.4
 """After which --quick begins no further prompt: two, less the report's share."""
 
 
-@dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """The command line, with --quick and other defaults resolved where they need no models."""
+    """The command line, with --quick and other defaults resolved where they need no models.
 
-    given: argparse.Namespace
-    """The parsed command line; what follows is derived from it."""
-    short: bool
-    """Whether there is so much to measure that a few prompts must do."""
-    prompts: Path | None
-    longest: int | None
-    """Longest reply, if shorter than the tasks' own."""
-    force: bool
-    """Whether replies are decoded along recorded answers."""
-    baseline: str | None
-    server: Address | None
-    protocol: Protocol
-    path: Path
-    """The JSON file to be written; other files go beside it."""
+    Raises:
+        BadOptionError: some options do not go together, or name nothing that exists.
+    """
 
-    @classmethod
-    def of(cls, given: argparse.Namespace) -> BenchOptions:
-        """The options of a parsed command line.
-
-        Raises:
-            BadOptionError: some do not go together, or name nothing that exists.
-        """
+    def __init__(self, given: argparse.Namespace) -> None:
         _refuse(given)
-        quick = bool(given.quick)
-        short = bool(quick or given.sweep or given.null_test)
-        protocol = Protocol(
-            temperatures=tuple(
-                given.temperatures or (SHORT_TEMPERATURES if short else TEMPERATURES)
-            ),
-            repeats=(given.repeats or (SHORT_REPEATS if short else REPEATS))
-            * (RUNS if given.null_test else 1),
+        self.given = given
+        self.short = bool(given.quick or given.sweep or given.null_test)
+        """Whether there is so much to measure that a few prompts must do."""
+        self.prompts = None if given.prompts is None else Path(given.prompts).expanduser()
+        self.longest = given.longest or (QUICK_TOKENS if given.quick else None)
+        """Longest reply, if shorter than the tasks' own."""
+        # The built-in pair cannot write what some tasks ask for; a larger one can.
+        self.force = given.target is None if given.force is None else bool(given.force)
+        """Whether replies are decoded along recorded answers."""
+        self.baseline = given.null_test or given.baseline
+        self.server = None if given.server is None else Address.parse(given.server)
+        self.path = _path(given.out)
+        """The JSON file to be written; other files go beside it."""
+        temperatures, repeats = (
+            (SHORT_TEMPERATURES, SHORT_REPEATS) if self.short else (TEMPERATURES, REPEATS)
+        )
+        self.protocol = Protocol(
+            temperatures=tuple(given.temperatures or temperatures),
+            repeats=(given.repeats or repeats) * (RUNS if given.null_test else 1),
             seed=given.seed,
             ends=not given.ignore_end,
             cool_down=given.cool_down,
-            minutes=given.minutes or (QUICK_MINUTES if quick else None),
-        )
-        return cls(
-            given=given,
-            short=short,
-            prompts=None if given.prompts is None else Path(given.prompts).expanduser(),
-            longest=given.longest or (QUICK_TOKENS if quick else None),
-            # The built-in pair cannot write what some tasks ask for; a larger one can.
-            force=given.target is None if given.force is None else bool(given.force),
-            baseline=given.null_test or given.baseline,
-            server=None if given.server is None else Address.parse(given.server),
-            protocol=protocol,
-            path=_path(given.out),
+            minutes=given.minutes or (QUICK_MINUTES if given.quick else None),
         )
 
     def tasks_for(self, pair: Pair, sweep: Sweep | None) -> list[Task]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import BadOptionError
+from ..kernels import Kernels
 from ..models import Pair
 from ..power import ClockWatch, Conditions, Meter, conditions
 from ..sampling import Sampling
@@ -44,6 +45,12 @@ PROFILED = 4
 """Questions whose replies are split."""
 
 
+NOT_VARIED = (
+    "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
+)  # fmt: skip
+"""Of the sampling, what is as it is by default."""
+
+
 @dataclass(frozen=True, slots=True)
 class Protocol:
     """How it is measured."""
@@ -58,8 +65,6 @@ class Protocol:
     """Seconds of rest before each reply."""
     minutes: float | None = None
     """After which no further question is begun, what comes before the first one included."""
-    sampling: Sampling = field(default_factory=Sampling)
-    """The same for every arm, but for its temperature and seed."""
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -70,12 +75,7 @@ class Protocol:
             "end_of_text": "respected" if self.ends else "ignored",
             "cool_down_s": self.cool_down,
             "minutes": self.minutes,
-            "top_p": self.sampling.top_p,
-            "top_k": self.sampling.top_k,
-            "min_p": self.sampling.min_p,
-            "repetition_penalty": self.sampling.repetition_penalty,
-            "presence_penalty": self.sampling.presence_penalty,
-            "frequency_penalty": self.sampling.frequency_penalty,
+            **{name: getattr(Sampling(), name) for name in NOT_VARIED},
             "order": "repeat, temperature, question; all arms in turn, the first one changing",
         }
 
@@ -105,43 +105,46 @@ class Condition:
 class Lap:
     """One question, and the arms that answer it in turn."""
 
-    repeat: int
+    question: Question
     temperature: float
-    index: int
-    """Of the question."""
+    repeat: int
     seed: int
     arms: tuple[str, ...]
 
+    @property
+    def cell(self) -> tuple[str, float, int]:
+        """As its samples have it."""
+        return self.question.id, self.temperature, self.repeat
+
 
 class EnergyLog:
-    """Joules of the decode of each reply, where the machine's counters are fast enough."""
+    """Puts into samples the joules of their decode, if the machine's counters are fast enough."""
 
-    def __init__(self, meter: Meter) -> None:
-        self.meter = meter
-        self._open: list[tuple[float, float, Sample]] = []
-        self._known: dict[int, Sample] = {}
+    def __init__(self, meter: Meter, samples: list[Sample]) -> None:
+        self._meter, self._samples = meter, samples
+        self._open: list[tuple[float, float, int]] = []
+        """Begin and end of a reply, and its place in the samples."""
 
-    def end(self, began: float, sample: Sample) -> None:
-        """A reply is over; ``began`` is what ``meter.begin`` gave."""
-        end = self.meter.mark()
-        start = max(began, end - sample.written.stats.seconds.decode)
-        self._open.append((start, end, sample))
-        while self._open and (len(self._open) > OPEN or self.meter.settled(*self._open[0][:2])):
+    def end(self, began: float) -> None:
+        """The newest sample's reply is over; ``began`` is what ``meter.begin`` gave."""
+        end = self._meter.mark()
+        start = max(began, end - self._samples[-1].written.stats.seconds.decode)
+        self._open.append((start, end, len(self._samples) - 1))
+        while self._open and (len(self._open) > OPEN or self._meter.settled(*self._open[0][:2])):
             self._close()
 
-    def settle(self, samples: Sequence[Sample]) -> list[Sample]:
-        """The samples with their joules, after seconds of waiting at most."""
+    def settle(self) -> None:
+        """Close what is open, after seconds of waiting at most."""
         if self._open:
-            self.meter.settle(*self._open[-1][:2])
+            self._meter.settle(*self._open[-1][:2])
         while self._open:
             self._close()
-        return [self._known.get(id(sample), sample) for sample in samples]
 
     def _close(self) -> None:
-        start, end, sample = self._open.pop(0)
-        stats = sample.written.stats
-        tokens = round((stats.decode_tokens_per_s or 0.0) * stats.seconds.decode)
-        self._known[id(sample)] = replace(sample, energy=self.meter.energy(start, end, tokens))
+        start, end, place = self._open.pop(0)
+        sample = self._samples[place]
+        energy = self._meter.energy(start, end, sample.written.decode_tokens)
+        self._samples[place] = replace(sample, energy=energy)
 
 
 class Run:
@@ -150,6 +153,8 @@ class Run:
     Args:
         pair: what the arms run; its target judges replies that should be equal.
         arms: each with a name of its own.
+        laps: what is measured, made while it is; None: all arms answer every question.
+        samples: of laps that were measured before; they are not measured again.
         baseline: the arm whose speed is 1; None: the first.
         costs: what passes cost here.
         kv_bits: of all arms that name none.
@@ -167,6 +172,8 @@ class Run:
         questions: Sequence[Question],
         protocol: Protocol,
         *,
+        laps: Callable[[Run], Iterator[Lap]] | None = None,
+        samples: Sequence[Sample] = (),
         baseline: str | None = None,
         costs: Costs | None = None,
         kv_bits: int | None = None,
@@ -182,70 +189,59 @@ class Run:
         self.arms = {arm.name: arm for arm in arms}
         self.baseline = next(iter(self.arms)) if baseline is None else baseline
         self.costs, self.left_out = costs or Costs(), left_out
-        self.samples: list[Sample] = []
+        self.samples = [*samples]
         self.conditions: list[Condition] = []
         self.not_answered: dict[str, int] = {}
         """By reason, replies that an arm could not give."""
         self.hot = 0
         """Replies that were measured although the machine was hot."""
         self.seconds = 0.0
-        self.total = protocol.repeats * len(protocol.temperatures) * len(questions) * len(arms)
         self.ended = "interrupted"
         """all: everything was measured; time: the time was up; interrupted."""
-        self._kv_bits, self._progress = kv_bits, progress
+        self._laps, self._kv_bits, self._progress = laps or every_lap, kv_bits, progress
         self._clock, self._rest, self._state = clock, rest, state
-        self._energy = None if meter is None else EnergyLog(meter)
+        self._meter, self._energy = meter, None if meter is None else EnergyLog(meter, self.samples)
         self._watch = ClockWatch()
         self._began = clock() if began is None else began
         self._done = self._timed = 0
         self._taken = 0.0
         self._warm: set[tuple[str, float]] = set()
+        self.total = sum(len(lap.arms) for lap in self.missing())
 
     def measure(self) -> Iterator[Sample]:
-        """Prepare the arms, measure, and let go of them.
+        """Measure what is missing, and let go of the arms.
 
         Yields:
             Each sample once it is there; all of them are in ``samples`` too.
         """
         try:
-            for temperature in self.protocol.temperatures:
-                for name in self.arms:
-                    self._warm_up(name, temperature)
             self._look()
             minutes = self.protocol.minutes
-            for lap in self._laps():
+            for lap in self.missing():
                 if minutes is not None and self._clock() - self._began >= 60 * minutes:
                     self.ended = "time"
                     break
-                for sample in self.lap(lap):
-                    self.samples.append(sample)
-                    yield sample
+                yield from self._answered(lap)
             else:
                 self.ended = "all"
             self._look()
         finally:
             self.seconds = self._clock() - self._began
             if self._energy is not None:
-                self.samples = self._energy.settle(self.samples)
+                self._energy.settle()
             self.close()
 
-    def lap(self, lap: Lap) -> Iterator[Sample]:
-        """Ask one question of some arms, which are warmed up before if they were not yet."""
-        question = self.questions[lap.index]
-        sampling = replace(self.protocol.sampling, temperature=lap.temperature, seed=lap.seed)
-        for name in lap.arms:
-            self._warm_up(name, lap.temperature)
-        self._cool_down()
-        for name in lap.arms:
-            arm = self.arms[name]
-            self._announce(arm, question)
-            reason = arm.why_not(question, sampling)
-            if reason is None:
-                yield self._measured(arm, question, sampling, lap.repeat)
-            else:
-                why = f"{arm.name}: {reason}"
-                self.not_answered[why] = self.not_answered.get(why, 0) + 1
-                self._done += 1
+    def missing(self) -> Iterator[Lap]:
+        """The laps that are not among the samples."""
+        there = {sample.cell for sample in self.samples}
+        return (lap for lap in self._laps(self) if lap.cell not in there)
+
+    def lap(self, repeat: int, temperature: float, index: int, names: Sequence[str]) -> Lap:
+        """One question to some arms, of which another is the first in each repeat."""
+        seed = self.protocol.seed + SEEDS * repeat + index
+        turn = (repeat + index) % len(names)
+        arms = (*names[turn:], *names[:turn])
+        return Lap(self.questions[index], temperature, repeat, seed, arms)
 
     def close(self) -> None:
         """Let go of the arms."""
@@ -257,7 +253,7 @@ class Run:
         """Where the rounds' time goes, of macspec's own arms, by name and temperature."""
         found: dict[str, dict[str, Any]] = {}
         for temperature in self.protocol.temperatures:
-            sampling = replace(self.protocol.sampling, temperature=temperature)
+            sampling = Sampling(temperature=temperature)
             for arm in self.arms.values():
                 if isinstance(arm, MacspecArm):
                     self._progress(Step(0, 0, None, f"profiling {arm.name}"))
@@ -272,7 +268,7 @@ class Run:
 
         def sampling(it: Sample) -> Sampling:
             seed = it.seed if it.temperature > 0 else None
-            return replace(self.protocol.sampling, temperature=it.temperature, seed=seed)
+            return Sampling(temperature=it.temperature, seed=seed)
 
         kv_bits = self._kv_bits if base.kv_bits is None else base.kv_bits
         explained = judge(self.pair, self.questions, sampling, kv_bits)
@@ -282,48 +278,55 @@ class Run:
         arms = list(self.arms)
         return cells(self.samples, self.baseline, arms, costs=costs, compared=compared), compared
 
-    def _laps(self) -> Iterator[Lap]:
-        names, protocol = tuple(self.arms), self.protocol
-        for repeat in range(protocol.repeats):
-            for temperature in protocol.temperatures:
-                for index in range(len(self.questions)):
-                    seed = protocol.seed + SEEDS * repeat + index
-                    turn = (repeat + index) % len(names)
-                    yield Lap(repeat, temperature, index, seed, names[turn:] + names[:turn])
+    def _answered(self, lap: Lap) -> Iterator[Sample]:
+        sampling = Sampling(temperature=lap.temperature, seed=lap.seed)
+        arms = [self.arms[name] for name in lap.arms]
+        for arm in arms:
+            self._warm_up(arm, lap.temperature)
+        self._cool_down()
+        for arm in arms:
+            self._announce(arm, lap.question)
+            reason = arm.why_not(lap.question, sampling)
+            if reason is None:
+                yield self._measured(arm, lap, sampling)
+            else:
+                why = f"{arm.name}: {reason}"
+                self.not_answered[why] = self.not_answered.get(why, 0) + 1
+            self._done += 1
 
-    def _warm_up(self, name: str, temperature: float) -> None:
-        if (name, temperature) in self._warm:
+    def _warm_up(self, arm: Arm, temperature: float) -> None:
+        if (arm.name, temperature) in self._warm:
             return
-        self._warm.add((name, temperature))
-        self._progress(Step(0, self.total, None, f"warming up {name}"))
-        arm, sampling = self.arms[name], self.protocol.sampling
-        sampling = replace(sampling, temperature=temperature, seed=0)
+        self._warm.add((arm.name, temperature))
+        self._progress(Step(0, self.total, None, f"warming up {arm.name}"))
+        sampling = Sampling(temperature=temperature, seed=0)
         able = [it for it in self.questions if arm.why_not(it, sampling) is None]
         arm.prepare(able, sampling, self.protocol.ends)
 
-    def _measured(self, arm: Arm, question: Question, sampling: Sampling, repeat: int) -> Sample:
+    def _measured(self, arm: Arm, lap: Lap, sampling: Sampling) -> Sample:
         if self.protocol.cool_down:
             self._rest(self.protocol.cool_down)
         self._watch.jumped()
-        mark = None if self._energy is None else self._energy.meter.begin()
+        mark = None if self._meter is None else self._meter.begin()
         began = self._clock()
-        written = arm.write(question, sampling, self.protocol.ends)
+        written = arm.write(lap.question, sampling, self.protocol.ends)
         self._taken += self._clock() - began + self.protocol.cool_down
-        self._done, self._timed = self._done + 1, self._timed + 1
+        self._timed += 1
         sample = Sample(
             arm=arm.name,
-            question=question.id,
-            workload=question.workload,
-            forced=question.forced is not None,
-            temperature=sampling.temperature,
-            repeat=repeat,
-            seed=sampling.seed or 0,
+            question=lap.question.id,
+            workload=lap.question.workload,
+            forced=lap.question.forced is not None,
+            temperature=lap.temperature,
+            repeat=lap.repeat,
+            seed=lap.seed,
             at=began - self._began,
             written=written,
             slept=self._watch.jumped(),
         )
+        self.samples.append(sample)
         if self._energy is not None and mark is not None:
-            self._energy.end(mark, sample)
+            self._energy.end(mark)
         return sample
 
     def _announce(self, arm: Arm, question: Question) -> None:
@@ -355,6 +358,14 @@ class Run:
             self._progress(Step(self._done, self.total, None, what))
             self._rest(COOL)
             waited += COOL
+
+
+def every_lap(run: Run) -> Iterator[Lap]:
+    """In each repeat every question at every temperature, to all arms."""
+    for repeat in range(run.protocol.repeats):
+        for temperature in run.protocol.temperatures:
+            for index in range(len(run.questions)):
+                yield run.lap(repeat, temperature, index, [*run.arms])
 
 
 def prepare(
@@ -397,14 +408,10 @@ def prepare(
     steps = measure_costs(pair, questions, kv_bits=factory.kv_bits, kernels=factory.kernels)
     for number, factory.costs in enumerate(steps, 1):
         progress(Step(0, 0, None, f"measuring the cost of passes, step {number}"))
-    if any(question.task.then for question in questions):
-        progress(Step(0, 0, None, "writing the replies that later turns follow"))
-        writer = MacspecArm("", pair, DecodeConfig("off", kernels=factory.kernels))
-        questions = with_later_turns(questions, pair, writer)
     return Run(
         pair,
         [factory.make(name) for name in parsed],
-        questions,
+        all_turns(questions, pair, factory.kernels, progress),
         protocol,
         baseline=baseline,
         costs=factory.costs,
@@ -424,3 +431,17 @@ def usual_arms(pair: Pair, *, quick: bool = False) -> list[str]:
     arms = [PLAIN, "auto"] if quick else [PLAIN, "auto", "auto:keyed"]
     drafting = f"{MLX_LM_DRAFT}@{OWN_DEPTH}" if quick else MLX_LM_DRAFT
     return [*arms, MLX_LM, *([drafting] if pair.draft is not None else [])]
+
+
+def all_turns(
+    questions: Sequence[Question],
+    pair: Pair,
+    kernels: Kernels | str,
+    progress: Progress,
+    known: dict[str, str] | None = None,
+) -> list[Question]:
+    """The same with later turns, as ``with_later_turns``: after plain decoding's replies."""
+    if any(question.task.then for question in questions):
+        progress(Step(0, 0, None, "writing the replies that later turns follow"))
+    writer = MacspecArm("", pair, DecodeConfig("off", kernels=kernels))
+    return with_later_turns(questions, pair, writer, known)

@@ -106,6 +106,24 @@ class Written:
     counts_passes: bool = True
     """Whether passes, drafted and accepted tokens are known."""
 
+    @property
+    def decode_tokens(self) -> int:
+        """Those after the first pass's."""
+        return round((self.stats.decode_tokens_per_s or 0.0) * self.stats.seconds.decode)
+
+
+def pooled_speed(replies: Sequence[Written]) -> float:
+    """Decode tokens a second of all replies together; 0 where there are none."""
+    seconds = sum(it.stats.seconds.decode for it in replies)
+    return sum(it.decode_tokens for it in replies) / seconds if seconds else 0.0
+
+
+def tokens_per_pass(replies: Sequence[Written]) -> float | None:
+    """Of all replies together; None where passes are not known."""
+    passes = sum(it.stats.passes for it in replies)
+    known = passes and all(it.counts_passes for it in replies)
+    return sum(it.stats.tokens for it in replies) / passes if known else None
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:

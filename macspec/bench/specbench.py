@@ -1,4 +1,4 @@
-"""Spec-Bench's six tasks on one pair: macspec beside mlx-lm, in runs that can be resumed.
+"""Spec-Bench's six tasks on one pair: a preset of ``Run`` beside mlx-lm, which can be resumed.
 
 First mlx-lm's own speculation tries its depths on each task at each temperature, on the very
 questions that are asked later, and the fastest one enters the comparison. There mlx-lm's plain
@@ -10,29 +10,30 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..cli.table import Table
 from ..errors import BadOptionError
-from ..events import ReplyStats
 from ..kernels import Kernels
 from ..models import Pair
 from ..power import conditions
 from ..stats import ReplyCounter
 from .arms import MLX_LM, MLX_LM_DRAFT
-from .cells import FORCED, Ratio, paired_ratio, speed_ratio
+from .cells import FORCED, Ratio, speed_ratio
 from .document import load_average, machine, models, reading, write
 from .macspecarm import DecodeConfig, MacspecArm
-from .mlxlm import DEPTHS, MlxLmArm
+from .mlxlm import MlxLmArm
 from .promptfile import MT_BENCH
-from .questions import Arm, Question, ready, with_later_turns
+from .questions import Arm, Question, ready
 from .report import Block, Record, model_words, ratio_columns, setup_words
-from .run import SEEDS, Lap, Progress, Protocol, Run, Step
-from .sample import Sample, Written
+from .run import SEEDS, Lap, Progress, Protocol, Run, all_turns
+from .sample import Sample, Written, pooled_speed, tokens_per_pass
 from .tasks import Task
 
 KIND = "macspec specbench"
@@ -46,11 +47,17 @@ ANSWER = 24
 
 MACSPEC = "auto"
 
+ARMS = (MLX_LM, MLX_LM_DRAFT, MACSPEC)
+"""Those that are compared; in samples the second one's depth follows its name."""
+
 TRIAL = -1
 """The repeat of replies that only look for the fastest depth of mlx-lm's speculation."""
 
 LEAST = 0.97
 """How slow the lower end of the interval over plain decoding may be."""
+
+SAVED = 20.0
+"""Seconds between two saves while it is measured."""
 
 COLUMNS = [
     "arm", "question", "temperature", "repeat", "seed", "prompt_tokens", "tokens", "passes",
@@ -66,17 +73,17 @@ ROWS = "@rows@"
 class Preset:
     """What is measured."""
 
-    temperatures: tuple[float, ...] = (0.0, 0.8)
-    tasks: int = 8
+    temperatures: Sequence[float]
+    tasks: int
     """Questions of each task; of those with two turns both are asked."""
-    repeats: int = 3
-    draws: int = 4
+    repeats: int
+    draws: int
     """Times as many repeats where replies are drawn, since each of those is another text."""
-    max_tokens: int = 256
+    max_tokens: int
     """Longest reply."""
-    depths: tuple[int, ...] = DEPTHS
+    depths: Sequence[int]
     """Among which mlx-lm's fastest is looked for."""
-    seed: int = 1
+    seed: int
 
 
 def chosen(tasks: Sequence[Task], pair: Pair, preset: Preset) -> list[Question]:
@@ -110,18 +117,29 @@ class SpecFile:
     """The file of a measurement: what is fixed for all runs, and what was measured so far."""
 
     path: Path
+    preset: Preset
     fixed: dict[str, Any]
+    command: Sequence[str] = ()
     samples: list[Sample] = field(default_factory=list)
+    """Of earlier runs."""
     runs: list[dict[str, Any]] = field(default_factory=list)
     """When, for how long and under what conditions it was measured."""
     learned: dict[str, Any] = field(default_factory=dict)
     """What macspec's controller knew when it was last stopped, by temperature."""
     first_replies: dict[str, str] = field(default_factory=dict)
     """Replies that second turns follow, by question."""
+    began: float = field(default_factory=time.perf_counter)
+    saved: float = field(default_factory=time.perf_counter)
 
     @classmethod
     def open(
-        cls, path: Path, pair: Pair, kernels: Kernels, preset: Preset, questions: Sequence[Question]
+        cls,
+        path: Path,
+        pair: Pair,
+        kernels: Kernels,
+        preset: Preset,
+        questions: Sequence[Question],
+        command: Sequence[str],
     ) -> SpecFile:
         """The file with what it holds so far, or a new one; a run begins now.
 
@@ -144,7 +162,7 @@ class SpecFile:
                 for it in questions
             ],
         }
-        file = cls(path, json.loads(json.dumps(fixed)))
+        file = cls(path, preset, json.loads(json.dumps(fixed)), command)
         if path.exists():
             stored = read(path)
             for name, value in file.fixed.items():
@@ -153,8 +171,7 @@ class SpecFile:
                         f"{path} was measured with other {name}: continue with the same, or name a "
                         "new file with --out"
                     )
-            file.samples = [_sample(row, questions) for row in stored["rows"]]
-            file.runs = stored["runs"]
+            file.samples, file.runs = samples_of(stored), stored["runs"]
             file.learned = stored.get("learned", {})
             file.first_replies = stored.get("first_replies", {})
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -162,34 +179,101 @@ class SpecFile:
         file.runs.append({"began": now, **state})
         return file
 
-    def save(self, bench: SpecBench, command: Sequence[str], seconds: float) -> None:
-        """Write everything, whole or not at all.
+    def start(
+        self,
+        pair: Pair,
+        questions: Sequence[Question],
+        kernels: Kernels | str = "auto",
+        *,
+        arms: Sequence[Arm] | None = None,
+        minutes: float | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        progress: Progress = lambda step: None,
+        **settings: Any,
+    ) -> Run:
+        """A run that measures what is still missing.
+
+        Args:
+            arms: None: the usual ones.
+            settings: as for ``Run``.
+        """
+        preset = self.preset
+        everything = all_turns(questions, pair, kernels, progress, self.first_replies)
+        config = DecodeConfig(kernels=kernels)
+        arms = arms or [
+            MlxLmArm(MLX_LM, pair, clock=clock),
+            *(MlxLmArm(_at(depth), pair, depth=depth, clock=clock) for depth in preset.depths),
+            MacspecArm(MACSPEC, pair, config, learned=self.learned, clock=clock),
+        ]
+        # Trials have the seeds below those of the first repeat.
+        protocol = Protocol(
+            tuple(preset.temperatures), preset.repeats, preset.seed + SEEDS, minutes=minutes
+        )
+        more = {"samples": self.samples, "clock": clock, "progress": progress, **settings}
+        return Run(pair, arms, everything, protocol, laps=self._laps, **more)
+
+    def left(self, run: Run) -> int:
+        """Questions that are still to be answered by all their arms."""
+        return sum(1 for _ in self._wanted(run)) - len({it.cell for it in self.whole(run)})
+
+    def save(self, run: Run) -> None:
+        """Write everything but half laps, whole or not at all.
 
         Raises:
             BadOptionError: it cannot be written.
         """
-        self.runs[-1]["seconds"] = round(seconds, 1)
+        self.saved = time.perf_counter()
+        self.runs[-1]["seconds"] = round(self.saved - self.began, 1)
+        samples, complete = self.whole(run), self.left(run) == 0
+        state = {"learned": self.learned, "first_replies": self.first_replies}
         document: dict[str, Any] = {
             "kind": KIND,
             "format": FORMAT,
-            "complete": bench.complete,
-            "command": list(command),
+            "complete": complete,
+            "command": list(self.command),
             **self.fixed,
             "runs": self.runs,
-            "trials": [
-                {"temperature": temperature, "task": task, "tokens_per_s_by_depth": speeds}
-                for (temperature, task), speeds in speeds_by_depth(self.samples).items()
-            ],
-            "cells": list(cells(self.samples)),
             "columns": COLUMNS,
             "rows": ROWS,
+            **({} if complete else state),
         }
-        if not bench.complete:
-            document["learned"] = self.learned
-            document["first_replies"] = self.first_replies
-        lines = ",\n".join(f"  {json.dumps(_row(sample))}" for sample in self.samples)
+        lines = ",\n".join(f"  {json.dumps(_row(sample))}" for sample in samples)
         text = json.dumps(document, indent=1).replace(f'"{ROWS}"', f"[\n{lines}\n ]") + "\n"
         write(self.path, text)
+
+    def save_at_times(self, run: Run) -> None:
+        """The same if the newest save is a while ago."""
+        if time.perf_counter() - self.saved > SAVED:
+            self.save(run)
+
+    def _laps(self, run: Run) -> Iterator[Lap]:
+        """Those that are wanted; one in which the machine slept is measured again."""
+        for lap in self._wanted(run):
+            yield lap
+            while any(it.slept for it in run.samples[-len(lap.arms) :]):
+                del run.samples[-len(lap.arms) :]
+                yield lap
+
+    def _wanted(self, run: Run) -> Iterator[Lap]:
+        """The trials, then the comparisons, whose arms are known once all trials are done."""
+        preset, depths = self.preset, [_at(depth) for depth in self.preset.depths]
+        for temperature, index in product(preset.temperatures, range(len(run.questions))):
+            yield run.lap(TRIAL, temperature, index, depths)
+        # As the file has them, so that a resumed run finds the same.
+        rows = {**self.fixed, "rows": [_row(sample) for sample in run.samples]}
+        best = best_depths(samples_of(rows))
+        for repeat, temperature, (index, question) in product(
+            range(preset.repeats * preset.draws), preset.temperatures, enumerate(run.questions)
+        ):
+            if repeat < preset.repeats or (temperature > 0 and question.forced is None):
+                depth = best.get((temperature, question.workload), 0)
+                yield run.lap(repeat, temperature, index, (MLX_LM, _at(depth), MACSPEC))
+
+    def whole(self, run: Run) -> list[Sample]:
+        """The samples without those of a lap that was interrupted."""
+        there = Counter(sample.cell for sample in run.samples)
+        arms = {True: len(self.preset.depths), False: len(ARMS)}
+        return [it for it in run.samples if there[it.cell] == arms[it.repeat == TRIAL]]
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -204,203 +288,118 @@ def read(path: Path) -> dict[str, Any]:
             raise ValueError("macspec bench specbench did not write it")
         if stored["format"] != FORMAT or stored["columns"] != COLUMNS:
             raise ValueError("another version of macspec wrote it")
-        list(tables(stored))
-        if any(len(row) != len(COLUMNS) for row in stored["rows"]):
-            raise ValueError("a row has another length")
+        list(blocks(stored))
     return stored
 
 
-class SpecBench:
-    """Measures what is still missing in a file.
-
-    Args:
-        file: what was measured already; new replies and what the controller learned are added.
-        progress: called with each step before it is taken.
-        arms: None: the usual ones.
-    """
-
-    def __init__(
-        self,
-        pair: Pair,
-        questions: Sequence[Question],
-        preset: Preset,
-        file: SpecFile,
-        *,
-        kernels: Kernels | str = "auto",
-        clock: Callable[[], float] = time.perf_counter,
-        progress: Progress = lambda step: None,
-        arms: Sequence[Arm] | None = None,
-    ) -> None:
-        self.preset, self.file = preset, file
-        self._clock, self._progress = clock, progress
-        if any(it.task.then and it.id not in file.first_replies for it in questions):
-            progress(Step(0, 0, None, "writing the replies that second turns follow"))
-        writer = MacspecArm("", pair, DecodeConfig("off", kernels=kernels))
-        self.questions = with_later_turns(questions, pair, writer, file.first_replies)
-        writer.close()
-        config = DecodeConfig(kernels=kernels)
-        arms = arms or [
-            MlxLmArm(MLX_LM, pair, clock=clock),
-            *(MlxLmArm(_at(depth), pair, depth=depth, clock=clock) for depth in preset.depths),
-            MacspecArm(MACSPEC, pair, config, learned=file.learned, clock=clock),
-        ]
-        protocol = Protocol(preset.temperatures, preset.repeats, preset.seed)
-        self._run = Run(pair, arms, self.questions, protocol, clock=clock)
-
-    @property
-    def left(self) -> int:
-        """Laps still to be done."""
-        return len(self._missing(self._trials())) + len(self._missing(self._comparisons()))
-
-    @property
-    def complete(self) -> bool:
-        return self.left == 0
-
-    def run(self, until: float | None = None) -> Iterator[None]:
-        """Continue measuring.
-
-        Args:
-            until: a moment of the clock after which no further question is begun.
-
-        Yields:
-            After each question, when all arms have answered it.
-        """
-        begun, done, total = self._clock(), 0, self.left
-        for laps in (self._trials, self._comparisons):
-            for lap in self._missing(laps()):
-                if until is not None and self._clock() >= until:
-                    return
-                left = (self._clock() - begun) / done * (total - done) if done else None
-                what = f"{self.questions[lap.index].workload} at {lap.temperature:g}"
-                self._progress(Step(done, total, left, what))
-                samples = list(self._run.lap(lap))
-                while any(sample.slept for sample in samples):
-                    samples = list(self._run.lap(lap))
-                # As the file has them, so that a resumed measurement finds the same.
-                self.file.samples += [_sample(_row(it), self.questions) for it in samples]
-                done += 1
-                yield
-
-    def close(self) -> None:
-        """Keep what macspec learned, and let go of the arms."""
-        self._run.close()
-
-    def _trials(self) -> Iterator[Lap]:
-        arms = tuple(map(_at, self.preset.depths))
-        for temperature in self.preset.temperatures:
-            for index in range(len(self.questions)):
-                yield self._lap(TRIAL, temperature, index, arms)
-
-    def _comparisons(self) -> Iterator[Lap]:
-        """Known once all trials are done."""
-        found = speeds_by_depth(self.file.samples)
-        for repeat in range(self.preset.repeats * self.preset.draws):
-            for temperature in self.preset.temperatures:
-                for index, question in enumerate(self.questions):
-                    drawn = temperature > 0 and question.forced is None
-                    if repeat >= self.preset.repeats and not drawn:
-                        continue
-                    speeds = found.get((temperature, question.workload), {0: 0.0})
-                    best = max(speeds, key=speeds.__getitem__)
-                    arms = (MLX_LM, _at(best), MACSPEC)
-                    turn = (repeat + index) % len(arms)
-                    yield self._lap(repeat, temperature, index, arms[turn:] + arms[:turn])
-
-    def _lap(self, repeat: int, temperature: float, index: int, arms: tuple[str, ...]) -> Lap:
-        seed = self.preset.seed + SEEDS * (repeat + 1) + index
-        return Lap(repeat, temperature, index, seed, arms)
-
-    def _missing(self, laps: Iterator[Lap]) -> list[Lap]:
-        there = {(it.repeat, it.temperature, it.question) for it in self.file.samples}
-        ids = [question.id for question in self.questions]
-        return [it for it in laps if (it.repeat, it.temperature, ids[it.index]) not in there]
-
-
-def speeds_by_depth(samples: Sequence[Sample]) -> dict[tuple[float, str], dict[int, float]]:
-    """For each temperature and task, the trials' decode speed by depth."""
-    found: dict[tuple[float, str], dict[int, list[Sample]]] = {}
-    for sample in samples:
-        if sample.repeat == TRIAL:
-            by_depth = found.setdefault((sample.temperature, sample.workload), {})
-            by_depth.setdefault(_depth(sample), []).append(sample)
+def best_depths(samples: Sequence[Sample]) -> dict[tuple[float, str], int]:
+    """By temperature and task, at which depth mlx-lm's speculation was fastest in the trials."""
+    trials: dict[tuple[float, str], dict[int, list[Written]]]
+    trials = defaultdict(lambda: defaultdict(list))
+    for it in samples:
+        if it.repeat == TRIAL:
+            depth = int(it.arm.removeprefix(_at("")))
+            trials[it.temperature, it.workload][depth].append(it.written)
     return {
-        key: {depth: _together(own)["tokens_per_s"] for depth, own in sorted(by_depth.items())}
-        for key, by_depth in found.items()
+        place: max(sorted(tried), key=lambda depth: pooled_speed(tried[depth]))
+        for place, tried in trials.items()
     }
 
 
-def cells(samples: Sequence[Sample]) -> Iterator[dict[str, Any]]:
-    """What was measured so far by temperature and task, ready for JSON."""
-    counted = [sample for sample in samples if sample.repeat != TRIAL]
-    for temperature in sorted({sample.temperature for sample in counted}):
-        for task in TASKS:
-            members = [it for it in counted if (it.temperature, it.workload) == (temperature, task)]
-            plain, ours = ([it for it in members if it.arm == arm] for arm in (MLX_LM, MACSPEC))
-            rival = [it for it in members if it.arm.startswith(MLX_LM_DRAFT)]
-            if not (plain and rival and ours):
-                continue
-            by_place, rivals = ({it.cell: it for it in arm} for arm in (plain, rival))
-            passes = paired_ratio(ours, rivals, lambda it: it.written.stats.tokens_per_pass)
-            yield {
-                "task": task,
-                "temperature": temperature,
-                "forced": ours[0].forced,
-                "questions": len({it.question for it in members}),
-                "depth": _depth(rival[0]),
-                "plain": _together(plain),
-                "rival": _together(rival),
-                "ours": _together(ours),
-                "rival_over_plain": _as_dict(speed_ratio(rival, by_place)),
-                "over_plain": _as_dict(speed_ratio(ours, by_place)),
-                "over_rival": _as_dict(speed_ratio(ours, rivals)),
-                "passes_over_rival": _as_dict(passes),
-            }
+class Found(NamedTuple):
+    """What was measured on one task at one temperature; lists have a value for each arm."""
+
+    task: str
+    temperature: float
+    depth: int
+    """Of mlx-lm's speculation."""
+    speeds: list[float]
+    """Decode tokens a second, over all replies together."""
+    tokens_per_pass: list[float]
+    over_plain: Ratio | None
+    over_rival: Ratio | None
+
+    @property
+    def leads(self) -> bool:
+        """Whether macspec is ahead of mlx-lm's speculation, in tokens per pass and in speed."""
+        _, rival, ours = self.tokens_per_pass
+        return self.over_rival is not None and self.over_rival.value > 1 and ours > rival
+
+    @property
+    def held(self) -> bool:
+        """Whether it is surely not much slower than plain decoding."""
+        return self.over_plain is not None and (self.over_plain.low or 0.0) >= LEAST
+
+
+def results(samples: Sequence[Sample]) -> Iterator[Found]:
+    """What was measured so far, by temperature and task."""
+    depths = best_depths(samples)
+    for temperature, task in product(sorted({it.temperature for it in samples}), TASKS):
+        members = [
+            it
+            for it in samples
+            if (it.temperature, it.workload) == (temperature, task) and it.repeat != TRIAL
+        ]
+        if not members:
+            continue
+        arms = [[it for it in members if it.arm.partition("@")[0] == name] for name in ARMS]
+        replies = [[it.written for it in arm] for arm in arms]
+        plain, rival, _ = ({it.cell: it for it in arm} for arm in arms)
+        yield Found(
+            task + (FORCED if members[0].forced else ""),
+            temperature,
+            depths[temperature, task],
+            [pooled_speed(it) for it in replies],
+            [tokens_per_pass(it) or 0.0 for it in replies],
+            speed_ratio(arms[-1], plain),
+            speed_ratio(arms[-1], rival),
+        )
 
 
 def blocks(document: Record) -> Iterator[Block]:
     """What was measured, the tables, and how to read them."""
+    found = list(results(samples_of(document)))
     yield list(_head(document))
-    yield from tables(document)
-    if document["cells"]:
-        yield [*verdict(document["cells"]), *_notes(document)]
+    yield from tables(found)
+    if found:
+        yield [*verdict(found), *_notes(document)]
 
 
-def tables(document: Record) -> Iterator[Table]:
+def tables(found: Sequence[Found]) -> Iterator[Table]:
     """A table for each temperature."""
     columns = (
         "task", "mlx-lm tok/s", "mlx-lm speculative tok/s", "tok/pass", "macspec tok/s", "tok/pass",
         "vs mlx-lm", "95%", "vs mlx-lm speculative", "95%",
     )  # fmt: skip
-    for temperature in sorted({cell["temperature"] for cell in document["cells"]}):
+    for temperature in sorted({it.temperature for it in found}):
         rows = [
             (
-                f"{it['task']}{FORCED if it['forced'] else ''}",
-                f"{it['plain']['tokens_per_s']:.1f}",
-                f"{it['rival']['tokens_per_s']:.1f} @{it['depth']}",
-                f"{it['rival']['tokens_per_pass']:.2f}",
-                f"{it['ours']['tokens_per_s']:.1f}",
-                f"{it['ours']['tokens_per_pass']:.2f}",
-                *ratio_columns(_ratio(it["over_plain"])),
-                *ratio_columns(_ratio(it["over_rival"])),
+                it.task,
+                f"{it.speeds[0]:.1f}",
+                f"{it.speeds[1]:.1f} @{it.depth}",
+                f"{it.tokens_per_pass[1]:.2f}",
+                f"{it.speeds[2]:.1f}",
+                f"{it.tokens_per_pass[2]:.2f}",
+                *ratio_columns(it.over_plain),
+                *ratio_columns(it.over_rival),
             )
-            for it in document["cells"]
-            if it["temperature"] == temperature
+            for it in found
+            if it.temperature == temperature
         ]
         yield Table(f"temperature {temperature:g}", columns, rows)
 
 
-def verdict(cells: Sequence[Record]) -> Iterator[str]:
+def verdict(found: Sequence[Found]) -> Iterator[str]:
     """What holds and what does not, cell by cell."""
-    slower = [it for it in cells if ((it["over_plain"] or {}).get("low") or 0.0) < LEAST]
-    above = [it for it in cells if it["temperature"] > 0]
-    behind = [it for it in above if not _leads(it)]
+    above = [it for it in found if it.temperature > 0]
     yield (
-        f"the interval over plain begins at {LEAST:g} or above in {len(cells) - len(slower)} of "
-        f"{len(cells)} cells{_named(slower)}"
+        f"the interval over plain begins at {LEAST:g} or above in {sum(it.held for it in found)} "
+        f"of {len(found)} cells{_named([it for it in found if not it.held])}"
     )
     yield (
-        f"ahead of mlx-lm's speculation in tokens per pass and speed in {len(above) - len(behind)} "
-        f"of {len(above)} cells above temperature 0{_named(behind)}"
+        f"ahead of mlx-lm's speculation in tokens per pass and speed in "
+        f"{sum(it.leads for it in above)} of {len(above)} cells above temperature 0"
+        f"{_named([it for it in above if not it.leads])}"
     )
 
 
@@ -434,83 +433,42 @@ def _notes(document: Record) -> Iterator[str]:
         )
 
 
-def _leads(cell: Record) -> bool:
-    """Whether macspec is ahead of mlx-lm's speculation, in tokens per pass and in speed."""
-    over = cell["over_rival"]
-    faster = over is not None and over["value"] > 1
-    return faster and cell["ours"]["tokens_per_pass"] > cell["rival"]["tokens_per_pass"]
-
-
-def _named(cells: Sequence[Record]) -> str:
-    names = ", ".join(f"{it['task']} at {it['temperature']:g}" for it in cells)
+def _named(found: Sequence[Found]) -> str:
+    names = ", ".join(f"{it.task.removesuffix(FORCED)} at {it.temperature:g}" for it in found)
     return f"; not in {names}" if names else ""
 
 
-def _at(depth: int) -> str:
+def _at(depth: int | str) -> str:
     return f"{MLX_LM_DRAFT}@{depth}"
 
 
-def _depth(sample: Sample) -> int:
-    return int(sample.arm.removeprefix(f"{MLX_LM_DRAFT}@"))
-
-
-def _together(samples: Sequence[Sample]) -> dict[str, Any]:
-    """All replies of one arm in a cell."""
-    stats = [sample.written.stats for sample in samples]
-    seconds = sum(it.seconds.decode for it in stats)
-    tokens = sum(map(_decode_tokens, stats))
-    return {
-        "tokens_per_pass": sum(it.tokens for it in stats) / sum(it.passes for it in stats),
-        "tokens_per_s": tokens / seconds if seconds else 0.0,
-        "replies": len(samples),
-    }
-
-
-def _ratio(stored: Record | None) -> Ratio | None:
-    return None if stored is None else Ratio(**stored)
-
-
-def _as_dict(found: Ratio | None) -> dict[str, Any] | None:
-    return None if found is None else asdict(found)
-
-
-def _decode_tokens(stats: ReplyStats) -> int:
-    """Those after the first pass's."""
-    return round((stats.decode_tokens_per_s or 0.0) * stats.seconds.decode)
-
-
 def _row(sample: Sample) -> list[Any]:
-    stats = sample.written.stats
+    written, stats = sample.written, sample.written.stats
     return [
         sample.arm, sample.question, sample.temperature, sample.repeat, sample.seed,
         stats.prompt_tokens, stats.tokens, stats.passes, stats.drafted, stats.accepted,
-        round(stats.ttft_s or 0.0, 6), _decode_tokens(stats), round(stats.seconds.decode, 6),
+        round(stats.ttft_s or 0.0, 6), written.decode_tokens, round(stats.seconds.decode, 6),
     ]  # fmt: skip
 
 
-def _sample(row: Sequence[Any], questions: Sequence[Question]) -> Sample:
-    """The reply of a row, as far as tables need it."""
-    it = dict(zip(COLUMNS, row, strict=True))
-    first, _, _ = it["question"].partition("/")
-    question = next(question for question in questions if question.id == first)
+def samples_of(document: Record) -> list[Sample]:
+    """The replies of a document, as far as tables need them; a ValueError if it is damaged."""
+    asked = {it["id"]: it for it in document["questions"]}
+    return [_sample(dict(zip(COLUMNS, row, strict=True)), asked) for row in document["rows"]]
+
+
+def _sample(it: Record, asked: Mapping[str, Record]) -> Sample:
+    question = asked[it["question"].partition("/")[0]]
     counter = ReplyCounter(
-        prompt_tokens=it["prompt_tokens"],
-        tokens=it["tokens"],
-        passes=it["passes"],
+        **{name: it[name] for name in ("prompt_tokens", "tokens", "passes", "drafted", "accepted")},
         first_tokens=it["tokens"] - it["decode_tokens"],
         prefill=it["ttft_s"],
         decode=it["decode_s"],
-        drafted=it["drafted"],
-        accepted=it["accepted"],
     )
     return Sample(
-        arm=it["arm"],
-        question=it["question"],
-        workload=question.workload,
-        forced=question.forced is not None,
-        temperature=it["temperature"],
-        repeat=it["repeat"],
-        seed=it["seed"],
+        **{name: it[name] for name in ("arm", "question", "temperature", "repeat", "seed")},
+        workload=question["task"],
+        forced=question["forced"],
         at=0.0,
         written=Written((), "", "", counter.stats()),
     )

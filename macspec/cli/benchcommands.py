@@ -7,8 +7,9 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,6 @@ from ..terminal import INTERRUPTED, Output, ProgressLine, interruptible, say, st
 BUSY = 0.7
 """Load before a measurement that is worth a warning."""
 
-SAVED = 20.0
-"""Seconds between two saves of Spec-Bench's file."""
-
 NOTHING = "nothing was measured yet"
 
 
@@ -55,7 +53,7 @@ def measure(given: argparse.Namespace) -> int:
         Output().text(report.terminal(compare.blocks(one, other)))
         return 0
     began = time.perf_counter()
-    options = BenchOptions.of(given)
+    options = BenchOptions(given)
     _check_writable(options.path)
     load = document.load_average()
     pair = _pair(given, beyond=options.prompts is not None and options.force)
@@ -64,105 +62,103 @@ def measure(given: argparse.Namespace) -> int:
     kernels = kernels_for(pair, given.kernels)
     swept = None if given.sweep is None else sweeps.SWEEPS[given.sweep](pair)
     tasks = options.tasks_for(pair, swept)
-    run: Run | None = None
+    server = options.server_to_measure()
+    meter = Meter(lambda: choose(given.settings.power.source), idle=remembered_idle())
     more: dict[str, Any] = {}
-    status, bar, power = 0, MeasureBar(), given.settings.power
-    try:
-        with ExitStack() as stack:
-            server = options.server_to_measure()
-            meter = Meter(lambda: choose(power.source), idle=remembered_idle())
-            meter.start()
-            stack.callback(meter.stop)
-            stack.callback(lambda: more.update(energy=meter.reason))
-            stack.callback(bar.end)
-            try:
-                stack.enter_context(interruptible())
-                stack.enter_context(awake(power.keep_awake))
-                if server is not None and given.server_command:
-                    say(f"starting {given.server_command}")
-                    stack.enter_context(started(shlex.split(given.server_command), server))
-                factory = ArmFactory(
-                    pair,
-                    given.kv_bits,
-                    kernels,
-                    server=None if server is None else lambda name: ServerArm(name, server),
-                )
-                run = prepare(
-                    pair,
-                    tasks,
-                    options.arms_for(pair, swept),
-                    options.protocol,
-                    baseline=options.baseline if swept is None else swept.baseline,
-                    factory=factory,
-                    longest=options.longest,
-                    meter=meter,
-                    progress=bar.show,
-                    began=began,
-                )
-                if count := run.left_out:
-                    prompts, are = ("prompt does", "is") if count == 1 else ("prompts do", "are")
-                    say(
-                        f"{count} {prompts} not fit the context together with the reply and {are} "
-                        "left out"
-                    )
-                for _ in run.measure():
-                    pass
-                if given.profile:
-                    more["profile"] = run.profile()
-            except KeyboardInterrupt as interrupt:
-                status = status_of(interrupt)
-    finally:
-        if run is not None and run.samples:
+
+    def measured(stack: ExitStack, bar: MeasureBar) -> Iterator[Run]:
+        meter.start()
+        stack.callback(meter.stop)
+        if server is not None and given.server_command:
+            say(f"starting {given.server_command}")
+            stack.enter_context(started(shlex.split(given.server_command), server))
+        factory = ArmFactory(
+            pair,
+            given.kv_bits,
+            kernels,
+            server=None if server is None else lambda name: ServerArm(name, server),
+        )
+        run = prepare(
+            pair,
+            tasks,
+            options.arms_for(pair, swept),
+            options.protocol,
+            baseline=options.baseline if swept is None else swept.baseline,
+            factory=factory,
+            longest=options.longest,
+            meter=meter,
+            progress=bar.show,
+            began=began,
+        )
+        if count := run.left_out:
+            prompts, are = ("prompt does", "is") if count == 1 else ("prompts do", "are")
+            say(f"{count} {prompts} not fit the context together with the reply and {are} left out")
+        yield run
+        for _ in run.measure():
+            pass
+        if given.profile:
+            more["profile"] = run.profile()
+
+    def keep(run: Run) -> None:
+        if run.samples:
+            more["energy"] = meter.reason
             _report(_document(run, options, kernels, load, more, swept), options)
-        elif status:
+        else:
             say(NOTHING)
-    return status
+
+    return _go(given, measured, keep)
 
 
 def specbench(given: argparse.Namespace) -> int:
     """Measure what is missing, show what there is, and return the exit status."""
-    began = saved = time.perf_counter()
-    until = None if given.minutes is None else began + 60 * given.minutes
-    preset = spec.Preset(
-        temperatures=tuple(given.temperatures),
-        tasks=given.tasks,
-        repeats=given.repeats,
-        draws=given.draws,
-        max_tokens=given.max_tokens,
-        depths=tuple(given.depths),
-        seed=given.seed,
-    )
+    began = time.perf_counter()
+    preset = spec.Preset(**{it.name: getattr(given, it.name) for it in fields(spec.Preset)})
     tasks = from_file(Path(given.file).expanduser(), max_tokens=preset.max_tokens)
     pair = _pair(given, require_draft=True)
     kernels = kernels_for(pair, given.kernels)
     questions = spec.chosen(tasks, pair, preset)
     path = Path(given.out).expanduser()
-    file = spec.SpecFile.open(path, pair, kernels, preset, questions)
-    bar, status = MeasureBar(), 0
-    bench: spec.SpecBench | None = None
-    command = ["macspec", *sys.argv[1:]]
+    file = spec.SpecFile.open(path, pair, kernels, preset, questions, _command())
+
+    def measured(stack: ExitStack, bar: MeasureBar) -> Iterator[Run]:
+        run = file.start(
+            pair, questions, kernels, minutes=given.minutes, progress=bar.show, began=began
+        )
+        yield run
+        for _ in run.measure():
+            file.save_at_times(run)
+
+    def keep(run: Run) -> None:
+        file.save(run)
+        Output().text(report.terminal(spec.blocks(spec.read(path))))
+        left = file.left(run)
+        say(f"report: {path}, {f'{left} questions are left: run it again' if left else 'complete'}")
+
+    return _go(given, measured, keep)
+
+
+def _go(
+    given: argparse.Namespace,
+    measured: Callable[[ExitStack, MeasureBar], Iterator[Run]],
+    keep: Callable[[Run], None],
+) -> int:
+    """Measure and return the exit status; whatever ends the run, what it measured is kept."""
+    run, status, bar = None, 0, MeasureBar()
     try:
-        with interruptible(), awake(given.settings.power.keep_awake):
-            bench = spec.SpecBench(
-                pair, questions, preset, file, kernels=kernels, progress=bar.show
-            )
-            for _ in bench.run(until):
-                if time.perf_counter() - saved > SAVED:
-                    saved = time.perf_counter()
-                    file.save(bench, command, saved - began)
-    except KeyboardInterrupt as interrupt:
-        status = status_of(interrupt)
+        with ExitStack() as stack:
+            stack.callback(bar.end)
+            try:
+                stack.enter_context(interruptible())
+                stack.enter_context(awake(given.settings.power.keep_awake))
+                for begun in measured(stack, bar):
+                    run = begun
+            except KeyboardInterrupt as interrupt:
+                status = status_of(interrupt)
     finally:
-        bar.end()
-        if bench is not None:
-            bench.close()
-            file.save(bench, command, time.perf_counter() - began)
-    if bench is None:
-        say(NOTHING)
-        return status
-    Output().text(report.terminal(spec.blocks(spec.read(path))))
-    done = "complete" if bench.complete else f"{bench.left} questions are left: run it again"
-    say(f"report: {path}, {done}")
+        if run is not None:
+            keep(run)
+        elif status:
+            say(NOTHING)
     return status
 
 
@@ -261,13 +257,17 @@ def _document(
     return document.document(
         run,
         found,
-        ["macspec", *sys.argv[1:]],
+        _command(),
         kernels=kernels,
         kv_bits=given.kv_bits,
         load=load,
         mask=redacted if given.with_text else None,
         **more,
     )
+
+
+def _command() -> list[str]:
+    return ["macspec", *sys.argv[1:]]
 
 
 def _report(found: Mapping[str, Any], options: BenchOptions) -> None:

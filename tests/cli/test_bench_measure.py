@@ -44,7 +44,7 @@ def options(*arguments: str) -> BenchOptions:
     """A command line as it was understood."""
     given = build_parser().parse_args(["bench", *arguments])
     given.settings = fill(given).config
-    return BenchOptions.of(given)
+    return BenchOptions(given)
 
 
 def test_a_measurement(macspec: Callable[..., Any], tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_everything_that_is_needed_to_repeat_it_is_there(pocket: Pair) -> None:
     assert found["models"]["target"]["config_sha256"]
     assert found["protocol"]["end_of_text"] == "respected"
     assert found["conditions"] == [
-        {"at": 4.0, "supply": "mains", "charge": 80, "thermal": "nominal"}
+        {"at": 0.0, "supply": "mains", "charge": 80, "thermal": "nominal"}
     ]
     assert {it["seed"] for it in found["samples"] if it["repeat"] == 0} == set(range(1, 11))
     assert all(it["digest"] for it in found["questions"])

@@ -74,7 +74,8 @@ def test_warming_up_is_not_measured() -> None:
     arms = two()
     run = measured(arms, Protocol(temperatures=(0.0, 1.0), repeats=1))
     assert [arm.prepared for arm in arms] == [[0.0, 1.0]] * 2
-    assert run.samples[0].at == pytest.approx(4.0)
+    assert run.samples[0].at == pytest.approx(2.0)
+    assert run.samples[16].at >= run.samples[15].at + 2.0
     assert len(run.samples) == run.total
     assert run.ended == "all"
 

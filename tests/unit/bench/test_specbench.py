@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,12 @@ from macspec.bench.specbench import (
     TASKS,
     TRIAL,
     Preset,
-    SpecBench,
     SpecFile,
     _row,
-    cells,
     chosen,
     read,
+    results,
+    samples_of,
     tables,
     verdict,
 )
@@ -38,7 +38,17 @@ from macspec.errors import BadOptionError
 from macspec.kernels import Kernels
 from macspec.models import Pair
 
-PRESET = Preset(temperatures=(0.0, 0.8), tasks=2, repeats=4, draws=1, max_tokens=12, depths=(1, 3))
+PRESET = Preset(
+    temperatures=[0.0, 0.8], tasks=2, repeats=4, draws=1, max_tokens=12, depths=[1, 3], seed=1
+)
+
+FIXED = {
+    "questions": [
+        {"id": f"{task}-{number}", "task": task, "forced": task in ("summarization", "rag")}
+        for task in TASKS
+        for number in range(2)
+    ]
+}
 
 QUESTIONS = [
     Question(
@@ -61,35 +71,46 @@ SCRIPT = {
 }
 
 
-class ScriptedBench(SpecBench):
-    """With arms that do what the script says."""
+class ScriptedBench:
+    """A run with arms that do what the script says, and its file."""
 
     def __init__(
-        self, pair: Pair, clock: Clock, preset: Preset = PRESET, file: SpecFile | None = None
+        self,
+        pair: Pair,
+        clock: Clock,
+        preset: Preset = PRESET,
+        file: SpecFile | None = None,
+        minutes: float | None = None,
     ) -> None:
         self.scripted = {
             name: Scripted(name, clock, tokens, seconds, 3)
             for name, (tokens, seconds) in SCRIPT.items()
         }
-        file = file or SpecFile(Path(), {})
-        arms = list(self.scripted.values())
-        super().__init__(pair, QUESTIONS, preset, file, clock=clock, arms=arms)
+        self.file = file or SpecFile(Path(), preset, FIXED)
+        self.run = self.file.start(
+            pair, QUESTIONS, arms=list(self.scripted.values()), clock=clock, minutes=minutes
+        )
+
+    @property
+    def left(self) -> int:
+        return self.file.left(self.run)
 
 
-def samples_of(bench: SpecBench) -> list[Sample]:
-    for _ in bench.run():
+def measured(bench: ScriptedBench, most: int | None = None) -> list[Sample]:
+    """The samples, after so many more of them at most."""
+    for _ in islice(bench.run.measure(), most):
         pass
-    return bench.file.samples
+    return bench.run.samples
 
 
 def opened(path: Path, pair: Pair, preset: Preset = PRESET) -> SpecFile:
-    return SpecFile.open(path, pair, Kernels(), preset, QUESTIONS)
+    return SpecFile.open(path, pair, Kernels(), preset, QUESTIONS, ["macspec"])
 
 
 def test_every_arm_answers_every_question_once_a_repeat(pocket: Pair) -> None:
     bench = ScriptedBench(pocket, Clock())
-    rows = samples_of(bench)
-    assert bench.complete
+    assert bench.left == len(QUESTIONS) * len(PRESET.temperatures) * (PRESET.repeats + 1)
+    rows = measured(bench)
     assert bench.left == 0
     keys = [(row.arm, row.question, row.temperature, row.repeat) for row in rows]
     assert len(set(keys)) == len(keys)
@@ -99,7 +120,7 @@ def test_every_arm_answers_every_question_once_a_repeat(pocket: Pair) -> None:
 
 
 def test_arms_follow_each_other_with_one_seed_and_in_turning_order(pocket: Pair) -> None:
-    rows = [row for row in samples_of(ScriptedBench(pocket, Clock())) if row.repeat != TRIAL]
+    rows = [row for row in measured(ScriptedBench(pocket, Clock())) if row.repeat != TRIAL]
     laps = [rows[at : at + 3] for at in range(0, len(rows), 3)]
     for lap in laps:
         assert len({(row.question, row.temperature, row.repeat, row.seed) for row in lap}) == 1
@@ -116,8 +137,8 @@ def test_arms_follow_each_other_with_one_seed_and_in_turning_order(pocket: Pair)
 def test_where_replies_are_drawn_there_are_more_of_them(pocket: Pair) -> None:
     preset = replace(PRESET, repeats=2, draws=3)
     bench = ScriptedBench(pocket, Clock(), preset)
-    rows = [row for row in samples_of(bench) if row.repeat != TRIAL]
-    assert bench.complete
+    rows = [row for row in measured(bench) if row.repeat != TRIAL]
+    assert bench.left == 0
     forced = {it.id for it in QUESTIONS if it.forced is not None}
     for row in rows:
         mine = [it for it in rows if (it.arm, it.question) == (row.arm, row.question)]
@@ -129,25 +150,26 @@ def test_where_replies_are_drawn_there_are_more_of_them(pocket: Pair) -> None:
 def test_the_rival_has_its_best_depth(pocket: Pair) -> None:
     bench = ScriptedBench(pocket, Clock())
     bench.scripted[f"{MLX_LM_DRAFT}@1"].seconds = 0.1
-    arms = {row.arm for row in samples_of(bench) if row.repeat != TRIAL}
+    arms = {row.arm for row in measured(bench) if row.repeat != TRIAL}
     assert arms == {MLX_LM, f"{MLX_LM_DRAFT}@1", MACSPEC}
 
 
 def test_cells_say_what_the_script_did(pocket: Pair) -> None:
-    found = list(cells(samples_of(ScriptedBench(pocket, Clock()))))
-    assert [(cell["temperature"], cell["task"]) for cell in found] == [
-        (temperature, task) for temperature in PRESET.temperatures for task in TASKS
+    found = list(results(measured(ScriptedBench(pocket, Clock()))))
+    assert [(it.temperature, it.task) for it in found] == [
+        (temperature, f"{task} (forced)" if task in ("summarization", "rag") else task)
+        for temperature in PRESET.temperatures
+        for task in TASKS
     ]
-    for cell in found:
-        assert cell["forced"] == (cell["task"] in ("summarization", "rag"))
-        assert (cell["questions"], cell["depth"]) == (2, 3)
-        assert (cell["plain"]["tokens_per_pass"], cell["plain"]["tokens_per_s"]) == (1, 1)
-        assert (cell["rival"]["tokens_per_pass"], cell["ours"]["tokens_per_pass"]) == (2, 3)
-        assert cell["ours"]["tokens_per_s"] == pytest.approx(2)
-        assert cell["over_plain"]["value"] == pytest.approx(2)
-        assert cell["over_plain"]["low"] == pytest.approx(2)
-        assert cell["over_rival"]["value"] == pytest.approx(1.6)
-        assert cell["passes_over_rival"]["value"] == pytest.approx(1.5)
+    for it in found:
+        assert it.depth == 3
+        assert it.tokens_per_pass == [1, 2, 3]
+        assert it.speeds == pytest.approx([1, 1.25, 2])
+        assert it.over_plain is not None
+        assert it.over_rival is not None
+        assert (it.over_plain.tasks, it.over_plain.value) == (2, pytest.approx(2))
+        assert it.over_plain.low == pytest.approx(2)
+        assert it.over_rival.value == pytest.approx(1.6)
     slower, ahead = verdict(found)
     assert slower.endswith("in 12 of 12 cells")
     assert ahead.endswith("in 6 of 6 cells above temperature 0")
@@ -163,35 +185,32 @@ def test_a_cell_without_a_lead_says_so(
     bench = ScriptedBench(pocket, Clock())
     ours = bench.scripted[MACSPEC]
     ours.tokens, ours.seconds = tokens, seconds
-    slower, ahead = verdict(list(cells(samples_of(bench))))
+    slower, ahead = verdict(list(results(measured(bench))))
     assert words in slower
     assert "in 0 of 6 cells above temperature 0; not in mt_bench at 0.8, " in ahead
 
 
 @settings(deadline=None, max_examples=25)
-@given(stops=st.lists(st.integers(0, 30), max_size=12))
+@given(stops=st.lists(st.integers(0, 80), max_size=12))
 def test_stops_change_nothing(pocket: Pair, stops: list[int]) -> None:
-    whole = samples_of(ScriptedBench(pocket, Clock()))
-    file = SpecFile(Path(), {})
+    whole = measured(ScriptedBench(pocket, Clock()))
+    file = SpecFile(Path(), PRESET, FIXED)
     for stop in stops:
         bench = ScriptedBench(pocket, Clock(), file=file)
-        laps: Iterator[None] = bench.run()
-        for _ in range(stop):
-            next(laps, None)
-        bench.close()
-    again = samples_of(ScriptedBench(pocket, Clock(), file=file))
+        measured(bench, stop)
+        file.samples = file.whole(bench.run)
+    again = measured(ScriptedBench(pocket, Clock(), file=file))
     assert sorted(map(_row, again)) == sorted(map(_row, whole))
 
 
 def test_a_run_ends_when_its_time_is_over(pocket: Pair) -> None:
     clock = Clock()
-    bench = ScriptedBench(pocket, clock)
-    for _ in bench.run(until=100.0):
-        pass
+    bench = ScriptedBench(pocket, clock, minutes=100 / 60)
+    rows = measured(bench)
     longest = 12 * (1.0 + 2.0 + 1.6 + 1.5)
     assert 100.0 <= clock.now < 100.0 + longest
-    assert 0 < len(bench.file.samples) < len(samples_of(ScriptedBench(pocket, Clock())))
-    assert list(bench.run(until=clock.now)) == []
+    assert 0 < len(rows) < len(measured(ScriptedBench(pocket, Clock())))
+    assert bench.left
 
 
 def test_half_a_lap_is_not_kept(pocket: Pair) -> None:
@@ -206,8 +225,8 @@ def test_half_a_lap_is_not_kept(pocket: Pair) -> None:
 
     rival.write = interrupted  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
-        samples_of(bench)
-    assert len(bench.file.samples) == 5 * len(PRESET.depths)
+        measured(bench)
+    assert len(bench.file.whole(bench.run)) == 5 * len(PRESET.depths)
 
 
 def test_a_lap_in_which_the_machine_slept_is_measured_again(pocket: Pair) -> None:
@@ -220,45 +239,44 @@ def test_a_lap_in_which_the_machine_slept_is_measured_again(pocket: Pair) -> Non
             self.calls += 1
             return self.calls == 2
 
-    bench._run._watch = Watch()  # type: ignore[assignment]
-    rows = samples_of(bench)
-    asked = bench.scripted[f"{MLX_LM_DRAFT}@1"].asked
+    bench.run._watch = Watch()  # type: ignore[assignment]
+    rows = measured(bench)
+    asked = bench.scripted[rows[0].arm].asked
     assert asked[0] == asked[1]
     assert len(rows) == len({(row.arm, row.question, row.temperature, row.repeat) for row in rows})
 
 
 def test_a_file_is_gone_on_with(pocket: Pair, tmp_path: Path) -> None:
     path = tmp_path / "new" / "a.json"
-    for stop in (3, 30, 1000):
+    for stop in (7, 61, 1000):
         file = opened(path, pocket)
         bench = ScriptedBench(pocket, Clock(), file=file)
-        laps = bench.run()
-        for _ in range(stop):
-            next(laps, None)
+        measured(bench, stop)
         file.learned["0"] = {"costs": stop}
-        file.save(bench, ["macspec"], 1.5)
+        file.save(bench.run)
         stored = read(path)
         assert stored["complete"] == (stop == 1000)
         assert ("learned" in stored) == (stop != 1000)
-        assert len(stored["rows"]) == len(file.samples)
-    assert [run["seconds"] for run in stored["runs"]] == [1.5] * 3
-    assert len(stored["cells"]) == 12
-    assert [it["over_plain"]["value"] for it in stored["cells"]] == pytest.approx([2] * 12)
-    assert stored["trials"][0]["tokens_per_s_by_depth"] == {"1": 1.0, "3": 1.25}
+        assert len(stored["rows"]) == len(file.whole(bench.run))
+    assert all(run["seconds"] >= 0 for run in stored["runs"])
+    assert len(stored["runs"]) == 3
     # A line each, so that the file can be read and compared.
     lines = path.read_text().split("\n")
-    assert sum(line.strip().startswith('["') for line in lines) == len(file.samples)
+    assert sum(line.strip().startswith('["') for line in lines) == len(bench.run.samples)
     # Rows hold all that the tables need.
-    read_back = {**stored, "cells": list(cells(opened(path, pocket).samples))}
-    assert list(tables(read_back)) == list(tables(stored))
+    assert list(map(_row, samples_of(stored))) == list(map(_row, bench.run.samples))
+    found = list(results(samples_of(stored)))
+    over = [it.over_plain.value for it in found if it.over_plain is not None]
+    assert over == pytest.approx([2] * 12)
+    assert [len(table.rows) for table in tables(found)] == [6, 6]
 
 
 def test_another_measurement_is_not_mixed_in(pocket: Pair, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     bench = ScriptedBench(pocket, Clock(), file=opened(path, pocket))
-    bench.file.save(bench, ["macspec"], 0.1)
+    bench.file.save(bench.run)
     with pytest.raises(BadOptionError, match="measured with other plan: continue with the same"):
-        opened(path, pocket, Preset())
+        opened(path, pocket, replace(PRESET, seed=2))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +320,7 @@ def prompts(path: Path, each: int, answer: str = "word " * 40) -> Path:
 
 def test_questions_are_taken_from_all_over_a_task(pocket: Pair, tmp_path: Path) -> None:
     tasks = from_file(prompts(tmp_path / "q.jsonl", 9), max_tokens=64)
-    questions = chosen(tasks, pocket, Preset(tasks=3, max_tokens=64))
+    questions = chosen(tasks, pocket, replace(PRESET, tasks=3, max_tokens=64))
     assert [question.id for question in questions[:3]] == ["0", "3", "6"]
     assert len(questions) == 18
     forced = [question for question in questions if question.forced is not None]
@@ -310,7 +328,7 @@ def test_questions_are_taken_from_all_over_a_task(pocket: Pair, tmp_path: Path) 
 
 
 def test_what_cannot_be_chosen_is_told(pocket: Pair, tmp_path: Path) -> None:
-    preset = Preset(tasks=4, max_tokens=64)
+    preset = replace(PRESET, tasks=4, max_tokens=64)
     with pytest.raises(BadOptionError, match="only 3 questions of mt_bench fit the context of 512"):
         chosen(from_file(prompts(tmp_path / "q.jsonl", 3)), pocket, preset)
     short = from_file(prompts(tmp_path / "q.jsonl", 9, answer="word"))
@@ -331,17 +349,17 @@ def known_costs() -> dict[str, Any]:
 
 def test_a_real_run(pocket: Pair, tmp_path: Path) -> None:
     tasks = from_file(prompts(tmp_path / "q.jsonl", 2), max_tokens=3)
-    preset = Preset(temperatures=(0.0,), tasks=1, repeats=1, max_tokens=3, depths=(2,))
-    file = SpecFile(Path(), {}, learned={"0": known_costs()})
-    before = json.dumps(file.learned)
+    preset = replace(PRESET, temperatures=[0.0], tasks=1, repeats=1, max_tokens=3, depths=[2])
     questions = chosen(tasks, pocket, preset)
-    bench = SpecBench(pocket, questions, preset, file)
-    assert [question.id for question in bench.questions][:2] == ["0", "0/2"]
-    second = bench.questions[1].task.messages
+    file = SpecFile.open(tmp_path / "a.json", pocket, Kernels(), preset, questions, [])
+    file.learned["0"] = known_costs()
+    before = json.dumps(file.learned)
+    run = file.start(pocket, questions)
+    assert [question.id for question in run.questions][:2] == ["0", "0/2"]
+    second = run.questions[1].task.messages
     assert [turn["role"] for turn in second] == ["user", "assistant", "user"]
     assert second[1]["content"] == file.first_replies["0"]
-    samples = samples_of(bench)
-    bench.close()
+    samples = list(run.measure())
     assert json.dumps(file.learned) != before
     known = json.loads(before)["0"]["costs"]["passes"]
     assert len(file.learned["0"]["costs"]["passes"]) >= len(known)
@@ -349,9 +367,9 @@ def test_a_real_run(pocket: Pair, tmp_path: Path) -> None:
         {it.question: it.written.stats for it in samples if it.arm == arm and it.repeat != TRIAL}
         for arm in (MLX_LM, MACSPEC)
     )
-    lengths = {question.id: len(question.ids) for question in bench.questions}
+    lengths = {question.id: len(question.ids) for question in run.questions}
     assert set(plain) == set(ours) == set(lengths)
     for question, stats in plain.items():
         assert stats.passes == stats.tokens == ours[question].tokens
         assert stats.prompt_tokens == ours[question].prompt_tokens == lengths[question]
-    assert SpecBench(pocket, questions, preset, file).complete
+    assert file.left(run) == 0
