@@ -26,6 +26,7 @@ from .cells import Cell
 from .costs import Costs
 from .equality import Compared
 from .run import Run
+from .sample import named
 
 PACKAGES = ("macspec", "mlx", "mlx-lm", "transformers", "numpy")
 
@@ -120,10 +121,7 @@ def document(
     questions: list[dict[str, Any]] = [
         {
             "id": it.id,
-            "workload": it.workload,
-            "source": it.task.source,
-            "language": it.task.language,
-            "digest": it.task.digest,
+            **named(it.task, "workload", "source", "language", "digest"),
             "prompt_tokens": len(it.ids),
             "max_tokens": it.max_tokens,
             "forced": it.forced is not None,

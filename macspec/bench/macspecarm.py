@@ -22,7 +22,6 @@ from ..sampling import Sampling
 from ..session import Session
 from ..stats import ReplyCounter
 from ..verification import Verdict
-from .cells import median
 from .costs import Costs
 from .questions import Arm, Question
 from .sample import ReplyRecorder, Written
@@ -218,7 +217,7 @@ class ConcurrentArm(Arm):
             )
         ]
         recorder = ReplyRecorder(start, ReplyCounter(prompt_tokens=len(question.ids)))
-        waits: list[float] = []
+        waits: list[tuple[float, int]] = []
         try:
             first = [_next_round(reply) for reply in replies]
             recorder.count(perf_counter(), sum(len(it.tokens) for it in first if it is not None))
@@ -227,18 +226,16 @@ class ConcurrentArm(Arm):
                 it = _next_round(reply)
                 if it is None:
                     break
-                now = perf_counter()
+                now, tokens = perf_counter(), len(it.tokens)
                 recorder.round(now, it)
-                waits += [1e3 * (now - done[number]) / len(it.tokens)] * len(it.tokens)
+                waits.append(((now - done[number]) / tokens, tokens))
                 done[number] = now
         finally:
             for reply in replies:
                 reply.close()
-        waits.sort()
-        written = recorder.written()
-        p95 = waits[int(0.95 * (len(waits) - 1))] if waits else None
-        stats = replace(written.stats, itl_ms_median=median(waits), itl_ms_p95=p95)
-        return replace(written, stats=stats)
+        # Whoever reads one of the replies waits for that one's rounds.
+        recorder.counter.token_seconds = waits
+        return recorder.written()
 
     def describe(self) -> Mapping[str, Any]:
         return {

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 
 from ..control.cost import EDGES
 from ..errors import BadOptionError, brief
@@ -25,6 +26,7 @@ LEAST_DRAFTED = 10
 """Tokens of which a share is worth drawing."""
 
 SETTINGS: Any = {
+    "axes.prop_cycle": cycler(color=COLOURS),
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -52,6 +54,7 @@ def draw(record: Record, folder: Path) -> Iterator[Path]:
             figure = make(record)
             if figure is None:
                 continue
+            figure.supxlabel(one_line(_about(record)), fontsize=7, color="0.4")
             for ending, metadata in (("png", {}), ("svg", {"Date": None})):
                 path = folder / f"{name}.{ending}"
                 try:
@@ -78,7 +81,6 @@ def speedups(record: Record) -> Figure | None:
         panel.set_title(f"temperature {temperature:g}", loc="left")
         panel.set_ylabel(f"times {one_line(record['baseline'])}")
     panels[0].legend(ncols=min(len(arms), 4), loc="lower right", bbox_to_anchor=(1, 1))
-    _about(figure, record)
     return figure
 
 
@@ -95,18 +97,15 @@ def acceptance(record: Record) -> Figure | None:
         for cell in cells:
             if (cell.temperature, cell.group) == (temperature, group):
                 rates = _known_rates(cell)
-                colour = COLOURS[arms.index(cell.arm) % len(COLOURS)]
+                colour, places = f"C{arms.index(cell.arm)}", range(1, len(rates) + 1)
                 label = one_line(cell.arm)
-                panel.plot(
-                    range(1, len(rates) + 1), rates, "o-", color=colour, label=label, markersize=3
-                )
+                panel.plot(places, rates, "o-", color=colour, label=label, markersize=3)
         panel.set_title(f"temperature {temperature:g}, {group}", loc="left")
         panel.set_xlabel("position in the chain")
         panel.set_ylim(0, 1.02)
         panel.xaxis.get_major_locator().set_params(integer=True)
         panel.legend()
     panels[0].set_ylabel("accepted / drafted")
-    _about(figure, record)
     return figure
 
 
@@ -118,11 +117,10 @@ def cost_curve(record: Record) -> Figure | None:
         return None
     figure = Figure(figsize=(5.0, 3.2), layout="constrained")
     panel = figure.subplots()
-    for number, at in enumerate(buckets):
+    for at in buckets:
         rows = [1, *sorted(rows for rows, where in costs.passes if where == at)]
         values = [1.0, *(costs.passes[it, at] for it in rows[1:])]
-        colour = COLOURS[number % len(COLOURS)]
-        panel.plot(rows, values, "o-", color=colour, label=_context(at), markersize=3)
+        panel.plot(rows, values, "o-", label=_context(at), markersize=3)
     most = max(rows for rows, _ in costs.passes)
     panel.plot([1, most], [1, most], ":", color="0.6", label="one plain step a row")
     for name, step in costs.steps.items():
@@ -133,7 +131,6 @@ def cost_curve(record: Record) -> Figure | None:
     panel.set_ylabel("plain steps")
     panel.set_title("cost of a verify pass", loc="left")
     panel.legend()
-    _about(figure, record)
     return figure
 
 
@@ -150,7 +147,7 @@ def sweep(record: Record) -> Figure | None:
         there = [point for point in points if point.temperature == temperature]
         for number, series in enumerate(_once(point.series for point in there)):
             members = [point for point in there if point.series == series]
-            _line(panel, members, COLOURS[number % len(COLOURS)], one_line(series))
+            _line(panel, members, f"C{number}", one_line(series))
         chosen = record["sweep"]["chosen"].get(f"{temperature:g}")
         if chosen is not None:
             _mark(panel, chosen)
@@ -159,7 +156,6 @@ def sweep(record: Record) -> Figure | None:
         panel.set_xlabel(record["sweep"]["over"])
         panel.legend()
     panels[0].set_ylabel(record["sweep"]["measure"])
-    _about(figure, record)
     return figure
 
 
@@ -184,8 +180,7 @@ def _bars(panel: Axes, cells: Sequence[Cell], groups: Sequence[str], arms: Seque
         places = [groups.index(group) + (number + 0.5) * width - 0.4 for group, _ in members]
         found = [speedup for _, speedup in members]
         values = [it.value for it in found]
-        colour = COLOURS[number % len(COLOURS)]
-        panel.bar(places, values, width * 0.95, color=colour, label=one_line(arm))
+        panel.bar(places, values, width * 0.95, color=f"C{number}", label=one_line(arm))
         _whiskers(panel, places, found, "0.2")
     panel.set_xticks(range(len(groups)), [one_line(group) for group in groups], rotation=25)
     for label in panel.get_xticklabels():
@@ -193,14 +188,14 @@ def _bars(panel: Axes, cells: Sequence[Cell], groups: Sequence[str], arms: Seque
 
 
 def _line(panel: Axes, points: Sequence[Point], colour: str, label: str) -> None:
-    names = [point.x for point in points]
-    numeric = all(isinstance(name, int | float) for name in names)
-    places = [float(name) for name in names] if numeric else list(range(len(names)))
+    numeric = all(isinstance(point.x, int | float) for point in points)
+    places = [point.x if numeric else one_line(str(point.x)) for point in points]
     values = [point.value for point in points]
-    panel.plot(places, values, "o-" if numeric else "o", color=colour, label=label, markersize=4)
+    style = "o-" if numeric else "o"
+    panel.plot(places, values, style, color=colour, label=label, markersize=4)
     _whiskers(panel, places, points, colour)
     if not numeric:
-        panel.set_xticks(places, [one_line(str(name)) for name in names], rotation=25)
+        panel.tick_params("x", rotation=25)
 
 
 def _mark(panel: Axes, chosen: Mapping[str, Any]) -> None:
@@ -212,7 +207,7 @@ def _mark(panel: Axes, chosen: Mapping[str, Any]) -> None:
 
 
 def _whiskers(
-    panel: Axes, places: Sequence[float], found: Sequence[Ratio | Point], colour: str
+    panel: Axes, places: Sequence[float | str], found: Sequence[Ratio | Point], colour: str
 ) -> None:
     known = [
         (place, it.value, it.low, it.high)
@@ -231,16 +226,15 @@ def _context(at: int) -> str:
     return f"context over {low}" if high is None else f"context up to {high}"
 
 
-def _about(figure: Figure, record: Record) -> None:
+def _about(record: Record) -> str:
     """What it was measured on, below every picture."""
     machine, models = record["machine"], record["models"]
     draft = "no draft model" if models["draft"] is None else models["draft"]["name"]
     cut = ", interrupted" if record["ended"] == "interrupted" else ""
-    text = (
+    return (
         f"{machine['chip']}, MLX {machine['versions']['mlx']} on {machine['backend']}; "
         f"{models['target']['name']} with {draft}; {record['made'][:10]}{cut}"
     )
-    figure.supxlabel(one_line(text), fontsize=7, color="0.4")
 
 
 def _once(values: Iterable[Any]) -> list[Any]:

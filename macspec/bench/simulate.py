@@ -27,6 +27,7 @@ from ..control import (
 )
 from ..control.cost import READING, ROWS
 from ..drafters.portfolio import SHADOW
+from .sample import named
 from .traces import NOTHING, Recorded, Trace
 
 DRAFT_STEP = 0.04
@@ -116,8 +117,9 @@ class Played:
         """Tokens a plain step; plain decoding is 1."""
         return self.tokens / self.cost
 
-    def __add__(self, other: Played) -> Played:
-        return Played(self.tokens + other.tokens, self.cost + other.cost)
+
+def total(played: Sequence[Played]) -> Played:
+    return Played(sum(it.tokens for it in played), sum(it.cost for it in played))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,21 +161,11 @@ class Player:
 
     def play(self, trace: Trace) -> Played:
         """All its replies, with a moment's rest after each, in which costs are measured."""
-        played = Played(0, 0.0)
+        rounds: list[Played] = []
         for reply in trace.replies:
-            played += self.reply(reply)
+            rounds += self.rounds(reply)
             self.measure(reply.prompt + reply.tokens)
-        return played
-
-    def reply(self, reply: Recorded, after: int = 0) -> Played:
-        """One reply; what was decoded before its token ``after`` is not counted."""
-        text = _Text(reply, self.curve)
-        self._recent = RecentAcceptance()  # each is a conversation of its own
-        tokens, cost = 0, 0.0
-        for at, committed, took in self._rounds(text):
-            if at >= after:
-                tokens, cost = tokens + committed, cost + took
-        return Played(tokens, cost)
+        return total(rounds)
 
     def measure(self, length: int) -> None:
         """What the idle machine does: measure the costs at this context length."""
@@ -184,9 +176,11 @@ class Player:
         if missing:
             learned.set_step(DRAFT, self._shaken(DRAFT_STEP))
 
-    def _rounds(self, text: _Text) -> Iterator[tuple[int, int, float]]:
-        """Where each round began, how many tokens it brought, and what it cost."""
-        controller, at, began = self.controller, 0, 0
+    def rounds(self, reply: Recorded) -> Iterator[Played]:
+        """The rounds of one reply, which is a conversation of its own."""
+        text = _Text(reply, self.curve)
+        self._recent = RecentAcceptance()
+        controller, at = self.controller, 0
         plan = self._plan(text, at)
         flight, early = plan, False
         while True:
@@ -202,8 +196,8 @@ class Player:
                 controller.observe_cost(flight, drafted, accepted + 1, took, overlaps)
             self._learn(text, flight, at, drafted, accepted)
             text.drafted(flight, at, drafted, accepted)
-            began, at = at, at + accepted + 1
-            yield began, accepted + 1, cost
+            at += accepted + 1
+            yield Played(accepted + 1, cost)
             if at >= text.tokens:
                 controller.reply_ended(text.tokens)
                 return
@@ -213,7 +207,9 @@ class Player:
     def _plan(self, text: _Text, at: int) -> Plan:
         # A trace holds no tokens: how drafts fare after each one is not simulated.
         bucket = bucket_of(self._recent.share(at - text.judged))
-        return self.controller.choose(text.offers(at, bucket), text.prompt + at, MAX_DEPTH)
+        names = [*text.reply.lookups, *([] if text.reply.draft is None else [DRAFT])]
+        offers = [text.offer(name, at, bucket) for name in names]
+        return self.controller.choose(offers, text.prompt + at, MAX_DEPTH)
 
     def _learn(self, text: _Text, flight: Plan, at: int, drafted: int, accepted: int) -> None:
         if flight.drafter == DRAFT:
@@ -247,12 +243,8 @@ class _Text:
         self.judged = 0
         """Tokens up to the end of the draft model's newest round."""
 
-    def offers(self, at: int, bucket: int) -> list[Offer]:
-        """What the drafters could do before token ``at``; ``bucket`` is the draft model's."""
-        names = [*self.reply.lookups, *([] if self.reply.draft is None else [DRAFT])]
-        return [self.offer(name, at, bucket) for name in names]
-
     def offer(self, name: str | None, at: int, bucket: int = 0) -> Offer:
+        """What a drafter could do before token ``at``; ``bucket`` is the draft model's."""
         if name == DRAFT and self.reply.draft is not None:
             unread = self.prompt + at - self._read
             return Offer(DRAFT, self._curve.room(MAX_DEPTH), bucket, unread)
@@ -283,7 +275,7 @@ def fixed(trace: Trace, curve: PublishedCurve, setting: Setting) -> Played:
     The host's moment is charged only where a round must wait for it: a plain round after a plain
     one is taken to be launched ahead whenever no match is lost by that.
     """
-    tokens, cost = 0, 0.0
+    rounds = []
     for reply in trace.replies:
         text = _Text(reply, curve)
         at, plain = 0, setting.drafter is None
@@ -293,11 +285,11 @@ def fixed(trace: Trace, curve: PublishedCurve, setting: Setting) -> Played:
             plan = Plan(setting.drafter, depth, unread=offer.unread) if depth > 0 else PLAIN
             drafted, accepted = text.outcome(plan, at)
             text.drafted(plan, at, drafted, accepted)
-            cost += curve.round(plan.drafter, drafted, plan.unread)
-            cost += 0.0 if plain and not drafted else GAP
-            plain = not drafted
-            tokens, at = tokens + accepted + 1, at + accepted + 1
-    return Played(tokens, cost)
+            gap = 0.0 if plain and not drafted else GAP
+            cost = curve.round(plan.drafter, drafted, plan.unread) + gap
+            rounds.append(Played(accepted + 1, cost))
+            plain, at = not drafted, at + accepted + 1
+    return total(rounds)
 
 
 def sweep(trace: Trace, curve: PublishedCurve) -> dict[Setting, Played]:
@@ -339,12 +331,9 @@ def as_record(result: Result) -> dict[str, Any]:
     """Ready for JSON."""
     return {
         "curve": result.curve.name,
-        "machine": result.curve.machine,
-        "whose": result.curve.whose,
-        "where": result.curve.where,
+        **named(result.curve, "machine", "whose", "where"),
         "trace": result.trace.name,
-        "kind": result.trace.kind,
-        "about": result.trace.about,
+        **named(result.trace, "kind", "about"),
         "tokens": result.cold.tokens,
         "cold": round(result.cold.speed, 4),
         "warm": round(result.warm.speed, 4),
@@ -360,17 +349,14 @@ def simulation(curve: PublishedCurve, results: Sequence[Result]) -> str:
     columns = ("trace", "kind", "plain", "auto", "again", "oracle", "", "regret", "again")
     rows = [
         (
-            it.trace.name,
-            it.trace.kind,
+            it["trace"],
+            it["kind"],
             "1.00",
-            f"{it.cold.speed:.2f}",
-            f"{it.warm.speed:.2f}",
-            f"{it.fixed[it.oracle].speed:.2f}",
-            str(it.oracle),
-            f"{it.regret(it.cold):.1%}",
-            f"{it.regret(it.warm):.1%}",
+            *(f"{it[name]:.2f}" for name in ("cold", "warm", "oracle")),
+            it["setting"],
+            *(f"{it[name]:.1%}" for name in ("regret_cold", "regret_warm")),
         )
-        for it in results
+        for it in map(as_record, results)
     ]
     title = f"{curve.name}: {curve.machine}, as reported by {curve.whose}"
     best = f"  best single setting for all traces: {best_for_all(results)}"
