@@ -103,13 +103,6 @@ def known(state: PanelState) -> dict[str, Value]:
     return {slider: getattr(state, slider) for slider in SLIDERS}
 
 
-def same(one: Value, other: Value) -> bool:
-    """Whether two settings are the same; temperatures are numbers with a fraction."""
-    if isinstance(one, str) or isinstance(other, str):
-        return one == other
-    return abs(one - other) < 1e-6
-
-
 def stepped(name: str, value: Value, by: int) -> Value:
     """The setting so many steps further; it stops at the ends of the slider."""
     slider = SLIDERS[name]
@@ -264,7 +257,7 @@ class Sliders(LinesView, can_focus=True):
     def refused(self, slider: str, value: Value, reason: str) -> None:
         """What was asked for was refused: show what is still set, and the reason."""
         asked = dict(self.state.asked)
-        if slider in asked and same(asked[slider], value):
+        if asked.get(slider) == value:
             del asked[slider]
         self._draw(replace(self.state, asked=asked, reason=reason))
 
@@ -272,7 +265,7 @@ class Sliders(LinesView, can_focus=True):
         self._draw(replace(self.state, selected=slider, reason=""))
 
     def ask(self, slider: str, value: Value) -> None:
-        if same(value, self.state.value(slider)):
+        if value == self.state.value(slider):
             return
         asked = {**self.state.asked, slider: value}
         self._draw(replace(self.state, asked=asked, selected=slider, reason=""))

@@ -28,6 +28,8 @@ MOST_LINES = 40
 LEFT_OUT = ["html_block", "html_inline", "reference", "lheading", "image"]
 """CommonMark rules that hide text, or that turn a paragraph into a heading in mid-stream."""
 
+CODE = ("fence", "code_block")
+
 FIRST = re.compile(r"(?:[ \t\r]*\n)*( *)")
 """Finds the indent of the first line that is not blank."""
 
@@ -90,9 +92,17 @@ class Block:
     head: tuple[int, int] | None = None
     """Where the head of the table is that it continues."""
 
+    codes: int = 0
+    """Blocks of code that begin in it."""
+
     @property
     def size(self) -> int:
         return self.stop - self.start
+
+    def source(self, text: str) -> str:
+        """Its Markdown or code, from the whole text."""
+        head = text[slice(*self.head)] if self.head else ""
+        return moved(head + text[self.start : self.stop], self.indent)
 
 
 class _Node(NamedTuple):
@@ -102,6 +112,7 @@ class _Node(NamedTuple):
     stop: int
     leaf: Token
     """The last paragraph, fence or the like inside it."""
+    codes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +194,10 @@ class Markdown:
         if at.first or stop > at.start:
             info, indent = fence.info.strip(), at.indent + _depth(at.opener)
             gap = at.first and bool(blocks)
-            blocks.append(Block(at.start, stop, "code", gap, at.first, info, indent=indent))
+            codes = int(at.first)
+            blocks.append(
+                Block(at.start, stop, "code", gap, at.first, info, None, indent, None, codes)
+            )
         if closed:
             return _Open(lines[count], "fence", indent=at.indent)
         return replace(at, start=stop, first=False)
@@ -246,6 +260,7 @@ class Markdown:
             number=number,
             indent=at.indent,
             head=at.head,
+            codes=node.codes,
         )
 
     def _cut(self, at: _Open, node: _Node, lines: Sequence[int], source: str) -> _Open:
@@ -271,9 +286,10 @@ def _nodes(source: str) -> list[_Node]:
             continue
         item = token.level == 1 and token.type == "list_item_open"
         if item or (token.level == 0 and not token.type.endswith("list_open")):
-            found.append(_Node(token, *_span(token), token))
+            found.append(_Node(token, *_span(token), token, token.type in CODE))
         elif found and token.level:
-            found[-1] = found[-1]._replace(leaf=token)
+            codes = found[-1].codes + (token.type in CODE)
+            found[-1] = found[-1]._replace(leaf=token, codes=codes)
     return found
 
 
@@ -317,15 +333,13 @@ class CodeBlock:
 
 def code_in(text: str, block: Block) -> list[CodeBlock]:
     """The code that begins in a block, also inside items and quotes or without a fence."""
-    source = moved(text[block.start : block.stop], block.indent)
+    source = block.source(text)
     if block.kind == "code":
         return [CodeBlock(language_of(block.info), source)] if block.first else []
-    if not any(sign in source for sign in ("```", "~~~", "    ", "\t")):
-        return []
     return [
         CodeBlock(language_of(token.info), token.content)
         for token in parser().parse(source)
-        if token.type in ("fence", "code_block")
+        if token.type in CODE
     ]
 
 
@@ -336,8 +350,8 @@ def code_blocks(text: str) -> list[CodeBlock]:
     found: list[CodeBlock] = []
     for block in markdown.blocks:
         if block.kind == "code" and not block.first:
-            rest = moved(markdown.text[block.start : block.stop], block.indent)
-            found[-1] = CodeBlock(found[-1].language, found[-1].text + rest)
-        else:
+            code = found[-1].text + block.source(markdown.text)
+            found[-1] = CodeBlock(found[-1].language, code)
+        elif block.codes:
             found += code_in(markdown.text, block)
     return found

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from rich.style import Style
 from rich.text import Text
@@ -13,7 +14,7 @@ from rich.text import Text
 from macspec.plaintext import one_line
 from macspec.text import Span
 
-from .markdown import Block, Markdown, clean, code_in, moved, plain_blocks
+from .markdown import Block, Markdown, clean, plain_blocks
 from .rows import NOTHING, SPACE, TAB, Row, Styles, broken, drawn, row
 
 NAMES = {"draft": "draft model", "ngram": "n-gram", "suffix": "past replies"}
@@ -39,12 +40,12 @@ def author_style(author: Author, styles: Styles) -> Style:
 class Authors:
     """Who wrote which characters of a growing, cleaned text."""
 
-    _ends: list[int] = field(default_factory=list)
-    _who: list[Author] = field(default_factory=list)
+    _spans: list[tuple[int, Author]] = field(default_factory=list)
+    """Where each ends, and who wrote it."""
 
     def __len__(self) -> int:
         """Characters so far."""
-        return self._ends[-1] if self._ends else 0
+        return self._spans[-1][0] if self._spans else 0
 
     def take(self, text: str, spans: Iterable[Span]) -> str:
         """Adds a text and its spans, and returns the text cleaned. Where there is no span, the
@@ -59,27 +60,24 @@ class Authors:
         return "".join(shown)
 
     def _add(self, length: int, who: Author) -> None:
-        if self._who and self._who[-1] == who:
-            self._ends[-1] += length
-        else:
-            self._ends.append(len(self) + length)
-            self._who.append(who)
+        end = len(self) + length
+        if self._spans and self._spans[-1][1] == who:
+            self._spans.pop()
+        self._spans.append((end, who))
 
     def within(self, start: int, stop: int) -> Iterator[tuple[int, int, Author]]:
         """The spans within ``[start, stop)``, relative to ``start``."""
-        index = bisect_right(self._ends, start)
         at = start
-        while at < stop and index < len(self._ends):
-            end = min(self._ends[index], stop)
-            yield at - start, end - start, self._who[index]
-            at, index = end, index + 1
+        for end, who in self._spans[bisect_right(self._spans, start, key=itemgetter(0)) :]:
+            if at >= stop:
+                break
+            yield at - start, min(end, stop) - start, who
+            at = end
 
     def counts(self) -> Counter[Author]:
         counted: Counter[Author] = Counter()
-        at = 0
-        for end, who in zip(self._ends, self._who, strict=True):
-            counted[who] += end - at
-            at = end
+        for first, last, who in self.within(0, len(self)):
+            counted[who] += last - first
         return counted
 
 
@@ -114,8 +112,6 @@ class Source:
         self.authors = Authors()
         self.text = ""
         self._parsed = Markdown()
-        self._code: dict[tuple[int, int], int] = {}
-        """Blocks of code that begin in a block, by its position."""
         self.take([(text, spans)])
 
     @property
@@ -135,15 +131,7 @@ class Source:
 
     def code_before(self, block: Block) -> int:
         """Blocks of code that begin before a block of the Markdown."""
-        found = 0
-        for each in self.blocks(False):
-            if each.start >= block.start:
-                break
-            key = (each.start, each.stop)
-            if key not in self._code:
-                self._code[key] = len(code_in(self.text, each))
-            found += self._code[key]
-        return found
+        return sum(each.codes for each in self.blocks(False) if each.start < block.start)
 
 
 def guess(text: str, block: Block, width: int) -> int:
@@ -167,14 +155,11 @@ def _block(source: Source, block: Block, styles: Styles, width: int, *, tint: bo
         return _plain(source, block, styles, width, tint=tint)
     from .prose import code_rows, prose  # Takes long to import: not before it is needed.
 
-    text = moved(source.text[block.start : block.stop], block.indent)
+    text = block.source(source.text)
+    number = source.code_before(block) + 1
     if block.kind == "code":
-        number = source.code_before(block) + 1 if block.first else None
-        return code_rows(text, block.info, number, styles, width)
-    first = source.code_before(block) + 1 if code_in(source.text, block) else 1
-    if block.head is not None:
-        text = moved(source.text[slice(*block.head)], block.indent) + text
-    return prose(text, width, styles, block.number, first)
+        return code_rows(text, block.info, number if block.first else None, styles, width)
+    return prose(text, width, styles, block.number, number)
 
 
 def _plain(source: Source, block: Block, styles: Styles, width: int, *, tint: bool) -> list[Row]:
