@@ -304,7 +304,7 @@ class LineView:
             self.print(line)
 
     async def do_about(self, argument: str) -> None:
-        for line in (WHAT, *proposal().lines(), PRIVATE):
+        for line in (WHAT, *proposal(), PRIVATE):
             self.print(line)
 
     async def do_report(self, argument: str) -> None:

@@ -1,7 +1,4 @@
-"""Child processes of the front end: the model scan, and downloads. They write JSON lines.
-
-So that neither the screen nor the engine waits for them.
-"""
+"""Child processes of the front end that write JSON lines: the model scan, and downloads."""
 
 from __future__ import annotations
 
@@ -42,24 +39,11 @@ PULL = (*PYTHON, "macspec", "models", "pull", "--json")
 
 SCAN = (*PYTHON, "macspec.models.scan")
 
-ASKING, DOWNLOADING, WAITING, DONE, CANCELLED, FAILED = (
-    "asking the hub",
-    "downloading",
-    "waiting",
-    "done",
-    "cancelled",
-    "failed",
-)
-ENDED = (DONE, CANCELLED, FAILED)
-
 
 class JsonProcess:
     """A process that writes one JSON object a line, and perhaps an error in its last line.
 
     Its pipe is read by a thread: a subprocess of asyncio leaves warnings behind when the loop ends.
-
-    Args:
-        command: the program and its arguments.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -127,18 +111,15 @@ def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
 
 
 class Download:
-    """A download of models from the hub; ``run`` it once.
+    """A download of models from the hub by their ids; ``run`` it once.
 
     What has arrived when it is cancelled or breaks is kept, and the next download resumes there.
-
-    Args:
-        names: ids on the hub.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
-        self.state = ASKING
-        """One of the constants above."""
+        self.state = "asking"
+        """asking, downloading, waiting, done, cancelled or failed."""
         self.message = ""
         """Why it waits or failed, and what to do; neutral."""
         self.done = 0
@@ -155,7 +136,7 @@ class Download:
 
     @property
     def active(self) -> bool:
-        return self.state not in ENDED
+        return self.state not in ("done", "cancelled", "failed")
 
     async def run(self) -> AsyncIterator[None]:
         """Download, and yield after every change; errors of the hub are not raised."""
@@ -163,10 +144,10 @@ class Download:
             self._take(record)
             yield
         if self.active:
-            self.state = CANCELLED if self._cancelled else FAILED
+            self.state = "cancelled" if self._cancelled else "failed"
             self.message = self._process.error or "the download ended unexpectedly: try again"
             if self._complete == len(self.names):
-                self.state, self.message = DONE, ""
+                self.state, self.message = "done", ""
         yield
 
     def cancel(self) -> None:
@@ -197,13 +178,13 @@ class Download:
         kind = record.get("event")
         if kind == "listed":
             self.total, self._present = int(record["total"]), int(record["present"])
-            self.done, self.state = self._present, DOWNLOADING
+            self.done, self.state = self._present, "downloading"
         elif kind == "progress":
-            self.state, self.message = DOWNLOADING, ""
+            self.state, self.message = "downloading", ""
             self.rate = float(record["rate"])
             self._count(str(record["model"]), int(record["done"]))
         elif kind == "retrying":
-            self.state = WAITING
+            self.state = "waiting"
             why = one_line(str(record["reason"]))
             self.message = f"connection lost ({why}), retrying in {record['seconds']:g} s"
         elif kind == "pulled":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import statistics
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from macspec.choices import RULES
@@ -68,9 +68,9 @@ class TextDivergence:
     """Whether rounding explains it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Comparison:
-    """A snapshot."""
+    """What is known so far."""
 
     prompt: str = ""
     """The message that is answered again. Untrusted."""
@@ -96,33 +96,11 @@ class Comparison:
     finished: bool = False
 
 
-@dataclass(slots=True)
-class _ModeReplies:
-    """The replies of one mode that have ended, and the numbers of the one that streams."""
-
-    finished: list[Finished] = field(default_factory=list)
-    counter: ReplyCounter = field(default_factory=ReplyCounter)
-
-    def stats(self, joules: float | None) -> ModeStats:
-        stats = [each.stats for each in self.finished]
-        if not stats:
-            return ModeStats(tokens_per_s=self.counter.stats(live=True).decode_tokens_per_s)
-        return ModeStats(
-            replies=len(stats),
-            tokens=stats[-1].tokens,
-            tokens_per_s=_median([each.decode_tokens_per_s for each in stats]),
-            ttft_s=_median([each.ttft_s for each in stats]),
-            tokens_per_pass=_median([each.tokens_per_pass for each in stats]),
-            acceptance=_median([each.acceptance for each in stats]),
-            joules_per_token=joules,
-        )
-
-
 class Comparing:
     """A comparison while it runs.
 
     Args:
-        prompt: the message that is answered again, to show it.
+        prompt: the message that is answered again, as it is shown.
         request: the conversation up to it.
         rule: greedy, keyed, block or match; None: greedy where the temperature is 0, else keyed.
     """
@@ -148,7 +126,9 @@ class Comparing:
         length = min(request.max_tokens or LONGEST, LONGEST)
         # Earlier replies to this prompt must not be drafted from.
         self._request = replace(request, max_tokens=length, learn=False)
-        self._replies = {mode: _ModeReplies() for mode in MODES}
+        self._finished: dict[str, list[Finished]] = {mode: [] for mode in MODES}
+        self._counter = ReplyCounter()
+        """Of the reply that streams."""
         self._joules = ByMode()
         self._call: Call | None = None
         self._stopped = False
@@ -176,69 +156,64 @@ class Comparing:
         Raises:
             MacspecError: a reply failed.
         """
-        try:
-            for mode in TURNS:
-                self.found = replace(self.found, doing=mode, progress=None)
-                async for found in self._reply(mode):
-                    yield found
-                if self._stopped:
-                    break
-                await self._compare_texts()
-                yield self._snapshot()
-            self.found = replace(self.found, doing="", progress=None, finished=True)
+        for mode in TURNS:
+            self.found.doing, self.found.progress = mode, None
+            async for found in self._reply(mode):
+                yield found
+            if self._stopped:
+                break
+            await self._compare_texts()
             yield self._snapshot()
-        finally:
-            self.stop()
+        self.found.doing, self.found.progress, self.found.finished = "", None, True
+        yield self._snapshot()
 
     async def _reply(self, mode: str) -> AsyncIterator[Comparison]:
-        replies, tuning = self._replies[mode], self._tuning
-        await self._settings.lend(replace(tuning, method="off") if mode == "plain" else tuning)
+        tuning = replace(self._tuning, method="off") if mode == "plain" else self._tuning
+        await self._settings.lend(tuning)
         self._live.asked()
-        watch = self._energy.watch()
-        length = self._length()
+        watch, length, counter = self._energy.watch(), self._length(), ReplyCounter()
+        self._counter = counter
         self._call = self._engine.reply(self._request)
         async for event in self._call:
             self._live.see(event)
-            replies.counter.see(event)
+            counter.see(event)
             if watch is not None:
                 watch.see(event)  # type: ignore[arg-type]
             match event:
                 case Round():
-                    share = None if length is None else min(replies.counter.tokens / length, 1.0)
-                    self.found = replace(self.found, progress=share)
+                    if length is not None:
+                        self.found.progress = min(counter.tokens / length, 1.0)
                     yield self._snapshot()
                 case Finished():
                     self._stopped = event.reason == "interrupted"
                     if not self._stopped:
-                        replies.finished.append(event)
-                    replies.counter = ReplyCounter()
+                        self._finished[mode].append(event)
                 case Failed("stopped"):
                     self._stopped = True
                 case Failed(_, message):
                     raise MacspecError(message)
         self._call = None
-        reason = self._energy.reason
+        self.found.energy_reason = self._energy.reason
         if watch is not None:
             await final(watch)
             energy = watch.result()
             self._joules.add(energy.decode, speculative=mode == "speculative")
             self._energy.by_mode.add(energy.decode, speculative=energy.speculative)
-            reason = energy.decode.reason or ""
-        self.found = replace(self.found, energy_reason=reason)
+            self.found.energy_reason = energy.decode.reason or ""
 
     async def _compare_texts(self) -> None:
         """Compare the texts of both modes, where the rule promises the same."""
-        plain, speculative = (self._replies[mode].finished for mode in MODES)
+        plain, speculative = (self._finished[mode] for mode in MODES)
         if self.found.rule not in TEXT_RULES or not plain or not speculative:
             return
         first = plain[0]
         for other in (*speculative, *plain[1:]):
             at = first_difference(first.token_ids, other.token_ids)
             if at is not None:
-                fork = self.found.fork or await self._divergence(first, other, at)
-                self.found = replace(self.found, equal=False, fork=fork)
+                self.found.equal = False
+                self.found.fork = self.found.fork or await self._divergence(first, other, at)
                 return
-        self.found = replace(self.found, equal=True)
+        self.found.equal = True
 
     async def _divergence(self, plain: Finished, other: Finished, at: int) -> TextDivergence:
         one, two = plain.text, other.text
@@ -260,23 +235,34 @@ class Comparing:
         return found
 
     def _length(self) -> int | None:
-        finished = self._replies["plain"].finished
+        finished = self._finished["plain"]
         if finished and self.found.rule in TEXT_RULES:
             return finished[0].stats.tokens
         return None
 
     def _snapshot(self) -> Comparison:
-        saving = self._joules.saving()
-        joules: list[float | None]
+        saving, mean = self._joules.saving(), self._joules.joules_per_token
+        joules = mean(speculative=False), mean(speculative=True)
         if isinstance(saving, Saving):
-            joules = [saving.plain, saving.speculative]
-        else:
-            joules = [self._joules.joules_per_token(speculative=mode) for mode in (False, True)]
-        plain, speculative = (
-            self._replies[mode].stats(each) for mode, each in zip(MODES, joules, strict=True)
+            joules = saving.plain, saving.speculative
+        self.found.plain = self._stats("plain", joules[0])
+        self.found.speculative = self._stats("speculative", joules[1])
+        return replace(self.found)
+
+    def _stats(self, mode: str, joules: float | None) -> ModeStats:
+        stats = [each.stats for each in self._finished[mode]]
+        if not stats:
+            live = self._counter if mode == self.found.doing else ReplyCounter()
+            return ModeStats(tokens_per_s=live.stats(live=True).decode_tokens_per_s)
+        return ModeStats(
+            replies=len(stats),
+            tokens=stats[-1].tokens,
+            tokens_per_s=_median(each.decode_tokens_per_s for each in stats),
+            ttft_s=_median(each.ttft_s for each in stats),
+            tokens_per_pass=_median(each.tokens_per_pass for each in stats),
+            acceptance=_median(each.acceptance for each in stats),
+            joules_per_token=joules,
         )
-        self.found = replace(self.found, plain=plain, speculative=speculative)
-        return self.found
 
 
 def _speculative(tuning: Tuning, rule: str) -> Tuning:
@@ -291,6 +277,6 @@ def _speculative(tuning: Tuning, rule: str) -> Tuning:
     return Tuning(method, depth, rule, sampling)
 
 
-def _median(values: list[float | None]) -> float | None:
+def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None

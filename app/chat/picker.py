@@ -1,7 +1,4 @@
-"""The models to choose from, as the picker and ``/models`` offer them. All texts are neutral.
-
-Nothing here imports MLX or uses the network by itself.
-"""
+"""The models to choose from, without MLX and the network. All texts are neutral."""
 
 from __future__ import annotations
 
@@ -25,15 +22,8 @@ from macspec.worker import PairChoice
 
 from .background import Download, ModelScan
 
-BUILT_IN, HERE, FOLDER, INCOMPLETE, ABSENT, TYPED, NONE = (
-    "built in",
-    "downloaded",
-    "folder",
-    "incomplete",
-    "to download",
-    "as typed",
-    "none",
-)
+BUILT_IN, HERE, FOLDER, INCOMPLETE = "built in", "downloaded", "folder", "incomplete"
+ABSENT, TYPED, NONE = "to download", "as typed", "none"
 """Where a model is."""
 
 WHAT = (
@@ -126,15 +116,12 @@ class ModelPicker:
         return tuple(dict.fromkeys(path for path in paths if os.path.isdir(path)))
 
     def targets(self, typed: str = "") -> list[ModelOffer]:
-        """The built-in pair, then the models on this machine, then those of the catalogue.
-
-        Args:
-            typed: words that they must contain; a folder or an id is offered too.
-        """
+        """The built-in pair, then the models on this machine, then those of the catalogue; only
+        those that contain the typed words. A typed folder or id is offered too."""
         here = [self._found(it) for it in self.scan.found.values()]
         here.sort(key=lambda it: (it.where == INCOMPLETE, it.name.lower()))
         names = {it.model for it in here}
-        first = {entry.target: entry for entry in reversed(self.known)}
+        first = {entry.target: entry for entry in reversed(self.known)}.values()
         built_in = ModelOffer(
             None,
             "built-in",
@@ -143,11 +130,7 @@ class ModelPicker:
             note="a tiny pair for small talk",
             current=self.current.target is None,
         )
-        absent = [
-            self._absent_target(entry)
-            for entry in self.known
-            if first[entry.target] is entry and entry.target not in names
-        ]
+        absent = [self._absent_target(it) for it in reversed(first) if it.target not in names]
         return filtered([built_in, *here, *absent], typed)
 
     def drafts(self, target: ModelOffer, typed: str = "") -> list[ModelOffer]:
@@ -174,12 +157,20 @@ class ModelPicker:
         ]
         return filtered(sorted([*here, *absent, none], key=_rank), typed)
 
-    def choice(self, target: ModelOffer, draft: ModelOffer | None) -> PairChoice:
-        return self._choice(target.model, None if draft is None else draft.model)
+    def choice(self, target: str | None, draft: str | None) -> PairChoice:
+        """A pair as it is loaded with the settings; None: the built-in one, or no draft."""
+        return replace(
+            self.current,
+            target=target,
+            draft=draft,
+            context=self._models.context,
+            kv_bits=self._models.kv_bits,
+            require_draft=False,
+        )
 
     def asked(self, argument: str) -> PairChoice:
         """The pair that the words of a command name; raises as ``named_pair``."""
-        return self._choice(*named_pair(argument, self.known))
+        return self.choice(*named_pair(argument, self.known))
 
     def names(self) -> list[tuple[str, str]]:
         """What can be named in a command, each with its facts."""
@@ -221,22 +212,6 @@ class ModelPicker:
         async for _ in download.run():
             pass
         self.ended(download)
-
-    def close(self) -> None:
-        """Stop a download that is running; what arrived is kept."""
-        if self.download is not None and self.download.active:
-            self.ended = lambda download: None
-            self.download.cancel()
-
-    def _choice(self, target: str | None, draft: str | None) -> PairChoice:
-        return replace(
-            self.current,
-            target=target,
-            draft=draft,
-            context=self._models.context,
-            kv_bits=self._models.kv_bits,
-            require_draft=False,
-        )
 
     def _found(self, it: FoundModel) -> ModelOffer:
         opened = self.scan.opened.get(it.name)
@@ -349,17 +324,8 @@ def typed_offer(text: str) -> ModelOffer | None:
 
 
 def named_pair(argument: str, known: Sequence[Entry]) -> tuple[str | None, str | None]:
-    """A pair of the catalogue by its name, or a target and perhaps a draft, as folders or ids.
-
-    Args:
-        known: the catalogue.
-
-    Returns:
-        The target, None for the built-in pair, and the draft, None for none.
-
-    Raises:
-        BadOptionError: they name no pair.
-    """
+    """The target (None: the built-in pair) and draft (None: none) that words name: a pair of the
+    catalogue by its name, or one or two folders or ids; BadOptionError if they name none."""
     try:
         words = shlex.split(argument)
     except ValueError:
@@ -395,35 +361,25 @@ def _memory(count: float) -> str:
     return f"{count / GIB:.1f} GB" if count >= 0.1 * GIB else f"{count / 2**20:.0f} MB"
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """The pair of the catalogue that suits this machine best."""
-
-    entry: Entry | None
-    """None: none fits."""
-    memory: int
-    """Bytes of the machine."""
-
-    def lines(self) -> list[str]:
-        """What to say about it, a sentence or two each."""
-        has = f"{self.memory / GIB:.0f} GB of memory"
-        built_in = (
-            "The built-in pair answers at once, but it is tiny: good for small talk, not for facts."
-        )
-        if self.entry is None:
-            return [built_in, f"No pair in the catalogue fits this machine ({has})."]
-        it = self.entry
-        draft = "" if it.draft is None else f" with the draft model {it.draft}"
-        size = "" if it.download is None else f" It would download {it.download:.1f} GB"
-        needs = "" if it.memory_8k is None else f" and need {it.memory_8k:.1f} GB of memory"
-        return [
-            built_in,
-            f"The recommended pair for this machine ({has}) is {it.name}: {it.target}{draft}."
-            + (f"{size}{needs}." if size else ""),
-        ]
-
-
-def proposal() -> Proposal:
-    """The one for this machine; quick and offline."""
+def proposal() -> list[str]:
+    """What to say about a pair for this machine, a sentence or two each; quick and offline."""
     memory = unified_memory()
-    return Proposal(best(memory, working_set()), memory)
+    return proposed(best(memory, working_set()), memory)
+
+
+def proposed(entry: Entry | None, memory: int) -> list[str]:
+    """The same for the best pair of the catalogue (None: none fits) and the machine's bytes."""
+    has = f"{memory / GIB:.0f} GB of memory"
+    built_in = (
+        "The built-in pair answers at once, but it is tiny: good for small talk, not for facts."
+    )
+    if entry is None:
+        return [built_in, f"No pair in the catalogue fits this machine ({has})."]
+    draft = "" if entry.draft is None else f" with the draft model {entry.draft}"
+    size = "" if entry.download is None else f" It would download {entry.download:.1f} GB"
+    needs = "" if entry.memory_8k is None else f" and need {entry.memory_8k:.1f} GB of memory"
+    return [
+        built_in,
+        f"The recommended pair for this machine ({has}) is {entry.name}: {entry.target}{draft}."
+        + (f"{size}{needs}." if size else ""),
+    ]

@@ -140,20 +140,21 @@ def turn_stats(stats: Numbers | None, energy: Numbers | None) -> TurnStats | Non
         return None
     parts, energies = _parts(stats), _parts(energy or {})
     known = [part for part in parts if _number(part, "tokens") is not None]
-    if len(known) < len(parts):
+    count, whole = len(parts), len(known) == len(parts)
+    if not whole:
         parts, energies = known[-1:] or [{}], energies[-1:]
     decode = [_table(each, "decode") for each in energies]
     joules = _joules_per_token(decode, len(parts))
     return TurnStats(
         tokens=int(_total(parts, "tokens") or 0),
         tokens_per_s=_speed(parts),
-        acceptance=_share(parts, "acceptance", "accepted", "drafted"),
-        tokens_per_pass=_share(parts, "tokens_per_pass", "tokens", "passes"),
+        acceptance=_share(parts, "accepted", "drafted"),
+        tokens_per_pass=_share(parts, "tokens", "passes"),
         ttft_s=_number(parts[0], "ttft_s"),
         joules_per_token=joules,
         energy_basis=_basis(decode, joules),
-        parts=len(_parts(stats)),
-        whole=len(known) == len(_parts(stats)),
+        parts=count,
+        whole=whole,
     )
 
 
@@ -163,8 +164,6 @@ def _parts(numbers: Numbers) -> list[Numbers]:
 
 def _speed(parts: Sequence[Numbers]) -> float | None:
     """Tokens of decode a second; None where a part has no valid time."""
-    if len(parts) == 1:
-        return _number(parts[0], "decode_tokens_per_s")
     tokens = seconds = 0.0
     for part in parts:
         lasted = _number(_table(part, "seconds"), "decode")
@@ -178,19 +177,13 @@ def _speed(parts: Sequence[Numbers]) -> float | None:
 
 def _joules_per_token(decode: Sequence[Numbers], parts: int) -> float | None:
     """Over all parts; None where one was not measured, or they count different rails."""
-    if parts == 1:
-        return _number(decode[-1], "joules_per_token") if decode else None
-    joules, tokens = _total(decode, "joules"), _total(decode, "tokens")
     alike = all(each.get("counted") == decode[0].get("counted") for each in decode)
-    if len(decode) < parts or joules is None or not tokens or not alike:
-        return None
-    return joules / tokens
+    return _share(decode, "joules", "tokens") if alike and len(decode) == parts else None
 
 
 def _basis(decode: Sequence[Numbers], joules: float | None) -> str:
     """Which rails the joules are of, or why there are none."""
-    newest: Numbers = decode[-1] if decode else {}
-    counted = newest.get("counted")
+    counted = decode[-1].get("counted")
     if joules is not None and isinstance(counted, list | tuple):
         *first, last = [str(rail) for rail in counted] or ["nothing"]
         return f"{', '.join(first)} and {last}" if first else last
@@ -201,10 +194,7 @@ def _basis(decode: Sequence[Numbers], joules: float | None) -> str:
     return "only part of it was measured" if measured else ""
 
 
-def _share(parts: Sequence[Numbers], name: str, part: str, whole: str) -> float | None:
-    """A ratio, which is stored as ``name``, over all parts."""
-    if len(parts) == 1:
-        return _number(parts[0], name)
+def _share(parts: Sequence[Numbers], part: str, whole: str) -> float | None:
     above, below = _total(parts, part), _total(parts, whole)
     return above / below if above is not None and below else None
 
@@ -212,7 +202,7 @@ def _share(parts: Sequence[Numbers], name: str, part: str, whole: str) -> float 
 def _total(parts: Sequence[Numbers], key: str) -> float | None:
     values = [_number(part, key) for part in parts]
     known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
+    return sum(known) if len(known) == len(values) else None
 
 
 def _table(values: Numbers, key: str) -> Numbers:

@@ -15,7 +15,6 @@ from textual.events import Resize
 from textual.widgets import Static
 
 from ..actions import ACTIONS, GROUPS, Action, Offers, Situation
-from ..chat.picker import Proposal
 from ..keys import Keys, names
 from ..panel.panel import Panel
 from ..panel.panelrows import HELP
@@ -99,7 +98,7 @@ class About(Reader):
     }
     """
 
-    def __init__(self, keys: Keys, proposal: Proposal) -> None:
+    def __init__(self, keys: Keys, proposal: Sequence[str]) -> None:
         super().__init__()
         self._mapping, self._proposal = keys, proposal
 

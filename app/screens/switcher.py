@@ -17,7 +17,7 @@ from macspec.models.catalog import CONTEXT
 from macspec.models.machine import GIB, working_set
 from macspec.worker import PairChoice
 
-from ..chat.background import DONE, Download
+from ..chat.background import Download
 from ..chat.picker import BUILT_IN, ModelOffer, ModelPicker
 from .box import MUTED, Confirm, ListBox, Rows, Search
 
@@ -159,7 +159,7 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
             self.run_worker(self._take(target, draft), group="take", exclusive=True)
 
     async def _take(self, target: ModelOffer, draft: ModelOffer | None) -> None:
-        choice = self._pairs.choice(target, draft)
+        choice = self._pairs.choice(target.model, None if draft is None else draft.model)
         names = self._pairs.absent(target, draft)
         if not names:
             self.dismiss(choice)
@@ -203,7 +203,7 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
         download, choice = self._awaited
         self._awaited = None
         self._hint()
-        if download.state == DONE:
+        if download.state == "done":
             self.dismiss(choice)
         else:
             self._warn(download.line())

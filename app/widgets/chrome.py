@@ -10,7 +10,7 @@ from textual.widgets import Static
 
 from macspec.plaintext import one_line
 
-from ..chat.picker import PRIVATE, WHAT, Proposal
+from ..chat.picker import PRIVATE, WHAT
 from ..keys import Keys
 from ..panel.draw import SIGNS, UNKNOWN
 from ..panel.panelstate import PanelState
@@ -107,17 +107,17 @@ class Welcome(Static):
         lines = [Content.assemble((key.ljust(wide), "bold"), f"  {what}") for key, what in rows]
         self.update(Content("\n").join([Content("Write a message and press Enter."), *lines]))
 
-    def show_card(self, keys: Keys, proposal: Proposal) -> None:
+    def show_card(self, keys: Keys, proposal: Sequence[str]) -> None:
         self.add_class("-card")
         self.border_title = Content("Welcome to macspec")
         self.update(card(keys, proposal))
 
 
-def card(keys: Keys, proposal: Proposal) -> Content:
+def card(keys: Keys, proposal: Sequence[str]) -> Content:
     """What macspec is, a real pair that fits this machine, and how to get it."""
     how = f"{keys.shown('models')} downloads it or any other; {keys.shown('help')} opens the help."
     return Content("\n\n").join(
-        [Content(one_line(part)) for part in (WHAT, *proposal.lines(), how, PRIVATE)]
+        [Content(one_line(part)) for part in (WHAT, *proposal, how, PRIVATE)]
     )
 
 

@@ -107,12 +107,12 @@ def test_while_nothing_is_compared_a_draft_is_not_refused(pairs):
 def test_choice_and_what_has_to_be_fetched_for_it(pairs):
     target = by_name(pairs.targets())["little"]
     draft = by_name(pairs.drafts(target))["o/D"]
-    assert pairs.choice(target, draft) == PairChoice("o/T", "o/D")
+    assert pairs.choice(target.model, draft.model) == PairChoice("o/T", "o/D")
     assert pairs.absent(target, draft) == ["o/T", "o/D"]
     assert pairs.to_download(target, draft) == "o/T and o/D, about 2.0 GB"
     none = by_name(pairs.drafts(target))["no draft model"]
     assert none.where == NONE
-    assert pairs.choice(target, none) == PairChoice("o/T")
+    assert pairs.choice(target.model, none.model) == PairChoice("o/T")
     assert pairs.to_download(target, none) == "o/T"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from macspec.app.actions import ACTIONS, GROUPS, Situation
-from macspec.app.chat.picker import Proposal, proposal
+from macspec.app.chat.picker import proposal, proposed
 from macspec.app.keys import Keys, hints, table
 from macspec.app.panel.panelstate import PanelState
 from macspec.app.widgets.chrome import fitted, line, right
@@ -63,16 +63,15 @@ def test_what_the_engine_does_is_told_in_words() -> None:
 
 def test_the_card_says_what_would_be_downloaded() -> None:
     entry = Entry("mid", "owner/mid", "owner/small", download=5.04, memory_8k=6.5)
-    said = " ".join(Proposal(entry, 16 * GIB).lines())
+    said = " ".join(proposed(entry, 16 * GIB))
     assert "16 GB" in said
     assert "mid: owner/mid with the draft model owner/small" in said
     assert "download 5.0 GB and need 6.5 GB" in said
 
 
 def test_no_pair_fits_a_tiny_machine() -> None:
-    assert "No pair in the catalogue fits" in Proposal(None, 2 * GIB).lines()[-1]
+    assert "No pair in the catalogue fits" in proposed(None, 2 * GIB)[-1]
 
 
 def test_this_machine_gets_a_proposal() -> None:
-    assert proposal().memory > 0
-    assert proposal().lines()
+    assert proposal()
