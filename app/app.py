@@ -16,30 +16,30 @@ from textual.driver import Driver
 from textual.timer import Timer
 from textual.widgets import Input, TextArea
 
-from macspec.config.effective import Effective
+from macspec.config.effective import ENVIRONMENT, Effective
+from macspec.config.file import change_file
+from macspec.config.schema import SETTINGS
 from macspec.errors import BadOptionError, MacspecError
 from macspec.events import Notice
 from macspec.store import title_of
 from macspec.worker import LoadProgress, PairChoice
 
 from . import message, outside, themes
-from .actions import BY_ID, Situation
+from .actions import BY_ID
 from .chat.chatlist import shortened
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import ModelPicker, proposal
 from .chat.turns import Turn, Update
-from .commands import Commands
+from .commands import Commands, Question
+from .feed import Feed
 from .keys import Keys, hints
 from .leaving import Leaving, unforeseen
-from .looks import Looks
 from .panel.sliders import Tune
 from .prompt.prompt import Prompt
-from .replies import Replies
 from .screens.main import Main
 from .slash import Completion, continuations, parse
 from .transcript.transcript import TurnChosen
-from .view import situation
 
 PERIOD = 0.25
 """Seconds between two updates of the numbers."""
@@ -66,8 +66,7 @@ class MacspecApp(App[None], inherit_bindings=False):
     Args:
         conversation: what is shown.
         settings: what is set at the start.
-        choice: the pair to load first.
-        fallback: the pair to load where that fails; None: none.
+        pairs: those to load at the start: the first that can be loaded.
         farewell: lets go of the engine; called once, on a thread of its own, as soon as the user
             wants to leave.
         driver: of the terminal; None: Textual's own.
@@ -86,30 +85,22 @@ class MacspecApp(App[None], inherit_bindings=False):
         conversation: Conversation,
         settings: Effective,
         keys: Keys,
-        choice: PairChoice,
+        pairs: Sequence[PairChoice],
         *,
-        fallback: PairChoice | None = None,
         farewell: Callable[[], None] = lambda: None,
         driver: type[Driver] | None = None,
     ) -> None:
         self.conversation, self.settings, self.keys = conversation, settings, keys
         app = settings.config.app
         self.main = Main(keys, app.send, panel=app.panel)
-        self.replies = Replies(self.main, conversation, self.status, self.show_state)
-        self.looks = Looks(self, self.main, settings, keys, status=self.status, begin=self.begin)
-        self.commands = Commands(
-            self,
-            settings.config,
-            choice,
-            fallback,
-            themes=self.looks.themes,
-            parts=[self.looks],
-        )
+        self.feed = Feed(self.main, conversation, self.status, self.show_state)
+        self.commands = Commands(self, pairs, lambda: [(name, "") for name in themes.names(self)])
         self.leaving = Leaving(self, conversation, lambda: self.main.prompt.unsent, farewell)
         self.fault: str | None = None
         """What broke the app, in a line; None while nothing did."""
         self._doing: set[str] = set()
         self._one_by_one: dict[str, asyncio.Lock] = {}
+        self._writing = asyncio.Lock()
         self._unsent: Timer | None = None
         self._armed = float("-inf")
         super().__init__(driver_class=driver, ansi_color=themes.ansi_color(os.environ))
@@ -126,14 +117,18 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.leaving.heed_signals()
-        self.looks.paint()
+        themes.register(self)
+        self.theme = themes.known(self.settings.config.app.theme, self)
 
     @on(Main.Made)
     def _made(self, event: Main.Made) -> None:
         event.stop()
-        self.looks.apply()
+        app, transcript = self.settings.config.app, self.main.transcript
+        if self.theme != app.theme:
+            self.status(f"there is no theme {app.theme}; /theme lists them", "warning")
+        transcript.tint, transcript.reasoning_open = app.tint, app.reasoning
         self.main.prompt.popup.complete = self._completions
-        self.conversation.listener = self.replies.see_later
+        self.conversation.listener = self.feed.see_later
         self.begin(self._open(), "open")
         self.set_interval(PERIOD, self.show_state)
         # What is there by now stays: no later collection has to look at it while a reply streams.
@@ -172,7 +167,7 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     def do(self, id: str, argument: str = "") -> None:
         """Carry out an action, or say why that is not possible now."""
-        refusal = BY_ID[id].refusal(self.situation())
+        refusal = BY_ID[id].refusal(self.conversation.situation)
         if refusal is not None:
             self.status(refusal, "warning")
         elif id in REPEATED or id not in self._doing:
@@ -191,14 +186,10 @@ class MacspecApp(App[None], inherit_bindings=False):
         """What keys are bound to. Esc stops a reply, or a switch to another pair; the first load
         it leaves alone, and goes back to the prompt."""
         first = self.conversation.loading.choice is None and not self.conversation.busy
-        if id == "stop" and (first or not self.situation().working):
+        if id == "stop" and (first or not self.conversation.situation.working):
             self.main.prompt.focus()
         else:
             self.do(id)
-
-    def situation(self) -> Situation:
-        """What is going on."""
-        return situation(self.conversation)
 
     def begin(self, work: Coroutine[Any, Any, None], group: str) -> None:
         """Run something in the background; an error is shown in one line."""
@@ -223,7 +214,7 @@ class MacspecApp(App[None], inherit_bindings=False):
             command = parse(event.text)
             if command is None:
                 updates = self.conversation.ask(self._whole(event))
-                self.begin(self.replies.stream(updates, event.text), "reply")
+                self.begin(self.feed.stream(updates, event.text), "reply")
             else:
                 self.do(command.action.id, command.argument)
         except MacspecError as error:
@@ -235,7 +226,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         event.stop()
         try:
             updates = self.conversation.edit(event.turn_id, self._whole(event))
-            self.begin(self.replies.stream(updates, event.text), "reply")
+            self.begin(self.feed.stream(updates, event.text), "reply")
         except MacspecError as error:
             self._edit(event.turn_id, event.text, changed=True)
             self.status(str(error), "warning")
@@ -266,7 +257,7 @@ class MacspecApp(App[None], inherit_bindings=False):
     @on(TurnChosen)
     def _went_to(self, event: TurnChosen) -> None:
         event.stop()
-        self.replies.chosen = event.turn_id
+        self.feed.chosen = event.turn_id
         self.show_state()
 
     @on(Tune)
@@ -315,7 +306,7 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     @property
     def chosen(self) -> int | None:
-        return self.replies.chosen
+        return self.feed.chosen
 
     def status(self, line: str, severity: str = "information", *, also: bool = False) -> None:
         """Show a line in place of the key hints.
@@ -327,7 +318,7 @@ class MacspecApp(App[None], inherit_bindings=False):
             self.main.key_line.show_notice(line, severity, also=also)
 
     def notice(self, line: str, severity: str = "information") -> None:
-        self.replies.notice(line, severity)
+        self.feed.notice(line, severity)
 
     def show_state(self) -> None:
         """Show what is not in the transcript, four times a second: title, numbers, keys."""
@@ -340,7 +331,9 @@ class MacspecApp(App[None], inherit_bindings=False):
         if not main.has_class("-no-panel"):
             (main.panel if main.beside else main.summary).show(state)
         main.sliders.show(state)
-        main.key_line.show(hints(self.keys, self.situation(), main.prompt.area.has_focus))
+        main.key_line.show(
+            hints(self.keys, self.conversation.situation, main.prompt.area.has_focus)
+        )
 
     def loading(self, event: Notice | LoadProgress) -> None:
         if isinstance(event, Notice) and not event.message.startswith(BUILT_IN_NOTICE):
@@ -348,7 +341,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         self.show_state()
 
     async def reply(self, updates: AsyncIterator[Update], typed: str = "") -> None:
-        self.begin(self.replies.stream(updates, typed), "reply")
+        self.begin(self.feed.stream(updates, typed), "reply")
 
     def edit_turn(self, turn: Turn) -> None:
         self._edit(turn.id, turn.text)
@@ -393,7 +386,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         prompt.focus()
 
     async def redraw(self) -> None:
-        await self.replies.show()
+        await self.feed.show()
         if not self.conversation.turns:
             self.main.welcome.show_keys(self.keys)
             self.main.prompt.focus()
@@ -418,12 +411,11 @@ class MacspecApp(App[None], inherit_bindings=False):
                 self.conversation.refresh()
         return id
 
-    async def ask(
-        self, question: str, value: str, *, title: str, check: Callable[[str], str], usage: str
-    ) -> None:
+    async def ask(self, question: Question, check: Callable[[str], str]) -> None:
         from .screens.box import Ask
 
-        await self.push_screen_wait(Ask(question, value, title=title, check=check))
+        box = Ask(question.text, question.value, title=question.title, check=check)
+        await self.push_screen_wait(box)
 
     async def edit_settings(self, field: str) -> None:
         from .screens.chatsettings import ChatSettings, ChatSettingsForm
@@ -466,7 +458,9 @@ class MacspecApp(App[None], inherit_bindings=False):
     async def do_palette(self, argument: str) -> None:
         from .screens.help import palette
 
-        self.push_screen(palette(self.commands, self.situation, self.keys, self.do))
+        self.push_screen(
+            palette(self.commands, lambda: self.conversation.situation, self.keys, self.do)
+        )
 
     async def do_help(self, argument: str) -> None:
         from .screens.help import Help
@@ -492,3 +486,52 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     async def do_leave(self, argument: str) -> None:
         self.leaving.leave()
+
+    # How it looks, kept in the settings.
+
+    async def do_panel(self, argument: str) -> None:
+        """Show or hide the panel; on a narrow screen its line, then all of it, then nothing."""
+        main = self.main
+        hidden, whole = main.has_class("-no-panel"), main.has_class("-whole")
+        line = not main.has_class("-wide") and not whole
+        main.set_class(not hidden and not line, "-no-panel")
+        main.set_class(not hidden and line, "-whole")
+        if hidden and line:
+            self.status(f"panel in one line; {self.keys.shown('panel')} again shows all of it")
+        else:
+            self.status("panel shown" if hidden or line else "panel hidden")
+        self._remember("app.panel", hidden or line)
+
+    async def do_tint(self, argument: str) -> None:
+        transcript = self.main.transcript
+        transcript.tint = not transcript.tint
+        self.status("drafted tokens are highlighted" if transcript.tint else "highlighting is off")
+        self._remember("app.tint", transcript.tint)
+
+    async def do_reasoning(self, argument: str) -> None:
+        transcript = self.main.transcript
+        transcript.reasoning_open = not transcript.reasoning_open
+        self.status(f"reasoning {'shown' if transcript.reasoning_open else 'folded'}")
+        self._remember("app.reasoning", transcript.reasoning_open)
+
+    async def do_theme(self, argument: str) -> None:
+        names = themes.names(self)
+        name = argument or names[(names.index(self.theme) + 1) % len(names)]
+        if name not in names:
+            raise BadOptionError(f"there is no theme {argument}; /theme and a space list them")
+        self.theme = name
+        self.status(f"theme {name}")
+        self._remember("app.theme", name)
+
+    def _remember(self, key: str, value: object) -> None:
+        """Keep a choice in the settings file. What the environment sets is left alone, since it
+        would win at the next start."""
+        if self.settings.origins[key].rank < ENVIRONMENT:
+            self.begin(self._write(key, value), "remember")
+
+    async def _write(self, key: str, value: object) -> None:
+        async with self._writing:
+            try:
+                await asyncio.to_thread(change_file, self.settings.path, SETTINGS[key], value)
+            except BadOptionError as error:
+                self.status(f"not saved: {error}", "warning")

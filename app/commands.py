@@ -6,61 +6,147 @@ Commands that are all about one front end, such as the help or the panel, are me
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from macspec.choices import MAX_DEPTH, METHODS, RULES, check_depth, check_method, check_rule
-from macspec.config.schema import Config
 from macspec.errors import BadOptionError
 from macspec.events import Notice
 from macspec.store import title_of
 from macspec.worker import Failed, Loaded, LoadProgress, PairChoice
 
 from . import message
-from .actions import SAMPLING, THINK, Choice
+from .actions import BY_ID, SAMPLING, THINK, Choice
 from .chat.chatlist import file_name
+from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import ModelPicker
-from .chat.turns import Turn
-from .view import View, named
+from .chat.turns import Turn, Update
+from .keys import Keys
 
 Done = TypeVar("Done")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question to the user, for a line of text."""
+
+    text: str
+    title: str
+    value: str
+    """What the answer begins with."""
+    usage: str = ""
+    """Where nobody can be asked, how to give the answer; empty: take ``value``."""
+
+
+class View(Protocol):
+    """A front end. ``MacspecApp`` and ``LineView`` are the two."""
+
+    @property
+    def conversation(self) -> Conversation: ...
+
+    @property
+    def keys(self) -> Keys | None:
+        """The keys of actions; None: there are only slash commands."""
+
+    @property
+    def chosen(self) -> int | None:
+        """The turn that the user selected; None: the last one is meant."""
+
+    # Telling.
+
+    def status(self, line: str, severity: str = "information") -> None:
+        """Show a line for a moment."""
+
+    def notice(self, line: str, severity: str = "information") -> None:
+        """Show a line that stays readable in the conversation."""
+
+    def loading(self, event: Notice | LoadProgress) -> None:
+        """Show how the loading of a pair goes on."""
+
+    # Replies.
+
+    async def reply(self, updates: AsyncIterator[Update], typed: str = "") -> None:
+        """Show a reply as it streams.
+
+        Args:
+            typed: what to put back into the prompt if it cannot be sent.
+        """
+
+    def edit_turn(self, turn: Turn) -> None:
+        """Let the user edit a message and resend it."""
+
+    async def show_version(self, place: int) -> None:
+        """Show the turns from a place of the path on, after a change to another version."""
+
+    def copy(self, text: str, what: str) -> None:
+        """Copy a text to the clipboard, and say how."""
+
+    async def compare(self, found: AsyncIterator[Comparison]) -> None:
+        """Run a comparison and show it."""
+
+    # Conversations.
+
+    def keep_typed(self, *, along: bool = False) -> None:
+        """Save what is typed with the conversation that is left; or take it ``along``."""
+
+    async def show_chat(self) -> None:
+        """Show another conversation, as it was left."""
+
+    async def redraw(self) -> None:
+        """Show this conversation, whose turns have changed."""
+
+    async def choose_chat(self, query: str | None) -> int | None:
+        """List conversations, or those that match a query; returns the one to open, if any."""
+
+    # Questions.
+
+    async def ask(self, question: Question, check: Callable[[str], str]) -> None:
+        """Ask until ``check`` says nothing of what is wrong with the answer."""
+
+    async def edit_settings(self, field: str) -> None:
+        """Show, and let the user edit, the system prompt and the sampling.
+
+        Args:
+            field: ``system``, or the sampling setting to begin with.
+        """
+
+    async def choose_pair(self, pairs: ModelPicker) -> PairChoice | None:
+        """List the models; returns the pair to switch to, if any."""
+
+    async def adjust(self, what: str, value: object) -> None:
+        """Let the user adjust ``depth`` or ``temperature``, which has this value now."""
 
 
 class Commands:
     """The commands of a view, and the pairs that it can load.
 
     Args:
-        choice: the pair to load first.
-        fallback: the pair to load where that fails; None: none.
+        pairs: those to load at the start: the first that can be loaded.
         themes: gives the themes to choose from.
-        parts: parts of the view that have commands too.
     """
 
     def __init__(
         self,
         view: View,
-        config: Config,
-        choice: PairChoice,
-        fallback: PairChoice | None = None,
-        *,
+        pairs: Sequence[PairChoice],
         themes: Callable[[], Sequence[Choice]] = tuple,
-        parts: Sequence[object] = (),
     ) -> None:
-        self.view, self.config = view, config
-        self.choice, self.fallback = choice, fallback
-        self.themes, self._parts = themes, (self, view, *parts)
-        self._pairs: ModelPicker | None = None
-
-    @property
-    def conversation(self) -> Conversation:
-        return self.view.conversation
+        self.view, self.conversation, self.themes = view, view.conversation, themes
+        self.choice, self._first = pairs[0], pairs
+        self._picker: ModelPicker | None = None
 
     async def run(self, id: str, argument: str = "") -> None:
         """Carry out an action."""
-        able = next(part for part in self._parts if hasattr(part, f"do_{id}"))
+        able = self if hasattr(self, f"do_{id}") else self.view
         await getattr(able, f"do_{id}")(argument)
+
+    def _named(self, id: str) -> str:
+        """An action as the user calls it: by its key, or by its command."""
+        keys = self.view.keys
+        return f"/{BY_ID[id].slash}" if keys is None else keys.shown(id)
 
     # Replies.
 
@@ -99,7 +185,7 @@ class Commands:
         several = [turn for turn in turns if turn.siblings > 1]
         turn = (chosen or several[-1:] or turns[-1:])[0]
         if turn.siblings < 2:
-            again, edit = named(self.view, "regenerate"), named(self.view, "edit")
+            again, edit = self._named("regenerate"), self._named("edit")
             raise BadOptionError(f"there is only this version; {again} or {edit} makes another")
         if not 1 <= turn.sibling + by <= turn.siblings:
             side = "first" if by < 0 else "last"
@@ -184,10 +270,7 @@ class Commands:
         renamed = await self._with(
             argument,
             self.conversation.rename,
-            question="New title:",
-            value=title_of(chat),
-            title="Rename",
-            usage="write the new title after /rename",
+            Question("New title:", "Rename", title_of(chat), "write the new title after /rename"),
         )
         if renamed is not None:
             self.view.status(f"renamed to {title_of(renamed)}")
@@ -202,13 +285,9 @@ class Commands:
     async def do_export(self, argument: str) -> None:
         chat = self.conversation.chat
         assert chat is not None
-        path = await self._with(
-            argument,
-            self.conversation.export,
-            question="File name (.md, or .json to include every version):",
-            value=file_name(title_of(chat), ".md"),
-            title="Export",
-        )
+        name, what = file_name(title_of(chat), ".md"), ".md, or .json to include every version"
+        question = Question(f"File name ({what}):", "Export", name)
+        path = await self._with(argument, self.conversation.export, question)
         if path is not None:
             self.view.status(f"exported to {path.absolute()}")
 
@@ -218,7 +297,7 @@ class Commands:
         self.view.keep_typed()
         self.conversation.delete()
         await self.view.show_chat()
-        self.view.status(f"deleted {title_of(chat)}; {named(self.view, 'undo')} restores it")
+        self.view.status(f"deleted {title_of(chat)}; {self._named('undo')} restores it")
 
     async def do_undo(self, argument: str) -> None:
         await self.open_chat(self.conversation.store.undo()[0].id)
@@ -257,14 +336,7 @@ class Commands:
         self.view.status(fixed or f"reasoning {value}: {THINK[value]}, from the next reply")
 
     async def _with(
-        self,
-        argument: str,
-        work: Callable[[str], Done],
-        *,
-        question: str,
-        value: str,
-        title: str,
-        usage: str = "",
+        self, argument: str, work: Callable[[str], Done], question: Question
     ) -> Done | None:
         """Do something with the argument; without one, with the answer to a question."""
         if argument:
@@ -278,7 +350,7 @@ class Commands:
                 return str(error)
             return ""
 
-        await self.view.ask(question, value, title=title, check=check, usage=usage)
+        await self.view.ask(question, check)
         return done[0] if done else None
 
     # Speculation.
@@ -341,11 +413,11 @@ class Commands:
             await self.load(choice)
 
     async def load_first(self) -> None:
-        """Load the pair to begin with, or the fallback where that fails."""
-        fallback = None if self.fallback == self.choice else self.fallback
-        severity = "error" if fallback is None else "warning"
-        if not await self.load(self.choice, severity, first=True) and fallback is not None:
-            await self.load(fallback, first=True)
+        """Load the first pair that can be loaded."""
+        for choice in self._first:
+            severity = "error" if choice == self._first[-1] else "warning"
+            if await self.load(choice, severity, first=True):
+                break
 
     async def load(self, choice: PairChoice, severity: str = "error", first: bool = False) -> bool:
         """Load a pair, or switch to it; the previous one stays if that fails.
@@ -369,8 +441,8 @@ class Commands:
                     self.view.notice(event.message, severity)
                 case Loaded():
                     there, self.choice = True, choice
-                    if self._pairs is not None:
-                        self._pairs.current = choice
+                    if self._picker is not None:
+                        self._picker.current = choice
                     if not first:
                         self.view.notice(f"now using {_pair(event)}")
         return there
@@ -378,12 +450,12 @@ class Commands:
     @property
     def pairs(self) -> ModelPicker:
         """The pairs to choose from; listed when they are first asked for."""
-        if self._pairs is None:
+        if self._picker is None:
             used = self.conversation.store.last_models().values()
             folders = {name for name in used if name is not None and os.path.isabs(name)}
-            self._pairs = ModelPicker(self.config, self.choice, sorted(folders))
-            self._pairs.ended = lambda download: self.view.notice(download.line())
-        return self._pairs
+            self._picker = ModelPicker(self.conversation.config, self.choice, sorted(folders))
+            self._picker.ended = lambda download: self.view.notice(download.line())
+        return self._picker
 
     # What can be completed.
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from macspec.config.schema import Config
 from macspec.errors import BadOptionError, MacspecError
 from macspec.terminal import Asked, status_of
 from macspec.worker import PairChoice
@@ -21,7 +20,6 @@ from .chat.turns import ChatNotice, Update
 from .linereader import Reader
 from .lineview import LineView
 from .slash import continuations, parse
-from .view import situation
 
 TWICE = 2.0
 """Seconds within which a second Ctrl+C leaves."""
@@ -38,24 +36,15 @@ class LineMode:
     Through a pipe each line is a message or a command; the status is 2 if one of them failed.
 
     Args:
-        choice: the pair to load first.
-        fallback: the pair to load where that fails; None: none.
+        pairs: those to load at the start: the first that can be loaded.
     """
 
-    def __init__(
-        self,
-        conversation: Conversation,
-        config: Config,
-        choice: PairChoice,
-        fallback: PairChoice | None = None,
-    ) -> None:
+    def __init__(self, conversation: Conversation, pairs: Sequence[PairChoice]) -> None:
         self.conversation = conversation
         self.reader = Reader(
             lambda text: [it.text for it in continuations(text, self.view.commands)]
         )
-        self.view = LineView(
-            conversation, config, choice, fallback, self.reader, self._until_loaded
-        )
+        self.view = LineView(conversation, pairs, self.reader, self._until_loaded)
         self._loop = asyncio.new_event_loop()
         self._loading: asyncio.Task[None] | None = None
         self._armed = float("-inf")
@@ -153,7 +142,7 @@ class LineMode:
         action = command.action
         if action.screen:
             raise BadOptionError(f"/{action.slash} needs the screen")
-        if (refusal := action.refusal(situation(self.conversation))) is not None:
+        if (refusal := action.refusal(self.conversation.situation)) is not None:
             raise BadOptionError(refusal)
         if action.id == "models":
             await self._until_loaded()

@@ -9,9 +9,9 @@ from __future__ import annotations
 import shutil
 import textwrap
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
-from macspec.config.schema import BUILT_IN, NONE, Config
+from macspec.config.schema import BUILT_IN, NONE
 from macspec.errors import BadOptionError
 from macspec.events import Notice
 from macspec.models.progress import size
@@ -23,13 +23,12 @@ from macspec.worker import LoadProgress, PairChoice
 from . import outside
 from .actions import ACTIONS, GROUPS
 from .chat.chatlist import find_chats, when
-from .chat.comparison import Comparison
+from .chat.comparison import Comparison, ModeStats, TextDivergence
 from .chat.conversation import Conversation
 from .chat.picker import PRIVATE, WHAT, ModelPicker, proposal
 from .chat.turns import ChatNotice, Dropped, Ended, TextPiece, Turn, Update
-from .commands import Commands
+from .commands import Commands, Question
 from .linereader import Reader
-from .sentences import comparison_sentences
 
 LISTED = 20
 """Conversations of a list."""
@@ -57,14 +56,12 @@ class LineView:
     def __init__(
         self,
         conversation: Conversation,
-        config: Config,
-        choice: PairChoice,
-        fallback: PairChoice | None,
+        pairs: Sequence[PairChoice],
         reader: Reader,
         loaded: Callable[[], Awaitable[None]],
     ) -> None:
-        self.conversation, self.config, self.reader = conversation, config, reader
-        self.commands = Commands(self, config, choice, fallback)
+        self.conversation, self.reader = conversation, reader
+        self.commands = Commands(self, pairs)
         self.output = Output()
         self.failures = 0
         """Messages and commands that failed."""
@@ -135,7 +132,7 @@ class LineView:
                     if reasoning != update.reasoning:
                         reasoning = update.reasoning
                         self._begin_part(reasoning)
-                    if self.config.app.reasoning or not reasoning:
+                    if self.conversation.config.app.reasoning or not reasoning:
                         self._put(text)
                 case ChatNotice(line):
                     self.status(line)
@@ -151,7 +148,7 @@ class LineView:
     def _begin_part(self, reasoning: bool) -> None:
         """Say that the model reasons from here on, or answers."""
         self._close_line()
-        if self.config.app.reasoning:
+        if self.conversation.config.app.reasoning:
             if not reasoning:
                 self.print()
             self.print("Reasoning:" if reasoning else "Answer:")
@@ -253,10 +250,8 @@ class LineView:
 
     # Questions: nobody is asked here, so that each is answered by what is known.
 
-    async def ask(
-        self, question: str, value: str, *, title: str, check: Callable[[str], str], usage: str
-    ) -> None:
-        if wrong := usage or check(value):
+    async def ask(self, question: Question, check: Callable[[str], str]) -> None:
+        if wrong := question.usage or check(question.value):
             raise BadOptionError(wrong)
 
     async def edit_settings(self, field: str) -> None:
@@ -315,3 +310,48 @@ class LineView:
 
     async def do_leave(self, argument: str) -> None:
         self.left = True
+
+
+def comparison_sentences(found: Comparison) -> Iterator[str]:
+    """The results of a comparison, the outcome first."""
+    plain, mine = found.plain.tokens_per_s, found.speculative.tokens_per_s
+    if plain and mine:
+        yield f"Speculative decoding is {mine / plain:.2f} times as fast as plain decoding."
+    yield _way("Plain", found.plain)
+    yield _way("Speculative", found.speculative)
+    if found.energy_reason:
+        yield f"Energy: not measured; {one_line(found.energy_reason)}."
+    if found.fork is not None:
+        yield from _fork(found.fork)
+    elif found.equal:
+        yield f"The text is the same ({one_line(found.rule)})."
+    elif found.equal is None:
+        rule = one_line(found.rule)
+        yield f"The {rule} rule guarantees the same distribution, not the same text."
+    else:
+        yield "The texts differ."
+    yield from (one_line(note) for note in found.notes)
+
+
+def _way(name: str, way: ModeStats) -> str:
+    numbers = _measured(
+        ("{:.1f} tokens per second", way.tokens_per_s),
+        ("{:.2f} tokens per pass", way.tokens_per_pass),
+        ("{:.0%} accepted", way.acceptance),
+        ("the first token after {:.2f} s", way.ttft_s),
+        ("{:.3g} J per token", way.joules_per_token),
+    )
+    return f"{name}: {numbers or 'no reply'}."
+
+
+def _fork(fork: TextDivergence) -> Iterator[str]:
+    why = "where two tokens nearly tie" if fork.near_tie else "which should not happen"
+    gap = "" if fork.gap is None else f", their scores {fork.gap:.3g} apart"
+    yield f"The texts diverge at token {fork.token}, {why}{gap}."
+    yield f"Plain continues: {one_line(fork.plain[:200])}"
+    yield f"Speculative continues: {one_line(fork.speculative[:200])}"
+
+
+def _measured(*parts: tuple[str, float | str | None]) -> str:
+    """What there is of some values, each with its format."""
+    return ", ".join(form.format(value) for form, value in parts if value is not None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -88,8 +88,11 @@ def chat(options: argparse.Namespace) -> int:
         learn=config.speculation.learn,
         kernels=config.speculation.kernels,
     )
-    usual = options.settings.models
-    fallback = replace(choice, target=_model(usual.target), draft=_model(usual.draft))
+    pairs = [choice]
+    if options.recalled:
+        usual = options.settings.models
+        fallback = replace(choice, target=_model(usual.target), draft=_model(usual.draft))
+        pairs = list(dict.fromkeys([choice, fallback]))
     from macspec.power import Meter, choose, remembered_idle
 
     from .chat.conversation import Conversation
@@ -100,17 +103,16 @@ def chat(options: argparse.Namespace) -> int:
     if options.chat is not None:
         conversation.open(options.chat)
     farewell = partial(engine.close, GRACE)
-    recalled = fallback if options.recalled else None
     if options.plain or reason is not None:
         from .line import LineMode
 
         if reason is not None:
             say(f"{reason}: using line mode (macspec chat --plain)")
         try:
-            return LineMode(conversation, effective.config, choice, recalled).run()
+            return LineMode(conversation, pairs).run()
         finally:
             farewell()
-    return _on_screen(conversation, effective, keys, choice, fallback=recalled, farewell=farewell)
+    return _on_screen(conversation, effective, keys, pairs, farewell)
 
 
 def _forget(options: argparse.Namespace) -> None:
@@ -163,23 +165,13 @@ def _on_screen(
     conversation: Conversation,
     effective: Effective,
     keys: Keys,
-    choice: PairChoice,
-    *,
-    fallback: PairChoice | None,
+    pairs: Sequence[PairChoice],
     farewell: Callable[[], None],
 ) -> int:
     from .app import MacspecApp
     from .driver import ScreenDriver
 
-    app = MacspecApp(
-        conversation,
-        effective,
-        keys,
-        choice,
-        fallback=fallback,
-        farewell=farewell,
-        driver=ScreenDriver,
-    )
+    app = MacspecApp(conversation, effective, keys, pairs, farewell=farewell, driver=ScreenDriver)
     try:
         app.run()
     finally:

@@ -27,7 +27,7 @@ from macspec.store import (
 from macspec.worker import EngineClient, Failed, PairChoice, ReplyRequest
 from macspec.worker.messages import Answer
 
-from ..actions import BUSY
+from ..actions import BUSY, Situation
 from ..panel.live import LiveStats
 from ..panel.panelstate import PanelState
 from .chatlist import export_chat
@@ -98,6 +98,17 @@ class Conversation:
     @property
     def busy(self) -> bool:
         return self._streaming is not None or self._comparing is not None
+
+    @property
+    def situation(self) -> Situation:
+        """What is going on."""
+        return Situation(
+            busy=self.busy,
+            loading=self.panel().activity == "loading",
+            turns=bool(self.turns),
+            replied=any(turn.role == ASSISTANT for turn in self.turns),
+            chat=self.chat is not None,
+        )
 
     @property
     def unsent(self) -> str:

@@ -93,7 +93,7 @@ def running(tmp_path: Path, settings: Path, monkeypatch: pytest.MonkeyPatch) -> 
             conversation.open(chat)
         keys = Keys(effective.config.keys)
         app = MacspecApp(
-            conversation, effective, keys, options.pop("choice", PairChoice()), **options
+            conversation, effective, keys, options.pop("pairs", [PairChoice()]), **options
         )
         async with app.run_test(size=size) as pilot:
             it = Driven(app, pilot, engine, store)

@@ -129,7 +129,7 @@ async def take(name: str, file: Path) -> None:
     meter = Meter(partial(choose, effective.config.power.source))
     store = Store(None)
     conversation = Conversation(engine, store, effective.config, meter=meter)
-    app = MacspecApp(conversation, effective, Keys({}), PairChoice())
+    app = MacspecApp(conversation, effective, Keys({}), [PairChoice()])
     try:
         async with app.run_test(size=size) as pilot:
             it = Driven(app, pilot)

@@ -65,7 +65,7 @@ class Picture:
         self.store = Store(None)
         self.conversation = Conversation(self.engine, self.store, effective.config)
         choice = PairChoice(TARGET, DRAFT)
-        self.app = MacspecApp(self.conversation, effective, Keys({}), choice)
+        self.app = MacspecApp(self.conversation, effective, Keys({}), [choice])
         self.pilot: Pilot[None] | None = None
 
     async def until(self, true: Callable[[], object]) -> None:

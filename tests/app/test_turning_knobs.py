@@ -123,7 +123,7 @@ async def test_the_pair_of_the_settings_where_the_recalled_one_is_gone(
 ) -> None:
     engine = ScriptedEngine(loads=False)
     async with running(
-        engine=engine, choice=PairChoice("gone/model"), fallback=PairChoice("my/model")
+        engine=engine, pairs=[PairChoice("gone/model"), PairChoice("my/model")]
     ) as it:
         engine.finish_load(Failed("refused", "gone/model is not here"))
         await it.until(lambda: len(engine.choices) == 2)

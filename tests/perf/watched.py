@@ -103,7 +103,7 @@ def main() -> None:
         conversation,
         replace(settings, config=config),
         Keys(config.keys),
-        PairChoice(),
+        [PairChoice()],
         farewell=partial(engine.close, GRACE),
         driver=ScreenDriver,
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hostile import harms
 
 from macspec.app.chat.comparison import Comparison, ModeStats, TextDivergence
-from macspec.app.sentences import comparison_sentences
+from macspec.app.lineview import comparison_sentences
 
 FOUND = Comparison(
     rule="greedy",

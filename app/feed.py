@@ -11,7 +11,7 @@ from .chat.turns import Began, Changed, ChatNotice, Dropped, Ended, TextPiece, T
 from .screens.main import Main
 
 
-class Replies:
+class Feed:
     """Keeps the transcript of a screen as the conversation is.
 
     Args:
