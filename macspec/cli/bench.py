@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..choices import MAX_DEPTH
-from .options import Parser, add_models, add_setting, whole
+from .options import Parser, add_flag, add_models, add_setting, whole
 
 DESCRIPTION = """\
 Measure this pair: plain decoding, macspec and mlx-lm write the same replies in
@@ -61,7 +61,7 @@ def add_options(it: Parser) -> None:
     it.usage = "macspec bench [EXPERIMENT] [options]"
     it.description, it.epilog = DESCRIPTION, EXAMPLE
     it.set_defaults(command="bench", experiment="measure")
-    it.add_argument("--quick", action="store_true", help="a first answer in under two minutes")
+    add_flag(it, "--quick", "a first answer in under two minutes")
     _add_questions(it.add_argument_group("prompts"))
     _add_arms(it.add_argument_group("arms"))
     _add_protocol(it.add_argument_group("protocol"))
@@ -80,74 +80,48 @@ def listed(text: str) -> list[str]:
     return names
 
 
-def between(lowest: float, highest: float, what: str) -> Callable[[str], float]:
-    """An argument type: a number in a range, ``lowest`` excluded where it is 0 minutes."""
+def numbers(
+    kind: type[Any], lowest: float, highest: float, what: str, *, several: bool = True
+) -> Callable[[str], Any]:
+    """An argument type: a number in a range, or several between commas, each once."""
 
-    def parse(text: str) -> float:
+    def parse(text: str) -> Any:
         try:
-            number = float(text)
+            found = [kind(it) for it in (text.split(",") if several else [text])]
         except ValueError:
-            number = -1.0
-        if not lowest <= number <= highest:
+            found = []
+        known = found and all(lowest <= it <= highest for it in found)
+        if not known or len(set(found)) < len(found):
             raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
-        return number
+        return found if several else found[0]
 
     return parse
 
 
-seconds = between(0, 3600, "a number of seconds from 0 to 3600")
+seconds = numbers(float, 0, 3600, "a number of seconds from 0 to 3600", several=False)
 
-minutes = between(1e-9, 10080, "a number of minutes above 0, up to a week")
+minutes = numbers(float, 1e-9, 10080, "a number of minutes above 0, up to a week", several=False)
 
+temperatures = numbers(float, 0, 100, "a list of temperatures, each once, as in 0,0.7")
 
-def temperatures(text: str) -> list[float]:
-    """An argument type: temperatures between commas."""
-    try:
-        found = [float(number) for number in listed(text)]
-    except ValueError:
-        found = [-1.0]
-    if not all(0 <= number <= 100 for number in found) or len(set(found)) < len(found):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a list of temperatures, each once, as in 0,0.7"
-        )
-    return found
+depths = numbers(int, 1, MAX_DEPTH, f"a list of depths from 1 to {MAX_DEPTH}, as in 2,3,4")
 
 
-def depths(text: str) -> list[int]:
-    """An argument type: depths between commas."""
-    try:
-        found = [int(number) for number in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or len(set(found)) < len(found) or not all(1 <= it <= MAX_DEPTH for it in found):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a list of depths from 1 to {MAX_DEPTH}, as in 2,3,4"
-        )
-    return found
+def _add(group: Any, flag: str, metavar: str, about: str, kind: Any = str, **more: Any) -> None:
+    """An option that takes a value."""
+    group.add_argument(flag, metavar=metavar, help=about, type=kind, **more)
 
 
 def _add_questions(group: Any) -> None:
     which = group.add_mutually_exclusive_group()
-    which.add_argument(
-        "--workloads", metavar="A,B", type=listed, help="of those that ship (default: all)"
-    )
-    which.add_argument(
-        "--prompts",
-        metavar="FILE",
-        help="your own: JSON lines in Spec-Bench's or HumanEval's form, or with a prompt each",
-    )
-    which.add_argument(
-        "--replay",
-        action="store_true",
-        help="your own stored chats; nothing of them leaves this machine",
-    )
-    group.add_argument(
-        "--tasks", metavar="N", type=whole(1), help="at most this many of each workload"
-    )
+    _add(which, "--workloads", "A,B", "of those that ship (default: all)", listed)
+    own = "your own: JSON lines in Spec-Bench's or HumanEval's form, or with a prompt each"
+    _add(which, "--prompts", "FILE", own)
+    chats = "your own stored chats; nothing of them leaves this machine"
+    add_flag(which, "--replay", chats)
+    _add(group, "--tasks", "N", "at most this many of each workload", whole(1))
     # Under a name of its own: no user's setting may change what is measured.
-    group.add_argument(
-        "--max-tokens", dest="longest", metavar="N", type=whole(1), help="longest reply"
-    )
+    _add(group, "--max-tokens", "N", "longest reply", whole(1), dest="longest")
     force = group.add_mutually_exclusive_group()
     force.add_argument(
         "--forced",
@@ -158,105 +132,67 @@ def _add_questions(group: Any) -> None:
         "pair, which cannot write them); in a file of prompts they may exceed the context that "
         "the target was made for, if --context allows it",
     )
-    force.add_argument(
-        "--no-forced",
-        dest="force",
-        action="store_false",
-        default=None,
-        help="let the target write every reply",
-    )
+    about = "let the target write every reply"
+    force.add_argument("--no-forced", dest="force", action="store_false", default=None, help=about)
 
 
 def _add_arms(group: Any) -> None:
-    group.add_argument(
+    _add(
+        group,
         "--arms",
-        metavar="A,B",
-        type=listed,
-        help="what to compare: plain; auto, draft, ngram, suffix (@DEPTH, :RULE, +chains: "
+        "A,B",
+        "what to compare: plain; auto, draft, ngram, suffix (@DEPTH, :RULE, +chains: "
         "without trees, +kvBITS, +draftBITS, /N: N sessions at once); mlx-lm; mlx-lm-draft "
         "(@DEPTH, or its best); server (default: plain, auto, auto:keyed and both of mlx-lm's)",
+        listed,
     )
-    group.add_argument("--baseline", metavar="ARM", help="whose speed is 1 (default: plain)")
-    group.add_argument(
-        "--sweep",
-        choices=SWEEPS,
-        metavar="WHAT",
-        help=f"vary one thing over all its settings: {', '.join(SWEEPS)}",
-    )
-    group.add_argument(
-        "--server",
-        metavar="ADDRESS",
-        help="also a server on this machine that speaks OpenAI's protocol, as the arm server",
-    )
-    group.add_argument("--server-model", metavar="NAME", help="the model it should use")
-    group.add_argument(
-        "--server-command", metavar="COMMAND", help="start it with this, and stop it afterwards"
-    )
-    group.add_argument(
-        "--null-test",
-        metavar="ARM",
-        help="one arm against itself, twenty times: how often does the interval hold 1.00?",
-    )
+    _add(group, "--baseline", "ARM", "whose speed is 1 (default: plain)")
+    over = f"vary one thing over all its settings: {', '.join(SWEEPS)}"
+    _add(group, "--sweep", "WHAT", over, choices=SWEEPS)
+    server = "also a server on this machine that speaks OpenAI's protocol, as the arm server"
+    _add(group, "--server", "ADDRESS", server)
+    _add(group, "--server-model", "NAME", "the model it should use")
+    _add(group, "--server-command", "COMMAND", "start it with this, and stop it afterwards")
+    often = "one arm against itself, twenty times: how often does the interval hold 1.00?"
+    _add(group, "--null-test", "ARM", often)
     group.add_argument("--aa", dest="null_test", help=argparse.SUPPRESS)  # old spelling
     add_setting(group, "speculation.kernels")
 
 
 def _add_protocol(group: Any) -> None:
-    group.add_argument(
-        "--temperature",
-        dest="temperatures",
-        metavar="X,Y",
-        type=temperatures,
-        help="(default: 0,0.7,1; with --quick 0,0.7)",
-    )
-    group.add_argument("--repeats", metavar="N", type=whole(1), help="(default: 5; with --quick 3)")
-    group.add_argument(
-        "--minutes",
-        metavar="M",
-        type=minutes,
-        help="begin no further prompt after this time (default: no limit; with --quick 1.4)",
-    )
-    group.add_argument(
-        "--seed", metavar="N", type=whole(0, 2**32), default=1, help="the first seed (default: 1)"
-    )
-    group.add_argument(
-        "--ignore-end",
-        action="store_true",
-        help="let replies run to their limit, past the model's end of turn",
-    )
-    group.add_argument(
+    usual = "(default: 0,0.7,1; with --quick 0,0.7)"
+    _add(group, "--temperature", "X,Y", usual, temperatures, dest="temperatures")
+    _add(group, "--repeats", "N", "(default: 5; with --quick 3)", whole(1))
+    end = "begin no further prompt after this time (default: no limit; with --quick 1.4)"
+    _add(group, "--minutes", "M", end, minutes)
+    _add(group, "--seed", "N", "the first seed (default: 1)", whole(0, 2**32), default=1)
+    past = "let replies run to their limit, past the model's end of turn"
+    add_flag(group, "--ignore-end", past)
+    _add(
+        group,
         "--cool-down",
-        metavar="S",
-        type=seconds,
+        "S",
+        "rest this many seconds before each reply, and wait while the chip is hot (default: 0)",
+        seconds,
         default=0.0,
-        help="rest this many seconds before each reply, and wait while the chip is hot "
-        "(default: 0)",
     )
-    group.add_argument(
-        "--profile",
-        action="store_true",
-        help="also split rounds into draft, verify and host, by waiting after each part",
-    )
+    parts = "also split rounds into draft, verify and host, by waiting after each part"
+    add_flag(group, "--profile", parts)
 
 
 def _add_report(group: Any) -> None:
-    group.add_argument(
-        "--out",
-        metavar="PATH",
-        help="a folder, or a file that ends in .json (default: a new folder in macspec's data)",
-    )
+    out = "a folder, or a file that ends in .json (default: a new folder in macspec's data)"
+    _add(group, "--out", "PATH", out)
     group.add_argument(
         "--no-plot", dest="plot", action="store_false", help="no pictures, even with matplotlib"
     )
-    group.add_argument(
+    add_flag(
+        group,
         "--with-text",
-        action="store_true",
-        help="keep prompts and replies in the report, with e-mail addresses, numbers, keys and "
+        "keep prompts and replies in the report, with e-mail addresses, numbers, keys and "
         "paths masked",
     )
-    group.add_argument(
-        "--json", action="store_true", help="print the report as JSON instead of tables"
-    )
+    add_flag(group, "--json", "print the report as JSON instead of tables")
     group.add_argument(
         "--compare",
         metavar=("A", "B"),
@@ -273,9 +209,9 @@ def _add_simulate(experiments: Any) -> None:
         description=SIMULATE_DESCRIPTION,
         epilog=SIMULATE_EXAMPLE,
     )
-    it.add_argument("--curve", metavar="NAME", help="only this machine's costs (default: all)")
-    it.add_argument("--traces", metavar="FILE", help="recorded traces (default: those that ship)")
-    it.add_argument("--json", action="store_true", help="one JSON object per line")
+    _add(it, "--curve", "NAME", "only this machine's costs (default: all)")
+    _add(it, "--traces", "FILE", "recorded traces (default: those that ship)")
+    add_flag(it, "--json", "one JSON object per line")
     it.set_defaults(experiment="simulate")
 
 
@@ -288,47 +224,20 @@ def _add_specbench(experiments: Any) -> None:
         epilog=SPECBENCH_EXAMPLE,
     )
     it.add_argument("file", metavar="FILE", help="Spec-Bench's question.jsonl")
-    it.add_argument(
-        "--out",
-        metavar="FILE",
-        required=True,
-        help="where the measurement is kept; what it already holds is not measured again",
-    )
-    it.add_argument("--minutes", metavar="N", type=minutes, help="end this run after this time")
-    it.add_argument(
-        "--tasks",
-        metavar="N",
-        type=whole(1, 80),
-        default=8,
-        help="questions of each task that fit the context, taken evenly (default: 8)",
-    )
-    it.add_argument("--repeats", metavar="N", type=whole(1), default=3, help="(default: 3)")
-    it.add_argument(
-        "--draws",
-        metavar="N",
-        type=whole(1),
-        default=4,
-        help="times as many repeats where replies are drawn, each another text (default: 4)",
-    )
-    it.add_argument(
-        "--temperature",
-        dest="temperatures",
-        metavar="X,Y",
-        type=temperatures,
-        default=[0.0, 0.8],
-        help="(default: 0,0.8)",
-    )
-    it.add_argument(
-        "--max-tokens", metavar="N", type=whole(1), default=256, help="longest reply (default: 256)"
-    )
-    it.add_argument(
-        "--depths",
-        metavar="N,N",
-        type=depths,
-        default=[1, 2, 3, 4, 6, 8],
-        help="depths to try for mlx-lm's best (default: 1,2,3,4,6,8)",
-    )
-    it.add_argument("--seed", metavar="N", type=whole(0, 2**32), default=1, help="(default: 1)")
+    kept = "where the measurement is kept; what it already holds is not measured again"
+    _add(it, "--out", "FILE", kept, required=True)
+    _add(it, "--minutes", "N", "end this run after this time", minutes)
+    fitting = "questions of each task that fit the context, taken evenly (default: 8)"
+    _add(it, "--tasks", "N", fitting, whole(1, 80), default=8)
+    _add(it, "--repeats", "N", "(default: 3)", whole(1), default=3)
+    more = "times as many repeats where replies are drawn, each another text (default: 4)"
+    _add(it, "--draws", "N", more, whole(1), default=4)
+    warm = {"dest": "temperatures", "default": [0.0, 0.8]}
+    _add(it, "--temperature", "X,Y", "(default: 0,0.8)", temperatures, **warm)
+    _add(it, "--max-tokens", "N", "longest reply (default: 256)", whole(1), default=256)
+    tried = "depths to try for mlx-lm's best (default: 1,2,3,4,6,8)"
+    _add(it, "--depths", "N,N", tried, depths, default=[1, 2, 3, 4, 6, 8])
+    _add(it, "--seed", "N", "(default: 1)", whole(0, 2**32), default=1)
     add_setting(it, "speculation.kernels")
     add_models(it)
     it.set_defaults(experiment="specbench")
