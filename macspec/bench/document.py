@@ -154,7 +154,7 @@ def document(
         "costs": run.costs.as_dict(),
         "load_before": None if load is None else list(load),
         "seconds": run.seconds,
-        "conditions": [{"at": round(it.at, 1), **asdict(it.state)} for it in run.conditions],
+        "conditions": [{"at": round(at, 1), **asdict(state)} for at, state in run.conditions],
         "measured_hot": run.hot,
         "not_answered": run.not_answered,
         "energy_reason": energy,

@@ -102,14 +102,12 @@ def compare(
 def judge(
     pair: Pair,
     questions: Sequence[Question],
-    sampling: Callable[[Sample], Sampling],
     kv_bits: int | None = None,
 ) -> Explain:
     """Explains divergences with the target's own scores, each place once.
 
     Args:
         pair: whose target wrote.
-        sampling: how a sample was drawn.
     """
     prompts = {question.id: question.ids for question in questions}
 
@@ -123,6 +121,6 @@ def judge(
         if position >= min(len(plain), len(ids)):
             return explain(position, plain, ids, [], 0.0)
         read = prompts[sample.question] + plain[:position]
-        return explain(position, plain, ids, *scores(read, sampling(sample)))
+        return explain(position, plain, ids, *scores(read, sample.sampling))
 
     return explained

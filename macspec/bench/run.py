@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from ..errors import BadOptionError
-from ..kernels import Kernels
 from ..models import Pair
 from ..power import ClockWatch, Conditions, Meter, conditions
 from ..sampling import Sampling
@@ -92,13 +92,7 @@ class Step:
 
 Progress = Callable[[Step], None]
 
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """What the machine was like from a moment on."""
-
-    at: float
-    state: Conditions
+LATER = Step(0, 0, None, "writing the replies that later turns follow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +141,20 @@ class EnergyLog:
         self._samples[place] = replace(sample, energy=energy)
 
 
+def every_lap(run: Run) -> Iterator[Lap]:
+    """In each repeat every question at every temperature, to all arms."""
+    repeats, places = range(run.protocol.repeats), range(len(run.questions))
+    for repeat, temperature, index in product(repeats, run.protocol.temperatures, places):
+        yield run.lap(repeat, temperature, index, [*run.arms])
+
+
 class Run:
     """Measures arms on questions. Whatever ends it, what was measured until then is kept.
 
     Args:
         pair: what the arms run; its target judges replies that should be equal.
         arms: each with a name of its own.
-        laps: what is measured, made while it is; None: all arms answer every question.
+        laps: what is measured, made while it is.
         samples: of laps that were measured before; they are not measured again.
         baseline: the arm whose speed is 1; None: the first.
         costs: what passes cost here.
@@ -172,7 +173,7 @@ class Run:
         questions: Sequence[Question],
         protocol: Protocol,
         *,
-        laps: Callable[[Run], Iterator[Lap]] | None = None,
+        laps: Callable[[Run], Iterator[Lap]] = every_lap,
         samples: Sequence[Sample] = (),
         baseline: str | None = None,
         costs: Costs | None = None,
@@ -190,7 +191,8 @@ class Run:
         self.baseline = next(iter(self.arms)) if baseline is None else baseline
         self.costs, self.left_out = costs or Costs(), left_out
         self.samples = [*samples]
-        self.conditions: list[Condition] = []
+        self.conditions: list[tuple[float, Conditions]] = []
+        """What the machine was like from a moment on."""
         self.not_answered: dict[str, int] = {}
         """By reason, replies that an arm could not give."""
         self.hot = 0
@@ -198,7 +200,7 @@ class Run:
         self.seconds = 0.0
         self.ended = "interrupted"
         """all: everything was measured; time: the time was up; interrupted."""
-        self._laps, self._kv_bits, self._progress = laps or every_lap, kv_bits, progress
+        self._laps, self._kv_bits, self._progress = laps, kv_bits, progress
         self._clock, self._rest, self._state = clock, rest, state
         self._meter, self._energy = meter, None if meter is None else EnergyLog(meter, self.samples)
         self._watch = ClockWatch()
@@ -229,7 +231,8 @@ class Run:
             self.seconds = self._clock() - self._began
             if self._energy is not None:
                 self._energy.settle()
-            self.close()
+            for arm in self.arms.values():
+                arm.close()
 
     def missing(self) -> Iterator[Lap]:
         """The laps that are not among the samples."""
@@ -242,12 +245,6 @@ class Run:
         turn = (repeat + index) % len(names)
         arms = (*names[turn:], *names[:turn])
         return Lap(self.questions[index], temperature, repeat, seed, arms)
-
-    def close(self) -> None:
-        """Let go of the arms."""
-        for arm in self.arms.values():
-            arm.close()
-        self._warm.clear()
 
     def profile(self) -> dict[str, dict[str, Any]]:
         """Where the rounds' time goes, of macspec's own arms, by name and temperature."""
@@ -265,13 +262,8 @@ class Run:
         """What was found so far: the cells, and the replies beside the baseline's."""
         names = [ArmName.parse(name) for name in self.arms]
         base = next(it for it in names if it.text == self.baseline)
-
-        def sampling(it: Sample) -> Sampling:
-            seed = it.seed if it.temperature > 0 else None
-            return Sampling(temperature=it.temperature, seed=seed)
-
         kv_bits = self._kv_bits if base.kv_bits is None else base.kv_bits
-        explained = judge(self.pair, self.questions, sampling, kv_bits)
+        explained = judge(self.pair, self.questions, kv_bits)
         equals = {it.text: it.keyed for it in names if it.kv_bits == base.kv_bits}
         compared = list(compare(self.samples, self.baseline, equals, explained))
         costs = {it.text: self.costs for it in names if it.usual and it.at_once == 1}
@@ -341,8 +333,8 @@ class Run:
     def _look(self) -> Conditions:
         """Record the state of the machine if it has changed."""
         state = self._state()
-        if not self.conditions or self.conditions[-1].state != state:
-            self.conditions.append(Condition(self._clock() - self._began, state))
+        if not self.conditions or self.conditions[-1][1] != state:
+            self.conditions.append((self._clock() - self._began, state))
         return state
 
     def _cool_down(self) -> None:
@@ -358,14 +350,6 @@ class Run:
             self._progress(Step(self._done, self.total, None, what))
             self._rest(COOL)
             waited += COOL
-
-
-def every_lap(run: Run) -> Iterator[Lap]:
-    """In each repeat every question at every temperature, to all arms."""
-    for repeat in range(run.protocol.repeats):
-        for temperature in run.protocol.temperatures:
-            for index in range(len(run.questions)):
-                yield run.lap(repeat, temperature, index, [*run.arms])
 
 
 def prepare(
@@ -408,10 +392,12 @@ def prepare(
     steps = measure_costs(pair, questions, kv_bits=factory.kv_bits, kernels=factory.kernels)
     for number, factory.costs in enumerate(steps, 1):
         progress(Step(0, 0, None, f"measuring the cost of passes, step {number}"))
+    progress(LATER)
+    writer = MacspecArm("", pair, DecodeConfig("off", kernels=factory.kernels))
     return Run(
         pair,
         [factory.make(name) for name in parsed],
-        all_turns(questions, pair, factory.kernels, progress),
+        with_later_turns(questions, pair, writer),
         protocol,
         baseline=baseline,
         costs=factory.costs,
@@ -431,17 +417,3 @@ def usual_arms(pair: Pair, *, quick: bool = False) -> list[str]:
     arms = [PLAIN, "auto"] if quick else [PLAIN, "auto", "auto:keyed"]
     drafting = f"{MLX_LM_DRAFT}@{OWN_DEPTH}" if quick else MLX_LM_DRAFT
     return [*arms, MLX_LM, *([drafting] if pair.draft is not None else [])]
-
-
-def all_turns(
-    questions: Sequence[Question],
-    pair: Pair,
-    kernels: Kernels | str,
-    progress: Progress,
-    known: dict[str, str] | None = None,
-) -> list[Question]:
-    """The same with later turns, as ``with_later_turns``: after plain decoding's replies."""
-    if any(question.task.then for question in questions):
-        progress(Step(0, 0, None, "writing the replies that later turns follow"))
-    writer = MacspecArm("", pair, DecodeConfig("off", kernels=kernels))
-    return with_later_turns(questions, pair, writer, known)

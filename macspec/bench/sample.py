@@ -9,6 +9,7 @@ from typing import Any
 from ..control.cost import BRANCHED
 from ..events import ReplyStats, Round
 from ..power import Energy
+from ..sampling import Sampling
 from ..stats import ReplyCounter
 
 Kind = tuple[str | None, int]
@@ -156,6 +157,12 @@ class Sample:
         stats = self.written.stats
         known = stats.ttft_s is not None and not self.slept
         return stats.tokens / stats.seconds.wall if known else None
+
+    @property
+    def sampling(self) -> Sampling:
+        """How it was drawn."""
+        seed = self.seed if self.temperature > 0 else None
+        return Sampling(temperature=self.temperature, seed=seed)
 
     @property
     def cell(self) -> tuple[str, float, int]:

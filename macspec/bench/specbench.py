@@ -12,7 +12,7 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -30,9 +30,9 @@ from .document import load_average, machine, models, reading, write
 from .macspecarm import DecodeConfig, MacspecArm
 from .mlxlm import MlxLmArm
 from .promptfile import MT_BENCH
-from .questions import Arm, Question, ready
+from .questions import Arm, Question, ready, with_later_turns
 from .report import Block, Record, model_words, ratio_columns, setup_words
-from .run import SEEDS, Lap, Progress, Protocol, Run, all_turns
+from .run import LATER, SEEDS, Lap, Progress, Protocol, Run
 from .sample import Sample, Written, pooled_speed, tokens_per_pass
 from .tasks import Task
 
@@ -112,40 +112,26 @@ def chosen(tasks: Sequence[Task], pair: Pair, preset: Preset) -> list[Question]:
     return questions
 
 
-@dataclass(slots=True)
 class SpecFile:
-    """The file of a measurement: what is fixed for all runs, and what was measured so far."""
+    """The file of a measurement: what is fixed for all runs, and what was measured so far.
 
-    path: Path
-    preset: Preset
-    fixed: dict[str, Any]
-    command: Sequence[str] = ()
-    samples: list[Sample] = field(default_factory=list)
-    """Of earlier runs."""
-    runs: list[dict[str, Any]] = field(default_factory=list)
-    """When, for how long and under what conditions it was measured."""
-    learned: dict[str, Any] = field(default_factory=dict)
-    """What macspec's controller knew when it was last stopped, by temperature."""
-    first_replies: dict[str, str] = field(default_factory=dict)
-    """Replies that second turns follow, by question."""
-    began: float = field(default_factory=time.perf_counter)
-    saved: float = field(default_factory=time.perf_counter)
+    A run begins when it is opened; it is made if it is not there.
 
-    @classmethod
-    def open(
-        cls,
+    Raises:
+        BadOptionError: it cannot be read, or something else was measured in it.
+    """
+
+    def __init__(
+        self,
         path: Path,
         pair: Pair,
         kernels: Kernels,
         preset: Preset,
         questions: Sequence[Question],
-        command: Sequence[str],
-    ) -> SpecFile:
-        """The file with what it holds so far, or a new one; a run begins now.
-
-        Raises:
-            BadOptionError: it cannot be read, or something else was measured in it.
-        """
+        command: Sequence[str] = (),
+    ) -> None:
+        self.path, self.preset = path, preset
+        self._pair, self._kernels, self._questions = pair, kernels, questions
         fixed = {
             "machine": machine(),
             "models": models(pair, kernels, None),
@@ -162,55 +148,60 @@ class SpecFile:
                 for it in questions
             ],
         }
-        file = cls(path, preset, json.loads(json.dumps(fixed)), command)
-        if path.exists():
-            stored = read(path)
-            for name, value in file.fixed.items():
-                if stored.get(name) != value:
-                    raise BadOptionError(
-                        f"{path} was measured with other {name}: continue with the same, or name a "
-                        "new file with --out"
-                    )
-            file.samples, file.runs = samples_of(stored), stored["runs"]
-            file.learned = stored.get("learned", {})
-            file.first_replies = stored.get("first_replies", {})
+        self._fixed = json.loads(json.dumps(fixed))
+        self._command = list(command)
+        stored = read(path) if path.exists() else {**self._fixed, "rows": [], "runs": []}
+        for name, value in self._fixed.items():
+            if stored.get(name) != value:
+                raise BadOptionError(
+                    f"{path} was measured with other {name}: continue with the same, or name a "
+                    "new file with --out"
+                )
+        self.samples = samples_of(stored)
+        """Of earlier runs."""
+        self.learned: dict[str, Any] = stored.get("learned", {})
+        """What macspec's controller knew when it was last stopped, by temperature."""
+        self.first_replies: dict[str, str] = stored.get("first_replies", {})
+        """Replies that second turns follow, by question."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         state = {"load_before": load_average(), "conditions": asdict(conditions())}
-        file.runs.append({"began": now, **state})
-        return file
+        self._runs = [*stored["runs"], {"began": now, **state}]
+        self._began = self._saved = time.perf_counter()
 
-    def start(
+    def run(
         self,
-        pair: Pair,
-        questions: Sequence[Question],
-        kernels: Kernels | str = "auto",
         *,
         arms: Sequence[Arm] | None = None,
         minutes: float | None = None,
         clock: Callable[[], float] = time.perf_counter,
         progress: Progress = lambda step: None,
-        **settings: Any,
+        began: float | None = None,
     ) -> Run:
-        """A run that measures what is still missing.
-
-        Args:
-            arms: None: the usual ones.
-            settings: as for ``Run``.
-        """
-        preset = self.preset
-        everything = all_turns(questions, pair, kernels, progress, self.first_replies)
-        config = DecodeConfig(kernels=kernels)
-        arms = arms or [
-            MlxLmArm(MLX_LM, pair, clock=clock),
-            *(MlxLmArm(_at(depth), pair, depth=depth, clock=clock) for depth in preset.depths),
-            MacspecArm(MACSPEC, pair, config, learned=self.learned, clock=clock),
-        ]
+        """A run that measures what is still missing; ``arms``: None takes the usual ones."""
+        pair, preset = self._pair, self.preset
+        progress(LATER)
+        writer = MacspecArm("", pair, DecodeConfig("off", kernels=self._kernels))
+        config = DecodeConfig(kernels=self._kernels)
         # Trials have the seeds below those of the first repeat.
         protocol = Protocol(
             tuple(preset.temperatures), preset.repeats, preset.seed + SEEDS, minutes=minutes
         )
-        more = {"samples": self.samples, "clock": clock, "progress": progress, **settings}
-        return Run(pair, arms, everything, protocol, laps=self._laps, **more)
+        return Run(
+            pair,
+            arms
+            or [
+                MlxLmArm(MLX_LM, pair, clock=clock),
+                *(MlxLmArm(_at(depth), pair, depth=depth, clock=clock) for depth in preset.depths),
+                MacspecArm(MACSPEC, pair, config, learned=self.learned, clock=clock),
+            ],
+            with_later_turns(self._questions, pair, writer, self.first_replies),
+            protocol,
+            laps=self._laps,
+            samples=self.samples,
+            progress=progress,
+            clock=clock,
+            began=began,
+        )
 
     def left(self, run: Run) -> int:
         """Questions that are still to be answered by all their arms."""
@@ -222,17 +213,17 @@ class SpecFile:
         Raises:
             BadOptionError: it cannot be written.
         """
-        self.saved = time.perf_counter()
-        self.runs[-1]["seconds"] = round(self.saved - self.began, 1)
+        self._saved = time.perf_counter()
+        self._runs[-1]["seconds"] = round(self._saved - self._began, 1)
         samples, complete = self.whole(run), self.left(run) == 0
         state = {"learned": self.learned, "first_replies": self.first_replies}
         document: dict[str, Any] = {
             "kind": KIND,
             "format": FORMAT,
             "complete": complete,
-            "command": list(self.command),
-            **self.fixed,
-            "runs": self.runs,
+            "command": self._command,
+            **self._fixed,
+            "runs": self._runs,
             "columns": COLUMNS,
             "rows": ROWS,
             **({} if complete else state),
@@ -243,7 +234,7 @@ class SpecFile:
 
     def save_at_times(self, run: Run) -> None:
         """The same if the newest save is a while ago."""
-        if time.perf_counter() - self.saved > SAVED:
+        if time.perf_counter() - self._saved > SAVED:
             self.save(run)
 
     def _laps(self, run: Run) -> Iterator[Lap]:
@@ -260,7 +251,7 @@ class SpecFile:
         for temperature, index in product(preset.temperatures, range(len(run.questions))):
             yield run.lap(TRIAL, temperature, index, depths)
         # As the file has them, so that a resumed run finds the same.
-        rows = {**self.fixed, "rows": [_row(sample) for sample in run.samples]}
+        rows = {**self._fixed, "rows": [_row(sample) for sample in run.samples]}
         best = best_depths(samples_of(rows))
         for repeat, temperature, (index, question) in product(
             range(preset.repeats * preset.draws), preset.temperatures, enumerate(run.questions)

@@ -118,12 +118,10 @@ def specbench(given: argparse.Namespace) -> int:
     kernels = kernels_for(pair, given.kernels)
     questions = spec.chosen(tasks, pair, preset)
     path = Path(given.out).expanduser()
-    file = spec.SpecFile.open(path, pair, kernels, preset, questions, _command())
+    file = spec.SpecFile(path, pair, kernels, preset, questions, _command())
 
     def measured(stack: ExitStack, bar: MeasureBar) -> Iterator[Run]:
-        run = file.start(
-            pair, questions, kernels, minutes=given.minutes, progress=bar.show, began=began
-        )
+        run = file.run(minutes=given.minutes, progress=bar.show, began=began)
         yield run
         for _ in run.measure():
             file.save_at_times(run)

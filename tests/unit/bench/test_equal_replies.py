@@ -62,7 +62,7 @@ def test_what_cannot_tell_is_left_out() -> None:
 def test_the_target_itself_judges(pocket: Pair) -> None:
     task = Task("chat-1", "chat", ({"role": "user", "content": "Hello, how are you?"},), 8)
     (question,), _ = ready([task], pocket)
-    explained = judge(pocket, [question], lambda it: Sampling(temperature=it.temperature))
+    explained = judge(pocket, [question])
     fork = explained(sample("keyed", (5, 9)), (5, 7), 1)
     assert (fork.plain, fork.speculative) == (7, 9)
     assert fork.margin is not None

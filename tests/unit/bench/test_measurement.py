@@ -143,7 +143,7 @@ def test_a_hot_machine_is_waited_for() -> None:
         state=lambda: next(states, NOMINAL),
     )
     assert run.hot == 0
-    assert [it.state for it in run.conditions] == [NOMINAL, HOT, NOMINAL]
+    assert [state for _, state in run.conditions] == [NOMINAL, HOT, NOMINAL]
     assert run.samples[0].at >= 2 + 10 + 1
 
 

@@ -42,14 +42,6 @@ PRESET = Preset(
     temperatures=[0.0, 0.8], tasks=2, repeats=4, draws=1, max_tokens=12, depths=[1, 3], seed=1
 )
 
-FIXED = {
-    "questions": [
-        {"id": f"{task}-{number}", "task": task, "forced": task in ("summarization", "rag")}
-        for task in TASKS
-        for number in range(2)
-    ]
-}
-
 QUESTIONS = [
     Question(
         f"{task}-{number}",
@@ -86,10 +78,8 @@ class ScriptedBench:
             name: Scripted(name, clock, tokens, seconds, 3)
             for name, (tokens, seconds) in SCRIPT.items()
         }
-        self.file = file or SpecFile(Path(), preset, FIXED)
-        self.run = self.file.start(
-            pair, QUESTIONS, arms=list(self.scripted.values()), clock=clock, minutes=minutes
-        )
+        self.file = file or opened(Path("nowhere"), pair, preset)
+        self.run = self.file.run(arms=[*self.scripted.values()], clock=clock, minutes=minutes)
 
     @property
     def left(self) -> int:
@@ -104,7 +94,7 @@ def measured(bench: ScriptedBench, most: int | None = None) -> list[Sample]:
 
 
 def opened(path: Path, pair: Pair, preset: Preset = PRESET) -> SpecFile:
-    return SpecFile.open(path, pair, Kernels(), preset, QUESTIONS, ["macspec"])
+    return SpecFile(path, pair, Kernels(), preset, QUESTIONS)
 
 
 def test_every_arm_answers_every_question_once_a_repeat(pocket: Pair) -> None:
@@ -194,7 +184,7 @@ def test_a_cell_without_a_lead_says_so(
 @given(stops=st.lists(st.integers(0, 80), max_size=12))
 def test_stops_change_nothing(pocket: Pair, stops: list[int]) -> None:
     whole = measured(ScriptedBench(pocket, Clock()))
-    file = SpecFile(Path(), PRESET, FIXED)
+    file = opened(Path("nowhere"), pocket)
     for stop in stops:
         bench = ScriptedBench(pocket, Clock(), file=file)
         measured(bench, stop)
@@ -351,10 +341,10 @@ def test_a_real_run(pocket: Pair, tmp_path: Path) -> None:
     tasks = from_file(prompts(tmp_path / "q.jsonl", 2), max_tokens=3)
     preset = replace(PRESET, temperatures=[0.0], tasks=1, repeats=1, max_tokens=3, depths=[2])
     questions = chosen(tasks, pocket, preset)
-    file = SpecFile.open(tmp_path / "a.json", pocket, Kernels(), preset, questions, [])
+    file = SpecFile(tmp_path / "a.json", pocket, Kernels(), preset, questions)
     file.learned["0"] = known_costs()
     before = json.dumps(file.learned)
-    run = file.start(pocket, questions)
+    run = file.run()
     assert [question.id for question in run.questions][:2] == ["0", "0/2"]
     second = run.questions[1].task.messages
     assert [turn["role"] for turn in second] == ["user", "assistant", "user"]
