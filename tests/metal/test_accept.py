@@ -69,15 +69,15 @@ def test_verdicts_are_those_of_the_portable_rules() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-def test_verdicts_are_those_of_the_portable_rules_20000_times(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_verdicts_are_those_of_the_portable_rules_many_times(seed: int) -> None:
     shapes = tuple(
         (depth, width, TYPES[(number + seed) % 3])
         for number, (depth, width) in enumerate(
             [(0, 125), (1, 7), (2, 61), (3, 8), (4, 125), (5, 61), (7, 31), (8, 500), (15, 31)]
         )
     )
-    assert forks(seed, 4000, shapes) <= 4
+    assert forks(seed, 2500, shapes) <= 2
 
 
 EDGES = tuple(

@@ -52,8 +52,9 @@ def test_questions_of_others(pocket: Pair, shared: Path) -> None:
 
 
 @pytest.mark.slow
-def test_many_questions_of_others(pocket: Pair, shared: Path) -> None:
-    check(pocket, fitting(pocket, shared, 36))
+@pytest.mark.parametrize("part", range(4))
+def test_many_questions_of_others(pocket: Pair, shared: Path, part: int) -> None:
+    check(pocket, fitting(pocket, shared, 36)[part::4])
 
 
 def test_a_story_model_without_a_draft(shared: Path) -> None:
