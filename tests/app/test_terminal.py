@@ -187,7 +187,7 @@ def test_a_terminal_that_stands_still_holds_up_nothing(
     environ: Mapping[str, str], tmp_path: Path
 ) -> None:
     store = Store(tmp_path / "data" / "chats" / "chats.db")
-    command = macspec(*ENDLESS, "--temperature", "100", "--max-tokens", "300")
+    command = macspec(*ENDLESS, "--temperature", "100", "--max-tokens", "160")
     with Terminal(command, environ) as terminal:
         terminal.wait_for("Ask anything")
         ask(terminal, "Tell me a story.")

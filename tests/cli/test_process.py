@@ -137,7 +137,10 @@ def test_any_locale_speaks_utf8(locale: str) -> None:
     plain = {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     prompt = "Où est le café ?"
     done, expected = (
-        finished([*RUN, prompt, "--temperature", "0"], env={**os.environ, **settings})
+        finished(
+            [*RUN, prompt, "--temperature", "0", "--max-tokens", "8"],
+            env={**os.environ, **settings},
+        )
         for settings in (plain, {"PYTHONUTF8": "1"})
     )
     assert done.returncode == 0
@@ -160,10 +163,13 @@ def unwritable(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("make", [missing, in_the_way, unwritable])
+@pytest.mark.parametrize(
+    "make",
+    [missing, *(pytest.param(it, marks=pytest.mark.slow) for it in (in_the_way, unwritable))],
+)
 def test_a_temporary_folder_that_mlx_cannot_compile_in(make: Any, tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(make(tmp_path))}
-    check = [sys.executable, "-m", "macspec", "check", "--prompts", "1", "--max-tokens", "8"]
+    check = [sys.executable, "-m", "macspec", "check", "--prompts", "1", "--max-tokens", "4"]
     done = finished(check, env=environment)
     assert done.returncode == 0, done.stderr
     report = done.stdout.decode()

@@ -233,7 +233,7 @@ def test_raw_passes_the_text_on(macspec: Callable[..., Any], script: Callable[..
 
 
 def test_a_seed_repeats_its_text_with_any_drafter(macspec: Callable[..., Any]) -> None:
-    asked = ["run", "I want a pizza.", "--rule", "keyed", "--seed", "5", "--max-tokens", "24"]
+    asked = ["run", "I want a pizza.", "--rule", "keyed", "--seed", "5", "--max-tokens", "12"]
     texts = {
         macspec(*asked, "--method", method, "--depth", depth).out
         for method, depth in [("off", "0"), ("draft", "auto"), ("draft", "7"), ("ngram", "3")]

@@ -35,7 +35,7 @@ def questions(tmp_path: Path) -> Path:
         ("coding", "translation", "summarization", "qa", "math_reasoning", "rag")
     ):
         entry = {"question_id": number, "category": category, "turns": ["Hello, how are you?"]}
-        lines.append(json.dumps({**entry, "reference": "I am well. " * 20}))
+        lines.append(json.dumps({**entry, "reference": "I am well. " * 8}))
     path.write_text("\n".join(lines))
     return path
 

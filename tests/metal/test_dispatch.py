@@ -389,7 +389,7 @@ def test_notices_name_what_is_wrong_and_count_what_is_slow(pair: Pair) -> None:
 
 def reply(pair: Pair, kernels: Kernels | str, rule: str, sampling: Sampling, **how: Any) -> Any:
     session = Session(pair, method="draft", depth=how.pop("depth", 4), rule=rule, kernels=kernels)
-    *_, last = session.reply(PROMPT, sampling, max_tokens=how.pop("tokens", 12), raw=True)
+    *_, last = session.reply(PROMPT, sampling, max_tokens=how.pop("tokens", 8), raw=True)
     return last.token_ids, last.stats.drafted
 
 
@@ -432,9 +432,9 @@ def test_a_reply_in_instrumented_kernels_has_no_fault(pair: Pair, kernels: Metal
 def test_replies_at_other_depths(
     pair: Pair, kernels: MetalKernels, rule: str, sampling: Sampling, depth: int
 ) -> None:
-    expected = reply(pair, "off", rule, sampling, depth=depth, tokens=40)
+    expected = reply(pair, "off", rule, sampling, depth=depth, tokens=20)
     with installed(inspected=False):
-        assert reply(pair, kernels, rule, sampling, depth=depth, tokens=40) == expected
+        assert reply(pair, kernels, rule, sampling, depth=depth, tokens=20) == expected
 
 
 def test_two_sessions_of_one_pair_in_turn(pair: Pair, kernels: MetalKernels) -> None:

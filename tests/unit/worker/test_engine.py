@@ -26,7 +26,7 @@ TARGET, DRAFT = str(POCKET / "target"), str(POCKET / "draft")
 BOTH = PairChoice(TARGET, DRAFT, learn=False)
 ALONE = PairChoice(TARGET, learn=False)
 SMALL = PairChoice(DRAFT, learn=False)
-ASK = ReplyRequest("I need a hotel in London for three nights.", max_tokens=16)
+ASK = ReplyRequest("I need a hotel in London for three nights.", max_tokens=8)
 
 
 @pytest.fixture
