@@ -30,12 +30,11 @@ from macspec.noise import Noise
 from macspec.sampling import Sampling
 from macspec.verification import Tree, TreeVerdict, Verdict
 
-from .kernel import Kernel, Launch
+from .kernel import TYPES, Kernel, Launch
 
 PARTS = ("rows",)
 MOST_ROWS = 33
 MOST_WIDTH = 262_144
-TYPES = (mx.float32, mx.float16, mx.bfloat16)
 MOST_THREADS = 512
 """Of a threadgroup; more would leave too few registers for the eight bounds of the search."""
 OFF = 2**24

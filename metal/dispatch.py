@@ -22,7 +22,7 @@ from macspec.verification.match import Keyed
 
 from . import accept, verify_attention
 from .hooks import Hooks
-from .matmul import STRICT, multiply
+from .matmul import STRICT, Matmul, multiply
 from .self_check import Outcome, Outcomes, self_check
 from .variants import (
     ACCEPT,
@@ -30,18 +30,15 @@ from .variants import (
     ATTENTION_ROWS,
     CHOICE_ROWS,
     SAMPLE,
-    Attention,
     Choice,
-    Matmul,
     Variant,
     at_least,
-    attention_of,
     length_of,
-    matmul_of,
     matmul_rows,
     matrix_of,
     variants_for,
 )
+from .verify_attention import Attention
 
 
 def kernels_for(pair: Pair, mode: str = "auto") -> Kernels:
@@ -145,7 +142,7 @@ class MetalKernels(Kernels):
             return None
         count = x.size // x.shape[-1]
         point = matmul_rows(count, strict=self.strict)
-        name = point and self._matmuls.get((matmul_of(matrix, x.dtype), point))
+        name = point and self._matmuls.get((matrix.shape, point))
         if not name:
             return None
         return multiply(name, x.reshape(count, -1), matrix).reshape(*x.shape[:-1], -1)
@@ -257,7 +254,7 @@ class _Pass:
         same = queries.dtype == keys.dtype == values.dtype and queries.shape[0] == 1
         if sinks is not None or not same or len(sees) != count:
             return None
-        shape, length = attention_of(queries, keys, values), keys.shape[2]
-        if not self.kernels.attends(shape, count, length):
+        shape = Attention.of(queries, keys, values)
+        if not self.kernels.attends(shape, count, keys.shape[2]):
             return None
         return verify_attention.verify_attention(queries, keys, values, sees=sees, scale=scale)

@@ -14,6 +14,10 @@ BODY = "// body\n"
 """The line of a ``.metal`` file below which MLX writes the signature."""
 
 
+TYPES = (mx.float32, mx.float16, mx.bfloat16)
+"""Of what the kernels read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """How one call runs.

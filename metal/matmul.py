@@ -10,17 +10,16 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from .kernel import Kernel, Launch, dtype_name
+from .kernel import TYPES, Kernel, Launch, dtype_name
 
 BITS = (2, 3, 4, 5, 6, 8)
 GROUP_SIZES = (32, 64, 128)
-TYPES = (mx.float32, mx.float16, mx.bfloat16)
 MOST_BYTES = 2**31 - 1
 """Of the packed weights: the kernels count in 32 bits."""
 
 BUFFERS = ("x", "w", "scales", "biases")
 QMV = Kernel("verify_qmv", BUFFERS, ("y",), parts=("affine",))
-QMM = Kernel("verify_qmm", BUFFERS, ("y",), parts=("affine",))
+QMM = Kernel("verify_qmm", BUFFERS, ("y",), parts=("affine", "simdgroup"))
 STRICT = "verify_qmv strict"
 """``verify_qmv`` in the order of MLX's one-row kernels."""
 
@@ -42,6 +41,23 @@ ENOUGH = 1024
 """Simdgroups that keep a GPU busy; narrower matrices are split among more threadgroups."""
 LEAST = 2
 """Blocks of inputs that are worth a simdgroup."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """Rows times one quantized matrix, as far as kernels tell matrices apart."""
+
+    bits: int
+    group_size: int
+    inputs: int
+    outputs: int
+    dtype: mx.Dtype
+
+    def __str__(self) -> str:
+        return (
+            f"{self.bits}-bit, groups of {self.group_size}, {self.inputs} to {self.outputs}, "
+            f"{dtype_name(self.dtype)}"
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -74,6 +90,11 @@ class Matrix:
     def dtype(self) -> mx.Dtype:
         """Of scales and biases."""
         return self.scales.dtype
+
+    @property
+    def shape(self) -> Matmul:
+        """What kernels see of it."""
+        return Matmul(self.bits, self.group_size, self.inputs, self.outputs, self.dtype)
 
 
 def supports(matrix: Matrix, dtype: mx.Dtype, *, strict: bool = False) -> str | None:
@@ -120,24 +141,25 @@ def verify_qmv(x: mx.array, matrix: Matrix, *, strict: bool = False) -> mx.array
     Returns:
         [rows, N], of the type of ``x``, added in float32.
     """
-    return QMV(qmv_operands(x, matrix, strict=strict), qmv_launch(x, matrix, strict=strict))[0]
+    return QMV(*qmv_call(x, matrix, strict=strict))[0]
 
 
 def verify_qmm(x: mx.array, matrix: Matrix) -> mx.array:
     """``x @ matrix.T`` on the GPU; as ``verify_qmv``, but made for 6 to 32 rows."""
-    y = QMM(qmm_operands(x, matrix), qmm_launch(x, matrix))[0]
+    y = QMM(*qmm_call(x, matrix))[0]
     return y if y.ndim == 2 else y.sum(axis=0).astype(x.dtype)
 
 
-def qmv_launch(x: mx.array, matrix: Matrix, *, strict: bool = False) -> Launch:
-    """How ``qmv_operands`` of the same arguments are multiplied."""
+def qmv_call(x: mx.array, matrix: Matrix, *, strict: bool = False) -> tuple[list[mx.array], Launch]:
+    """The inputs of ``verify_qmv`` and how they are multiplied."""
     rows, (outputs, inputs) = x.shape[0], (matrix.outputs, matrix.inputs)
     tiles = -(-rows // QMV_ROWS)
     lanes = 32 if strict or outputs < WIDE else 16
     together = 32 // lanes * QMV_COLUMNS
     groups = -(-outputs // (together * QMV_SIMDGROUPS))
     values = _values(inputs, matrix.bits) if strict else 0
-    return Launch(
+    unit = _unit(values, matrix.bits)
+    launch = Launch(
         grid=(32 * tiles, QMV_SIMDGROUPS * groups, 1),
         threadgroup=(32, QMV_SIMDGROUPS, 1),
         template=(
@@ -146,24 +168,19 @@ def qmv_launch(x: mx.array, matrix: Matrix, *, strict: bool = False) -> Launch:
             ("GROUP", matrix.group_size),
             ("ROWS", -(-rows // tiles)),
             ("VALUES", values),
-            ("UNIT", 8 * _unit(values, matrix.bits).size),
+            ("UNIT", 8 * unit.size),
             ("LANES", lanes),
             ("EDGE", outputs % (together * QMV_SIMDGROUPS) != 0),
         ),
         shapes=((rows, outputs),),
         dtypes=(x.dtype,),
     )
-
-
-def qmv_operands(x: mx.array, matrix: Matrix, *, strict: bool = False) -> list[mx.array]:
-    """The inputs of ``verify_qmv``."""
-    unit = _unit(_values(matrix.inputs, matrix.bits) if strict else 0, matrix.bits)
     w = matrix.w if unit == mx.uint32 else matrix.w.view(unit)
-    return [x, w, matrix.scales, matrix.biases]
+    return [x, w, matrix.scales, matrix.biases], launch
 
 
-def qmm_launch(x: mx.array, matrix: Matrix) -> Launch:
-    """How ``qmm_operands`` of the same arguments are multiplied.
+def qmm_call(x: mx.array, matrix: Matrix) -> tuple[list[mx.array], Launch]:
+    """The inputs of ``verify_qmm`` and how they are multiplied.
 
     With more than one threadgroup along z, each writes its part of the sum in float32:
     the output is [parts, rows, N].
@@ -177,7 +194,7 @@ def qmm_launch(x: mx.array, matrix: Matrix) -> Launch:
     wanted = ENOUGH // (QMM_SIMDGROUPS * columns * groups)
     parts = max(1, min(wanted, matrix.inputs // (LEAST * QMM_SIMDGROUPS * block)))
     y = x.dtype if parts == 1 else mx.float32
-    return Launch(
+    launch = Launch(
         grid=(32 * QMM_SIMDGROUPS * columns, groups, parts),
         threadgroup=(32 * QMM_SIMDGROUPS, 1, 1),
         template=(
@@ -191,11 +208,7 @@ def qmm_launch(x: mx.array, matrix: Matrix) -> Launch:
         shapes=((rows, outputs) if parts == 1 else (parts, rows, outputs),),
         dtypes=(y,),
     )
-
-
-def qmm_operands(x: mx.array, matrix: Matrix) -> list[mx.array]:
-    """The inputs of ``verify_qmm``."""
-    return [x, matrix.w, matrix.scales, matrix.biases]
+    return [x, matrix.w, matrix.scales, matrix.biases], launch
 
 
 def by_mlx(x: mx.array, matrix: Matrix) -> mx.array:

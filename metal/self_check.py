@@ -37,8 +37,9 @@ from macspec.verification import rule_named
 
 from . import accept, matmul, verify_attention
 from .kernel import dtype_name
-from .matmul import STRICT, Matrix, multiply
-from .variants import ACCEPT, MATMUL_ROWS, Attention, Choice, Matmul, Variant
+from .matmul import STRICT, Matmul, Matrix, multiply
+from .variants import ACCEPT, MATMUL_ROWS, Choice, Variant
+from .verify_attention import Attention
 
 FORMAT = 2
 CHAIN = 16

@@ -18,8 +18,9 @@ from macspec.models import Pair
 
 from . import accept, matmul, verify_attention
 from .hooks import Hooks
-from .kernel import dtype_name
-from .matmul import QMM, QMV, STRICT, Matrix
+from .kernel import TYPES, dtype_name
+from .matmul import QMM, QMV, STRICT, Matmul, Matrix
+from .verify_attention import Attention
 
 ATTENTION = verify_attention.KERNEL.name
 ACCEPT, SAMPLE = "accept", "draft_sample"
@@ -43,47 +44,6 @@ CHOICES = (
     ("block", True),
 )
 """Rule, and whether top-k and top-p cut."""
-
-
-@dataclass(frozen=True, slots=True)
-class Matmul:
-    """Rows times one quantized matrix, as far as kernels tell matrices apart."""
-
-    bits: int
-    group_size: int
-    inputs: int
-    outputs: int
-    dtype: mx.Dtype
-
-    def __str__(self) -> str:
-        return (
-            f"{self.bits}-bit, groups of {self.group_size}, {self.inputs} to {self.outputs}, "
-            f"{dtype_name(self.dtype)}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """Attention as the layers of a model ask for it; of a certain context where it is measured."""
-
-    query_heads: int
-    heads: int
-    width: int
-    value_width: int
-    dtype: mx.Dtype
-    length: int = 0
-
-    def __str__(self) -> str:
-        widths = sorted({self.width, self.value_width})
-        size = " and ".join(map(str, widths))
-        at = f" at {self.length}" if self.length else ""
-        return f"{self.query_heads}:{self.heads} heads of {size}, {dtype_name(self.dtype)}{at}"
-
-    def unsupported(self, rows: int) -> str | None:
-        """Why the kernel does not take this number of rows of it; None if it does."""
-        return verify_attention.supports(
-            rows, self.query_heads, self.heads, self.width, self.value_width, self.dtype
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +75,43 @@ class Variant:
 
 @dataclass
 class Workload:
-    """What the passes of one model ask for."""
+    """What the passes of one model ask for; it records them and leaves everything to MLX."""
 
     matmuls: dict[Matmul, Matrix] = field(default_factory=dict)
     """With a matrix of the model for each."""
     attentions: set[Attention] = field(default_factory=set)
-    unsupported: list[str] = field(default_factory=list)
-    """What keeps MLX's kernels and why, each a line for the user."""
+    others: set[str] = field(default_factory=set)
     logits: mx.Dtype = mx.float32
+    attended: bool = False
+    """Whether attention was called where a kernel can be substituted."""
+
+    @property
+    def unsupported(self) -> list[str]:
+        """What keeps MLX's kernels and why, each a line for the user."""
+        return sorted(self.others)
+
+    def matmul(self, layer: Module, x: mx.array) -> None:
+        matrix = matrix_of(layer)
+        if matrix is None:
+            mode: Any = layer.mode
+            self.others.add(f"matrices in {mode}: only affine ones have kernels")
+        elif why := matmul.supports(matrix, x.dtype):
+            self.others.add(f"{matrix.bits}-bit matrices: {why}")
+        else:
+            self.matmuls.setdefault(matrix.shape, matrix)
+
+    def attention(
+        self, queries: Any, keys: Any, values: Any, scale: float, mask: Any, sinks: Any
+    ) -> None:
+        self.attended = True
+        if sinks is not None:
+            self.others.add("attention: it has sinks")
+        elif queries.shape[0] == 1:
+            found = Attention.of(queries, keys, values)
+            if why := found.unsupported(PROBE_ROWS):
+                self.others.add(f"attention: {why}")
+            else:
+                self.attentions.add(found)
 
 
 def variants_for(pair: Pair, *, strict: bool = False) -> tuple[Workload, list[Variant]]:
@@ -161,7 +150,7 @@ def _of_matmul(shape: Matmul, matrix: Matrix, strict: bool) -> Iterator[Variant]
 
 
 def _of_choices(kernel: str, width: int, dtype: mx.Dtype) -> list[Variant]:
-    if width > accept.MOST_WIDTH or dtype not in accept.TYPES:
+    if width > accept.MOST_WIDTH or dtype not in TYPES:
         return []
     return [
         Variant(kernel, Choice(rule, truncated, width, dtype), CHOICE_ROWS[kernel])
@@ -171,51 +160,18 @@ def _of_choices(kernel: str, width: int, dtype: mx.Dtype) -> list[Variant]:
 
 def workload(module: Any) -> Workload:
     """Build a pass of a model, evaluate nothing, and record what it asks for."""
-    recorder = _Recorder()
+    found = Workload()
     layers = ModelCache(module).layers
-    with Hooks(module).handled(recorder):
-        logits = module(mx.zeros((1, PROBE_ROWS), mx.int32), cache=layers)
+    with Hooks(module).handled(found):
+        found.logits = module(mx.zeros((1, PROBE_ROWS), mx.int32), cache=layers).dtype
     parts = list(module.modules())
     if any(type(part).__name__ == "QuantizedSwitchLinear" for part in parts):
-        recorder.others.add("experts: their matrices are chosen row by row")
+        found.others.add("experts: their matrices are chosen row by row")
     if any(type(part) is Linear for part in parts):
-        recorder.others.add("matrices that are not quantized")
-    if not recorder.attended:
-        recorder.others.add("attention: the model calls it where no kernel can be substituted")
-    return Workload(recorder.matmuls, recorder.attentions, sorted(recorder.others), logits.dtype)
-
-
-class _Recorder:
-    """Leaves everything to MLX and remembers it."""
-
-    def __init__(self) -> None:
-        self.matmuls: dict[Matmul, Matrix] = {}
-        self.attentions: set[Attention] = set()
-        self.others: set[str] = set()
-        self.attended = False
-
-    def matmul(self, layer: Module, x: mx.array) -> None:
-        matrix = matrix_of(layer)
-        if matrix is None:
-            mode: Any = layer.mode
-            self.others.add(f"matrices in {mode}: only affine ones have kernels")
-        elif why := matmul.supports(matrix, x.dtype):
-            self.others.add(f"{matrix.bits}-bit matrices: {why}")
-        else:
-            self.matmuls.setdefault(matmul_of(matrix, x.dtype), matrix)
-
-    def attention(
-        self, queries: Any, keys: Any, values: Any, scale: float, mask: Any, sinks: Any
-    ) -> None:
-        self.attended = True
-        if sinks is not None:
-            self.others.add("attention: it has sinks")
-        elif queries.shape[0] == 1:
-            found = attention_of(queries, keys, values)
-            if why := found.unsupported(PROBE_ROWS):
-                self.others.add(f"attention: {why}")
-            else:
-                self.attentions.add(found)
+        found.others.add("matrices that are not quantized")
+    if not found.attended:
+        found.others.add("attention: the model calls it where no kernel can be substituted")
+    return found
 
 
 def matrix_of(layer: Any) -> Matrix | None:
@@ -223,18 +179,6 @@ def matrix_of(layer: Any) -> Matrix | None:
     if layer.mode != "affine":
         return None
     return Matrix(layer["weight"], layer["scales"], layer["biases"], layer.group_size, layer.bits)
-
-
-def matmul_of(matrix: Matrix, dtype: mx.Dtype) -> Matmul:
-    """What kernels see of it."""
-    return Matmul(matrix.bits, matrix.group_size, matrix.inputs, matrix.outputs, dtype)
-
-
-def attention_of(queries: mx.array, keys: mx.array, values: mx.array) -> Attention:
-    """What the kernel sees of it, but for rows and length."""
-    return Attention(
-        queries.shape[1], keys.shape[1], queries.shape[-1], values.shape[-1], queries.dtype
-    )
 
 
 def at_least(rows: int, points: tuple[int, ...]) -> int | None:

@@ -3,15 +3,6 @@
 // Keys and values go through threadgroup memory, so each is read from device memory once.
 // Softmax runs along with the keys (Milakov and Gimelshein 2018, arXiv:1805.02867), in powers of 2.
 
-// Where a lane's two neighbouring elements of an 8x8 matrix lie, as in MLX's own attention.
-inline int matrix_row(uint lane) {
-  return int(lane / 16 * 4 + lane / 2 % 4);
-}
-
-inline int matrix_column(uint lane) {
-  return int(lane / 8 % 2 * 4 + lane % 2 * 2);
-}
-
 // The other lanes of a matrix row differ in these two bits.
 inline float row_max(float x) {
   x = max(x, simd_shuffle_xor(x, ushort(1)));

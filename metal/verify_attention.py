@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import mlx.core as mx
 
-from .kernel import Kernel, Launch
+from .kernel import TYPES, Kernel, Launch, dtype_name
 
 KERNEL = Kernel(
     "verify_attention",
     inputs=("queries", "keys", "values", "sees", "scale"),
     outputs=("out", "norms"),
+    parts=("simdgroup",),
     strided=True,
 )
 JOIN = Kernel("verify_attention_join", inputs=("partial", "norms"), outputs=("out",))
@@ -21,7 +23,6 @@ KERNELS = (KERNEL, JOIN)
 MOST_ROWS = 16
 WIDTHS = (64, 80, 96, 128, 192, 256)
 """Head sizes; of keys and of values, which may differ."""
-TYPES = (mx.float32, mx.float16, mx.bfloat16)
 STRETCH = 256
 """Keys that one threadgroup is worth."""
 MOST_GROUPS = 512
@@ -29,20 +30,44 @@ MOST_GROUPS = 512
 MOST_BLOCKS = 64
 
 
-def supports(
-    rows: int, query_heads: int, heads: int, width: int, value_width: int, dtype: mx.Dtype
-) -> str | None:
-    """Why the kernel does not take such a pass, in a sentence; None if it does."""
-    if not 1 < rows <= MOST_ROWS:
-        return f"{rows} rows: the kernel takes 2 to {MOST_ROWS}"
-    if width not in WIDTHS or value_width not in WIDTHS:
-        sizes = " and ".join(str(size) for size in sorted({width, value_width}))
-        return f"heads of {sizes}: the kernel takes {', '.join(map(str, WIDTHS))}"
-    if query_heads % heads:
-        return f"{query_heads} query heads do not share {heads} heads of keys evenly"
-    if dtype not in TYPES:
-        return f"attention in {str(dtype).removeprefix('mlx.core.')}: the kernel takes floats"
-    return None
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Attention as the layers of a model ask for it; of a certain context where it is measured."""
+
+    query_heads: int
+    heads: int
+    width: int
+    value_width: int
+    dtype: mx.Dtype
+    length: int = 0
+
+    @classmethod
+    def of(cls, queries: mx.array, keys: mx.array, values: mx.array) -> Attention:
+        """What the kernel sees of it, but for rows and length."""
+        widths = queries.shape[-1], values.shape[-1]
+        return cls(queries.shape[1], keys.shape[1], *widths, queries.dtype)
+
+    def __str__(self) -> str:
+        at = f" at {self.length}" if self.length else ""
+        return (
+            f"{self.query_heads}:{self.heads} heads of {self._sizes}, {dtype_name(self.dtype)}{at}"
+        )
+
+    @property
+    def _sizes(self) -> str:
+        return " and ".join(map(str, sorted({self.width, self.value_width})))
+
+    def unsupported(self, rows: int) -> str | None:
+        """Why the kernel does not take this number of rows of it; None if it does."""
+        if not 1 < rows <= MOST_ROWS:
+            return f"{rows} rows: the kernel takes 2 to {MOST_ROWS}"
+        if self.width not in WIDTHS or self.value_width not in WIDTHS:
+            return f"heads of {self._sizes}: the kernel takes {', '.join(map(str, WIDTHS))}"
+        if self.query_heads % self.heads:
+            return f"{self.query_heads} query heads do not share {self.heads} heads of keys evenly"
+        if self.dtype not in TYPES:
+            return f"attention in {dtype_name(self.dtype)}: the kernel takes floats"
+        return None
 
 
 @lru_cache(maxsize=64)
@@ -57,8 +82,10 @@ def queries_together(width: int) -> int:
     return 128 if width <= 128 else 64
 
 
-def launch(queries: mx.array, keys: mx.array, values: mx.array) -> Launch:
-    """How the operands of ``verify_attention`` are launched."""
+def attention_call(
+    queries: mx.array, keys: mx.array, values: mx.array, sees: tuple[int, ...], scale: float
+) -> tuple[list[mx.array], Launch]:
+    """The inputs of the first kernel and how it is launched."""
     _, query_heads, rows, width = queries.shape
     _, heads, length, _ = keys.shape
     value_width = values.shape[-1]
@@ -67,20 +94,22 @@ def launch(queries: mx.array, keys: mx.array, values: mx.array) -> Launch:
     simdgroups = -(-lines // (8 * parts))
     most = min(MOST_BLOCKS, max(MOST_GROUPS // (heads * parts), 1))
     blocks = min(-(-length // STRETCH), most)
-    split = blocks > 1
-    return Launch(
+    out = mx.float32 if blocks > 1 else queries.dtype
+    launch = Launch(
         grid=(32 * simdgroups * heads * parts, blocks, 1),
         threadgroup=(32 * simdgroups, 1, 1),
         template=(
             ("T", queries.dtype),
-            ("U", mx.float32 if split else queries.dtype),
+            ("U", out),
             ("D", width),
             ("E", value_width),
-            ("SPLIT", split),
+            ("SPLIT", blocks > 1),
         ),
         shapes=((blocks, query_heads, rows, value_width), (blocks, query_heads, rows, 2)),
-        dtypes=(mx.float32 if split else queries.dtype, mx.float32),
+        dtypes=(out, mx.float32),
     )
+    constants = _constant(sees, mx.uint32), _constant(scale, mx.float32)
+    return [queries, keys, values, *constants], launch
 
 
 def join_launch(partial: mx.array, dtype: mx.Dtype) -> Launch:
@@ -93,17 +122,6 @@ def join_launch(partial: mx.array, dtype: mx.Dtype) -> Launch:
         shapes=((1, query_heads, rows, width),),
         dtypes=(dtype,),
     )
-
-
-def operands(
-    queries: mx.array,
-    keys: mx.array,
-    values: mx.array,
-    sees: tuple[int, ...],
-    scale: float,
-) -> list[mx.array]:
-    """The kernel's inputs."""
-    return [queries, keys, values, _constant(sees, mx.uint32), _constant(scale, mx.float32)]
 
 
 @lru_cache(maxsize=64)
@@ -132,8 +150,7 @@ def verify_attention(
     Returns:
         [1, query heads, rows, width of the values], of the type of ``queries``.
     """
-    arrays = operands(queries, keys, values, sees, scale)
-    out, norms = KERNEL(arrays, launch(queries, keys, values))
+    out, norms = KERNEL(*attention_call(queries, keys, values, sees, scale))
     if out.shape[0] == 1:
         return out
     return JOIN((out, norms), join_launch(out, queries.dtype))[0]

@@ -9,11 +9,7 @@ float top = -MAXFLOAT;
 for (int b = 0; b < blocks; b++) {
   top = max(top, norms[(b * lines + line) * 2]);
 }
-float total = 0, mixed[(E + 31) / 32];
-#pragma unroll
-for (int i = 0; i < (E + 31) / 32; i++) {
-  mixed[i] = 0;
-}
+float total = 0, mixed[(E + 31) / 32] = {};
 for (int b = 0; b < blocks; b++) {
   const int place = b * lines + line;
   const float weight = fast::exp2(norms[place * 2] - top);

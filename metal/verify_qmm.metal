@@ -1,98 +1,76 @@
 // y = x * transposed(matrix) for up to 32 rows of x, in 8 x 8 simdgroup matrices of float.
 // The simdgroups of a threadgroup, and threadgroups along z, divide K among themselves.
 //
-// A lane holds two neighbours of a simdgroup matrix, (mma_row, mma_column) and the next column. The
-// order along K is free: step i multiplies the i-th values of eight chunks, so each lane takes its
-// weights from words that it read itself, and none pass through threadgroup memory.
+// The order along K is free: step i multiplies the i-th values of eight chunks, so each lane takes
+// its weights from words that it read itself, and none pass through threadgroup memory.
 
 constant constexpr int STRIPS = 4;  // of 8 columns, for each threadgroup
 
-inline int mma_row(uint lane) { return int((lane / 4 & 4) + lane / 2 % 4); }
-
-inline int mma_column(uint lane) { return int((lane / 4 & 2) * 2 + lane % 2 * 2); }
-
-// Partial sums of TILES * 8 rows and STRIPS * 8 columns.
-template <int TILES>
-struct Sums {
-  simdgroup_matrix<float, 8, 8> of[TILES * STRIPS];
-};
-
-// Adds one simdgroup's share of K: every `parts`-th block from `part` on.
-template <int BITS, int GROUP, int TILES, bool EDGE, typename X, typename W, typename S>
-inline void accumulate(
-    thread Sums<TILES>& sums, X x, W w, S scales, S biases, int rows, int K, int N, int row,
-    int column, int part, int parts, uint lane) {
-  constexpr int values = chunk_values<BITS>();
-  row += mma_row(lane);
-  column += mma_column(lane);
-  for (int block = part * 8 * values; block < K; block += parts * 8 * values) {
-    Chunk<BITS> chunks[STRIPS][2];
+// body
+constexpr int COUNT = TILES * STRIPS, values = chunk_values<BITS>();
+threadgroup float shared[SIMDGROUPS / 2 * COUNT * 64];
+const int rows = x_shape[0], K = x_shape[1], N = scales_shape[0];
+const uint lane = thread_index_in_simdgroup;
+const int simdgroup = int(simdgroup_index_in_threadgroup);
+const int row = int(threadgroup_position_in_grid.y) * TILES * 8 + matrix_row(lane);
+const int column = int(threadgroup_position_in_grid.x) * STRIPS * 8 + matrix_column(lane);
+const int split = int(threadgroup_position_in_grid.z);
+const int part = split * SIMDGROUPS + simdgroup, parts = int(threadgroups_per_grid.z) * SIMDGROUPS;
+simdgroup_matrix<float, 8, 8> sums[COUNT];
+#pragma unroll
+for (int i = 0; i < COUNT; i++) {
+  sums[i] = make_filled_simdgroup_matrix<float, 8>(0.0f);
+}
+// Every `parts`-th block of K from `part` on.
+for (int block = part * 8 * values; block < K; block += parts * 8 * values) {
+  Chunk<BITS> chunks[STRIPS][2];
+  #pragma unroll
+  for (int strip = 0; strip < STRIPS; strip++) {
     #pragma unroll
-    for (int strip = 0; strip < STRIPS; strip++) {
+    for (int j = 0; j < 2; j++) {
+      const int n = column + strip * 8 + j, k = block + matrix_row(lane) * values;
+      chunks[strip][j] = read_chunk<BITS, GROUP>(
+          w, scales, biases, K, n, k, !EDGE || (n < N && k < K));
+    }
+  }
+  #pragma unroll
+  for (int i = 0; i < values; i += 4) {
+    float inputs[TILES][2][4] = {};
+    #pragma unroll
+    for (int tile = 0; tile < TILES; tile++) {
       #pragma unroll
       for (int j = 0; j < 2; j++) {
-        const int n = column + strip * 8 + j, k = block + mma_row(lane) * values;
-        chunks[strip][j] = read_chunk<BITS, GROUP>(
-            w, scales, biases, K, n, k, !EDGE || (n < N && k < K));
+        const int m = row + tile * 8, k = block + (matrix_column(lane) + j) * values;
+        if (m < rows && (!EDGE || k < K)) {
+          #pragma unroll
+          for (int step = 0; step < 4; step++) {
+            inputs[tile][j][step] = float(x[m * K + k + i + step]);
+          }
+        }
       }
     }
     #pragma unroll
-    for (int i = 0; i < values; i += 4) {
-      float inputs[TILES][2][4] = {};
+    for (int step = 0; step < 4; step++) {
+      simdgroup_matrix<float, 8, 8> left[TILES], right;
       #pragma unroll
       for (int tile = 0; tile < TILES; tile++) {
-        #pragma unroll
-        for (int j = 0; j < 2; j++) {
-          const int m = row + tile * 8, k = block + (mma_column(lane) + j) * values;
-          if (m < rows && (!EDGE || k < K)) {
-            #pragma unroll
-            for (int step = 0; step < 4; step++) {
-              inputs[tile][j][step] = float(x[m * K + k + i + step]);
-            }
-          }
-        }
+        left[tile].thread_elements()[0] = inputs[tile][0][step];
+        left[tile].thread_elements()[1] = inputs[tile][1][step];
       }
       #pragma unroll
-      for (int step = 0; step < 4; step++) {
-        simdgroup_matrix<float, 8, 8> left[TILES], right;
+      for (int strip = 0; strip < STRIPS; strip++) {
+        right.thread_elements()[0] = weight<BITS>(chunks[strip][0], i + step);
+        right.thread_elements()[1] = weight<BITS>(chunks[strip][1], i + step);
         #pragma unroll
         for (int tile = 0; tile < TILES; tile++) {
-          left[tile].thread_elements()[0] = inputs[tile][0][step];
-          left[tile].thread_elements()[1] = inputs[tile][1][step];
-        }
-        #pragma unroll
-        for (int strip = 0; strip < STRIPS; strip++) {
-          right.thread_elements()[0] = weight<BITS>(chunks[strip][0], i + step);
-          right.thread_elements()[1] = weight<BITS>(chunks[strip][1], i + step);
-          #pragma unroll
-          for (int tile = 0; tile < TILES; tile++) {
-            simdgroup_multiply_accumulate(
-                sums.of[tile * STRIPS + strip], left[tile], right,
-                sums.of[tile * STRIPS + strip]);
-          }
+          simdgroup_multiply_accumulate(
+              sums[tile * STRIPS + strip], left[tile], right,
+              sums[tile * STRIPS + strip]);
         }
       }
     }
   }
 }
-
-// body
-constexpr int COUNT = TILES * STRIPS;
-threadgroup float shared[SIMDGROUPS / 2 * COUNT * 64];
-const int rows = x_shape[0], K = x_shape[1], N = scales_shape[0];
-const uint lane = thread_index_in_simdgroup;
-const int simdgroup = int(simdgroup_index_in_threadgroup);
-const int row = int(threadgroup_position_in_grid.y) * TILES * 8;
-const int column = int(threadgroup_position_in_grid.x) * STRIPS * 8;
-const int split = int(threadgroup_position_in_grid.z);
-Sums<TILES> sums;
-#pragma unroll
-for (int i = 0; i < COUNT; i++) {
-  sums.of[i] = make_filled_simdgroup_matrix<float, 8>(0.0f);
-}
-accumulate<BITS, GROUP, TILES, EDGE>(
-    sums, x, w, scales, biases, rows, K, N, row, column, split * SIMDGROUPS + simdgroup,
-    int(threadgroups_per_grid.z) * SIMDGROUPS, lane);
 
 // Halves the number of partial sums until the first simdgroup has the whole.
 #pragma unroll
@@ -101,8 +79,8 @@ for (int kept = SIMDGROUPS / 2; kept > 0; kept /= 2) {
     #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       const int place = (simdgroup - kept) * COUNT * 64 + i * 64 + int(lane);
-      shared[place] = sums.of[i].thread_elements()[0];
-      shared[place + 32] = sums.of[i].thread_elements()[1];
+      shared[place] = sums[i].thread_elements()[0];
+      shared[place + 32] = sums[i].thread_elements()[1];
     }
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -110,8 +88,8 @@ for (int kept = SIMDGROUPS / 2; kept > 0; kept /= 2) {
     #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       const int place = simdgroup * COUNT * 64 + i * 64 + int(lane);
-      sums.of[i].thread_elements()[0] += shared[place];
-      sums.of[i].thread_elements()[1] += shared[place + 32];
+      sums[i].thread_elements()[0] += shared[place];
+      sums[i].thread_elements()[1] += shared[place + 32];
     }
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -119,12 +97,12 @@ for (int kept = SIMDGROUPS / 2; kept > 0; kept /= 2) {
 if (simdgroup == 0) {
   #pragma unroll
   for (int i = 0; i < COUNT; i++) {
-    const int m = row + i / STRIPS * 8 + mma_row(lane);
-    const int n = column + i % STRIPS * 8 + mma_column(lane);
+    const int m = row + i / STRIPS * 8;
+    const int n = column + i % STRIPS * 8;
     #pragma unroll
     for (int j = 0; j < 2; j++) {
       if (m < rows && n + j < N) {
-        y[(split * rows + m) * N + n + j] = static_cast<Y>(sums.of[i].thread_elements()[j]);
+        y[(split * rows + m) * N + n + j] = static_cast<Y>(sums[i].thread_elements()[j]);
       }
     }
   }

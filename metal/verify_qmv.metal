@@ -111,14 +111,7 @@ template <
     typename S>
 inline void ordered(X x, W w, S scales, S biases, device T* y, int K, int N, Tile tile) {
   constexpr int units = VALUES * BITS / UNIT;
-  float result[COLUMNS][ROWS];
-  #pragma unroll
-  for (int c = 0; c < COLUMNS; c++) {
-    #pragma unroll
-    for (int m = 0; m < ROWS; m++) {
-      result[c][m] = 0;
-    }
-  }
+  float result[COLUMNS][ROWS] = {};
   for (int k = tile.along * VALUES; k < K; k += 32 * VALUES) {
     half low[COLUMNS][VALUES], high[COLUMNS][VALUES];
     float s[COLUMNS], b[COLUMNS];
@@ -165,14 +158,7 @@ inline void ordered(X x, W w, S scales, S biases, device T* y, int K, int N, Til
 template <typename T, int BITS, int GROUP, int ROWS, int LANES, typename X, typename W, typename S>
 inline void unordered(X x, W w, S scales, S biases, device T* y, int K, int N, Tile tile) {
   constexpr int values = chunk_values<BITS>();
-  float result[COLUMNS][ROWS];
-  #pragma unroll
-  for (int c = 0; c < COLUMNS; c++) {
-    #pragma unroll
-    for (int m = 0; m < ROWS; m++) {
-      result[c][m] = 0;
-    }
-  }
+  float result[COLUMNS][ROWS] = {};
   for (int k = tile.along * values; k < K; k += LANES * values) {
     Chunk<BITS> chunks[COLUMNS];
     #pragma unroll

@@ -95,7 +95,7 @@ class Call:
     """
 
     def __init__(self, end: type[Answer], stop: Callable[[], None] = lambda: None) -> None:
-        self._end = end
+        self.end = end
         self._stop = stop
         self._events: deque[Answer] = deque()
         self._pieces: list[str] = []
@@ -111,7 +111,7 @@ class Call:
             self._events.append(event)
             if isinstance(event, Text):
                 self._pieces.append(event.delta)
-            if isinstance(event, self._end | Failed):
+            if isinstance(event, self.end | Failed):
                 self._last = event
             self._changed.notify_all()
             waiter, self._waiter = self._waiter, None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +26,6 @@ from ..models.pair import Pair, load_pair
 from ..models.progress import Progress, Retrying
 from ..sampling import Sampling
 from ..session import Session
-from ..stats import SessionStats
 from .messages import (
     Loaded,
     LoadProgress,
@@ -68,9 +66,8 @@ class Engine:
         Raises:
             MacspecError: the pair cannot be loaded; the old one still works.
         """
-        began = time.monotonic()
         if self.session is not None and choice == self._choice:
-            return Loaded(_info(self.session), 0.0, kept_cache=True)
+            return Loaded(_info(self.session), kept_cache=True)
         report(LoadProgress("finding"))
         _fetch([name for name in (choice.target, choice.draft) if name is not None], report)
         pair = self._opened(choice)
@@ -98,7 +95,7 @@ class Engine:
             self._go_back(together, error)
             raise
         self._enter(choice, pair.plan.total)
-        return Loaded(_info(self._loaded()), time.monotonic() - began, kept_cache=kept)
+        return Loaded(_info(self._loaded()), kept_cache=kept)
 
     def unload(self) -> None:
         self._let_go()
@@ -151,14 +148,11 @@ class Engine:
     def status(self) -> Status:
         session = self.session
         return Status(
-            pid=os.getpid(),
             pair=None if session is None else _info(session),
             tuning=self._tuning,
             why="" if session is None else session.why,
-            stats=SessionStats() if session is None else session.stats,
             cached_tokens=0 if session is None else session.cached_tokens,
             memory=mx.get_active_memory(),
-            memory_peak=mx.get_peak_memory(),
             memory_limit=device_limit(),
             kernels="" if session is None else session.kernels.state,
             plain_seconds=None if session is None else session.controller.curve.plain.newest,
@@ -317,12 +311,8 @@ def _info(session: Session) -> PairInfo:
         draft=None if pair.draft is None else pair.draft.name,
         draft_off=pair.draft_off,
         context=pair.context,
-        target_parameters=pair.target.parameters,
-        draft_parameters=None if pair.draft is None else pair.draft.parameters,
         weights=pair.plan.weights,
-        caches=pair.plan.caches,
-        buffers=pair.plan.buffers,
-        limit=pair.plan.limit,
+        planned=pair.plan.total,
         thinks=session.thinks,
     )
 

@@ -13,7 +13,6 @@ from hashlib import sha256
 from typing import Any, get_args
 
 from ..events import Emitted, Event, Finished, ReplyStats, Seconds
-from ..stats import SessionStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +115,11 @@ class PairInfo:
     draft_off: str | None
     """Why the requested draft model is not used."""
     context: int
-    target_parameters: int
-    draft_parameters: int | None
     weights: int
-    caches: int
-    """Planned for the whole context."""
-    buffers: int
-    limit: int
-    """What this machine allows, minus what other engines had planned."""
+    planned: int
+    """What the pair needs with a full context."""
     thinks: bool = True
     """Whether the target's chat template can switch reasoning."""
-
-    @property
-    def planned(self) -> int:
-        """Bytes the pair needs with a full context."""
-        return self.weights + self.caches + self.buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +140,6 @@ class Loaded:
     """The pair is ready. With ``kept_cache`` the conversation need not be read again."""
 
     pair: PairInfo
-    seconds: float
     kept_cache: bool = False
 
 
@@ -171,18 +159,14 @@ class Tuned:
 class Status:
     """The engine's state; sizes in bytes."""
 
-    pid: int
     pair: PairInfo | None
     tuning: Tuning
     why: str
     """Why the newest round drafted as it did, or not at all; before the first round, what is known
     about it."""
-    stats: SessionStats
-    """Totals since the pair was loaded."""
     cached_tokens: int
     memory: int
     """Used by arrays."""
-    memory_peak: int
     memory_limit: int
     kernels: str = ""
     """Which kernels are used and why; empty while no pair is loaded."""
@@ -229,7 +213,7 @@ ENDS: dict[type[Command], type[Answer]] = {
 """What a command's call ends with, if not ``Failed``."""
 
 TOP = (*get_args(Command), *get_args(Answer))
-NESTED = (Emitted, ReplyStats, Seconds, SessionStats, PairChoice, PairInfo, Tuning)
+NESTED = (Emitted, ReplyStats, Seconds, PairChoice, PairInfo, Tuning)
 
 _FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in (*TOP, *NESTED)}
 _KINDS = {kind.__name__: kind for kind in _FIELDS}

@@ -20,7 +20,7 @@ from typing import Any
 
 from ..config.paths import state_folder
 from ..errors import QUOTED, brief
-from ..events import Notice
+from ..events import Finished, Notice
 from ..plaintext import one_line
 from .client import Call, EngineClient
 from .messages import (
@@ -77,8 +77,6 @@ class ProcessEngine(EngineClient):
         self._lock = threading.RLock()
         self._child: ChildProcess | None = None
         self._calls: dict[int, tuple[Command, Call]] = {}
-        self._again: set[int] = set()
-        """The calls that reload a lost pair."""
         self._numbers = itertools.count(1)
         self._choice: PairChoice | None = None
         """The last pair that was loaded."""
@@ -114,7 +112,6 @@ class ProcessEngine(EngineClient):
             if lost is not None and isinstance(command, ReplyRequest):
                 again = next(self._numbers)
                 self._calls[again] = Load(lost), call
-                self._again.add(again)
                 self._child.send(encode(again, Load(lost)))
                 call.put(Notice("the engine was restarted and is reading the conversation again"))
             self._calls[number] = command, call
@@ -156,8 +153,8 @@ class ProcessEngine(EngineClient):
                 self._tuning = event.tuning
             if isinstance(event, ENDS[type(command)] | Failed):
                 del self._calls[number]
-            elif isinstance(event, Notice) and number in self._again:
-                return  # Shown when the pair was first loaded.
+            elif isinstance(event, Notice) and isinstance(command, Load) and call.end is Finished:
+                return  # Shown when the lost pair was first loaded.
         call.put(event)
 
     def _lose(self, how: str) -> None:
@@ -165,7 +162,6 @@ class ProcessEngine(EngineClient):
             self._child, self._pair_loaded = None, False
             calls = [call for _, call in self._calls.values()]
             self._calls.clear()
-            self._again.clear()
         if self._closed:
             failed = Failed("stopped", "the engine was closed")
         else:

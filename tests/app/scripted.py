@@ -11,7 +11,7 @@ from typing import Any
 from macspec.choices import check_depth, check_method
 from macspec.errors import MacspecError
 from macspec.events import Emitted, Finished, Notice, Prefilled, Prefilling, Round, Text
-from macspec.stats import ReplyCounter, SessionStats
+from macspec.stats import ReplyCounter
 from macspec.worker import (
     Call,
     EngineClient,
@@ -34,23 +34,16 @@ PAIR = PairInfo(
     draft="Qwen3-0.6B-4bit",
     draft_off=None,
     context=8192,
-    target_parameters=8_190_735_360,
-    draft_parameters=596_049_920,
     weights=4_900_000_000,
-    caches=1_200_000_000,
-    buffers=400_000_000,
-    limit=17_179_869_184,
+    planned=6_500_000_000,
 )
 
 STATUS = Status(
-    pid=1,
     pair=PAIR,
     tuning=Tuning(),
     why="",
-    stats=SessionStats(),
     cached_tokens=0,
     memory=5_400_000_000,
-    memory_peak=6_000_000_000,
     memory_limit=17_179_869_184,
     kernels="macspec's own: 6 of 7 proved and faster",
     plain_seconds=1 / 22,
@@ -238,7 +231,7 @@ class ScriptedEngine(EngineClient):
         if failure is None:
             self.loaded = True
             call.put(LoadProgress("reading", self._pair.weights, self._pair.weights))
-            call.put(Loaded(self._pair, 1.5))
+            call.put(Loaded(self._pair))
         else:
             call.put(failure)
 

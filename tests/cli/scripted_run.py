@@ -30,7 +30,7 @@ class Script(Engine):
         self.chosen = choice
         for notice in self.notices:
             report(Notice(notice))
-        return Loaded(PairInfo("target", None, None, 2048, 1, None, 1, 1, 1, 4), 0.0)
+        return Loaded(PairInfo("target", None, None, 2048, 1, 3))
 
     def tune(self, changes: Mapping[str, Any]) -> Tuning:
         self.tuning = super().tune(changes)

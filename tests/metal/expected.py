@@ -13,6 +13,7 @@ import mlx.core as mx
 import references
 
 from macspec.metal import matmul, self_check
+from macspec.metal.kernel import TYPES
 from macspec.metal.variants import CHOICES, MATMUL_ROWS
 
 
@@ -21,7 +22,7 @@ def compute() -> dict[str, dict[str, Any]]:
     products = {}
     for bits in matmul.BITS:
         for group_size in matmul.GROUP_SIZES:
-            for dtype in matmul.TYPES:
+            for dtype in TYPES:
                 inputs = self_check.recorded_inputs(MATMUL_ROWS[-1], dtype)
                 matrix = self_check.recorded_matrix(bits, group_size, dtype)
                 whole = matmul.reference(inputs, matrix)

@@ -21,8 +21,10 @@ from macspec.errors import BadOptionError, ModelBrokenError
 from macspec.kernels import Kernels
 from macspec.metal.dispatch import MetalKernels, kernels_for
 from macspec.metal.hooks import Hooks, QuantizedLayer
+from macspec.metal.matmul import Matmul
 from macspec.metal.self_check import Outcome
-from macspec.metal.variants import Attention, Choice, Matmul, Variant, variants_for, workload
+from macspec.metal.variants import Choice, Variant, variants_for, workload
+from macspec.metal.verify_attention import Attention
 from macspec.models import Pair
 from macspec.models.cached import CachedModel, TreePass
 from macspec.verification import Tree

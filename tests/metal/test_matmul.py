@@ -62,10 +62,8 @@ QMM_MORE = drawn((6, 9, 12, 16, 17, 25, 32, 40), (11, 29, 32, 64, 96), (384, 102
 def run_matmul(kernel: str, x: mx.array, matrix: Matrix, **how: bool) -> Outputs:
     """By one kernel; parts that it leaves to add are added."""
     if kernel != QMM.name:
-        strict = kernel == STRICT
-        operands = matmul.qmv_operands(x, matrix, strict=strict)
-        return run(QMV, operands, matmul.qmv_launch(x, matrix, strict=strict), **how)
-    outputs = run(QMM, matmul.qmm_operands(x, matrix), matmul.qmm_launch(x, matrix), **how)
+        return run(QMV, *matmul.qmv_call(x, matrix, strict=kernel == STRICT), **how)
+    outputs = run(QMM, *matmul.qmm_call(x, matrix), **how)
     for found in (outputs, outputs.unfused):
         if found[0].ndim == 3:
             found[0] = found[0].sum(axis=0).astype(x.dtype)
@@ -164,13 +162,13 @@ def test_a_whole_vocabulary(kernel: str, case: Matmul) -> None:
 
 def test_half_a_simdgroup_a_row_where_the_matrix_is_tall() -> None:
     case = Matmul(3, matmul.WIDE + 5, 64, 64, 4, BF16)
-    assert dict(matmul.qmv_launch(*make(case)).template)["LANES"] == 16
+    assert dict(matmul.qmv_call(*make(case))[1].template)["LANES"] == 16
     check(QMV.name, case)
 
 
 def test_a_narrow_matrix_is_split_along_its_inputs() -> None:
     x, matrix = make(Matmul(16, 32, 8192, 64, 4, BF16))
-    launch = matmul.qmm_launch(x, matrix)
+    _, launch = matmul.qmm_call(x, matrix)
     assert launch.grid[2] == 4
     assert launch.shapes == ((4, 16, 32),)
     assert launch.dtypes == (F32,)

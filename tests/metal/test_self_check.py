@@ -17,8 +17,9 @@ from matrices import Matmul as Case
 from matrices import make, mlx_rows
 
 from macspec.metal import accept, dispatch, matmul, self_check, verify_attention
+from macspec.metal.matmul import Matmul
 from macspec.metal.self_check import CRASHED, Outcome, Outcomes
-from macspec.metal.variants import Matmul, Variant, matmul_of, variants_for
+from macspec.metal.variants import Variant, variants_for
 from macspec.models import Pair
 from macspec.verification import Verdict
 
@@ -104,8 +105,8 @@ def test_every_variant_passes(kept: Outcomes, dtype: mx.Dtype) -> None:
 def test_strict_is_compared_with_mlxs_own_order(
     kept: Outcomes, monkeypatch: pytest.MonkeyPatch, bits: int
 ) -> None:
-    x, matrix = make(Case(2, 64, 512, 64, bits, mx.float16))
-    product = matmul_of(matrix, x.dtype)
+    _, matrix = make(Case(2, 64, 512, 64, bits, mx.float16))
+    product = matrix.shape
     asked = Variant("verify_qmv strict", product, 2)
     monkeypatch.setattr(matmul, "row_by_row", lambda x, m: mlx_rows(x, m, fused=True))
     with installed(inspected=False):
@@ -160,8 +161,8 @@ def test_what_is_wrong_is_named_and_off(
 
 def test_a_large_matrix_is_compared_at_both_ends(kept: Outcomes) -> None:
     """And an error in its middle shows in the recorded bits, which need no reference."""
-    x, matrix = make(Case(2, self_check.COMPARED + 80, 64, 32, 4, mx.float32))
-    product = matmul_of(matrix, x.dtype)
+    _, matrix = make(Case(2, self_check.COMPARED + 80, 64, 32, 4, mx.float32))
+    product = matrix.shape
     tried = self_check.check_of(Variant("verify_qmv", product, 2), {product: matrix})
     with installed(inspected=False):
         assert tried.failure() is None

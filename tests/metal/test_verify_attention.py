@@ -15,13 +15,12 @@ from macspec.metal.verify_attention import (
     MOST_BLOCKS,
     STRETCH,
     WIDTHS,
+    Attention,
+    attention_call,
     causal,
     join_launch,
-    launch,
-    operands,
     queries_together,
     reference,
-    supports,
 )
 
 CLOSE = {mx.float32: 2e-6, mx.float16: 1e-3, mx.bfloat16: 8e-3}
@@ -75,8 +74,8 @@ def close(out, expected, slack=1.0):
 
 def attend(case: Pass, **how):
     """The output of one launch or two, and the report of the first."""
-    arrays = operands(case.queries, case.keys, case.values, case.sees, case.scale)
-    first = run(KERNEL, arrays, launch(case.queries, case.keys, case.values), **how)
+    call = attention_call(case.queries, case.keys, case.values, case.sees, case.scale)
+    first = run(KERNEL, *call, **how)
     report = first.report if how.get("inspected", True) else None
     if first[0].shape[0] == 1:
         return first[0], report
@@ -126,7 +125,8 @@ def test_a_long_context_in_two_launches(length, dtype):
 def test_stretches_without_a_key_weigh_nothing():
     # 513 tiles of 32 in 64 stretches: 57 of 9 tiles are enough.
     case = passing(2, MOST_BLOCKS * STRETCH + 1, dtype=mx.float16)
-    assert launch(case.queries, case.keys, case.values).grid[1] == MOST_BLOCKS
+    _, launch = attention_call(case.queries, case.keys, case.values, case.sees, case.scale)
+    assert launch.grid[1] == MOST_BLOCKS
     check(case, inspected=False)
 
 
@@ -234,5 +234,6 @@ def test_random_shapes(seed):
     ],
 )
 def test_what_the_kernel_does_not_take(case, words):
-    assert words in supports(*case)
-    assert supports(4, 4, 2, 64, 64, mx.float16) is None
+    rows, *shape = case
+    assert words in Attention(*shape).unsupported(rows)
+    assert Attention(4, 2, 64, 64, mx.float16).unsupported(4) is None

@@ -7,7 +7,6 @@ process and speaks its protocol. The prompt itself says which text is wanted, an
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 import time
@@ -20,7 +19,7 @@ from madeup import CHARACTERS, text_of
 
 from macspec.errors import BadOptionError
 from macspec.events import Emitted, Event, Finished, Prefilled, Round, Text
-from macspec.stats import ReplyCounter, SessionStats
+from macspec.stats import ReplyCounter
 from macspec.worker import (
     Loaded,
     PairChoice,
@@ -42,12 +41,8 @@ PAIR = PairInfo(
     draft="paced stand-in",
     draft_off=None,
     context=2**17,
-    target_parameters=0,
-    draft_parameters=0,
     weights=0,
-    caches=0,
-    buffers=0,
-    limit=2**34,
+    planned=0,
 )
 
 END = "Ѫ"
@@ -103,7 +98,7 @@ class PacedEngine:
 
     def load(self, choice: PairChoice, report: Callable[[Answer], None]) -> Loaded:
         self._loaded = True
-        return Loaded(PAIR, 0.0)
+        return Loaded(PAIR)
 
     def unload(self) -> None:
         self._loaded = False
@@ -164,15 +159,12 @@ class PacedEngine:
 
     def status(self) -> Status:
         return Status(
-            pid=os.getpid(),
             pair=PAIR if self._loaded else None,
             tuning=self.tuning,
             why="",
-            stats=SessionStats(),
             cached_tokens=self._counter.prompt_tokens + self._counter.tokens,
             memory=0,
-            memory_peak=0,
-            memory_limit=PAIR.limit,
+            memory_limit=2**34,
             kernels="none: nothing is computed",
             plain_seconds=1 / 30,
         )

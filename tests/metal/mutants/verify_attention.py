@@ -9,11 +9,10 @@ from harness import Case, Mutant
 from macspec.metal.verify_attention import (
     JOIN,
     KERNEL,
+    attention_call,
     causal,
     join_launch,
-    launch,
     mask,
-    operands,
     reference,
 )
 
@@ -132,8 +131,7 @@ def cases() -> list[Case]:
         whole = mx.sum(weights * out, axis=0) / mx.sum(weights * norms[..., 1:], axis=0)
         return bool(mx.allclose(whole, expected[0], atol=1e-5))
 
-    arrays = operands(queries, keys, values, TREE, SCALE)
-    first = Case(KERNEL, arrays, launch(queries, keys, values), joined)
+    first = Case(KERNEL, *attention_call(queries, keys, values, TREE, SCALE), joined)
 
     scores = queries.reshape(heads, group, rows, -1) @ keys[0, :, None].swapaxes(-1, -2) * SCALE
     scores = mx.where(mask(length, TREE), scores, -mx.inf) / np.log(2)
@@ -156,8 +154,7 @@ def cases() -> list[Case]:
     mixed = reference(many, short, short, sees=chain, scale=SCALE)
     third = Case(
         KERNEL,
-        operands(many, short, short, chain, SCALE),
-        launch(many, short, short),
+        *attention_call(many, short, short, chain, SCALE),
         lambda outputs: bool(mx.allclose(outputs[0], mixed, atol=1e-5)),
     )
     return [first, second, third]

@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant("rows beyond the last read", "m < rows && (!EDGE || k < K)", "!EDGE || k < K"),
     Mutant("weights beyond the last", "!EDGE || (n < N && k < K)", "!EDGE || n < N"),
     Mutant("outputs beyond the last written", "if (m < rows && n + j < N)", "if (m < rows)"),
-    Mutant("another layout of rows", "int((lane / 4 & 4) + lane / 2 % 4)", "int(lane / 4)"),
+    Mutant("another layout of rows", "int(lane / 16 * 4 + lane / 2 % 4)", "int(lane / 4)"),
     Mutant("blocks taken twice", "block += parts * 8 * values", "block += 8 * values"),
     Mutant("the second row's weights twice", "chunks[strip][0], i", "chunks[strip][1], i"),
     Mutant("all simdgroups store", "if (simdgroup == 0)", "if (simdgroup < 2)"),
@@ -44,7 +44,7 @@ MUTANTS = (
         "simdgroup_multiply_accumulate(",
         "if (row + tile * 8 < rows) simdgroup_multiply_accumulate(",
     ),
-    Mutant("sums not cleared", "sums.of[i] = make_filled", "sums.of[0] = make_filled"),
+    Mutant("sums not cleared", "sums[i] = make_filled", "sums[0] = make_filled"),
 )
 
 
@@ -66,4 +66,4 @@ def case(product: Matmul) -> Case:
         whole = y if y.ndim == 2 else y.sum(axis=0).astype(x.dtype)
         return right(whole, x, matrix) and outputs.report.traffic["w"].most == 1
 
-    return Case(matmul.QMM, matmul.qmm_operands(x, matrix), matmul.qmm_launch(x, matrix), good)
+    return Case(matmul.QMM, *matmul.qmm_call(x, matrix), good)

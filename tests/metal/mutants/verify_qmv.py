@@ -87,5 +87,4 @@ def case(product: Matmul, strict: bool) -> Case:
             and all(same_bits(y, bits) for y, bits in zip(ours, expected, strict=False))
         )
 
-    operands = matmul.qmv_operands(x, matrix, strict=strict)
-    return Case(matmul.QMV, operands, matmul.qmv_launch(x, matrix, strict=strict), good)
+    return Case(matmul.QMV, *matmul.qmv_call(x, matrix, strict=strict), good)

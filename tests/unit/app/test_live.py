@@ -29,7 +29,7 @@ def passed(
 def live() -> LiveStats:
     """With a pair, and a reply that has been asked for."""
     stats = LiveStats()
-    stats.see(Loaded(PAIR, 1.0))
+    stats.see(Loaded(PAIR))
     stats.asked()
     return stats
 
@@ -40,7 +40,7 @@ def test_what_happens_is_named() -> None:
     stats.loading()
     stats.see(LoadProgress("reading", 30, 120))
     assert (stats.state().activity, stats.state().progress) == ("loading", 0.25)
-    stats.see(Loaded(PAIR, 1.0))
+    stats.see(Loaded(PAIR))
     state = stats.state()
     assert (state.activity, state.progress, state.target) == ("ready", None, PAIR.target)
     assert (state.memory_plan, state.context_limit) == (PAIR.planned, PAIR.context)
@@ -57,7 +57,7 @@ def test_what_happens_is_named() -> None:
 
 def test_why_is_of_the_reply_that_is_shown() -> None:
     stats = LiveStats()
-    stats.see(Loaded(PAIR, 1.0))
+    stats.see(Loaded(PAIR))
     stats.see(replace(STATUS, why="nothing is decided yet"))
     assert stats.state().why == "nothing is decided yet"
     stats.asked()
@@ -86,7 +86,7 @@ def test_a_reply_that_waits_for_a_pair_waits_on() -> None:
     stats.asked()
     stats.see(LoadProgress("reading", 30, 120))
     assert stats.state().activity == "loading"
-    stats.see(Loaded(PAIR, 1.0))
+    stats.see(Loaded(PAIR))
     assert stats.state().activity == "waiting"
     stats.see(Prefilled(10, 0, 0.5))
     assert stats.state().activity == "writing"

@@ -14,7 +14,7 @@ from typing import Any
 
 from macspec.errors import BadOptionError, ModelBrokenError
 from macspec.events import Emitted, Event, Finished, Prefilled, Round, Text
-from macspec.stats import ReplyCounter, SessionStats
+from macspec.stats import ReplyCounter
 from macspec.worker.child import main
 from macspec.worker.messages import (
     Answer,
@@ -36,7 +36,6 @@ class ScriptedEngine:
         self._tuning = Tuning()
         self._finished: Finished | None = None
         self._idle_steps = 0
-        self._stats = SessionStats()
 
     def load(self, choice: PairChoice, report: Callable[[Answer], None]) -> Loaded:
         name = choice.target or "built-in"
@@ -49,8 +48,8 @@ class ScriptedEngine:
         for step in range(100 if name == "slow" else 2):
             report(LoadProgress("reading", step, 100))
             time.sleep(0.01 if name == "slow" else 0)
-        self._pair = PairInfo(name, choice.draft, None, 4096, 7, None, 1, 2, 3, 100)
-        return Loaded(self._pair, 0.0)
+        self._pair = PairInfo(name, choice.draft, None, 4096, 1, 6)
+        return Loaded(self._pair)
 
     def unload(self) -> None:
         self._pair = None
@@ -102,7 +101,6 @@ class ScriptedEngine:
                 settings.depth,
                 counter.stats(),
             )
-            self._stats.add(self._finished.stats)
         yield self._finished
 
     def _word(self, number: int, wide: bool) -> str:
@@ -121,7 +119,7 @@ class ScriptedEngine:
 
     def status(self) -> Status:
         why = f"{self._idle_steps} idle steps"
-        return Status(os.getpid(), self._pair, self._tuning, why, self._stats, 0, 1, 2, 3)
+        return Status(self._pair, self._tuning, why, 0, 1, 3)
 
     def idle(self) -> Iterator[None]:
         for _ in range(1000):

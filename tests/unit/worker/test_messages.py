@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.events import Emitted, Finished, Notice, Prefilled, Prefilling, ReplyStats, Round, Text
-from macspec.stats import SessionStats
 from macspec.worker import messages
 from macspec.worker.messages import TOP, decode, encode
 
@@ -20,9 +19,7 @@ options = st.dictionaries(texts, st.none() | st.booleans() | counts | numbers | 
 names = texts | st.none()
 choices = st.builds(messages.PairChoice, target=names, draft=names, context=counts | st.none())
 tunings = st.builds(messages.Tuning, texts, counts | texts, texts, options)
-pairs = st.builds(
-    messages.PairInfo, *[texts, names, names], *[counts] * 2, st.none(), *[counts] * 4
-)
+pairs = st.builds(messages.PairInfo, *[texts, names, names], *[counts] * 3)
 emitted = st.builds(Emitted, counts, names)
 spans = st.lists(st.tuples(counts, names)).map(tuple)
 ids = st.lists(counts).map(tuple)
@@ -57,16 +54,15 @@ EVERY = {
     Notice: st.builds(Notice, texts),
     Finished: st.builds(Finished, texts, texts, ids, counts, texts, texts, counts | texts, stats),
     messages.LoadProgress: st.builds(messages.LoadProgress, texts, counts, counts, texts),
-    messages.Loaded: st.builds(messages.Loaded, pairs, numbers, st.booleans()),
+    messages.Loaded: st.builds(messages.Loaded, pairs, st.booleans()),
     messages.Unloaded: st.just(messages.Unloaded()),
     messages.Tuned: st.builds(messages.Tuned, tunings),
     messages.Status: st.builds(
         messages.Status,
-        counts,
         pairs | st.none(),
         tunings,
         texts,
-        st.builds(SessionStats, *[counts] * 5),
+        *[counts] * 3,
         kernels=texts,
         plain_seconds=numbers | st.none(),
     ),
