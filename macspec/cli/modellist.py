@@ -199,14 +199,15 @@ def _show(
     others = Registry().others()
     taken = sum(other.planned for other in others)
     limit = max(memory.device_limit() - taken, 0)
-    longest = memory.longest_context(estimate, draft, kv_bits, limit)
+    demand = memory.Demand(estimate, draft, limit, kv_bits)
+    longest = demand.longest(estimate.context)
     positions = context or longest or estimate.context
     if positions > estimate.context:
         raise BadOptionError(
             f"--context {positions}: {model.name} was made for {estimate.context} positions, "
             "so give at most that"
         )
-    planned = memory.plan(estimate, draft, positions, kv_bits, limit)
+    planned = demand.plan(positions)
     weights, caches = [estimate.weights], [estimate.cache(positions, kv_bits)]
     if draft is not None:
         weights.append(draft.weights)

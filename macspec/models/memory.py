@@ -220,6 +220,38 @@ class MemoryPlan:
         )
 
 
+@dataclass(frozen=True)
+class Demand:
+    """What a target and its draft, if it has one, ask of a device that gives ``limit`` bytes."""
+
+    target: MemoryEstimate
+    draft: MemoryEstimate | None
+    limit: int
+    kv_bits: int | None = None
+    """Of the target's quantized cache; the draft's is never quantized."""
+
+    def plan(self, context: int) -> MemoryPlan:
+        """What both need at a context; their passes take turns."""
+        target, draft, kv_bits = self.target, self.draft, self.kv_bits
+        return MemoryPlan(
+            context=context,
+            weights=target.weights + (draft.weights if draft else 0),
+            caches=target.cache(context, kv_bits) + (draft.cache(context) if draft else 0),
+            buffers=max(target.buffers(context, kv_bits), draft.buffers(context) if draft else 0),
+            limit=self.limit,
+        )
+
+    def longest(self, most: int) -> int:
+        """The most positions that fit, in whole steps of the caches or ``most``; 0 for none."""
+
+        def too_long(context: int) -> bool:
+            return not self.plan(context).fits
+
+        if not too_long(most):
+            return most
+        return bisect_left(range(STEP, most, STEP), True, key=too_long) * STEP
+
+
 def fit(
     target: MemoryEstimate,
     draft: MemoryEstimate | None = None,
@@ -235,7 +267,6 @@ def fit(
 
     Args:
         context: positions asked for, None for as many as fit.
-        kv_bits: bits of the target's quantized cache; the draft's is never quantized.
         held: bytes that other engines hold.
 
     Returns:
@@ -248,57 +279,18 @@ def fit(
     wanted = context or target.context
     refused = None
     for used in [draft, None] if draft is not None else [None]:
-        whole = plan(target, used, wanted, kv_bits, limit)
+        demand = Demand(target, used, limit, kv_bits)
+        whole = demand.plan(wanted)
         if whole.fits:
             return whole, refused
-        longest = longest_context(target, used, kv_bits, limit, wanted)
+        longest = demand.longest(wanted)
         if context is None and longest >= min(LEAST, wanted):
-            return plan(target, used, longest, kv_bits, limit), refused
+            return demand.plan(longest), refused
         refused = whole
     shorter = f"a shorter context (--context {longest} fits), or " if longest else ""
     raise OutOfMemoryError(
         f"the target needs {whole}: choose {shorter}a smaller or more quantized model"
     )
-
-
-def plan(
-    target: MemoryEstimate,
-    draft: MemoryEstimate | None,
-    context: int,
-    kv_bits: int | None,
-    limit: int,
-) -> MemoryPlan:
-    """What a target and its draft need at a context; their passes take turns."""
-    pair = [target] if draft is None else [target, draft]
-    return MemoryPlan(
-        context=context,
-        weights=sum(model.weights for model in pair),
-        caches=target.cache(context, kv_bits) + (draft.cache(context) if draft else 0),
-        buffers=max(target.buffers(context, kv_bits), draft.buffers(context) if draft else 0),
-        limit=limit,
-    )
-
-
-def longest_context(
-    target: MemoryEstimate,
-    draft: MemoryEstimate | None,
-    kv_bits: int | None,
-    limit: int,
-    most: int | None = None,
-) -> int:
-    """The most positions that fit, in whole steps of the caches; 0 for none.
-
-    Args:
-        most: positions to stay within; None: the target's own.
-    """
-    most = most or target.context
-
-    def too_long(context: int) -> bool:
-        return not plan(target, draft, context, kv_bits, limit).fits
-
-    if not too_long(most):
-        return most
-    return bisect_left(range(STEP, most, STEP), True, key=too_long) * STEP
 
 
 def device_limit() -> int:

@@ -136,16 +136,16 @@ def _folder(name: str) -> FoundModel:
 
 def _opened(model: Model, limit: int) -> OpenedModel:
     from ..cache import ModelCache
-    from .memory import plan
+    from .memory import Demand
 
     size, context, reason = model.parameters, model.context, ModelCache(model.module).reason
-    needs = plan(model.estimate, None, min(CONTEXT, context), None, limit)
+    needs = Demand(model.estimate, None, limit).plan(min(CONTEXT, context))
     return OpenedModel(model.name, size, context, needs.total, needs.context, needs.fits, reason)
 
 
 def _pair_fit(one: Model, other: Model, limit: int) -> Iterator[PairFit]:
     """How the smaller of two models does as a draft for the larger; nothing for equal sizes."""
-    from .memory import plan
+    from .memory import Demand
 
     draft, target = sorted((one, other), key=lambda it: it.parameters)
     if draft.parameters == target.parameters:
@@ -155,7 +155,7 @@ def _pair_fit(one: Model, other: Model, limit: int) -> Iterator[PairFit]:
     if reason is not None:
         yield PairFit(target.name, draft.name, reason, None, positions, None)
         return
-    both = plan(target.estimate, draft.estimate, positions, None, limit)
+    both = Demand(target.estimate, draft.estimate, limit).plan(positions)
     yield PairFit(target.name, draft.name, None, both.total, positions, both.fits)
 
 

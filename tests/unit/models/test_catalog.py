@@ -57,7 +57,7 @@ def metal(monkeypatch):
 def test_the_numbers_follow_from_the_shapes(name, metal):
     pair = PAIRS[name]
     target, draft = estimates(pair)
-    plan = memory.plan(target, draft, CONTEXT, None, 0)
+    plan = memory.Demand(target, draft, 0).plan(CONTEXT)
     assert pair.download == round(plan.weights / 1e9, 1)
     assert pair.memory_8k == round(plan.total / GIB, 1)
 

@@ -112,7 +112,7 @@ def test_another_normaliser_turns_the_draft_off(target, copy):
 
 
 def test_a_draft_that_is_off_takes_no_memory(target, other_vocabulary, monkeypatch):
-    limit(monkeypatch, memory.plan(*estimates(target), None, 2048, None, 0).total)
+    limit(monkeypatch, memory.Demand(*estimates(target), None, 0).plan(2048).total)
     assert "vocabulary" in load_pair(target, other_vocabulary, context=2048).draft_off
     assert load_pair(target, other_vocabulary).context == 2048
 
@@ -208,7 +208,7 @@ def test_method_draft_without_a_draft(target):
 
 
 def test_too_little_memory_for_the_draft(target, draft, monkeypatch):
-    alone = memory.plan(*estimates(target), None, 512, None, 0).total
+    alone = memory.Demand(*estimates(target), None, 0).plan(512).total
     limit(monkeypatch, alone)
     pair = load_pair(target, draft, context=512)
     assert pair.draft is None
@@ -233,7 +233,7 @@ def test_a_context_shortened_to_fit_is_said(copy, monkeypatch):
     folder = copy("target", "long")
     with edited(folder / "config.json") as config:
         config["max_position_embeddings"] = 131_072
-    limit(monkeypatch, memory.plan(*estimates(folder), None, 65_536, None, 0).total)
+    limit(monkeypatch, memory.Demand(*estimates(folder), None, 0).plan(65_536).total)
     pair = load_pair(str(folder))
     assert pair.context == 65_536
     assert "the context is 65536 of the model's 131072 positions" in pair.notices[0]
