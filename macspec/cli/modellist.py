@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -32,37 +32,43 @@ def list_models(known: Sequence[Entry], as_json: bool) -> None:
     JSON is one object a line, with the sizes in bytes.
     """
     output, limit = Output(), 0
-    found: dict[str, FoundModel] = {}
+    here: dict[str, FoundModel] = {}
     opened: dict[str, OpenedModel] = {}
     fits: list[PairFit] = []
     for event in scan():
         match event:
-            case FoundModel():
-                found[event.name] = event
+            case FoundModel(name, missing=missing):
+                here[name], opened[name] = event, OpenedModel(name, reason=missing)
             case MachineMemory():
                 limit = event.limit
                 _show_machine(output, event, as_json)
-            case OpenedModel():
-                opened[event.name] = event
+            case OpenedModel(name):
+                opened[name] = event
             case PairFit():
                 fits.append(event)
     fits.sort(key=lambda it: (it.target.lower(), it.draft.lower()))
+    models = [(found, opened[name]) for name, found in here.items()]
     proposal = best(unified_memory(), limit)
     if as_json:
-        _write_json(output, found.values(), opened, fits, known, limit, proposal)
+        for found, it in models:
+            output.json({"model": _record(found, it)})
+        for fit in fits:
+            output.json({"match": asdict(fit)})
+        for pair in known:
+            record = {**asdict(pair), "fits": pair.fits(limit), "proposed": pair == proposal}
+            record |= {"date": str(pair.date), "loaded": pair.loaded and str(pair.loaded)}
+            output.json({"pair": record})
         return
-    output.text(_models_table(found.values(), opened) or "  nothing yet\n")
-    output.text("\nmatching drafts\n" if len(opened) > 1 else "")
+    output.text(_models_table(models) or "  nothing yet\n")
+    complete = {found.name for found, _ in models if found.missing is None}
+    output.text("\nmatching drafts\n" if len(complete) > 1 else "")
     for fit in fits:
         verdict = "fits" if fit.reason is None else f"no: {fit.reason}"
         output.text(one_line(f"  {fit.target} + {fit.draft}: {verdict}") + "\n")
-    here = {it.name for it in found.values() if it.missing is None}
-    output.text(f"\npairs to fetch\n{_catalogue_table(known, here, limit)}")
-    untried = [pair for pair in known if pair.loaded is None]
+    output.text(f"\npairs to fetch\n{_catalogue_table(known, complete, limit)}")
+    untried = [pair.name for pair in known if pair.loaded is None]
     if untried:
-        names = (
-            "all of these" if len(untried) == len(known) else ", ".join(it.name for it in untried)
-        )
+        names = "all of these" if len(untried) == len(known) else ", ".join(untried)
         output.text(f"  not tried with macspec yet: {names}; the sizes are computed\n")
     if proposal is not None:
         output.text(f"for this machine: macspec models pull {proposal.name}\n")
@@ -80,40 +86,16 @@ def _show_machine(output: Output, machine: MachineMemory, as_json: bool) -> None
         )
 
 
-def _write_json(
-    output: Output,
-    found: Iterable[FoundModel],
-    opened: Mapping[str, OpenedModel],
-    fits: Iterable[PairFit],
-    known: Iterable[Entry],
-    limit: int,
-    proposal: Entry | None,
-) -> None:
-    for model in found:
-        it = opened.get(model.name)
-        record: dict[str, Any] = {"name": model.name, "size": model.size}
-        record |= {"memory": it and it.memory, "fits": it and it.fits, "folder": model.folder}
-        output.json({"model": {**record, "reason": _reason(model, it)}})
-    for fit in fits:
-        output.json({"match": asdict(fit)})
-    for pair in known:
-        record = {**asdict(pair), "fits": pair.fits(limit), "proposed": pair == proposal}
-        record |= {"date": str(pair.date), "loaded": pair.loaded and str(pair.loaded)}
-        output.json({"pair": record})
+def _record(found: FoundModel, it: OpenedModel) -> dict[str, Any]:
+    record: dict[str, Any] = {"name": found.name, "size": found.size, "memory": it.memory}
+    return {**record, "fits": it.fits, "folder": found.folder, "reason": it.reason}
 
 
-def _reason(model: FoundModel, opened: OpenedModel | None) -> str | None:
-    return model.missing or (opened.reason if opened else None)
-
-
-def _models_table(found: Iterable[FoundModel], opened: Mapping[str, OpenedModel]) -> str:
+def _models_table(models: Iterable[tuple[FoundModel, OpenedModel]]) -> str:
     rows = []
-    for model in found:
-        it = opened.get(model.name)
-        needs, fits = DASH, None
-        if it is not None and it.memory is not None:
-            needs, fits = f"{gigabytes(it.memory)} at {it.positions}", it.fits
-        rows.append((model.name, size(model.size), needs, _fit(fits), _reason(model, it) or ""))
+    for found, it in models:
+        needs = DASH if it.memory is None else f"{gigabytes(it.memory)} at {it.positions}"
+        rows.append((found.name, size(found.size), needs, _fit(it.fits), it.reason or ""))
     return _table(rows)
 
 

@@ -234,7 +234,7 @@ def _stream(repository: Repository, file: File, meter: _Meter) -> Iterator[Downl
                     part.write(block)
                     digest.update(block)
                     here += len(block)
-                    yield from meter.report(file, here)
+                    yield from meter.report(file)
         if here < file.size:
             raise ConnectionError(f"the connection ended after {here} of {file.size} bytes")
         if here > file.size or digest.hexdigest() != file.checksum:
@@ -246,7 +246,7 @@ def _stream(repository: Repository, file: File, meter: _Meter) -> Iterator[Downl
         part.flush()
         os.fsync(part.fileno())
         repository.partial(file).rename(repository.blob(file))
-    yield from meter.report(file, file.size, always=True)
+    yield from meter.report(file, always=True)
 
 
 @contextmanager
@@ -293,17 +293,14 @@ class _Meter:
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
-        self._here = {file.path: repository.present(file) for file in repository.files}
-        self._marks: deque[tuple[float, int]] = deque(maxlen=26)
-        self._marks.append((time.monotonic(), sum(self._here.values())))
+        self._marks = deque([(time.monotonic(), repository.here)], maxlen=26)
 
-    def report(self, file: File, here: int, always: bool = False) -> Iterator[Progress]:
-        """The progress with ``here`` bytes of a file, if the last report is long enough ago."""
-        self._here[file.path] = here
-        now, done = time.monotonic(), sum(self._here.values())
-        if not always and now - self._marks[-1][0] < INTERVAL:
-            return
-        self._marks.append((now, done))
-        seconds = now - self._marks[0][0]
-        rate = max(done - self._marks[0][1], 0) / seconds if seconds > 0 else 0.0
-        yield Progress(self._repository.name, file.path, done, self._repository.total, rate)
+    def report(self, file: File, *, always: bool = False) -> Iterator[Progress]:
+        """The progress while a file arrives, if the last report is long enough ago."""
+        now = time.monotonic()
+        if always or now - self._marks[-1][0] >= INTERVAL:
+            begun, before = self._marks[0]
+            done = self._repository.here
+            self._marks.append((now, done))
+            rate = max(done - before, 0) / (now - begun) if now > begun else 0.0
+            yield Progress(self._repository.name, file.path, done, self._repository.total, rate)
