@@ -22,11 +22,10 @@ from .options import (
     Parser,
     Version,
     add_chat_choice,
+    add_decoding,
     add_flag,
     add_models,
-    add_sampling,
     add_setting,
-    add_speculation,
     fill,
     some_text,
     whole,
@@ -125,9 +124,7 @@ def _chat_options(it: Parser) -> None:
     group = it.add_argument_group("screen")
     add_flag(group, "--plain", "chat line by line; suits screen readers")
     add_flag(group, "--keys", "list every action with its keys and command, and exit")
-    add_models(it)
-    add_speculation(it)
-    add_sampling(it)
+    add_decoding(it)
 
 
 def _run_options(it: Parser) -> None:
@@ -141,9 +138,7 @@ def _run_options(it: Parser) -> None:
         help="the prompt; text piped to standard input is the prompt too, or follows this one "
         "after an empty line",
     )
-    add_models(it)
-    add_speculation(it)
-    add_sampling(it)
+    add_decoding(it)
     group = it.add_argument_group("prompt and reply")
     add_setting(group, "reply.system")
     add_flag(group, "--raw", "continue the prompt as it is, without a chat template")

@@ -161,7 +161,7 @@ def _pull(options: argparse.Namespace) -> int:
             for event in pull(names):
                 if options.json:
                     kind = type(event).__name__.lower()
-                    output.json({"event": kind, **_plain(asdict(event))})
+                    output.json({"event": kind, **asdict(event)})
                 elif isinstance(event, Progress):
                     show_download(bar, event)
                 else:
@@ -180,10 +180,6 @@ def _tell(event: Listed | Retrying | Pulled, output: Output) -> None:
         say(f"the connection broke ({event.reason}): retrying in {event.seconds:g} s")
     elif isinstance(event, Pulled):
         output.text(f"{event.folder}\n")
-
-
-def _plain(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: str(value) if key == "folder" else value for key, value in record.items()}
 
 
 def _ids(name: str) -> tuple[str, ...]:

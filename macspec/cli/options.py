@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..config.kinds import Kind
@@ -25,19 +26,13 @@ class Parser(argparse.ArgumentParser):
     """A parser that reports each mistake in one line, with exit status 2."""
 
     def __init__(self, **settings: Any) -> None:
-        settings.setdefault("formatter_class", Formatter)
-        super().__init__(allow_abbrev=False, **settings)
+        # Examples as they are written, options in a column that fits 80 characters.
+        form = partial(argparse.RawDescriptionHelpFormatter, max_help_position=30)
+        super().__init__(allow_abbrev=False, **{"formatter_class": form, **settings})
 
     def error(self, message: str) -> NoReturn:
         complain(f"{message.removeprefix('argument ')} (see {self.prog} --help)")
         self.exit(2)
-
-
-class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Examples as they are written, options in a column that fits 80 characters."""
-
-    def __init__(self, prog: str, **settings: Any) -> None:
-        super().__init__(prog, **{**settings, "max_help_position": 30})
 
 
 class Version(argparse.Action):
@@ -147,20 +142,16 @@ def _add_section(parser: argparse.ArgumentParser, name: str) -> argparse._Argume
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
-    _add_section(parser, "models").add_argument(
-        "--trust-remote-code",
-        action="store_true",
-        help="run Python code that comes with a model",
-    )
+    group = _add_section(parser, "models")
+    add_flag(group, "--trust-remote-code", "run Python code that comes with a model")
 
 
-def add_speculation(parser: argparse.ArgumentParser) -> None:
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    """The options of the models, of speculation and of sampling."""
+    add_models(parser)
     group = _add_section(parser, "speculation")
     rule = of_kind(SETTINGS["speculation.rule"].kind)
     group.add_argument("--accept", dest="rule", type=rule, help=argparse.SUPPRESS)  # old spelling
-
-
-def add_sampling(parser: argparse.ArgumentParser) -> None:
     _add_section(parser, "sampling")
 
 

@@ -29,7 +29,7 @@ class Table:
 
     def text(self) -> str:
         """For a terminal; columns without any value are left out."""
-        kept = [at for at in range(self._width()) if self._fixed(at) or self._valued(at)]
+        kept = [at for at in range(self._width()) if self._kept(at)]
         lines = [[row[at] for at in kept] for row in (self.columns, *self.rows) if row]
         widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
         made = [self.title] if self.title else []
@@ -55,12 +55,10 @@ class Table:
         worded = self.worded and at == self._width() - 1
         return worded or self.left is None or at < self.left
 
-    def _fixed(self, at: int) -> bool:
-        """Whether a column is shown although nothing is known in it."""
-        return not self.columns or self.left is None or at < self.left
-
-    def _valued(self, at: int) -> bool:
-        return any(row[at] not in (DASH, "") for row in self.rows)
+    def _kept(self, at: int) -> bool:
+        """Whether a column is shown: always, but for one of numbers without any value."""
+        fixed = not self.columns or self.left is None or at < self.left
+        return fixed or any(row[at] not in (DASH, "") for row in self.rows)
 
 
 def number(value: float | None, form: str) -> str:

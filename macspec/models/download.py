@@ -158,7 +158,7 @@ def pull(names: Sequence[str]) -> Generator[DownloadEvent, None, None]:
                 allow_patterns=PATTERNS,
                 tqdm_class=_Silent,
             )
-        yield Pulled(repository.name, Path(folder), repository.total)
+        yield Pulled(repository.name, folder, repository.total)
 
 
 def _room(repositories: Sequence[Repository]) -> Iterator[Listed]:

@@ -6,7 +6,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,16 +79,19 @@ def open_model(name: str, folder: Path, *, trust_remote_code: bool = False) -> M
     """
     with _quiet():
         config = checked_config(name, folder, trust_remote_code)
-        with _consistent(name, config):
+        kind = config.get("model_type")
+        misfit = (
+            f"{name}: its weights and config.json do not form a {kind} model that mlx-lm can run"
+        )
+        with broken(misfit, "choose an MLX version of it"):
             module, config = mlx_lm.load_model(
                 folder,
                 lazy=True,
                 get_model_classes=lambda config: _architecture(name, config),
                 trust_remote_code=trust_remote_code,
             )
-        tokenizer = load_tokenizer(name, folder, config, trust_remote_code)
-        context = context_length(config, tokenizer)
-        with _consistent(name, config):
+            tokenizer = load_tokenizer(name, folder, config, trust_remote_code)
+            context = context_length(config, tokenizer)
             estimate = estimate_memory(module, context)
             parameters = int(mlx_lm.get_total_parameters(module))
     # Else the tokenizer warns about long texts; the session knows the context.
@@ -226,14 +229,6 @@ def _architecture(name: str, config: dict[str, Any]) -> Any:
             f"{name}: mlx-lm does not support the architecture {config.get('model_type')!r}: "
             "update mlx-lm, or choose another model"
         ) from error
-
-
-def _consistent(name: str, config: dict[str, Any]) -> AbstractContextManager[None]:
-    return broken(
-        f"{name}: its weights and config.json do not form a {config.get('model_type')} model that "
-        "mlx-lm can run",
-        "choose an MLX version of it",
-    )
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Pulled:
     """A model is complete, its files checked against the hub's checksums."""
 
     model: str
-    folder: Path
+    folder: str
     total: int
 
 

@@ -52,16 +52,11 @@ class Template:
                     "on or off has no effect"
                 )
 
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What the template does not support, each a line for the user."""
-        both = (self.think_notice, self.system_notice)
-        return tuple(notice for notice in both if notice is not None)
-
     def notices_for(self, messages: Messages) -> tuple[str, ...]:
-        """The notices that concern these messages, which may have no system message."""
+        """What the template does not support of these messages, each a line for the user."""
         system = any(message["role"] == "system" for message in messages)
-        return tuple(it for it in self.notices if system or it is not self.system_notice)
+        both = (self.think_notice, self.system_notice if system else None)
+        return tuple(notice for notice in both if notice is not None)
 
     def tokens(self, messages: Messages) -> list[int]:
         """The ids of a conversation, up to where the assistant's next turn begins.

@@ -53,12 +53,12 @@ def test_a_model_comes_whole(hub, tmp_path, small):
     assert done[-1] == steps[-1].total == hub.size(NAME)
     assert len(done) > len(hub.models[NAME])
     for name, data in hub.models[NAME].items():
-        assert (last.folder / name).read_bytes() == data
+        assert (Path(last.folder) / name).read_bytes() == data
     assert not partials(tmp_path)
 
 
 def test_what_was_pulled_is_found_without_the_network(hub, monkeypatch):
-    folder = list(pull([NAME]))[-1].folder
+    folder = Path(list(pull([NAME]))[-1].folder)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     assert locate(NAME) == locate(f"{NAME}@{COMMIT}") == cached_folder(NAME) == folder
 

@@ -75,14 +75,14 @@ def test_a_template_that_ignores_system_turns_is_named(with_template):
     template = Template(with_template(IGNORES))
     assert template.tokens([SYSTEM, USER]) == template.tokens([USER])
     assert "ignores system messages" in template.system_notice
-    assert template.notices == template.notices_for([SYSTEM, USER]) == (template.system_notice,)
+    assert template.notices_for([SYSTEM, USER]) == (template.system_notice,)
     assert template.notices_for([USER]) == ()
 
 
 def test_a_template_that_honours_system_turns_is_not(built_in, with_template):
-    assert Template(built_in).notices == ()
+    assert Template(built_in).notices_for([SYSTEM, USER]) == ()
     template = Template(with_template(HONOURS))
-    assert template.notices == ()
+    assert template.notices_for([SYSTEM, USER]) == ()
     assert text(template, [SYSTEM, USER]).startswith("[system]Answer in French.")
 
 
@@ -119,7 +119,7 @@ def test_without_a_template_raw_is_the_way(with_template):
 def test_the_switch_for_reasoning(with_template, switch):
     pair = with_template(HONOURS + switch)
     on, off = Template(pair, think=True), Template(pair, think=False)
-    assert on.notices == off.notices == ()
+    assert on.notices_for([SYSTEM, USER]) == off.notices_for([SYSTEM, USER]) == ()
     assert Prompting(pair).thinks
     assert on.tokens([USER]) != off.tokens([USER])
     assert ("<no>" in text(off, [USER])) == (switch is SWITCH)
