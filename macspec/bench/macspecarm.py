@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import cycle
 from time import perf_counter
@@ -43,9 +43,7 @@ class DecodeConfig:
         """Whether the controller decides how deep to draft."""
         return self.method != "off" and self.depth == "auto"
 
-    def session(
-        self, pair: Pair, clock: Callable[[], float], state: ControlState | None = None
-    ) -> Session:
+    def session(self, pair: Pair, state: ControlState | None = None) -> Session:
         """A session that knows no past replies.
 
         With them it would draft from its own answers to the same question.
@@ -53,7 +51,7 @@ class DecodeConfig:
         Raises:
             BadOptionError: this pair cannot do it.
         """
-        return Session(pair, **self._settings, state=state, clock=clock, kernels=self.kernels)
+        return Session(pair, **self._settings, state=state, kernels=self.kernels)
 
     def describe(self) -> dict[str, Any]:
         return {"program": "macspec", **self._settings}
@@ -86,12 +84,11 @@ class MacspecArm(Arm):
         *,
         costs: Costs | None = None,
         learned: dict[str, Any] | None = None,
-        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.name, self.pair, self.config = name, pair, config
         self._pairs = {True: pair, False: replace(pair, stop_ids=frozenset())}
         self._known = None if costs is None else KnownCosts(costs)
-        self._learned, self._clock = learned, clock
+        self._learned = learned
         self._sessions: dict[tuple[float, bool], Session] = {}
         self.session(Sampling(), True)  # refuse the impossible before anything is measured
 
@@ -101,7 +98,7 @@ class MacspecArm(Arm):
             state: ControlState | None = self._known
             if self._learned is not None:
                 state = LearnedState(self._learned, f"{sampling.temperature:g}")
-            self._sessions[key] = self.config.session(self._pairs[ends], self._clock, state)
+            self._sessions[key] = self.config.session(self._pairs[ends], state)
         return self._sessions[key]
 
     def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
@@ -199,7 +196,7 @@ class ConcurrentArm(Arm):
         self.name, self._config = name, config
         endless = replace(pair, stop_ids=frozenset())
         known = None if costs is None else KnownCosts(costs)
-        self._sessions = [config.session(endless, perf_counter, known) for _ in range(count)]
+        self._sessions = [config.session(endless, known) for _ in range(count)]
         self._questions: list[Question] = []
 
     def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
@@ -309,7 +306,7 @@ def profile(
     that read a prompt are left out.
     """
     endless = replace(pair, stop_ids=frozenset())
-    session = config.session(endless, perf_counter)
+    session = config.session(endless)
     session.decoder = decoder = SplitDecoder(session.decoder, config.kv_bits)
     rounds: list[tuple[float, float, float]] = []
     for number, question in enumerate(questions):

@@ -11,9 +11,9 @@ sum of min(p(x), q(x)).
 from __future__ import annotations
 
 import copy
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import mlx.core as mx
@@ -43,9 +43,8 @@ class MlxLmArm(Arm):
 
     Args:
         depth: its ``num_draft_tokens``; 0: without the draft model; None: for each temperature
-            the fastest of ``depths`` on some of the questions, found when it is prepared.
+            the fastest of ``DEPTHS`` on some of the questions, found when it is prepared.
         kv_bits: quantize the keys and values to this many bits, from the first token on.
-        depths: what is tried for the best depth.
 
     Raises:
         BadOptionError: the pair has no draft model, and one is needed.
@@ -58,14 +57,11 @@ class MlxLmArm(Arm):
         *,
         depth: int | None = 0,
         kv_bits: int | None = None,
-        depths: Sequence[int] = DEPTHS,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         if depth != 0 and pair.draft is None:
             raise BadOptionError(f"{name} needs a draft model: {pair.draft_off or 'add --draft'}")
         self.name = name
-        self._pair, self._depth, self._kv_bits, self._clock = pair, depth, kv_bits, clock
-        self._depths = depths
+        self._pair, self._depth, self._kv_bits = pair, depth, kv_bits
         self._template = Template(pair)
         self._best: dict[float, int] = {}
         self._found: dict[str, dict[str, float]] = {}
@@ -84,13 +80,13 @@ class MlxLmArm(Arm):
         best = self._best.get(sampling.temperature, OWN_DEPTH)
         depth = best if self._depth is None else self._depth
         mx.random.seed(sampling.seed or 0)
-        start = self._clock()
+        start = perf_counter()
         prompt = prompt_ids(question.task, self._template)
         recorder = ReplyRecorder(start, ReplyCounter(prompt_tokens=len(prompt)))
         passes = _Passes(recorder, depth, question.max_tokens)
         text, reason = "", "length"
         for response in self._responses(question, prompt, depth, sampling, ends):
-            passes.see(self._clock(), int(response.token), bool(response.from_draft))
+            passes.see(perf_counter(), int(response.token), bool(response.from_draft))
             text += response.text
             if response.finish_reason == "stop":
                 reason = "end"
@@ -146,7 +142,7 @@ class MlxLmArm(Arm):
         spread = questions[:: max(len(questions) // TRIED, 1)][:TRIED]
         tried = [shortened(question, 48) for question in spread]
         found = {}
-        for depth in self._depths:
+        for depth in DEPTHS:
             self._best[sampling.temperature] = depth
             found[depth] = pooled_speed(
                 [

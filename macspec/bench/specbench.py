@@ -190,9 +190,9 @@ class SpecFile:
             pair,
             arms
             or [
-                MlxLmArm(MLX_LM, pair, clock=clock),
-                *(MlxLmArm(_at(depth), pair, depth=depth, clock=clock) for depth in preset.depths),
-                MacspecArm(MACSPEC, pair, config, learned=self.learned, clock=clock),
+                MlxLmArm(MLX_LM, pair),
+                *(MlxLmArm(_at(depth), pair, depth=depth) for depth in preset.depths),
+                MacspecArm(MACSPEC, pair, config, learned=self.learned),
             ],
             with_later_turns(self._questions, pair, writer, self.first_replies),
             protocol,

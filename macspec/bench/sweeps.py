@@ -10,6 +10,7 @@ from typing import Any
 from ..choices import RULES
 from ..errors import BadOptionError
 from ..models import Pair
+from .arms import PLAIN
 from .cells import FORCED, Cell, Ratio, median, speed_ratio
 from .sample import Sample
 from .tasks import LENGTHS, long_name
@@ -41,18 +42,16 @@ class Sweep:
 
     over: str
     settings: tuple[Setting, ...]
-    baseline: str = "plain"
     workloads: tuple[str, ...] | None = None
-    """None: the usual ones."""
-    by_workload: bool = False
-    """Whether workloads are the points, at the length of their prompts, and arms the lines."""
+    """These are the points, at the length of their prompts, and arms the lines; None: the usual
+    ones, and settings are the points."""
     chooses: str | None = None
     """The arm whose own choice is marked."""
 
     @property
     def arms(self) -> list[str]:
         """The names of all arms, the baseline first."""
-        return list(dict.fromkeys([self.baseline, *(it.arm for it in self.settings)]))
+        return list(dict.fromkeys([PLAIN, *(it.arm for it in self.settings)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,10 @@ def entry(
     Args:
         lengths: tokens of the prompt, by question.
     """
-    places = _by_workload(cells, samples, lengths) if sweep.by_workload else _places(sweep, cells)
+    if sweep.workloads is None:
+        places = _places(sweep, cells)
+    else:
+        places = _by_workload(cells, samples, lengths)
     points = [
         Point(
             x=x,
@@ -95,7 +97,7 @@ def entry(
     ]
     return {
         "over": sweep.over,
-        "measure": f"times {sweep.baseline}",
+        "measure": f"times {PLAIN}",
         "points": [asdict(point) for point in points],
         "chosen": _chosen(sweep, cells, samples),
     }
@@ -161,7 +163,7 @@ def _context(pair: Pair) -> Sweep:
         )
     arms = ["plain", "auto", "mlx-lm", *([] if pair.draft is None else ["mlx-lm-draft"])]
     settings = tuple(Setting(arm, 0, arm) for arm in arms)
-    return Sweep("tokens of the prompt", settings, workloads=fitting, by_workload=True)
+    return Sweep("tokens of the prompt", settings, workloads=fitting)
 
 
 def _kv_bits(pair: Pair) -> Sweep:

@@ -83,7 +83,7 @@ def measure(given: argparse.Namespace) -> int:
             tasks,
             options.arms_for(pair, swept),
             options.protocol,
-            baseline=options.baseline if swept is None else swept.baseline,
+            baseline=options.baseline,
             factory=factory,
             longest=options.longest,
             meter=meter,

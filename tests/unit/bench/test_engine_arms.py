@@ -113,8 +113,11 @@ def test_a_recorded_answer_is_decoded_along(pocket: Pair, name: str) -> None:
     assert made(pocket, name).write(question, WARM, True).ids == question.forced
 
 
-def test_mlx_lm_is_prepared_at_its_best_depth(pocket: Pair, question: Question) -> None:
-    arm = MlxLmArm("mlx-lm-draft", pocket, depth=None, depths=(1, 2))
+def test_mlx_lm_is_prepared_at_its_best_depth(
+    pocket: Pair, question: Question, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("macspec.bench.mlxlm.DEPTHS", (1, 2))
+    arm = MlxLmArm("mlx-lm-draft", pocket, depth=None)
     arm.prepare([question], GREEDY, True)
     about = arm.describe()
     assert about["num_draft_tokens"]["0"] in (1, 2)
@@ -244,7 +247,7 @@ def test_a_profile_splits_its_rounds(pocket: Pair, question: Question) -> None:
 def test_a_profiled_reply_is_the_same_text(pocket: Pair, question: Question) -> None:
     texts = []
     for split in (False, True):
-        session = DecodeConfig("draft", 4, "keyed").session(pocket, lambda: 0.0)
+        session = DecodeConfig("draft", 4, "keyed").session(pocket)
         if split:
             session.decoder = SplitDecoder(session.decoder, None)
         list(session.reply(question.asked, WARM, max_tokens=12))

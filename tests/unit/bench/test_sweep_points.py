@@ -24,7 +24,7 @@ def test_every_sweep_that_is_offered_is_there() -> None:
 def test_every_arm_of_a_sweep_is_one(pocket: Pair, what: str) -> None:
     pocket = replace(pocket, context=2048)
     sweep = SWEEPS[what](pocket)
-    assert sweep.arms[0] == sweep.baseline == "plain"
+    assert sweep.arms[0] == "plain"
     for text in sweep.arms:
         ArmName.parse(text)
 
@@ -82,7 +82,7 @@ def test_a_context_sweep_has_the_prompts_length_for_its_axis(pocket: Pair) -> No
     found = measured(pocket, {"plain": 50.0, "auto": 60.0})
     lengths = {it.id: 100 if it.workload == "chat" else 900 for it in found.questions}
     settings = (Setting("plain", 0, "plain"), Setting("auto", 0, "auto"))
-    sweep = Sweep("tokens of the prompt", settings, by_workload=True)
+    sweep = Sweep("tokens of the prompt", settings, workloads=("chat", "maths"))
     record = {"sweep": entry(sweep, results(found)[0], found.samples, lengths)}
     points = [it for it in points_of(record) if it.series == "auto" and it.temperature == 0]
     assert [it.x for it in points] == [100, 900]
