@@ -114,17 +114,6 @@ class PromptArea(TextArea):
     def before_cursor(self) -> str:
         return self.get_text_range((0, 0), self.cursor_location)
 
-    @property
-    def on_first_row(self) -> bool:
-        """Whether the cursor is on the first row, counting wrapped ones."""
-        return self.wrapped_document.location_to_offset(self.cursor_location).y == 0
-
-    @property
-    def on_last_row(self) -> bool:
-        """Whether the cursor is on the last row, counting wrapped ones."""
-        offset = self.wrapped_document.location_to_offset(self.cursor_location)
-        return offset.y == self.wrapped_document.height - 1
-
     def edit(self, edit: Edit) -> EditResult:
         """As in Textual, but an edit within the name of a paste takes all of it."""
         top, bottom = self._unit(edit.top)[0], self._unit(edit.bottom)[1]

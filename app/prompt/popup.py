@@ -59,12 +59,6 @@ class Popup(OptionList, can_focus=False):
     def open(self) -> bool:
         return bool(self._completions)
 
-    @property
-    def completion(self) -> Completion | None:
-        if self.highlighted is None or not self.open:
-            return None
-        return self._completions[self.highlighted]
-
     def look_up(self, typed: str) -> None:
         if typed == self._looked_up:
             return
@@ -78,9 +72,9 @@ class Popup(OptionList, can_focus=False):
 
     def take_key(self, key: str) -> bool:
         """Handle a key if it is meant for the list; return whether it was."""
-        completion = self.completion
-        if completion is None:
+        if not self.open or self.highlighted is None:
             return False
+        completion = self._completions[self.highlighted]
         if key in ("up", "down"):
             self._walked = True
             (self.action_cursor_up if key == "up" else self.action_cursor_down)()

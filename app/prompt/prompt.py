@@ -199,7 +199,7 @@ class Prompt(Vertical):
         self.area.put(self._pastes.folded(text), at_start=at_start)
 
     def _take_key(self, event: events.Key) -> bool:
-        key = event.key
+        key, area = event.key, self.area
         if key in KEYS:
             self._look_up()  # The last key may have opened the list.
             if self.popup.take_key(key):
@@ -209,12 +209,12 @@ class Prompt(Vertical):
         elif key == "enter" and self.send_key == "enter":
             self._enter()
         elif key in ("enter", "ctrl+j", *NEW_LINE):
-            self.area.type("\n", self.area.selection.start)
-        elif key == "up" and self.area.on_first_row:
+            area.type("\n", area.selection.start)
+        elif key == "up" and area.navigator.is_first_wrapped_line(area.cursor_location):
             return self._walk(self._recall.older(self.value), at_start=True)
-        elif key == "down" and self.area.on_last_row:
+        elif key == "down" and area.navigator.is_last_wrapped_line(area.cursor_location):
             return self._walk(self._recall.newer(self.value))
-        elif key == "question_mark" and not self.area.text and not self.editing:
+        elif key == "question_mark" and not area.text and not self.editing:
             self.post_message(self.Asked())
         elif key == "escape" and self.editing:
             self.stop_editing()

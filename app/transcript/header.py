@@ -12,10 +12,9 @@ from rich.text import Text
 from macspec.plaintext import one_line
 
 from ..chat.turns import Turn, TurnStats
+from ..panel.figures import DASH
 from .rows import Look, Row, Styles, broken, drawn, row
 from .source import Author, Source, legend
-
-DASH = "–"
 
 REASONS = {
     "length": "stopped at the length limit",

@@ -122,13 +122,13 @@ class TurnRows(Entry):
         """The turn has changed; with or without its text, which may differ from ours while the
         reply streams."""
         before, self.turn = self.turn, turn
+        other = before.dropped != turn.dropped
         if text and "answer" in vars(self):
             fresh = TurnRows(turn)
             texts = (fresh.answer.content, fresh.thought.content)
             if texts != (self.answer.content, self.thought.content):
-                self.answer, self.thought = fresh.answer, fresh.thought
-                self._body, self._thinking = [], []
-        if before.dropped != turn.dropped:
+                self.answer, self.thought, other = fresh.answer, fresh.thought, True
+        if other:
             self._body, self._thinking = [], []
         self.compose()
 
