@@ -450,7 +450,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         self.copy(text, "the selection")
 
     async def do_follow(self, argument: str) -> None:
-        self.main.transcript.follow()
+        self.main.transcript.action_follow()
 
     async def do_editor(self, argument: str) -> None:
         self.main.prompt.open_editor()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from textual.renderables.digits import DIGITS, DIGITS3X3_BOLD
 
 from macspec.plaintext import one_line
@@ -128,7 +128,7 @@ def marks(found: Sequence[Mark], count: int, width: int) -> Line:
             continue
         text = _before(text, waiting, seen)
         waiting = []
-        text = f"{_padded(text, at)}{SIGN} {what}"
+        text = f"{set_cell_size(text, at)}{SIGN} {what}"
     return ((_before(text, waiting, seen), "mark"),)
 
 
@@ -139,7 +139,7 @@ def _before(text: str, signs: Sequence[int], seen: Mapping[int, str]) -> str:
     *others, newest = signs
     own = cell_len(seen[newest])
     if others and newest - others[-1] - 3 >= own:
-        text = _padded(_before(text, others, seen), newest - 1 - own)
+        text = set_cell_size(_before(text, others, seen), newest - 1 - own)
         return f"{text}{seen[newest]} {SIGN}"
     room = signs[0] - 1 - (cell_len(text) + 1 if text else 0)
     names: list[str] = []
@@ -149,14 +149,10 @@ def _before(text: str, signs: Sequence[int], seen: Mapping[int, str]) -> str:
             break
         names.insert(0, seen[at])
     label = ", ".join(names)
-    text = f"{_padded(text, signs[0] - 1 - cell_len(label))}{label}" if label else text
+    text = f"{set_cell_size(text, signs[0] - 1 - cell_len(label))}{label}" if label else text
     for at in signs:
-        text = f"{_padded(text, at)}{SIGN}"
+        text = f"{set_cell_size(text, at)}{SIGN}"
     return text
-
-
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - cell_len(text))
 
 
 def scale(highest: float, level: float = 0.0, rows: int = 1) -> tuple[float, int]:

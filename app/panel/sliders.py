@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 
 from macspec.choices import MAX_DEPTH, METHODS, RULES
@@ -74,12 +74,6 @@ LOW = 16
 """Rows of the screen below which only the selected slider is shown."""
 
 
-class Place(NamedTuple):
-    row: int
-    column: int
-    width: int
-
-
 @dataclass(frozen=True, slots=True)
 class SliderState:
     """What is set, what was asked for but is not confirmed yet, and why something was refused."""
@@ -112,15 +106,15 @@ def stepped(name: str, value: Value, by: int) -> Value:
     return slider.stops[max(min(at + by, len(slider.stops) - 1), 0)]
 
 
-def places(shown: SliderState, width: int, low: bool = False) -> dict[str, Place]:
+def places(shown: SliderState, width: int, low: bool = False) -> dict[str, Region]:
     """Where each slider is: one below another, in a wide strip two side by side, and on a low
     screen only the selected one."""
     if low:
-        return {shown.selected: Place(0, 0, width)}
+        return {shown.selected: Region(0, 0, width, 1)}
     across = 1 if width < 2 * WIDE + GAP else 2
     each = (width - GAP * (across - 1)) // across
     return {
-        slider: Place(1 + at // across, (each + GAP) * (at % across), each)
+        slider: Region((each + GAP) * (at % across), 1 + at // across, each, 1)
         for at, slider in enumerate(SLIDERS)
     }
 
@@ -142,7 +136,7 @@ def slider_lines(shown: SliderState, width: int, low: bool = False) -> tuple[Lin
     """A heading, the sliders and a line of keys or errors; low: one slider and that line."""
     waits: Line = (("waiting for the engine", "warn"),) if shown.asked else ()
     lines: list[Line] = [] if low else [ruled("Sliders", width, waits)]
-    for slider, (row, column, room) in places(shown, width, low).items():
+    for slider, (column, row, room, _) in places(shown, width, low).items():
         drawn = fit(_slider(shown, slider, room), room)
         if row < len(lines):
             lines[row] = (*lines[row], (" " * (column - cells(lines[row])), "plain"), *drawn)
@@ -297,12 +291,12 @@ class Sliders(LinesView, can_focus=True):
         at = event.get_content_offset(self)
         if at is None:
             return
-        for slider, (row, column, width) in self._places().items():
-            if at.y != row or not column <= at.x < column + width:
+        for slider, place in self._places().items():
+            if at not in place:
                 continue
             self._draw(replace(self.state, selected=slider))
-            if width < WIDE:
-                self.action_step(-1 if at.x - column < LABEL + 4 else 1)
+            if place.width < WIDE:
+                self.action_step(-1 if at.x - place.x < LABEL + 4 else 1)
             else:
                 self._dragged = slider
                 self.capture_mouse()
@@ -330,12 +324,12 @@ class Sliders(LinesView, can_focus=True):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(slider_lines(self.state, width, viewport.height < LOW))
 
-    def _places(self) -> dict[str, Place]:
+    def _places(self) -> dict[str, Region]:
         return places(self.state, self.size.width, self.screen.size.height < LOW)
 
     def _set_at(self, slider: str, x: int) -> None:
-        _, column, width = self._places()[slider]
-        value = at_column(slider, x - column, width)
+        place = self._places()[slider]
+        value = at_column(slider, x - place.x, place.width)
         if value is not None:
             self.ask(slider, value)
 

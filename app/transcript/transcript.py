@@ -134,10 +134,6 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self.list.entries.append(Note(line))
         self.changed()
 
-    def follow(self) -> None:
-        self.following = True
-        self.changed()
-
     def _add(self, turn: Turn) -> None:
         rows = self._turns[turn.id] = TurnRows(turn)
         self.list.entries.append(rows)
@@ -205,7 +201,8 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
     # -- keys and mouse -------------------------------------------------------------------------
 
     def action_follow(self) -> None:
-        self.follow()
+        self.following = True
+        self.changed()
 
     def action_page(self, by: int) -> None:
         self.scroll_relative(y=by * max(self.size.height - 2, 1), animate=False)
@@ -230,7 +227,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
             self.choose(ids[max(place, 0)])
         else:
             self.choose(None)
-            self.follow()
+            self.action_follow()
 
     def choose(self, turn_id: int | None) -> None:
         for rows in self._turns.values():

@@ -75,9 +75,7 @@ def sides(left: Line, right: Line, width: int) -> Line:
     """``left`` and, at the right edge, ``right``; ``left`` is cut if needed."""
     right = fit(right, min(cells(right), width))
     room = width - cells(right)
-    if cells(left) > room - 1:
-        left = fit(left, max(room - 1, 0))
-    return fit((*left, (" " * (room - cells(left)), "plain"), *right), width)
+    return (*fit(left, max(room - 1, 0)), (" " * min(room, 1), "plain"), *right)
 
 
 def figure(label: str, value: str, width: int, role: Role = "value") -> Line:

@@ -337,7 +337,7 @@ def test_any_sliders_fit_any_width(
     shown = SliderState(known(state), asked, selected, True, in_use, reason)
     lines = slider_lines(shown, width, low)
     assert all(cells(line) == width for line in lines)
-    assert max(place.row for place in places(shown, width, low).values()) < len(lines)
+    assert max(place.y for place in places(shown, width, low).values()) < len(lines)
 
 
 def test_in_words_it_says_what_is_known() -> None:
