@@ -292,7 +292,7 @@ class Sliders(LinesView, can_focus=True):
         if at is None:
             return
         for slider, place in self._places().items():
-            if at not in place:
+            if not place.contains_point(at):
                 continue
             self._draw(replace(self.state, selected=slider))
             if place.width < WIDE:

@@ -185,10 +185,8 @@ PAUSE_S = 0.02
 
 def word(text: str, at: int) -> tuple[int, int]:
     """Start and end of the word at a character; runs of blanks count as words."""
-    for found in re.finditer(r"\w+|\s+|[^\w\s]+", text):
-        if found.start() <= at < found.end():
-            return found.span()
-    return at, at
+    spans = (found.span() for found in re.finditer(r"\w+|\s+|[^\w\s]+", text))
+    return next((span for span in spans if span[0] <= at < span[1]), (at, at))
 
 
 class Canvas(ScrollView):
@@ -196,8 +194,8 @@ class Canvas(ScrollView):
 
     FOCUS_ON_CLICK = False
 
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
+    def __init__(self) -> None:
+        super().__init__()
         self.following = True
         """New rows at the end scroll into view."""
         self.list = RowList()
@@ -208,7 +206,7 @@ class Canvas(ScrollView):
 
     def set_look(self, look: Look) -> None:
         if self.size and look != self.list.look:
-            place = None if self.following else self.list.place(self.scroll_offset.y)
+            place = self.list.place(self.scroll_offset.y)
             self.list.forget(look)
             self.changed(place)
 
@@ -216,22 +214,14 @@ class Canvas(ScrollView):
         """Entries changed; ``place`` stays at the top of the screen (None: what is there now)."""
         if not self.size:
             return
-        before = self.scroll_offset.y
-        if place is None and not self.following:
-            place = self.list.place(before)
-        self.list.measure()
-        self._settle(before, place)
-
-    def _settle(self, top: int, place: Place | None) -> None:
-        height, rows = self.size.height, self.list
+        rows, top, height = self.list, self.scroll_offset.y, self.size.height
+        place = place or rows.place(top)
+        rows.measure()
         until = perf_counter() + SETTLE_S
         while True:
-            if self.following:
-                top = max(len(rows) - height, 0)
-            else:
-                top = rows.find(place) if place else top
-                top = min(top, max(len(rows) - height, 0))
-                place = place or rows.place(top)
+            last = max(len(rows) - height, 0)
+            top = last if self.following else min(rows.find(place) if place else top, last)
+            place = place or rows.place(top)
             if not rows.draw(top, top + height, until) or perf_counter() > until:
                 break
         self._scroll(top)
@@ -261,7 +251,7 @@ class Canvas(ScrollView):
         if rows.draw(top, top + height, now + SETTLE_S) or rows.draw(
             max(top - height, 0), top + 2 * height, now + AHEAD_S
         ):
-            self._settle(top, place)
+            self.changed(place)
         rows.trim(KEPT)
 
     # -- Textual --------------------------------------------------------------------------------
@@ -314,10 +304,9 @@ class Canvas(ScrollView):
         text, join = [], ""
         for y in range(first, min(stop, len(self.list))):
             found, span = self.list.row(y), selection.get_span(y)
-            if found is None or span is None or found[1].ornament:
+            if found is None or span is None or (row := found[1]).ornament:
                 continue
             start, end = (max(place - GUTTER, 0) if place >= 0 else None for place in span)
-            row = found[1]
             text += [join, row.strip.text[:end].rstrip()[max(start or 0, row.lead) :]]
             join = row.join
         return "".join(text), NEW_LINE

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from threading import Thread
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -75,8 +75,8 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
     tint: reactive[bool] = reactive(False, repaint=False)
     reasoning_open: reactive[bool] = reactive(False, repaint=False)
 
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
+    def __init__(self) -> None:
+        super().__init__()
         self.chosen: int | None = None
         """The id of the chosen turn."""
         self._turns: dict[int, TurnRows] = {}
