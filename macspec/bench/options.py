@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime
@@ -20,7 +19,7 @@ from .promptfile import from_file
 from .run import Protocol, usual_arms
 from .server import Address, Server
 from .sweeps import AGAIN, RUNS, Sweep
-from .tasks import QUICK, REPLAYED, Task, replayed, shipped
+from .tasks import QUICK, REPLAYED, Task, most_of_each, replayed, shipped
 
 TEMPERATURES = (0.0, 0.7, 1.0)
 SHORT_TEMPERATURES = (0.0, 0.7)
@@ -93,27 +92,25 @@ class BenchOptions:
             )
         if self.prompts is not None:
             found = from_file(self.prompts, force=self.force, max_tokens=given.longest)
-            return _most_of_each(found, dict.fromkeys({it.workload for it in found}, given.tasks))
+            return most_of_each(found, given.tasks)
         if given.replay:
             with closing(Store(store_path())) as store:
                 most = given.tasks or REPLAYED
                 return replayed(store, count=count, room=pair.context, most=most)
-        chosen, most_of = given.workloads, given.tasks or (SHORT_TASKS if self.short else None)
-        limits: dict[str, int | None] = {}
+        chosen, limit = given.workloads, given.tasks or (SHORT_TASKS if self.short else None)
         if chosen is None and sweep is not None and sweep.workloads is not None:
             chosen = sweep.workloads
         elif chosen is None and given.quick and given.tasks is None:
-            chosen, most_of, limits = [*QUICK_TASKS], None, {**QUICK_TASKS}
+            chosen = limit = QUICK_TASKS
         elif chosen is None and self.short:
             chosen = QUICK
-        found = shipped(chosen, count=count, room=pair.context, force=self.force, most=most_of)
-        found = _most_of_each(found, limits)
+        found = shipped(chosen, count=count, room=pair.context, force=self.force)
         if not found:
             raise BadOptionError(
                 f"no prompt of {', '.join(chosen or ())} fits the context of {pair.context} "
                 "positions"
             )
-        return found
+        return most_of_each(found, limit)
 
     def arms_for(self, pair: Pair, sweep: Sweep | None) -> list[str]:
         """The names of the arms."""
@@ -164,15 +161,3 @@ def _path(out: str | None) -> Path:
         return data_folder() / "bench" / stamp / "report.json"
     path = Path(out).expanduser()
     return path if path.suffix == ".json" else path / "report.json"
-
-
-def _most_of_each(tasks: list[Task], most: dict[str, int | None]) -> list[Task]:
-    """At most so many of each workload; of those that are not named, or None, all."""
-    taken: Counter[str] = Counter()
-    kept = []
-    for task in tasks:
-        taken[task.workload] += 1
-        limit = most.get(task.workload)
-        if limit is None or taken[task.workload] <= limit:
-            kept.append(task)
-    return kept

@@ -70,33 +70,21 @@ def _entries(path: Path) -> Iterator[tuple[str, Entry]]:
     """Each object of a file, and its place."""
     text = _text(path)
     if text.lstrip().startswith("["):
-        for number, entry in enumerate(_array(path, text), 1):
-            yield f"entry {number}", _object(path, f"entry {number}", entry)
-        return
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            place = f"line {number}"
-            try:
-                entry = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise BadOptionError(f"{path}, {place}: not JSON: {error}") from None
-            yield place, _object(path, place, entry)
+        found = [(f"entry {at}", it) for at, it in enumerate(_parsed(text, str(path)), 1)]
+    else:
+        lines = [(f"line {at}", line) for at, line in enumerate(text.split("\n"), 1)]
+        found = [(at, _parsed(line, f"{path}, {at}")) for at, line in lines if line.strip()]
+    for place, entry in found:
+        if not isinstance(entry, dict):
+            raise BadOptionError(f"{path}, {place}: not an object; give {FORMS}")
+        yield place, entry
 
 
-def _array(path: Path, text: str) -> list[Any]:
+def _parsed(text: str, place: str) -> Any:
     try:
-        entries: list[Any] = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise BadOptionError(f"{path}, line {error.lineno}: not JSON: {error.msg}") from None
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadOptionError(f"{path} is not JSON: {error}") from None
-    return entries
-
-
-def _object(path: Path, place: str, entry: Any) -> Entry:
-    if not isinstance(entry, dict):
-        raise BadOptionError(f"{path}, {place}: not an object; give {FORMS}")
-    return entry
+        raise BadOptionError(f"{place}: not JSON: {error}") from None
 
 
 def _text(path: Path) -> str:

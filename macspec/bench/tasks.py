@@ -7,7 +7,8 @@ import json
 import random
 import tomllib
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
@@ -72,20 +73,12 @@ def names() -> list[str]:
     return [*prompt_files(), *map(long_name, LENGTHS)]
 
 
-def about(name: str) -> str:
-    """One line on a workload."""
-    if name in map(long_name, LENGTHS):
-        return "finding entries in a long log and repeating them"
-    return str(_file(name)["about"])
-
-
 def shipped(
     chosen: Collection[str] | None = None,
     *,
     count: Count | None = None,
     room: int | None = None,
     force: bool = True,
-    most: int | None = None,
 ) -> list[Task]:
     """The tasks of workloads that ship, in a fixed order.
 
@@ -94,7 +87,6 @@ def shipped(
         count: counts a prompt's tokens; long contexts are made with it, and left out without.
         room: positions of the target's context; longer prompts are left out.
         force: take the recorded answers of tasks that a small model cannot write.
-        most: at most so many tasks of each workload.
 
     Raises:
         BadOptionError: a name that is none.
@@ -104,15 +96,21 @@ def shipped(
             raise BadOptionError(f"there is no workload {name!r}; there are {', '.join(names())}")
     tasks: list[Task] = []
     for name in names():
-        if chosen is not None and name not in chosen:
-            continue
-        found = [
-            task
-            for task in _tasks(name, force=force, count=count, room=room)
-            if room is None or count is None or fits(task, count, room)
-        ]
-        tasks += found[:most]
-    return tasks
+        if chosen is None or name in chosen:
+            tasks += _tasks(name, force, count, room)
+    return [it for it in tasks if room is None or count is None or fits(it, count, room)]
+
+
+def most_of_each(tasks: Sequence[Task], most: int | Mapping[str, int] | None) -> list[Task]:
+    """The first so many of each workload; None: all."""
+    taken: Counter[str] = Counter()
+    kept = []
+    for task in tasks:
+        taken[task.workload] += 1
+        limit = most[task.workload] if isinstance(most, Mapping) else most
+        if limit is None or taken[task.workload] <= limit:
+            kept.append(task)
+    return kept
 
 
 def fits(task: Task, count: Count, room: int) -> bool:
@@ -120,13 +118,12 @@ def fits(task: Task, count: Count, room: int) -> bool:
     return count(task.messages) + task.max_tokens <= room
 
 
-def _tasks(name: str, *, force: bool, count: Count | None, room: int | None) -> Iterator[Task]:
-    for length in LENGTHS:
-        if name == long_name(length):
-            if count is not None and (room is None or length <= room):
-                yield long_task(length, count, force=force)
-            return
-    whole = _file(name)
+def _tasks(name: str, force: bool, count: Count | None, room: int | None) -> Iterator[Task]:
+    if length := {long_name(it): it for it in LENGTHS}.get(name):
+        if count is not None and (room is None or length <= room):
+            yield long_task(length, count, force=force)
+        return
+    whole = tomllib.loads(prompt_files()[name].read_text(encoding="utf-8"))
     for number, entry in enumerate(whole["tasks"], 1):
         answer = entry["answer"].strip() if "answer" in entry else None
         turns = entry.get("messages") or [{"role": "user", "content": entry["prompt"].strip()}]
@@ -138,10 +135,6 @@ def _tasks(name: str, *, force: bool, count: Count | None, room: int | None) -> 
             forced=answer if force else None,
             language=entry.get("language", "en"),
         )
-
-
-def _file(name: str) -> dict[str, Any]:
-    return tomllib.loads(prompt_files()[name].read_text(encoding="utf-8"))
 
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384)
@@ -274,24 +267,19 @@ def replayed(
     tasks: list[Task] = []
     left_out = False
     for chat in store.chats():
-        taken = 0
-        for task in _of_chat(chat, store.thread(chat.id), count, force):
-            if taken == of_each or len(tasks) == most:
-                break
-            if fits(task, count, room):
-                tasks.append(task)
-                taken += 1
-            else:
-                left_out = True
-    if not tasks and left_out:
-        raise BadOptionError(
-            f"none of the stored chats fits the context of {room} positions: choose another pair"
-        )
+        found = list(_of_chat(chat, store.thread(chat.id), count, force))
+        fitting = [task for task in found if fits(task, count, room)]
+        left_out |= len(fitting) < len(found)
+        tasks += fitting[:of_each]
+        if len(tasks) >= most:
+            break
     if not tasks:
         raise BadOptionError(
-            "there are no stored chats to replay: start one, or name a file with --prompts"
+            f"none of the stored chats fits the context of {room} positions: choose another pair"
+            if left_out
+            else "there are no stored chats to replay: start one, or name a file with --prompts"
         )
-    return tasks
+    return tasks[:most]
 
 
 def _of_chat(chat: Chat, thread: list[Stored], count: Count, force: bool) -> Iterator[Task]:
