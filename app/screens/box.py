@@ -31,10 +31,7 @@ SHORT = 16
 
 
 class Box(ModalScreen[Result]):
-    """A framed box with a title, a status line and key hints.
-
-    Subclasses yield their widgets in ``inside``.
-    """
+    """A framed box with a title, a status line and key hints."""
 
     heading = ""
     _keys: tuple[tuple[str, str], ...] = ()
@@ -79,10 +76,6 @@ class Box(ModalScreen[Result]):
         self.set_class(event.size.height < SHORT, "-short")
         self.call_after_refresh(self._lay_out)
 
-    def entitle(self, title: str) -> None:
-        """Change the title, which is plain text."""
-        self.query_one("#box").border_title = Content(title)
-
     def hint(self, *keys: tuple[str, str]) -> None:
         """Show which keys work now and what they do, most important first."""
         self._keys = keys
@@ -103,24 +96,32 @@ class Box(ModalScreen[Result]):
         status.update(Content(line))
 
 
-SMALL = """
-    {name} {{
-        & > #box, &.-tight > #box {{ width: 100%; max-width: 76; height: auto; max-height: 100%; }}
-        #question {{ height: auto; margin-bottom: 1; }}
-    }}
-"""
+class Question(Box[Result]):
+    """A small box with a question, which is neutral text."""
+
+    DEFAULT_CSS = """
+    Question {
+        & > #box, &.-tight > #box { width: 100%; max-width: 76; height: auto; max-height: 100%; }
+        #question { height: auto; margin-bottom: 1; }
+    }
+    """
+
+    def __init__(self, question: str, *, title: str) -> None:
+        super().__init__()
+        self._question, self.heading = question, title
+
+    def inside(self) -> ComposeResult:
+        yield Static(self._question, id="question", markup=False)
 
 
-class Ask(Box[str | None]):
+class Ask(Question[str | None]):
     """Asks for a line of text; the result is None if cancelled.
 
     Args:
-        question: neutral text.
         value: initial text.
         check: returns what is wrong with an answer, in one line; empty: nothing.
     """
 
-    DEFAULT_CSS = SMALL.format(name="Ask")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Cancel")]
 
     def __init__(
@@ -131,21 +132,18 @@ class Ask(Box[str | None]):
         title: str,
         check: Callable[[str], str] = lambda answer: "",
     ) -> None:
-        super().__init__()
-        self._question, self._value = question, value
-        self._check = check
-        self.heading = title
+        super().__init__(question, title=title)
+        self._value, self._check = value, check
 
     def inside(self) -> ComposeResult:
-        yield Static(self._question, id="question", markup=False)
+        yield from super().inside()
         yield Input(self._value, compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
         self.hint(("Enter", "done"), ("Esc", "cancel"))
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        if event.value != self._value:
-            self.status("")
+        self.status("")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if wrong := self._check(event.value):
@@ -154,27 +152,17 @@ class Ask(Box[str | None]):
             self.dismiss(event.value)
 
 
-class Confirm(Box[bool]):
-    """Asks yes or no: ``y`` and Enter are yes, ``n`` and Esc no.
+class Confirm(Question[bool]):
+    """Asks yes or no: ``y`` and Enter are yes, which ``yes`` names; ``n`` and Esc no."""
 
-    Args:
-        question: neutral text.
-        yes: label of its key.
-    """
-
-    DEFAULT_CSS = SMALL.format(name="Confirm")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,enter", "dismiss(True)", "Yes"),
         Binding("n,escape", "dismiss(False)", "No"),
     ]
 
     def __init__(self, question: str, *, title: str, yes: str) -> None:
-        super().__init__()
-        self._question, self._yes = question, yes
-        self.heading = title
-
-    def inside(self) -> ComposeResult:
-        yield Static(self._question, id="question", markup=False)
+        super().__init__(question, title=title)
+        self._yes = yes
 
     def on_mount(self) -> None:
         self.hint(("y", self._yes), ("n", "no"))

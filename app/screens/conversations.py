@@ -71,24 +71,8 @@ class Conversations(ListBox[int | None, ChatRow]):
         self._timer: Timer | None = None
 
     def on_mount(self) -> None:
-        self._show(find_chats(self._store))
+        self._search()
         self._hint()
-        if self._query:
-            self._search()
-
-    def _show(
-        self, rows: Sequence[ChatRow], keep: int | None = None, note: tuple[str, str] = ("", "")
-    ) -> None:
-        """Show rows, and a line below.
-
-        Args:
-            keep: the conversation to highlight, if it is among them.
-            note: a line and its severity, in place of the list's own.
-        """
-        places = [row.chat.id for row in rows]
-        chosen = self._current if keep is None and not self._searched else keep
-        self.show_rows(rows, places.index(chosen) if chosen in places else 0)
-        self.status(*(note if note[0] else (self._word(rows), "")))
 
     def _word(self, rows: Sequence[ChatRow]) -> str:
         if not rows:
@@ -141,13 +125,23 @@ class Conversations(ListBox[int | None, ChatRow]):
         self._timer = self.set_timer(PAUSE, self._search)
 
     def _search(self, keep: int | None = None, note: tuple[str, str] = ("", "")) -> None:
-        query = self.query_one(Input).value
-        self.run_worker(self._find(query, keep, note), exclusive=True, group="search")
+        """Show the rows that match now.
 
-    async def _find(self, query: str, keep: int | None, note: tuple[str, str]) -> None:
+        Args:
+            keep: the conversation to highlight, if it is among them.
+            note: a line and its severity, in place of the list's own.
+        """
+        self.run_worker(self._find(keep, note), exclusive=True, group="search")
+
+    async def _find(self, keep: int | None, note: tuple[str, str]) -> None:
+        query = self.query_one(Input).value
         rows = await asyncio.to_thread(find_chats, self._store, query)
-        if len(self.query("Rows, #status")) == 2:  # It may have been closed meanwhile.
-            self._show(rows, keep, note)
+        if len(self.query("Rows, #status")) < 2:  # It was closed meanwhile.
+            return
+        places = [row.chat.id for row in rows]
+        chosen = self._current if keep is None and not self._searched else keep
+        self.show_rows(rows, places.index(chosen) if chosen in places else 0)
+        self.status(*(note if note[0] else (self._word(rows), "")))
 
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)

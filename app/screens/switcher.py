@@ -186,7 +186,8 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
     def _step(self, target: ModelOffer | None) -> None:
         """Show the drafts for a target; None: go back to the targets."""
         self._target, self._notice = target, None
-        self.entitle(self.heading if target is None else f"Models: a draft for {target.name}")
+        title = self.heading if target is None else f"Models: a draft for {target.name}"
+        self.query_one("#box").border_title = Content(title)
         self.query_one(Search).value = ""
         self._show(first=True)
         self._hint()
