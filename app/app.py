@@ -458,9 +458,7 @@ class MacspecApp(App[None], inherit_bindings=False):
     async def do_palette(self, argument: str) -> None:
         from .screens.help import palette
 
-        self.push_screen(
-            palette(self.commands, lambda: self.conversation.situation, self.keys, self.do)
-        )
+        self.push_screen(palette())
 
     async def do_help(self, argument: str) -> None:
         from .screens.help import Help

@@ -62,15 +62,8 @@ def find_chats(store: Store, query: str = "", limit: int | None = None) -> list[
 
 
 def export_chat(store: Store, id: int, name: str) -> Path:
-    """Write a conversation to a new file.
-
-    Args:
-        name: a file that ends in ``.json`` gets everything, any other one what is shown, as
-            Markdown.
-
-    Raises:
-        BadOptionError: the file exists, or cannot be written.
-    """
+    """Write a conversation to a new file: all of it as ``.json``, else what is shown as Markdown.
+    BadOptionError: the file exists, or cannot be written."""
     path = os.path.expanduser(name.strip())
     return write_new(path, store.export([id], format_of(path)))
 

@@ -151,11 +151,7 @@ class Comparing:
             self._call.stop()
 
     async def run(self) -> AsyncIterator[Comparison]:
-        """Snapshots, each of which replaces the one before.
-
-        Raises:
-            MacspecError: a reply failed.
-        """
+        """Snapshots, each of which replaces the one before; MacspecError: a reply failed."""
         for mode in TURNS:
             self.found.doing, self.found.progress = mode, None
             async for found in self._reply(mode):

@@ -33,9 +33,8 @@ from ..panel.panelstate import PanelState
 from .chatlist import export_chat
 from .comparison import Comparing, Comparison
 from .energy import EnergyMeter
-from .loading import Loading
 from .replies import StreamingReply, request
-from .settings import LiveSettings
+from .settings import LiveSettings, Loading
 from .tree import Tree
 from .turns import Began, Changed, ChatNotice, Dropped, Ended, Turn, Update, with_newest
 
@@ -52,7 +51,6 @@ class Conversation:
 
     Args:
         engine: answers; whoever made it starts and closes it.
-        store: keeps everything.
         meter: measures power; started once a pair is loaded. None: nothing is measured.
         clock: monotonic seconds.
     """
@@ -183,11 +181,8 @@ class Conversation:
     # Settings.
 
     def set_think(self, think: str | None) -> str | None:
-        """Reasoning on or off, or None for the model's default, from the next reply on.
-
-        Returns:
-            Why that has no effect on the pair that is loaded; None: it has.
-        """
+        """Reasoning on or off, or None for the model's default, from the next reply on; returns why
+        that has no effect on the pair that is loaded, if so."""
         self.think = think
         pair = self._live.pair
         if think is None or pair is None or pair.thinks:
@@ -248,11 +243,8 @@ class Conversation:
             self._streaming.cut_off()
 
     def compare(self, rule: str | None = None) -> AsyncIterator[Comparison]:
-        """Answer the last prompt again, plain and speculative in turns; nothing of it is kept.
-
-        Args:
-            rule: greedy, keyed, block or match; None: one under which the texts are the same.
-        """
+        """Answer the last prompt again, plain and speculative in turns, and keep nothing of it.
+        Without a rule it is one under which the texts are the same."""
         self._check_idle()
         thread = self.tree.thread
         prompts = [n for n, message in enumerate(thread) if message.role != ASSISTANT]
@@ -308,11 +300,7 @@ class Conversation:
     async def _stream(
         self, begin: Callable[[], tuple[Message, Turn | None]]
     ) -> AsyncIterator[Update]:
-        """Ask the engine for a reply, and pass on what it sends.
-
-        Args:
-            begin: gives the message to answer, and its turn where it is a new one.
-        """
+        """Ask the engine to answer the message that ``begin`` gives, with its turn if it is new."""
         self._check_idle()
         message, prompt = begin()
         streaming = StreamingReply(

@@ -17,11 +17,7 @@ LOOK = 0.25
 
 
 class EnergyMeter:
-    """A power meter, and the energy of this session's replies by mode.
-
-    Args:
-        meter: None: nothing is measured.
-    """
+    """A power meter, if there is one, and the energy of this session's replies by mode."""
 
     def __init__(self, meter: Meter | None) -> None:
         self._meter = meter

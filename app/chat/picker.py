@@ -85,15 +85,11 @@ class ModelOffer:
 
 
 class ModelPicker:
-    """The targets and drafts to choose from.
+    """The targets and drafts to choose from; BadOptionError: a pair of the settings is invalid.
 
     Args:
-        config: its catalogue entries and models are offered too.
         current: the pair that is loaded.
         folders: model folders that were used before.
-
-    Raises:
-        BadOptionError: a pair of the settings cannot be used.
     """
 
     def __init__(self, config: Config, current: PairChoice, folders: Iterable[str] = ()) -> None:
@@ -197,11 +193,8 @@ class ModelPicker:
         return f"{' and '.join(map(one_line, names))}{total}"
 
     def start_download(self, names: Sequence[str]) -> Download:
-        """Start a download; it continues whatever the screen shows.
-
-        Raises:
-            BadOptionError: another one is running.
-        """
+        """Start a download, which continues whatever the screen shows; BadOptionError: another one
+        is running."""
         if self.download is not None and self.download.active:
             raise BadOptionError("another download is running: wait for it, or cancel it")
         self.download = Download(names)

@@ -26,13 +26,8 @@ def request(
     think: str | None,
     resumed: Message | None = None,
 ) -> ReplyRequest:
-    """What to ask the engine for.
-
-    Args:
-        path: the messages up to the one that is answered.
-        think: on, off or None.
-        resumed: the reply to it, if that is continued.
-    """
+    """What to ask the engine for: an answer to the last message of a path, or the rest of the reply
+    to it that is ``resumed``. ``think`` is on, off or None."""
     if path and path[-1].role == RAW:
         text = path[-1].text + ("" if resumed is None else resumed.text)
         return ReplyRequest(text, max_tokens=settings.max_tokens, raw=True)
@@ -124,8 +119,7 @@ class StreamingReply:
         self.call.stop()
 
     def cut_off(self) -> None:
-        """End it without the engine. Everything that has arrived, seen or not, is on the disk when
-        this returns."""
+        """End it without the engine, and put all that has arrived, seen or not, on the disk."""
         for event in self.call.arrived():
             if self.message is None:
                 self.take(event)

@@ -1,14 +1,26 @@
-"""The settings that can change while a reply streams."""
+"""What the engine holds: a pair, and the settings that can change while a reply streams."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
 from macspec.config.schema import Config
 from macspec.errors import BadOptionError, MacspecError
-from macspec.worker import Call, EngineClient, Failed, PairInfo, Tuned, Tuning
+from macspec.events import Notice
+from macspec.worker import (
+    Call,
+    EngineClient,
+    Failed,
+    Loaded,
+    LoadProgress,
+    PairChoice,
+    PairInfo,
+    Status,
+    Tuned,
+    Tuning,
+)
 
 from ..panel.live import LiveStats
 from ..panel.panelstate import PanelState
@@ -42,11 +54,8 @@ class LiveSettings:
         return self._with(self._tree.sampling)
 
     async def tune(self, **changes: Any) -> None:
-        """Change method, depth, rule or some of ``sampling``, from the next round on.
-
-        Raises:
-            MacspecError: the engine refuses, and nothing is changed.
-        """
+        """Change method, depth, rule or some of ``sampling``, from the next round on; MacspecError:
+        the engine refuses, and nothing is changed."""
         shared = {name: value for name, value in changes.items() if name != "sampling"}
         own = changes.get("sampling", {})
         if unknown := sorted(set(own) - set(self._sampling)):
@@ -61,20 +70,13 @@ class LiveSettings:
             self._live.mark(f"{name.replace('_', ' ')} {value}")
 
     async def set_sampling(self, sampling: Mapping[str, Any]) -> None:
-        """Set all that this conversation has of its own; the rest is as in the settings.
-
-        Raises:
-            MacspecError: the engine refuses, and nothing is changed.
-        """
+        """Set all that this conversation has of its own, as ``tune``; the rest is as in the
+        settings."""
         await self._apply(self._with(sampling))
         self._tree.set_sampling(dict(sampling))
 
     async def lend(self, tuning: Tuning) -> None:
-        """Let the engine work with other settings, until ``sync``.
-
-        Raises:
-            MacspecError: the engine refuses.
-        """
+        """Let the engine work with other settings, until ``sync``; MacspecError: it refuses."""
         self._lent = True
         await self._apply(tuning)
 
@@ -99,11 +101,8 @@ class LiveSettings:
         return None
 
     def reported(self, tuning: Tuning, requests: int) -> None:
-        """Take over what the engine has; without a draft model the method may be another one.
-
-        Args:
-            requests: ``self.requests`` when the engine was asked.
-        """
+        """Take over what the engine had when ``self.requests`` was this; without a draft model the
+        method may be another one."""
         if requests == self.requests and not self._lent:
             self._confirmed = tuning
             self._shared = replace(self._shared, method=tuning.method)
@@ -137,3 +136,94 @@ class LiveSettings:
             raise kind(answer.message)
         assert isinstance(answer, Tuned)
         self._confirmed = tuning
+
+
+OFTEN, SELDOM = 1.0, 5.0
+"""Seconds between two requests for the engine's status, in a reply and between replies."""
+
+
+class Loading:
+    """The pair that is loaded, and the status of the engine.
+
+    Args:
+        clock: monotonic seconds.
+        ready: called once a pair is loaded.
+    """
+
+    def __init__(
+        self,
+        engine: EngineClient,
+        live: LiveStats,
+        settings: LiveSettings,
+        clock: Callable[[], float],
+        ready: Callable[[], None],
+    ) -> None:
+        self._engine, self._live, self._settings = engine, live, settings
+        self._clock, self._ready = clock, ready
+        self.choice: PairChoice | None = None
+        """The pair that was loaded last."""
+        self.coming: PairChoice | None = None
+        """The pair that is being loaded."""
+        self._call: Call | None = None
+        self._status: Call | None = None
+        self._asked_at, self._requests = float("-inf"), 0
+        self._lost = True
+        """Whether no engine runs, and a request would only start one."""
+
+    async def load(
+        self, choice: PairChoice
+    ) -> AsyncIterator[Notice | LoadProgress | Loaded | Failed]:
+        """Load a pair, or switch to it: Notice and LoadProgress, then Loaded or Failed."""
+        self._settings.sync()
+        self._live.loading()
+        call = self._call = self._engine.load(choice)
+        self.coming = choice
+        try:
+            async for event in call:
+                self._live.see(event)
+                if isinstance(event, Loaded):
+                    self.choice, self._lost = choice, False
+                    self._settings.pair_loaded(event.pair)
+                    self.poll(busy=False, now=True)
+                    self._ready()
+                if isinstance(event, Failed):
+                    self.lost(event)
+                if isinstance(event, Notice | LoadProgress | Loaded | Failed):
+                    yield event
+        finally:
+            self._call = self.coming = None
+            if not call.done:
+                call.stop()
+
+    @property
+    def answering(self) -> PairChoice:
+        """The pair that answers a request made now: loads and replies are queued."""
+        return self.coming or self.choice or PairChoice()
+
+    def cancel(self) -> None:
+        """Cancel the load in progress; the pair before stays."""
+        if self._call is not None:
+            self._call.stop()
+
+    def lost(self, failed: Failed) -> None:
+        """A call failed; an engine that crashed is gone until the next reply."""
+        self._lost = self._lost or failed.kind == "crashed"
+
+    def back(self) -> None:
+        self._lost = False
+
+    def poll(self, *, busy: bool, now: bool = False) -> None:
+        """Take the engine's status if it has arrived, and request it again from time to time."""
+        if self._status is not None:
+            if not self._status.done:
+                return
+            answer, self._status = self._status.result(), None
+            if isinstance(answer, Status):
+                self._live.see(answer)
+                self._settings.reported(answer.tuning, self._requests)
+            elif isinstance(answer, Failed) and answer.kind != "refused":
+                self.lost(answer)
+        due = self._asked_at + (OFTEN if busy else SELDOM) <= self._clock()
+        if not self._lost and (due or now):
+            self._asked_at, self._requests = self._clock(), self._settings.requests
+            self._status = self._engine.status()

@@ -43,11 +43,7 @@ class Tree:
         return self.thread[-1].id if self.thread else None
 
     def open(self, id: int) -> None:
-        """Show a conversation where it was left.
-
-        Raises:
-            BadOptionError: there is none.
-        """
+        """Show a conversation where it was left; BadOptionError if there is none."""
         self.chat = self.store.chat(id)
         self.thread, self._dropped = self.store.thread(id), frozenset()
         self._show()
@@ -80,11 +76,7 @@ class Tree:
             self.chat = self.store.set_sampling(self.chat.id, sampling)
 
     def message(self, id: int) -> Message:
-        """A message of the path.
-
-        Raises:
-            BadOptionError: it is not on the path.
-        """
+        """A message of the path; BadOptionError if it is none."""
         for message in self.thread:
             if message.id == id:
                 return message
@@ -92,10 +84,7 @@ class Tree:
 
     def answered(self, id: int | None) -> Message:
         """The message to answer again: one of the user's, or an empty reply, which starts over.
-
-        Args:
-            id: a message of the user's, or the reply to one; None: the last.
-        """
+        It is named by itself or by its reply; None: the last."""
         if id is None and not self.thread:
             raise BadOptionError("there is nothing to answer yet")
         message = self.message(self.thread[-1].id if id is None else id)
@@ -131,11 +120,8 @@ class Tree:
         return None
 
     def step(self, id: int, by: int) -> None:
-        """Show another version of a message, up to the end of its newest path.
-
-        Raises:
-            BadOptionError: there is no such version.
-        """
+        """Show another version of a message, up to the end of its newest path; BadOptionError if
+        there is none on that side."""
         it = self.message(id)
         siblings = self.store.siblings(it.id)
         place = siblings.index(it.id) + by
@@ -145,14 +131,11 @@ class Tree:
         self.open(it.chat)
 
     def drop(self, count: object, asked: Sequence[Message]) -> bool:
-        """Mark the turns that the model no longer sees.
+        """Mark the turns that the model no longer sees, and return whether that is new.
 
         Args:
             count: how many messages were left out of the prompt; imported data may be anything.
             asked: the messages of the prompt, without system prompts.
-
-        Returns:
-            Whether anything changed.
         """
         if not isinstance(count, int) or isinstance(count, bool):
             return False

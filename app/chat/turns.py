@@ -117,12 +117,8 @@ Numbers = Mapping[str, Any]
 
 
 def with_earlier(before: Numbers | None, new: Numbers | None) -> Numbers | None:
-    """The numbers of the newest part of a reply, with those of the parts before it.
-
-    Args:
-        before: what this returned for the parts before; None: unknown.
-        new: None where nothing was measured, or nothing was generated.
-    """
+    """The numbers of the newest part of a reply (None: nothing was measured or generated), with
+    what this returned for the parts before it (None: unknown)."""
     if new is None:
         return before
     old = dict(before or {})

@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from ..actions import ACTIONS, GROUPS, Action, Offers, Situation
+from ..actions import ACTIONS, GROUPS, Action
 from ..keys import Keys, names
 from ..panel.panel import Panel
 from ..panel.panelrows import HELP
@@ -177,36 +177,24 @@ def _section(title: str, rows: Sequence[tuple[str, str]], width: int) -> Iterato
 
 
 class Entries(Provider):
-    """Actions, and what some of them can be set to.
+    """Actions, and what some of them can be set to; the app does them."""
 
-    Args:
-        offers: gives the choices of actions.
-        situation: says what is possible now.
-        do: carries out an action with an argument.
-    """
+    actions = tuple(action for action in ACTIONS if action.id != "palette")
 
-    def __init__(
-        self,
-        *screen_and_style: Any,
-        offers: Offers,
-        situation: Callable[[], Situation],
-        keys: Keys,
-        do: Callable[[str, str], None],
-    ) -> None:
-        super().__init__(*screen_and_style)
-        self._offers, self._situation, self._mapping, self._do = offers, situation, keys, do
-        self._actions = [action for action in ACTIONS if action.id != "palette"]
+    @property
+    def _app(self) -> Any:
+        return self.app
 
     async def discover(self) -> Hits:
-        situation = self._situation()
-        for action in sorted(self._actions, key=lambda it: it.refusal(situation) is not None):
+        situation = self._app.conversation.situation
+        for action in sorted(self.actions, key=lambda it: it.refusal(situation) is not None):
             yield DiscoveryHit(
                 self._entry(action), self._command(action), action.title, self._about(action)
             )
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
-        for action in self._actions:
+        for action in self.actions:
             named = (action.title, action.slash, action.id.replace("_", " "))
             if (score := max(map(matcher.match, named))) > 0:
                 entry = self._entry(action, matcher.highlight(action.title))
@@ -219,24 +207,21 @@ class Entries(Provider):
 
     def _choices(self, action: Action) -> Iterator[tuple[str, str, str]]:
         if action.id in CHOICES and action.choices is not None:
-            for value, about in action.choices(self._offers):
+            for value, about in action.choices(self._app.commands):
                 yield f"{action.title}: {value}", value, about
 
     def _entry(self, action: Action, title: Content | None = None) -> Content:
-        key = self._mapping.shown(action.id)
+        key = self._app.keys.shown(action.id)
         return Content.assemble(title or Content(action.title), "  ", (key, "$text-muted"))
 
     def _about(self, action: Action) -> str:
-        refusal = action.refusal(self._situation())
+        refusal = action.refusal(self._app.conversation.situation)
         return action.about if refusal is None else f"Not now: {refusal}."
 
     def _command(self, action: Action, argument: str = "") -> partial[None]:
-        return partial(self._do, action.id, argument)
+        return partial(self._app.do, action.id, argument)
 
 
-def palette(
-    offers: Offers, situation: Callable[[], Situation], keys: Keys, do: Callable[[str, str], None]
-) -> CommandPalette:
-    """A list of everything to search; the arguments are those of ``Entries``."""
-    entries: Any = partial(Entries, offers=offers, situation=situation, keys=keys, do=do)
-    return CommandPalette([lambda: entries], placeholder="Search commands", id="--command-palette")
+def palette() -> CommandPalette:
+    """A list of everything to search."""
+    return CommandPalette([Entries], placeholder="Search commands", id="--command-palette")
