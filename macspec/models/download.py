@@ -29,6 +29,7 @@ from huggingface_hub import (
     utils,
 )
 from huggingface_hub.file_download import repo_folder_name
+from huggingface_hub.hf_api import RepoFile
 
 from ..errors import ModelBrokenError, ModelNotFoundError, brief
 from .files import PATTERNS, explain, http, without_weights
@@ -58,22 +59,6 @@ LARGEST = 50 * 10**9
 
 
 @dataclass(frozen=True)
-class File:
-    """A file of a repository."""
-
-    path: str
-    size: int
-    checksum: str
-    """SHA-256 of a large file, git's object id of a small one; its name in the cache."""
-    large: bool
-
-    def hash(self) -> Any:
-        if self.large:
-            return hashlib.sha256()
-        return hashlib.sha1(f"blob {self.size}\0".encode(), usedforsecurity=False)
-
-
-@dataclass(frozen=True)
 class Repository:
     """A repository at one commit."""
 
@@ -81,7 +66,7 @@ class Repository:
     id: str
     revision: str | None
     commit: str
-    files: tuple[File, ...]
+    files: tuple[RepoFile, ...]
 
     @property
     def total(self) -> int:
@@ -92,14 +77,14 @@ class Repository:
         """Bytes of it that are in the cache."""
         return sum(self.present(file) for file in self.files)
 
-    def blob(self, file: File) -> Path:
+    def blob(self, file: RepoFile) -> Path:
         home = repo_folder_name(repo_id=self.id, repo_type="model")
-        return Path(constants.HF_HUB_CACHE) / home / "blobs" / file.checksum
+        return Path(constants.HF_HUB_CACHE) / home / "blobs" / checksum(file)
 
-    def partial(self, file: File) -> Path:
-        return self.blob(file).with_name(f"{file.checksum}.incomplete")
+    def partial(self, file: RepoFile) -> Path:
+        return self.blob(file).with_name(f"{checksum(file)}.incomplete")
 
-    def present(self, file: File) -> int:
+    def present(self, file: RepoFile) -> int:
         """Bytes of a file that are in the cache."""
         if self.blob(file).exists():
             return file.size
@@ -116,20 +101,27 @@ def listing(name: str) -> Repository:
         api = HfApi()
         commit = api.model_info(id, revision=revision or None).sha
         assert commit is not None
-        entries: Any = api.list_repo_tree(id, revision=commit, recursive=True)
-        found = [entry for entry in entries if hasattr(entry, "blob_id")]
+        entries = api.list_repo_tree(id, revision=commit, recursive=True)
+        found = [entry for entry in entries if isinstance(entry, RepoFile)]
     except Exception as error:
         raise ModelNotFoundError(explain(error, id, revision or None)) from error
-    paths = [entry.path for entry in found]
-    wanted = set(_utils.filter_repo_objects(paths, allow_patterns=PATTERNS))
+    wanted = set(_utils.filter_repo_objects([it.path for it in found], allow_patterns=PATTERNS))
     if not any(path.startswith("model") and path.endswith(".safetensors") for path in wanted):
-        raise ModelBrokenError(without_weights(id, paths))
-    files = [
-        File(it.path, it.size, it.lfs.sha256 if it.lfs else it.blob_id, large=it.lfs is not None)
-        for it in found
-        if it.path in wanted
-    ]
-    return Repository(name, id, revision or None, commit, tuple(files))
+        raise ModelBrokenError(without_weights(id, [it.path for it in found]))
+    files = tuple(it for it in found if it.path in wanted)
+    return Repository(name, id, revision or None, commit, files)
+
+
+def checksum(file: RepoFile) -> str:
+    """SHA-256 of a large file, git's object id of a small one; its name in the cache."""
+    return file.blob_id if file.lfs is None else file.lfs.sha256
+
+
+def _digest(file: RepoFile) -> Any:
+    """What makes the checksum of its bytes."""
+    if file.lfs is not None:
+        return hashlib.sha256()
+    return hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False)
 
 
 def pull(names: Sequence[str]) -> Generator[DownloadEvent, None, None]:
@@ -211,10 +203,10 @@ def _disconnected(error: Exception) -> bool:
     return broken and not isinstance(error, http.ProxyError) and "SSL" not in str(error)
 
 
-def _stream(repository: Repository, file: File, meter: _Meter) -> Iterator[DownloadEvent]:
+def _stream(repository: Repository, file: RepoFile, meter: _Meter) -> Iterator[DownloadEvent]:
     """One attempt to download what is missing of a file; what has arrived stays if it fails."""
     with _locked(repository, file) as part:
-        digest = file.hash()
+        digest = _digest(file)
         while block := part.read(CHUNK):
             digest.update(block)
         here = part.tell()
@@ -229,7 +221,7 @@ def _stream(repository: Repository, file: File, meter: _Meter) -> Iterator[Downl
                 if here and response.status_code != 206:
                     part.seek(0)
                     part.truncate()
-                    digest, here = file.hash(), 0
+                    digest, here = _digest(file), 0
                 for block in response.iter_bytes(CHUNK):
                     part.write(block)
                     digest.update(block)
@@ -237,7 +229,7 @@ def _stream(repository: Repository, file: File, meter: _Meter) -> Iterator[Downl
                     yield from meter.report(file)
         if here < file.size:
             raise ConnectionError(f"the connection ended after {here} of {file.size} bytes")
-        if here > file.size or digest.hexdigest() != file.checksum:
+        if here > file.size or digest.hexdigest() != checksum(file):
             part.truncate(0)
             raise ModelBrokenError(
                 f"{file.path} of {repository.name} arrived damaged ({here} bytes, and its "
@@ -250,7 +242,7 @@ def _stream(repository: Repository, file: File, meter: _Meter) -> Iterator[Downl
 
 
 @contextmanager
-def _locked(repository: Repository, file: File) -> Iterator[BinaryIO]:
+def _locked(repository: Repository, file: RepoFile) -> Iterator[BinaryIO]:
     """The partial file in the cache, locked for this process."""
     path = repository.partial(file)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -295,7 +287,7 @@ class _Meter:
         self._repository = repository
         self._marks = deque([(time.monotonic(), repository.here)], maxlen=26)
 
-    def report(self, file: File, *, always: bool = False) -> Iterator[Progress]:
+    def report(self, file: RepoFile, *, always: bool = False) -> Iterator[Progress]:
         """The progress while a file arrives, if the last report is long enough ago."""
         now = time.monotonic()
         if always or now - self._marks[-1][0] >= INTERVAL:

@@ -152,8 +152,7 @@ def explain(error: Exception, repository: str, revision: str | None) -> str:
         )
     if isinstance(error, errors.RevisionNotFoundError):
         return f"{repository} has no revision {revision}: check the branch, tag or commit after @"
-    full = any(failure.errno in (errno.ENOSPC, errno.EDQUOT) for failure in failures)
-    if full or "No space left" in texts:
+    if {errno.ENOSPC, errno.EDQUOT} & {it.errno for it in failures} or "No space left" in texts:
         return (
             f"the disk is full while downloading {repository}: free some space, or set HF_HOME to "
             "a folder on another disk, and run the same command again"
