@@ -108,17 +108,15 @@ def _set(options: argparse.Namespace) -> None:
         raise refusal(setting, options.value) from None
     if setting.key in ("models.target", "models.draft") and Path(value).is_dir():
         value = str(Path(value).resolve())  # settings apply in every folder
-    change_file(config_file(), setting, value)
-    _warn_if_overridden(setting)
+    _change(setting, value)
 
 
 def _unset(options: argparse.Namespace) -> None:
-    setting = _known(options.key)
-    change_file(config_file(), setting, None)
-    _warn_if_overridden(setting)
+    _change(_known(options.key), None)
 
 
-def _warn_if_overridden(setting: Setting) -> None:
+def _change(setting: Setting, value: Any) -> None:
+    change_file(config_file(), setting, value)
     origin = load().origins.get(setting.key)
     if origin is not None and origin.rank == ENVIRONMENT:
         say(f"{origin.name} in the environment takes precedence over the file")

@@ -121,16 +121,15 @@ def history(options: argparse.Namespace) -> int:
 def _list(store: Store, options: argparse.Namespace) -> int:
     limit = -1 if options.limit is None else options.limit
     chats = store.deleted_chats(limit) if options.deleted else store.chats(limit)
-    output = Output()
-    if options.json:
-        for chat in chats:
-            output.json(asdict(chat))
-        return 0
-    if not chats and store.trouble is None:
+    if not chats and not options.json and store.trouble is None:
         say("there are no deleted conversations" if options.deleted else "no conversations yet")
+    output = Output()
     width = max((len(str(chat.id)) for chat in chats), default=0)
     for chat in chats:
-        output.text(_line(chat, width))
+        if options.json:
+            output.json(asdict(chat))
+        else:
+            output.text(_line(chat, width))
     return 0
 
 
@@ -148,14 +147,10 @@ def _search(store: Store, options: argparse.Namespace) -> int:
 
 
 def _show(store: Store, options: argparse.Namespace) -> int:
-    if options.id is None:
-        chats = store.chats(1)
-        if not chats:
-            raise BadOptionError("there is no conversation to show yet")
-        chat = chats[0]
-    else:
-        chat = store.chat(options.id)
-    Output().text(store.export([chat.id], "markdown"))
+    chats = store.chats(1) if options.id is None else [store.chat(options.id)]
+    if not chats:
+        raise BadOptionError("there is no conversation to show yet")
+    Output().text(store.export([chats[0].id], "markdown"))
     return 0
 
 

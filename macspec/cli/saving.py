@@ -126,16 +126,10 @@ class Conversation:
             energy=None if energy is None else energy.as_dict(),
         )
         if finished is not None:
-            if len(finished.text) > written.characters:
-                reply.append(finished.text[written.characters :])
-            metadata = replace(
-                metadata,
-                rule=finished.rule,
-                method=finished.method,
-                depth=finished.depth,
-                seed=finished.seed,
-                stats=finished.stats.as_dict(),
-            )
+            if rest := finished.text[written.characters :]:
+                reply.append(rest)
+            done = {name: getattr(finished, name) for name in ("rule", "method", "depth", "seed")}
+            metadata = replace(metadata, **done, stats=finished.stats.as_dict())
         if finished is None or broken:
             reply.cut_off(metadata)
         else:

@@ -139,38 +139,33 @@ class Template:
             )
         return list(tokens)
 
+    def _attempt(self, *messages: dict[str, str], **settings: Any) -> str | None:
+        """The rendered text; None where the template rejects these messages."""
+        try:
+            return str(self._render(messages, **settings))
+        except Exception:
+            return None
+
     def _probe_system(self) -> None:
         user = {"role": "user", "content": "Hello"}
-        try:
-            self._render([user])
-        except Exception:
-            # It rejects even this; tokens() will say why.
-            return
-        try:
-            text = self._render([{"role": "system", "content": MARK}, user])
-        except Exception:
+        text = self._attempt({"role": "system", "content": MARK}, user)
+        if text is None and self._attempt(user) is not None:
             self._drops_system = True
             self.system_notice = (
                 f"the chat template of {self._name} rejects system messages: the system prompt "
                 "is left out"
             )
-            return
-        if MARK not in text:
+        elif text is not None and MARK not in text:
             self.system_notice = (
                 f"the chat template of {self._name} ignores system messages: the system prompt "
                 "has no effect"
             )
 
     def _probe_switch(self) -> None:
+        user = {"role": "user", "content": "Hello"}
         for switch in SWITCHES:
-            try:
-                on, off = (
-                    self._render([{"role": "user", "content": "Hello"}], **{switch: value})
-                    for value in (True, False)
-                )
-            except Exception:
-                continue
-            if on != off:
+            on, off = (self._attempt(user, **{switch: value}) for value in (True, False))
+            if on is not None and off is not None and on != off:
                 self.switch = switch
                 return
 
