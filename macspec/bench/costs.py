@@ -43,15 +43,9 @@ class Costs:
             "reading": dict(self.reading),
         }
 
-    def as_curve(self) -> dict[str, Any]:
-        """As ``CostCurve.restore`` takes it: these costs and nothing learned from rounds."""
-        return {**self.as_dict(), "rounds": [], "plain": []}
-
-    def curve(self) -> CostCurve:
-        """The same as the controller reads it, with straight lines between what was measured."""
-        curve = CostCurve()
-        curve.restore(self.as_curve())
-        return curve
+    def restore(self, curve: CostCurve) -> None:
+        """Give a curve these costs, and nothing learned from rounds."""
+        curve.restore({**self.as_dict(), "rounds": [], "plain": []})
 
 
 def measure_costs(
@@ -163,7 +157,8 @@ def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
     """The limits of one arm; None where its passes are not known, or nothing was decoded."""
     if not all(sample.written.counts_passes for sample in samples):
         return None
-    curve = costs.curve()
+    curve = CostCurve()
+    costs.restore(curve)
     rounds = [
         (kind[1], rows_of(kind), it.count, it.tokens, *_steps(curve, kind, sample.written.stats))
         for sample in samples

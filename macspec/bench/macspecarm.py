@@ -158,7 +158,7 @@ class KnownCosts(ControlState):
         self._costs = costs
 
     def load(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
-        curve.restore(self._costs.as_curve())
+        self._costs.restore(curve)
 
     def save(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
         """What one arm learns is its own."""

@@ -83,15 +83,17 @@ class MlxLmArm(Arm):
         start = perf_counter()
         prompt = prompt_ids(question.task, self._template)
         recorder = ReplyRecorder(start, ReplyCounter(prompt_tokens=len(prompt)))
-        passes = _Passes(recorder, depth, question.max_tokens)
+        ids: list[int] = []
+        stream: list[tuple[float, bool]] = []
         text, reason = "", "length"
         for response in self._responses(question, prompt, depth, sampling, ends):
-            passes.see(perf_counter(), int(response.token), bool(response.from_draft))
+            stream.append((perf_counter(), bool(response.from_draft)))
+            ids.append(int(response.token))
             text += response.text
             if response.finish_reason == "stop":
                 reason = "end"
-        passes.end()
-        return recorder.written(passes.ids, text, reason)
+        count_passes(recorder, stream, depth, question.max_tokens)
+        return recorder.written(ids, text, reason)
 
     def describe(self) -> Mapping[str, Any]:
         best = {f"{temperature:g}": depth for temperature, depth in self._best.items()}
@@ -156,38 +158,23 @@ class MlxLmArm(Arm):
         }
 
 
-class _Passes:
-    """Finds the passes in a stream of tokens, each marked as drafted or not.
+def count_passes(
+    recorder: ReplyRecorder, stream: Sequence[tuple[float, bool]], depth: int, limit: int
+) -> None:
+    """Count the passes in a stream of tokens, each with its time and whether it was drafted.
 
     A pass ends with the target's own token. All of its tokens are known when the first one comes.
     """
-
-    def __init__(self, recorder: ReplyRecorder, depth: int, limit: int) -> None:
-        self.ids: list[int] = []
-        self._recorder, self._depth, self._limit = recorder, depth, limit
-        self._accepted = self._tokens = 0
-        self._landed = 0.0
-
-    def see(self, now: float, token: int, drafted: bool) -> None:
-        if self._tokens == 0:
-            self._landed = now
-        self.ids.append(token)
-        self._tokens += 1
-        self._accepted += drafted
-        if not drafted:
-            self.end()
-
-    def end(self) -> None:
-        """The pass is over; of one that the reply's end cut, only what was emitted was judged."""
-        if self._tokens == 0:
-            return
-        before = len(self.ids) - self._tokens
-        drafted = min(self._depth, self._limit - before)
-        if self._tokens == self._accepted:
-            drafted = self._accepted
-        drafter = "draft" if drafted else None
-        self._recorder.count(self._landed, self._tokens, drafter, drafted, self._accepted)
-        self._accepted = self._tokens = 0
+    begin = 0
+    for end, (_, drafted) in enumerate(stream, 1):
+        if drafted and end < len(stream):
+            continue
+        accepted = end - begin - (not drafted)
+        # Of a pass that the reply's end cut, only what was emitted was judged.
+        judged = accepted if drafted else min(depth, limit - begin)
+        drafter = "draft" if judged else None
+        recorder.count(stream[begin][0], end - begin, drafter, judged, accepted)
+        begin = end
 
 
 class ForcedTarget:

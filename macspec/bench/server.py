@@ -71,6 +71,10 @@ def _loopback(host: str, port: int) -> str:
     return str(min(addresses, key=lambda it: it.version))
 
 
+TEXTS = ("reasoning_content", "reasoning", "content", "text")
+"""The fields of a chunk that are text."""
+
+
 @dataclass(slots=True)
 class Streamed:
     """A reply of a server; None for what the server does not tell."""
@@ -91,7 +95,9 @@ class Streamed:
         """Take the next chunk of the stream."""
         choices = chunk.get("choices")
         choice = _object(choices[0] if isinstance(choices, list) and choices else None)
-        if text := text_of(choice):
+        delta = choice.get("delta")
+        fields = delta if isinstance(delta, dict) else choice
+        if text := "".join(it for name in TEXTS if isinstance(it := fields.get(name), str)):
             self.pieces.append((text, now))
         if isinstance(reason := choice.get("finish_reason"), str):
             self.reason = "end" if reason == "stop" else reason
@@ -106,14 +112,6 @@ class Streamed:
         self.accepted = _count(
             timings.get("draft_n_accepted"), stats.get("accepted_draft_tokens_count")
         )
-
-
-def text_of(choice: Mapping[str, Any]) -> str:
-    """The text of a chunk, reasoning included."""
-    delta = choice.get("delta")
-    fields = delta if isinstance(delta, dict) else choice
-    names = ("reasoning_content", "reasoning", "content", "text")
-    return "".join(fields[name] for name in names if isinstance(fields.get(name), str))
 
 
 def _object(value: Any) -> Mapping[str, Any]:

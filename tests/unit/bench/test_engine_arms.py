@@ -11,7 +11,7 @@ import pytest
 from macspec.bench.arms import ArmFactory, ArmName
 from macspec.bench.costs import Costs, measure_costs
 from macspec.bench.macspecarm import ConcurrentArm, DecodeConfig, MacspecArm, SplitDecoder, profile
-from macspec.bench.mlxlm import MlxLmArm, _Passes
+from macspec.bench.mlxlm import MlxLmArm, count_passes
 from macspec.bench.questions import Arm, Question, ready, with_later_turns
 from macspec.bench.sample import ReplyRecorder, rows_of
 from macspec.bench.tasks import Task
@@ -133,10 +133,8 @@ def test_mlx_lms_draft_needs_a_draft_model(pocket: Pair) -> None:
 def passes_of(drafted: Sequence[bool], depth: int, limit: int) -> ReplyRecorder:
     """A stream of tokens a second apart, of which it is known whether each was drafted."""
     recorder = ReplyRecorder()
-    passes = _Passes(recorder, depth, limit)
-    for number, it in enumerate(drafted, 1):
-        passes.see(float(number), number, it)
-    passes.end()
+    stream = [(float(number), it) for number, it in enumerate(drafted, 1)]
+    count_passes(recorder, stream, depth, limit)
     return recorder
 
 
