@@ -94,7 +94,7 @@ def test_steps_are_the_portable_ones_many_times(seed: int) -> None:
         assert steps(seed + 2, 4000, WIDTHS) <= 4
 
 
-@pytest.mark.parametrize("width", [7, 8, 1_009])
+@pytest.mark.parametrize("width", [7, 1_009])
 def test_every_layer_passes(width: int) -> None:
     with through_every_layer() as ran:
         steps(width, 3, (width,))

@@ -179,7 +179,7 @@ rounds_of_any_kind = st.lists(
 
 @pytest.mark.parametrize("name", ATTENTION)
 def test_any_rounds(name: str) -> None:
-    @settings(max_examples=12, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=8, deadline=None, database=None, derandomize=True)
     @given(rounds_of_any_kind)
     def check(rounds: list[Round]) -> None:
         play(name, rounds)

@@ -207,7 +207,7 @@ def random_walk(pocket: Pair, name: str, prompt_length: int, steps: Any, stop_at
     assert tokens_of(session, prompt, GREEDY, 20) == tokens_of(plain, prompt, GREEDY, 20)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     name=st.sampled_from(["llama", "gemma3_text", "gpt_oss"]),
     prompt_length=st.integers(1, 3 * PASS_TAIL),

@@ -49,9 +49,13 @@ def made(pocket: Pair, name: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["plain", "auto", "draft@4", "draft@3:keyed", "ngram", "mlx-lm", "mlx-lm-draft@3"]
+    ("name", "sampling"),
+    [
+        *(("plain", it) for it in (GREEDY, WARM)),
+        *(("mlx-lm-draft@3", it) for it in (GREEDY, WARM)),
+        *((it, WARM) for it in ("auto", "draft@4", "draft@3:keyed", "ngram", "mlx-lm")),
+    ],
 )
-@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "warm"])
 def test_counts_add_up(pocket: Pair, question: Question, name: str, sampling: Sampling) -> None:
     arm: Arm = made(pocket, name)
     written = arm.write(question, sampling, False)

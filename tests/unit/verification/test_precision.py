@@ -114,7 +114,7 @@ def compare(name: str, count: int) -> None:
 
 @pytest.mark.parametrize("name", RULES)
 def test_verdicts_equal_float64(name: str) -> None:
-    compare(name, 1000)
+    compare(name, 600)
 
 
 @pytest.mark.slow
