@@ -91,7 +91,7 @@ def test_steps_are_the_portable_ones() -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_steps_are_the_portable_ones_many_times(seed: int) -> None:
     with installed(inspected=False):
-        assert steps(seed + 2, 4000, WIDTHS) <= 4
+        assert steps(seed + 2, 2000, WIDTHS) <= 2
 
 
 @pytest.mark.parametrize("width", [7, 1_009])
@@ -105,7 +105,7 @@ def test_every_layer_passes(width: int) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_layer_passes_many_times(width: int) -> None:
     with through_every_layer():
-        steps(width, 40, (width,))
+        steps(width, 20, (width,))
 
 
 @pytest.mark.parametrize(

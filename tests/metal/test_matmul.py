@@ -55,8 +55,8 @@ def drawn(
     )
 
 
-QMV_MORE = drawn((1, 2, 5, 8, 9, 16), (8, 11, 24, 29, 64), (512, 1024, 768, 384))
-QMM_MORE = drawn((6, 9, 12, 16, 17, 25, 32, 40), (11, 29, 32, 64, 96), (384, 1024, 2176))
+QMV_MORE = drawn((1, 2, 5, 8, 9, 16), (8, 11, 24, 29, 64), (512, 768, 384))
+QMM_MORE = drawn((6, 9, 12, 16, 17, 25, 32, 40), (11, 29, 32, 64, 96), (384, 2176))
 
 
 def run_matmul(kernel: str, x: mx.array, matrix: Matrix, **how: bool) -> Outputs:
@@ -116,7 +116,7 @@ def test_every_kind_of_matrix(kernel: str, case: Matmul) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     rows=st.sampled_from((2, 16)),
     outputs=st.integers(1, 70),
@@ -131,7 +131,7 @@ def test_any_size(rows: int, outputs: int, groups: int, seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     rows=st.integers(9, 16),
     outputs=st.integers(1, 100),

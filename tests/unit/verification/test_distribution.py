@@ -145,7 +145,7 @@ def test_every_next_token_has_the_targets_distribution(settings: Settings) -> No
 @names
 def test_every_next_token_has_the_targets_distribution_in_a_long_text(settings: Settings) -> None:
     tables = Tables(0)
-    text = write(tables.decoder(settings), 0, length=20_000)
+    text = write(tables.decoder(settings), 0, length=12_000)
     assert surprise(text, tables.law(settings.sampling)) < USUAL
 
 
@@ -189,7 +189,7 @@ def test_short_replies_have_the_targets_joint_distribution() -> None:
 @pytest.mark.slow
 @names
 def test_replies_have_the_targets_joint_distribution(settings: Settings) -> None:
-    assert joint(Tables(3), settings, length=3, replies=5000) < USUAL
+    assert joint(Tables(3), settings, length=3, replies=3000) < USUAL
 
 
 class Anticipating:

@@ -120,7 +120,7 @@ def test_verdicts_equal_float64(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RULES)
 def test_verdicts_equal_float64_many_times(name: str) -> None:
-    compare(name, 10_000)
+    compare(name, 5_000)
 
 
 def test_block_quantities_equal_float64() -> None:
