@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from textual.content import Content
+from textual.reactive import reactive
 from textual.timer import Timer
+from textual.widget import Widget
 from textual.widgets import Static
 
 from macspec.plaintext import one_line
@@ -16,7 +18,7 @@ from ..panel.draw import SIGNS, UNKNOWN
 from ..panel.panelstate import PanelState
 
 
-class TitleLine(Static):
+class TitleLine(Widget):
     """A title on the left, the pair and what it does on the right."""
 
     DEFAULT_CSS = """
@@ -30,21 +32,13 @@ class TitleLine(Static):
     }
     """
 
-    def __init__(self) -> None:
-        super().__init__("", markup=False)
-        self._shown = ("", "")
+    shown: reactive[tuple[str, str]] = reactive(("", ""))
 
     def show(self, title: str, state: PanelState) -> None:
-        shown = (one_line(title), right(state))
-        if shown != self._shown:
-            self._shown = shown
-            self._draw()
+        self.shown = (one_line(title), right(state))
 
-    def on_resize(self) -> None:
-        self._draw()
-
-    def _draw(self) -> None:
-        self.update(line(*self._shown, self.size.width), layout=False)
+    def render(self) -> Content:
+        return line(*self.shown, self.size.width)
 
 
 def right(state: PanelState) -> str:

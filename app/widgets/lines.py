@@ -9,7 +9,6 @@ from typing import ClassVar, Literal, get_args
 from rich._wrap import divide_line
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
-from rich.style import Style
 from rich.text import Text
 from textual.geometry import Region
 from textual.strip import Strip
@@ -126,7 +125,6 @@ class LinesView(Widget):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.lines: tuple[Line, ...] = ()
-        self._roles: dict[Role, Style] = {}
 
     def show_lines(self, lines: Sequence[Line]) -> None:
         old, self.lines = self.lines, tuple(lines)
@@ -137,11 +135,6 @@ class LinesView(Widget):
 
     def render_line(self, y: int) -> Strip:
         line = self.lines[y] if y < len(self.lines) else BLANK
-        if not self._roles:
-            self._roles = {role: self.get_component_rich_style(f"line--{role}") for role in ROLES}
-        width = self.size.width
-        return Strip([Segment(text, self._roles[role]) for text, role in fit(line, width)], width)
-
-    def notify_style_update(self) -> None:
-        super().notify_style_update()
-        self._roles = {}
+        width, style = self.size.width, self.get_component_rich_style
+        parts = [Segment(text, style(f"line--{role}")) for text, role in fit(line, width)]
+        return Strip(parts, width)
