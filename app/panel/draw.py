@@ -63,10 +63,10 @@ def progressing(state: PanelState) -> bool:
 def pair(state: PanelState, width: int, rows: int) -> list[Line]:
     target, draft = f"{DASH} no model loaded", DASH
     if state.target is not None:
-        target = _name(state.target)
+        target = short_name(state.target)
         draft = f"{DASH} {one_line(state.draft_off or 'none for this target')}"
     if state.draft is not None:
-        draft = _name(state.draft)
+        draft = short_name(state.draft)
     lines: tuple[Line, ...] = (
         (("target ", "label"), (target, "label" if state.target is None else "value")),
         (("draft  ", "label"), (draft, "label" if state.draft is None else "plain")),
@@ -74,8 +74,9 @@ def pair(state: PanelState, width: int, rows: int) -> list[Line]:
     return [fit(line, width) for line in lines[:rows]]
 
 
-def _name(name: str) -> str:
-    return one_line(name).rsplit("/", 1)[-1]
+def short_name(name: str) -> str:
+    """A model's name without its owner or folder."""
+    return one_line(name).rstrip("/").rpartition("/")[2]
 
 
 # -- speed --------------------------------------------------------------------------------------

@@ -69,13 +69,11 @@ def seconds(value: float | None) -> str:
     return milliseconds(None if known is None else known * 1e3)
 
 
-def gigabytes(value: float | None, width: int = 5) -> str:
-    """Bytes in GiB, without the unit; three decimals below a tenth."""
+def gigabytes(value: float | None) -> str:
+    """Bytes in GiB in five columns, without the unit; three decimals below a tenth."""
     known = number(value)
-    if known is None:
-        return DASH.rjust(width)
-    size = known / 2**30
-    return fixed(size, width, 1 if size >= 0.0995 else 3)
+    size = None if known is None else known / 2**30
+    return fixed(size, 5, 3 if size is not None and size < 0.0995 else 1)
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:

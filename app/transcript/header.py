@@ -12,6 +12,7 @@ from rich.text import Text
 from macspec.plaintext import one_line
 
 from ..chat.turns import Turn, TurnStats
+from ..panel.draw import short_name
 from ..panel.figures import DASH
 from .rows import Look, Row, Styles, broken, drawn, row
 from .source import Author, Source, legend
@@ -27,12 +28,7 @@ def speaker(turn: Turn) -> str:
         return "You"
     if turn.role == "raw":
         return "Continued text"
-    return model_name(turn.model or "macspec")
-
-
-def model_name(name: str) -> str:
-    """A model's name without its owner or folder."""
-    return one_line(name).rstrip("/").rpartition("/")[2]
+    return short_name(turn.model or "macspec")
 
 
 def marks(turn: Turn) -> list[str]:
@@ -129,7 +125,7 @@ def head(turn: Turn, look: Look, written: Counter[Author] | None) -> list[Row]:
     styles = look.styles
     parts = [Text(speaker(turn), styles["user" if turn.role == "user" else "model"])]
     if turn.draft:
-        parts.append(Text(f"draft {model_name(turn.draft)}", styles["dim"]))
+        parts.append(Text(f"draft {short_name(turn.draft)}", styles["dim"]))
     parts += (Text(mark, styles["mark"]) for mark in marks(turn))
     made = flowing(parts, look, styles["dim"])
     if written is not None:

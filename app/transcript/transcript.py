@@ -94,19 +94,12 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self._waiting.clear()
         self.list.entries.clear()
         self._turns, self._live, self.chosen = {}, None, None
-        self.following = True
-        for turn in turns:
-            self._add(turn)
-        self._borders()
-        self.changed()
+        self._add(turns)
 
     async def begin(self, turn: Turn) -> None:
         """Adds a turn: the user's, or a reply that starts to stream."""
         self._write()
-        self._add(turn)
-        self._borders()
-        self.following = True
-        self.changed()
+        self._add([turn])
 
     def feed(self, piece: TextPiece) -> None:
         """Shows a piece of the reply at once after a pause, else a moment later together with
@@ -134,11 +127,14 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self.list.entries.append(Note(line))
         self.changed()
 
-    def _add(self, turn: Turn) -> None:
-        rows = self._turns[turn.id] = TurnRows(turn)
-        self.list.entries.append(rows)
-        if turn.state == "open":
-            self._live = rows
+    def _add(self, turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            rows = self._turns[turn.id] = TurnRows(turn)
+            self.list.entries.append(rows)
+            if turn.state == "open":
+                self._live = rows
+        self._borders()
+        self.action_follow()
 
     def _borders(self) -> None:
         """Marks where the model's context begins."""

@@ -120,8 +120,6 @@ STAYS = 4.0
 
 READING = 0.05
 
-SEVERITIES = ("information", "warning", "error")
-
 Hint = tuple[str, str]
 """A key, and what it does."""
 
@@ -156,8 +154,7 @@ class KeyLine(Static):
     def show_notice(self, line: str, severity: str = "information", *, also: bool = False) -> None:
         """Show a notice, which may be untrusted, for a while; ``also``: below the current one."""
         self.notice = "\n".join([*([self.notice] if also and self.notice else []), one_line(line)])
-        for each in SEVERITIES:
-            self.set_class(severity == each, f"-{each}")
+        self.set_classes(f"-{severity}")
         self._draw()
         if self._timer is not None:
             self._timer.stop()
@@ -167,7 +164,7 @@ class KeyLine(Static):
     def clear_notice(self) -> None:
         if self.notice:
             self.notice = ""
-            self.remove_class(*(f"-{each}" for each in SEVERITIES))
+            self.set_classes("")
             self._draw()
 
     def on_resize(self) -> None:
