@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -118,29 +119,23 @@ def _fit(fits: bool | None) -> str:
     return "" if fits is None else "fits" if fits else "too large"
 
 
-def show_plan(
-    target: str,
-    draft: str | None,
-    entry: Entry | None,
-    context: int | None,
-    kv_bits: int | None,
-) -> int:
+def show_plan(options: argparse.Namespace, entry: Entry | None) -> int:
     """Print the plan; the exit status is 0 if it fits and 1 if not.
 
     Args:
         entry: of the catalogue, for models that are not here yet.
-        context: positions; None: the target's own, or as many as fit.
     """
     prepare()
+    target, draft = options.target, options.draft
     if target == BUILT_IN and draft is None:
         draft = BUILT_IN
     absent = [name for name in (target, draft) if name is not None and not _here(name)]
     if absent:
-        return _unseen(absent, entry, context)
+        return _unseen(absent, entry, options.context)
     model = _opened(target, 0)
     drafting = None if draft is None else _opened(draft, 1)
     off = None if drafting is None else why_not(model, drafting)
-    return _show(model, drafting if off is None else None, off, context, kv_bits)
+    return _show(options, model, drafting if off is None else None, off)
 
 
 def _here(name: str) -> bool:
@@ -171,19 +166,16 @@ def _unseen(absent: list[str], entry: Entry | None, context: int | None) -> int:
 
 
 def _show(
-    model: Model,
-    drafting: Model | None,
-    off: str | None,
-    context: int | None,
-    kv_bits: int | None,
+    options: argparse.Namespace, model: Model, drafting: Model | None, off: str | None
 ) -> int:
     estimate, draft = model.estimate, None if drafting is None else drafting.estimate
+    kv_bits: int | None = options.kv_bits
     others = Registry().others()
     taken = sum(other.planned for other in others)
     limit = max(memory.device_limit() - taken, 0)
     demand = memory.Demand(estimate, draft, limit, kv_bits)
     longest = demand.longest(estimate.context)
-    positions = context or longest or estimate.context
+    positions = options.context or longest or estimate.context
     if positions > estimate.context:
         raise BadOptionError(
             f"--context {positions}: {model.name} was made for {estimate.context} positions, "
@@ -205,7 +197,7 @@ def _show(
             for it in others
         ),
         ("now", f"memory pressure {pressure()}"),
-        ("verdict", _verdict(planned, longest, estimate.context)),
+        ("verdict", _verdict(planned, longest)),
     ]
     if off is not None:
         rows.append(("draft off", off))
@@ -226,8 +218,8 @@ def _limits(limit: int) -> str:
     return f"models may use {gigabytes(limit)} of {gigabytes(unified_memory())}"
 
 
-def _verdict(planned: memory.MemoryPlan, longest: int, own: int) -> str:
+def _verdict(planned: memory.MemoryPlan, longest: int) -> str:
     if not planned.fits:
         over = gigabytes(planned.total - planned.limit)
         return f"does not fit, by {over}" + (f"; {longest} positions do" if longest else "")
-    return "fits" if longest <= planned.context else f"fits; up to {min(longest, own)} positions do"
+    return "fits" if longest <= planned.context else f"fits; up to {longest} positions do"

@@ -143,12 +143,11 @@ def _list(options: argparse.Namespace) -> int:
 def _plan(options: argparse.Namespace) -> int:
     from .modellist import show_plan
 
-    target, draft = options.target, options.draft
-    entry = None
+    entry, target = None, options.target
     if target != BUILT_IN and "/" not in target and not os.path.isdir(target):
         entry = find(target, pairs())
-        target, draft = entry.target, draft or entry.draft
-    return show_plan(target, draft, entry, options.context, options.kv_bits)
+        options.target, options.draft = entry.target, options.draft or entry.draft
+    return show_plan(options, entry)
 
 
 def _pull(options: argparse.Namespace) -> int:

@@ -97,11 +97,9 @@ def add_flag(group: Any, name: str, about: str) -> None:
 
 
 def add_setting(group: Any, key: str, note: str = "") -> None:
-    """The option of a setting. Its default is None: ``fill`` gives it the setting's value.
+    """The option of a setting, its help with a note added.
 
-    Args:
-        group: a parser, or a group of one.
-        note: added to the help.
+    Its default is None: ``fill`` gives it the setting's value.
     """
     setting = SETTINGS[key]
     flag = setting.name.replace("_", "-")

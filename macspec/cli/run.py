@@ -160,11 +160,9 @@ def _json_line(output: Output, gauge: Gauge, event: Answer) -> None:
 
 
 class Gauge:
-    """Measures the energy of one reply. Make it early: finding a source takes a moment.
+    """Measures the energy of one reply, if that is wanted, by the setting ``power.source``.
 
-    Args:
-        wanted: False: nothing is measured.
-        source: the setting ``power.source``.
+    Make it early: finding a source takes a moment.
     """
 
     def __init__(self, wanted: bool, source: str = "auto") -> None:

@@ -114,8 +114,7 @@ def read_weights(model: Model, progress: Callable[[int], None] = lambda done: No
     """Read a model's weights into memory.
 
     Args:
-        progress: gets the bytes read so far, after every ``STRIDE`` or so; what it raises ends the
-            reading.
+        progress: gets the bytes read so far, now and then; what it raises ends the reading.
 
     Raises:
         OutOfMemoryError: the device refused the memory.

@@ -122,10 +122,7 @@ def estimate_memory(module: Any, context: int) -> MemoryEstimate:
 
     One token is sent through the model and never evaluated: shapes and types of the caches and
     of the logits follow without computing anything or reading a weight, for every architecture
-    alike.
-
-    Args:
-        module: a model of mlx-lm whose weights may still be on disk (``load_model(lazy=True)``).
+    alike. Its weights may still be on the disk (``load_model(lazy=True)``).
     """
     cache = make_prompt_cache(module)
     logits = module(mx.array([[0]]), cache=cache)

@@ -74,12 +74,7 @@ class Pair:
     def read(self, progress: Callable[[int], None] = lambda done: None) -> None:
         """Read the weights that are not in memory yet.
 
-        Args:
-            progress: gets the bytes of ``plan.weights`` read so far; what it raises ends the
-                reading.
-
-        Raises:
-            OutOfMemoryError, ModelBrokenError: as ``load_pair``.
+        ``progress`` gets the bytes of ``plan.weights`` read so far; raising stops it.
         """
         before = 0
 

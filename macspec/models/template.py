@@ -61,10 +61,7 @@ class Template:
     def tokens(self, messages: Messages) -> list[int]:
         """The ids of a conversation, up to where the assistant's next turn begins.
 
-        Old reasoning is stripped where the template does so.
-
-        Args:
-            messages: turns with ``role`` and ``content``.
+        Messages have ``role`` and ``content``. Old reasoning is stripped if the template does so.
 
         Raises:
             BadOptionError: there is no template, or it rejects these messages.
@@ -95,12 +92,8 @@ class Template:
     def resumed(self, messages: Messages) -> list[int]:
         """The ids of a conversation up to the end of what the assistant has said so far.
 
-        Args:
-            messages: as for ``tokens``; the last one is the assistant's, and may have ``reasoning``
-                beside its ``content``.
-
-        Raises:
-            BadOptionError: as ``tokens``.
+        As ``tokens``, but the last message is the assistant's, and may have ``reasoning`` beside
+        its ``content``.
         """
         *before, reply = messages
         tokens = self.tokens(before)
