@@ -11,7 +11,7 @@ from macspec.choices import RULES
 from macspec.divergence import first_difference
 from macspec.errors import BadOptionError, MacspecError
 from macspec.events import Finished, Round
-from macspec.power import ByMode, Saving
+from macspec.power import ByMode
 from macspec.stats import ReplyCounter
 from macspec.worker import Call, EngineClient, Failed, ReplyRequest, ScoreMargin, Tuning
 
@@ -237,10 +237,7 @@ class Comparing:
         return None
 
     def _snapshot(self) -> Comparison:
-        saving, mean = self._joules.saving(), self._joules.joules_per_token
-        joules = mean(speculative=False), mean(speculative=True)
-        if isinstance(saving, Saving):
-            joules = saving.plain, saving.speculative
+        joules = self._joules.compared()
         self.found.plain = self._stats("plain", joules[0])
         self.found.speculative = self._stats("speculative", joules[1])
         return replace(self.found)

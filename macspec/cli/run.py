@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
-from typing import cast
 
 from ..config.schema import section
-from ..errors import MacspecError
 from ..events import Event, Finished, Notice, Text
 from ..models.progress import Progress
 from ..power import Meter, ReplyEnergy, ReplyWatch, awake, choose, remembered_idle
 from ..sampling import Sampling
 from ..terminal import Output, ProgressLine, interruptible, say, show, status_of
-from ..worker import Call
-from ..worker.inprocess import InProcessEngine
-from ..worker.messages import Answer, Failed, LoadProgress, PairChoice, ReplyRequest
+from ..worker.child import between_rounds
+from ..worker.engine import Engine
+from ..worker.messages import Answer, LoadProgress, PairChoice, ReplyRequest
 from .models import show_download
 from .saving import Conversation
 from .table import DASH, Table, number
@@ -36,41 +34,39 @@ def run(options: argparse.Namespace, conversation: Conversation) -> int:
     output = Output()
     gauge = Gauge(options.stats or options.json, options.settings.power.source)
     show_event = partial(_json_line, output, gauge) if options.json else partial(_plain, output)
-    engine = InProcessEngine(on_event=_loading(show_event))
-    _done(engine.load(_pair(options)))
+    engine = Engine()
+    engine.load(_pair(options), _loading(show_event))
     chosen = {name: getattr(options, name) for name in ("method", "depth", "rule")}
-    _done(engine.tune(**chosen, sampling=asdict(sampling)))
+    engine.tune({**chosen, "sampling": asdict(sampling)})
 
     status = 0
-    call: Call | None = None
+    events: Iterator[Event] | None = None
+    event: Event | None = None
     trouble: str | None = None
     finished: Finished | None = None
     try:
         gauge.begin()
         with interruptible(), awake(options.settings.power.keep_awake):
-            call = engine.reply(_request(options, conversation))
-            if call.done:
-                _done(call)
+            reply = engine.reply(_request(options, conversation))
             conversation.begin(sampling)
             trouble = conversation.trouble
             if trouble is not None:
                 show_event(Notice(trouble))
-            for event in call:
-                if isinstance(event, Failed):
-                    raise MacspecError(event.message)
-                gauge.see(cast(Event, event))
-                conversation.take(cast(Event, event))
+            events = reply
+            for event in events:
+                gauge.see(event)
+                conversation.take(event)
                 show_event(event)
-            finished = _finished(call)
+            finished = engine.stop()
             conversation.end(finished, energy=gauge.result())
     except KeyboardInterrupt as interrupt:
         status = status_of(interrupt)
-        finished = _finished(call)
+        finished = _stopped(engine, events, event)
         conversation.end(finished)
         if finished is not None:
             show_event(finished)
     except BaseException:
-        conversation.end(_finished(call), broken=True)
+        conversation.end(_stopped(engine, events, event), broken=True)
         raise
     finally:
         conversation.close()
@@ -109,20 +105,15 @@ def _request(options: argparse.Namespace, conversation: Conversation) -> ReplyRe
     )
 
 
-def _done(call: Call) -> None:
-    """Wait for the answer, and raise its failure."""
-    answer = call.result()
-    if isinstance(answer, Failed):
-        raise MacspecError(answer.message)
-
-
-def _finished(call: Call | None) -> Finished | None:
-    """The result of a reply, which is stopped if it is still going on; None if none began."""
-    if call is None:
+def _stopped(
+    engine: Engine, events: Iterator[Event] | None, newest: Event | None
+) -> Finished | None:
+    """End a reply after its round and return how it ended; None if none has begun."""
+    if events is None:
         return None
-    call.stop()
-    answer = call.result()
-    return answer if isinstance(answer, Finished) else None
+    while newest is not None and not between_rounds(newest):
+        newest = next(events, None)
+    return engine.stop()
 
 
 def _loading(show_event: Callable[[Answer], None]) -> Callable[[Answer], None]:

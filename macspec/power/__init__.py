@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .choice import choose
 from .conditions import Conditions, awake, conditions
-from .energy import ByMode, Energy, ReplyEnergy, Saving
+from .energy import ByMode, Energy, ReplyEnergy
 from .history import remember_idle, remembered_idle
 from .meter import ClockWatch, Meter, ReplyWatch
 
@@ -16,7 +16,6 @@ __all__ = [
     "Meter",
     "ReplyEnergy",
     "ReplyWatch",
-    "Saving",
     "awake",
     "choose",
     "conditions",

@@ -1,4 +1,4 @@
-"""Energy of a window of time, of a reply, and what speculation saves."""
+"""Energy of a window of time and of a reply, and plain and speculative decoding compared."""
 
 from __future__ import annotations
 
@@ -99,25 +99,10 @@ class ReplyEnergy:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Saving:
-    """Plain and speculative decoding compared over the same rails."""
-
-    plain: float
-    """Joules per token, baseline included."""
-    speculative: float
-    rails: tuple[str, ...]
-
-    @property
-    def share(self) -> float:
-        """The share of the plain energy that is saved; negative: it costs more."""
-        return 1 - self.speculative / self.plain
-
-
 class ByMode:
     """Energy of a session's replies, plain and speculative ones apart.
 
-    Only rails measured in every reply are compared; replies without joules or tokens are left out.
+    Replies without joules or tokens are left out.
     """
 
     def __init__(self) -> None:
@@ -130,28 +115,26 @@ class ByMode:
 
     def joules_per_token(self, *, speculative: bool) -> float | None:
         """Mean over the replies of a mode and the rails they have in common."""
-        return self._mean(self._replies[speculative], self._common(self._replies[speculative]))
+        return _mean(self._replies[speculative], self._replies[speculative])
 
-    def saving(self) -> Saving | str:
-        """What speculation saves, or why that is unknown."""
-        replies = [*self._replies[False], *self._replies[True]]
-        for speculative, name in ((False, "plain"), (True, "speculative")):
-            if not self._replies[speculative]:
-                return f"no {name} reply has been measured"
-        rails = self._common(replies)
-        means = [self._mean(self._replies[mode], rails) for mode in (False, True)]
-        if means[0] is None or means[1] is None or means[0] <= 0:
-            return "the replies have no measured rail in common"
-        return Saving(means[0], means[1], rails)
+    def compared(self) -> tuple[float | None, float | None]:
+        """Joules per token of plain and of speculative replies, over the rails of all of them.
 
-    @staticmethod
-    def _common(replies: list[Energy]) -> tuple[str, ...]:
-        first = replies[0].counted if replies else ()
-        return tuple(rail for rail in first if all(rail in each.counted for each in replies))
+        If they have none in common, each over its own.
+        """
+        plain, speculative = self._replies.values()
+        both = [*plain, *speculative]
+        means = _mean(plain, both), _mean(speculative, both)
+        if means[0] and means[1] is not None:
+            return means
+        return _mean(plain, plain), _mean(speculative, speculative)
 
-    @staticmethod
-    def _mean(replies: list[Energy], rails: tuple[str, ...]) -> float | None:
-        if not replies or not rails:
-            return None
-        joules = sum(each.rails[rail] for each in replies for rail in rails)
-        return joules / sum(each.tokens for each in replies)
+
+def _mean(replies: list[Energy], others: list[Energy]) -> float | None:
+    """Joules per token over the rails that all others have; None: there are none."""
+    first = others[0].counted if others else ()
+    rails = [rail for rail in first if all(rail in each.counted for each in others)]
+    if not replies or not rails:
+        return None
+    joules = sum(each.rails[rail] for each in replies for rail in rails)
+    return joules / sum(each.tokens for each in replies)

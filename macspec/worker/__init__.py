@@ -1,8 +1,7 @@
-"""The engine behind one interface: in a child process, or in this one.
+"""The engine in a child process.
 
-A front end asks an ``EngineClient`` and gets a ``Call``, the stream of events that answers it.
-``ProcessEngine`` never imports MLX. ``InProcessEngine`` does, so it is not exported here but from
-``macspec.worker.inprocess``.
+A front end asks a ``ProcessEngine`` and gets a ``Call``, the stream of events that answers it. Only
+``macspec.worker.engine``, which runs in the child, imports MLX.
 """
 
 from __future__ import annotations

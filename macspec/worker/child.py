@@ -25,13 +25,11 @@ from .messages import (
     FORMAT,
     Answer,
     Close,
-    Command,
     Failed,
     GetStatus,
     Load,
     MeasureMargin,
     ReplyRequest,
-    Report,
     Stop,
     Tune,
     Tuned,
@@ -53,26 +51,7 @@ LEAVE = 1.0
 LOOK = 0.02
 """Seconds between two attempts to write to a late reader."""
 
-STOPPED_EARLY = "stopped before it finished"
-"""Of a call that was stopped before it had an effect."""
-
 _PR_SET_PDEATHSIG = 1
-
-
-def carry_out(engine: Engine, command: Command, report: Report = lambda event: None) -> Answer:
-    """Have an engine carry out any command but a reply, and return its answer."""
-    match command:
-        case Load(choice):
-            return engine.load(choice, report)
-        case Unload():
-            engine.unload()
-            return Unloaded()
-        case Tune(changes):
-            return Tuned(engine.tune(changes))
-        case MeasureMargin():
-            return engine.score_margin(command)
-        case _:
-            return engine.status()
 
 
 def between_rounds(event: Event) -> bool:
@@ -122,7 +101,7 @@ class Server:
         except MacspecError as error:
             self._send(call, Failed("refused", str(error)))
         except Stopped:
-            self._send(call, Failed("stopped", STOPPED_EARLY))
+            self._send(call, Failed("stopped", "stopped before it finished"))
         except Exception as error:
             log(error)
             what = f"unexpected {type(error).__name__} in the engine: {brief(error)}"
@@ -130,16 +109,27 @@ class Server:
             self._send(call, Failed("error", f"{what} (if it happens again, {report})"))
 
     def _done(self, call: int, command: Any) -> Answer:
-        if isinstance(command, Tune | GetStatus):
-            return carry_out(self._engine, command)
-        self._idle = None
-        if self._inbox.stopped(call):
-            raise Stopped
-        if isinstance(command, ReplyRequest):
-            return self._reply(call, command)
+        engine = self._engine
+        if not isinstance(command, Tune | GetStatus):
+            self._idle = None
+            if self._inbox.stopped(call):
+                raise Stopped
         self._inbox.expendable = isinstance(command, Load)
         try:
-            return carry_out(self._engine, command, lambda event: self._report(call, event))
+            match command:
+                case Load(choice):
+                    return engine.load(choice, lambda event: self._report(call, event))
+                case Unload():
+                    engine.unload()
+                    return Unloaded()
+                case ReplyRequest():
+                    return self._reply(call, command)
+                case Tune(changes):
+                    return Tuned(engine.tune(changes))
+                case MeasureMargin():
+                    return engine.score_margin(command)
+                case _:
+                    return engine.status()
         finally:
             self._inbox.expendable = False
 

@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -16,7 +15,6 @@ import pytest
 from scripted_run import Outcome, Script
 
 from macspec.cli.main import main
-from macspec.worker.inprocess import InProcessEngine
 
 
 @pytest.fixture(autouse=True)
@@ -99,8 +97,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Script]:
         *deltas: str | tuple[str, str] | BaseException, notices: Sequence[str] = ()
     ) -> Script:
         engine = Script(deltas, notices)
-        inside = partial(InProcessEngine, engine)
-        monkeypatch.setattr("macspec.cli.run.InProcessEngine", inside)
+        monkeypatch.setattr("macspec.cli.run.Engine", lambda: engine)
         return engine
 
     return install

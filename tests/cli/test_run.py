@@ -17,7 +17,7 @@ from macspec import terminal
 from macspec.assets import pocket
 from macspec.cli.main import BROKEN_PIPE
 from macspec.cli.saving import Conversation
-from macspec.events import Event
+from macspec.events import Event, Finished, Text
 from macspec.terminal import INTERRUPTED
 from macspec.worker.registry import Registry
 
@@ -157,6 +157,30 @@ def test_a_reply_without_a_token_has_statistics_too(
     table = macspec("run", "Hello", "--stats").err
     assert "acceptance           -\n" in table
     assert "decode               -\n" in table
+
+
+def test_ctrl_c_while_text_is_written_lets_the_round_end(
+    macspec: Callable[..., Any], script: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = script("so ", "far")
+    events = engine._events()
+    following: list[Event] = []
+
+    def stop() -> Finished:
+        following.append(next(events))
+        events.close()
+        finished: Finished = engine.finished
+        return finished
+
+    def take(conversation: Conversation, event: Event) -> None:
+        if isinstance(event, Text):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "reply", lambda request: events)
+    monkeypatch.setattr(engine, "stop", stop)
+    monkeypatch.setattr(Conversation, "take", take)
+    assert macspec("run", "Hello").status == INTERRUPTED
+    assert [event.delta for event in following if isinstance(event, Text)] == ["far"]
 
 
 @pytest.mark.parametrize("options", [["--stats"], ["--stats", "--json"]])

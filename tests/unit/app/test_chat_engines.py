@@ -17,9 +17,6 @@ from macspec.config import schema
 from macspec.config.schema import Config
 from macspec.store import COMPLETE, CUT_OFF, STOPPED, Store
 from macspec.worker import PairChoice, ProcessEngine
-from macspec.worker.engine import Engine
-from macspec.worker.inprocess import InProcessEngine
-from macspec.worker.registry import Registry
 
 CHILD = Path(__file__).parents[1] / "worker" / "scripted_engine.py"
 PAIR = PairChoice(learn=False)
@@ -27,9 +24,10 @@ GREEDY = Config(sampling=schema.Sampling(temperature=0.0), reply=schema.Reply(ma
 HOTEL = "I need a hotel in London for three nights."
 
 
-@pytest.fixture
-def pocket_engine(tmp_path: Path) -> Iterator[InProcessEngine]:
-    engine = InProcessEngine(Engine(Registry(tmp_path / "engines")))
+@pytest.fixture(scope="module")
+def pocket_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessEngine]:
+    """A real child, whose engine has the built-in pair."""
+    engine = ProcessEngine(log=tmp_path_factory.mktemp("state") / "engine.log")
     yield engine
     engine.close()
 
@@ -42,7 +40,7 @@ def child(tmp_path: Path) -> Iterator[ProcessEngine]:
     engine.close()
 
 
-async def test_the_built_in_pair_talks(pocket_engine: InProcessEngine) -> None:
+async def test_the_built_in_pair_talks(pocket_engine: ProcessEngine) -> None:
     store = Store(None)
     conversation = Conversation(pocket_engine, store, GREEDY)
     await load(conversation, PAIR)
@@ -66,7 +64,7 @@ async def test_the_built_in_pair_talks(pocket_engine: InProcessEngine) -> None:
 
 
 async def test_a_reply_that_was_stopped_goes_on_as_it_would_have(
-    pocket_engine: InProcessEngine,
+    pocket_engine: ProcessEngine,
 ) -> None:
     conversation = Conversation(pocket_engine, Store(None), GREEDY)
     await load(conversation, PAIR)
@@ -86,7 +84,7 @@ async def test_a_reply_that_was_stopped_goes_on_as_it_would_have(
     assert sum(length for length, _ in resumed.spans) == len(resumed.text)
 
 
-async def test_plain_and_speculative_are_equal_and_weighed(pocket_engine: InProcessEngine) -> None:
+async def test_plain_and_speculative_are_equal_and_weighed(pocket_engine: ProcessEngine) -> None:
     conversation = Conversation(
         pocket_engine, Store(None), Config(reply=schema.Reply(max_tokens=24))
     )

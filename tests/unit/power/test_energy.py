@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from macspec.power import ByMode, Energy, Saving
+from macspec.power import ByMode, Energy
 
 
 def energy(tokens: int, reason: str | None = None, **rails: float) -> Energy:
@@ -14,15 +14,12 @@ def energy(tokens: int, reason: str | None = None, **rails: float) -> Energy:
     return Energy(10.0, tokens, "scripted", "", rails, counted, {}, {}, reason)
 
 
-def test_the_saving_is_over_all_tokens_of_a_mode() -> None:
+def test_the_means_are_over_all_tokens_of_a_mode() -> None:
     modes = ByMode()
     modes.add(energy(10, gpu=100.0), speculative=False)
     modes.add(energy(30, gpu=100.0), speculative=False)
     modes.add(energy(40, gpu=120.0), speculative=True)
-    saving = modes.saving()
-    assert isinstance(saving, Saving)
-    assert (saving.plain, saving.speculative) == (pytest.approx(5), pytest.approx(3))
-    assert saving.share == pytest.approx(0.4)
+    assert modes.compared() == (pytest.approx(5), pytest.approx(3))
     assert modes.joules_per_token(speculative=True) == pytest.approx(3)
 
 
@@ -30,21 +27,18 @@ def test_only_common_rails_are_compared() -> None:
     modes = ByMode()
     modes.add(energy(10, gpu=50.0, cpu=1000.0), speculative=False)
     modes.add(energy(10, gpu=40.0), speculative=True)
-    saving = modes.saving()
-    assert isinstance(saving, Saving)
-    assert saving.rails == ("gpu",)
-    assert saving.share == pytest.approx(0.2)
+    assert modes.compared() == (pytest.approx(5), pytest.approx(4))
 
 
-def test_why_a_saving_is_not_known() -> None:
+def test_without_common_rails_each_mode_has_its_own() -> None:
     modes = ByMode()
-    assert modes.saving() == "no plain reply has been measured"
+    assert modes.compared() == (None, None)
     modes.add(energy(10, gpu=50.0), speculative=False)
     modes.add(energy(10, "the machine slept", gpu=1.0), speculative=True)
     modes.add(energy(0, gpu=1.0), speculative=True)
-    assert modes.saving() == "no speculative reply has been measured"
-    modes.add(energy(10, cpu=50.0), speculative=True)
-    assert modes.saving() == "the replies have no measured rail in common"
+    assert modes.compared() == (5, None)
+    modes.add(energy(10, cpu=60.0), speculative=True)
+    assert modes.compared() == (5, 6)
 
 
 def test_without_tokens_there_is_nothing_per_token() -> None:

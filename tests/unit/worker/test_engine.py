@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from macspec.events import Finished, Notice
 from macspec.models import download
 from macspec.models.machine import Pressure
 from macspec.models.pair import Pair
+from macspec.session import Session
 from macspec.worker.engine import Engine
 from macspec.worker.messages import Answer, LoadProgress, PairChoice, ReplyRequest
 from macspec.worker.registry import Registry
@@ -399,3 +401,8 @@ def test_what_was_learned_is_kept_for_the_next_time(registry: Registry) -> None:
     missing = [list(it.controller.curve.missing(length)) for it in (first.session, second.session)]
     assert missing[0] == missing[1]
     second.close()
+
+
+def test_another_target_is_not_for_this_session(pocket: Pair) -> None:
+    with pytest.raises(ValueError, match="keeps its target"):
+        Session(pocket).change_draft(replace(pocket, target=replace(pocket.target)))

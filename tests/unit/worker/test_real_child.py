@@ -14,7 +14,7 @@ from children import SCRIPTED, alive
 
 from macspec.events import Finished, Round, Text
 from macspec.worker import Failed, Loaded, PairChoice, ProcessEngine, ReplyRequest, Status
-from macspec.worker.inprocess import InProcessEngine
+from macspec.worker.engine import Engine
 
 ASK = ReplyRequest("I need a hotel in London for three nights.", max_tokens=24)
 
@@ -31,10 +31,10 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessEngine]:
 
 
 def test_it_says_what_it_says_in_process(client: ProcessEngine) -> None:
-    inside = InProcessEngine()
-    inside.load(PairChoice(learn=False))
-    inside.tune(sampling={"temperature": 0}, method="draft", depth=3)
-    expected = inside.reply(ASK).result()
+    inside = Engine()
+    inside.load(PairChoice(learn=False), lambda event: None)
+    inside.tune({"sampling": {"temperature": 0}, "method": "draft", "depth": 3})
+    *_, expected = inside.reply(ASK)
     inside.close()
     call = client.reply(ASK)
     tokens = [token for event in call if isinstance(event, Text) for token in event.tokens]
