@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -59,10 +59,11 @@ LEAST = 0.97
 SAVED = 20.0
 """Seconds between two saves while it is measured."""
 
-COLUMNS = [
-    "arm", "question", "temperature", "repeat", "seed", "prompt_tokens", "tokens", "passes",
-    "drafted", "accepted", "ttft_s", "decode_tokens", "decode_s",
-]  # fmt: skip
+PLACE = ("arm", "question", "temperature", "repeat", "seed")
+
+COUNTED = ("prompt_tokens", "tokens", "passes", "drafted", "accepted")
+
+COLUMNS = [*PLACE, *COUNTED, "ttft_s", "decode_tokens", "decode_s"]
 """Of the rows in the file; ``decode_tokens`` are those after the first pass's."""
 
 ROWS = "@rows@"
@@ -224,12 +225,14 @@ class SpecFile:
             "command": self._command,
             **self._fixed,
             "runs": self._runs,
+            "cells": [it._asdict() for it in results(samples)],
             "columns": COLUMNS,
             "rows": ROWS,
             **({} if complete else state),
         }
         lines = ",\n".join(f"  {json.dumps(_row(sample))}" for sample in samples)
-        text = json.dumps(document, indent=1).replace(f'"{ROWS}"', f"[\n{lines}\n ]") + "\n"
+        whole = json.dumps(document, indent=1, default=asdict)  # ratios
+        text = whole.replace(f'"{ROWS}"', f"[\n{lines}\n ]") + "\n"
         write(self.path, text)
 
     def save_at_times(self, run: Run) -> None:
@@ -435,31 +438,26 @@ def _at(depth: int | str) -> str:
 
 def _row(sample: Sample) -> list[Any]:
     written, stats = sample.written, sample.written.stats
-    return [
-        sample.arm, sample.question, sample.temperature, sample.repeat, sample.seed,
-        stats.prompt_tokens, stats.tokens, stats.passes, stats.drafted, stats.accepted,
-        round(stats.ttft_s or 0.0, 6), written.decode_tokens, round(stats.seconds.decode, 6),
-    ]  # fmt: skip
+    counts = [getattr(sample, name) for name in PLACE] + [getattr(stats, name) for name in COUNTED]
+    ttft, decode = round(stats.ttft_s or 0.0, 6), round(stats.seconds.decode, 6)
+    return [*counts, ttft, written.decode_tokens, decode]
 
 
 def samples_of(document: Record) -> list[Sample]:
     """The replies of a document, as far as tables need them; a ValueError if it is damaged."""
     asked = {it["id"]: it for it in document["questions"]}
-    return [_sample(dict(zip(COLUMNS, row, strict=True)), asked) for row in document["rows"]]
-
-
-def _sample(it: Record, asked: Mapping[str, Record]) -> Sample:
-    question = asked[it["question"].partition("/")[0]]
-    counter = ReplyCounter(
-        **{name: it[name] for name in ("prompt_tokens", "tokens", "passes", "drafted", "accepted")},
-        first_tokens=it["tokens"] - it["decode_tokens"],
-        prefill=it["ttft_s"],
-        decode=it["decode_s"],
-    )
-    return Sample(
-        **{name: it[name] for name in ("arm", "question", "temperature", "repeat", "seed")},
-        workload=question["task"],
-        forced=question["forced"],
-        at=0.0,
-        written=Written((), "", "", counter.stats()),
-    )
+    samples = []
+    for row in document["rows"]:
+        it = dict(zip(COLUMNS, row, strict=True))
+        question = asked[it["question"].partition("/")[0]]
+        counter = ReplyCounter(
+            **{name: it[name] for name in COUNTED},
+            first_tokens=it["tokens"] - it["decode_tokens"],
+            prefill=it["ttft_s"],
+            decode=it["decode_s"],
+        )
+        place = {name: it[name] for name in PLACE}
+        kind = {"workload": question["task"], "forced": question["forced"]}
+        written = Written((), "", "", counter.stats())
+        samples.append(Sample(**place, **kind, at=0.0, written=written))
+    return samples

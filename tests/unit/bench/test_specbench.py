@@ -259,6 +259,7 @@ def test_a_file_is_gone_on_with(pocket: Pair, tmp_path: Path) -> None:
     over = [it.over_plain.value for it in found if it.over_plain is not None]
     assert over == pytest.approx([2] * 12)
     assert [len(table.rows) for table in tables(found)] == [6, 6]
+    assert [it["over_plain"]["value"] for it in stored["cells"]] == over
 
 
 def test_another_measurement_is_not_mixed_in(pocket: Pair, tmp_path: Path) -> None:
