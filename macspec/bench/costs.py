@@ -97,32 +97,41 @@ class Limits:
 
     def sentence(self, measured: float | None) -> str:
         """What limits it, in words; ``measured`` is its speed-up over plain."""
-        if self.drafting_share == 0:
+        share, drafted = self.drafting_share, self.drafted_per_round
+        if share == 0:
             return "drafted nothing"
-        if self.drafting_share < 0.1:
-            share = f"{self.drafting_share:.0%}"
-            return f"drafted in {share} of rounds, the rest promised no gain; {self._cost()}"
-        drafted, accepted = self.drafted_per_round, self.accepted_per_round
-        gains = self._gains()
-        what = max(gains, key=gains.__getitem__)
-        said, instead = {
-            "verify": (self._cost(), "if it cost one"),
-            "draft": (
+        verify = (
+            f"verifying {self.verify_rows:.2g} rows costs {self.verify_steps:.2f} plain steps on "
+            "this backend"
+        )
+        if share < 0.1:
+            return f"drafted in {share:.0%} of rounds, the rest promised no gain; {verify}"
+        plain = 1 - share
+        cost = plain + share * (self.verify_steps + self.draft_steps)
+        all_accepted, host = plain + share * (drafted + 1), self.host_share or 0.0
+        # By how much it would be faster if one thing cost nothing.
+        gains = (
+            (cost / (plain + share * (1 + self.draft_steps)), verify, "if it cost one"),
+            (
+                cost / (plain + share * self.verify_steps),
                 f"drafting {drafted:.1f} tokens costs {self.draft_steps:.2f} plain steps",
                 "if it cost nothing",
             ),
-            "drafts": (
-                f"{accepted:.1f} of {drafted:.1f} drafted tokens are accepted",
+            (
+                all_accepted / max(self.tokens_per_round, 1.0),
+                f"{self.accepted_per_round:.1f} of {drafted:.1f} drafted tokens are accepted",
                 "if all were",
             ),
-            "host": (
-                f"the device waits for the host {self.host_share or 0:.0%} of the time",
+            (
+                1 / max(1 - host, 0.01),
+                f"the device waits for the host {host:.0%} of the time",
                 "without that",
             ),
-        }[what]
-        if gains[what] < 1.03 or measured is None:  # too slight to be worth a sentence
+        )
+        gain, said, instead = max(gains, key=lambda it: it[0])
+        if gain < 1.03 or measured is None:  # too slight to be worth a sentence
             return said
-        return f"{said}; {instead}: about {measured * gains[what]:.2f}x"
+        return f"{said}; {instead}: about {measured * gain:.2f}x"
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "stood_per_round": self.accepted_per_round}
@@ -133,24 +142,6 @@ class Limits:
         values = dict(stored)
         accepted = values.pop("stood_per_round")
         return cls(**{**values, "accepted_per_round": accepted})
-
-    def _cost(self) -> str:
-        rows = f"{self.verify_rows:.2g} rows"
-        return f"verifying {rows} costs {self.verify_steps:.2f} plain steps on this backend"
-
-    def _gains(self) -> dict[str, float]:
-        """By how much it would be faster if one thing cost nothing."""
-        plain = 1 - self.drafting_share
-        cost = plain + self.drafting_share * (self.verify_steps + self.draft_steps)
-        best = plain + self.drafting_share * (self.drafted_per_round + 1)
-        gains = {
-            "verify": cost / (plain + self.drafting_share * (1 + self.draft_steps)),
-            "draft": cost / (plain + self.drafting_share * self.verify_steps),
-            "drafts": best / self.tokens_per_round if self.tokens_per_round else 1.0,
-        }
-        if self.host_share is not None:
-            gains["host"] = 1 / max(1 - self.host_share, 0.01)
-        return gains
 
 
 def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
