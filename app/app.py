@@ -216,7 +216,8 @@ class MacspecApp(App[None], inherit_bindings=False):
                 updates = self.conversation.ask(self._whole(event))
                 self.begin(self.feed.stream(updates, event.text), "reply")
             else:
-                self.do(command.action.id, command.argument)
+                action, argument = command
+                self.do(action.id, argument)
         except MacspecError as error:
             self.main.prompt.give_back(event.text)
             self.status(str(error), "warning")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partialmethod
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -172,13 +173,7 @@ class Commands:
     async def do_continue(self, argument: str) -> None:
         await self.view.reply(self.conversation.resume(self._reply().id))
 
-    async def do_older(self, argument: str) -> None:
-        await self._step(-1)
-
-    async def do_newer(self, argument: str) -> None:
-        await self._step(1)
-
-    async def _step(self, by: int) -> None:
+    async def _step(self, by: int, argument: str) -> None:
         """Show another version of the selected turn, or of the last one that has several."""
         turns = self.conversation.turns
         chosen = [turn for turn in turns if turn.id == self.view.chosen]
@@ -194,6 +189,8 @@ class Commands:
         place = turns.index(turn)
         self.conversation.step(turn.id, by)
         await self.view.show_version(place)
+
+    do_older, do_newer = partialmethod(_step, -1), partialmethod(_step, 1)
 
     async def do_copy(self, argument: str) -> None:
         turns = self.conversation.turns
@@ -362,17 +359,13 @@ class Commands:
         wanted = argument.lower()
         await self._set(depth=check_depth(int(wanted) if wanted.isdecimal() else wanted))
 
-    async def do_deeper(self, argument: str) -> None:
-        await self._deepen(1)
-
-    async def do_shallower(self, argument: str) -> None:
-        await self._deepen(-1)
-
-    async def _deepen(self, by: int) -> None:
+    async def _deepen(self, by: int, argument: str) -> None:
         """One step from the depth that is set, or from the one that auto used last."""
         state = self.conversation.panel()
         now = state.depth if isinstance(state.depth, int) else state.round_depth or 0
         await self._set(depth=min(max(now + by, 0), MAX_DEPTH))
+
+    do_deeper, do_shallower = partialmethod(_deepen, 1), partialmethod(_deepen, -1)
 
     async def do_method(self, argument: str) -> None:
         now = self.conversation.settings.desired.method
@@ -444,7 +437,8 @@ class Commands:
                     if self._picker is not None:
                         self._picker.current = choice
                     if not first:
-                        self.view.notice(f"now using {_pair(event)}")
+                        pair = filter(None, (event.pair.target, event.pair.draft))
+                        self.view.notice(f"now using {' with '.join(pair)}")
         return there
 
     @property
@@ -472,8 +466,3 @@ def _next(choices: Iterable[str], now: str) -> str:
     """The choice after this one; after the last, the first."""
     every = list(choices)
     return every[(every.index(now) + 1) % len(every)]
-
-
-def _pair(loaded: Loaded) -> str:
-    pair = loaded.pair
-    return pair.target if pair.draft is None else f"{pair.target} with {pair.draft}"

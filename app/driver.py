@@ -75,14 +75,6 @@ class SafeParser(XTermParser):
         return "".join(safe)
 
 
-class TerminalDriver(linux_driver.LinuxDriver):
-    """Textual's driver with the safe parser."""
-
-    def run_input_thread(self) -> None:
-        vars(linux_driver)["XTermParser"] = SafeParser  # The name that the method looks up.
-        super().run_input_thread()
-
-
 class Output:
     """Standard output that ignores errors: the terminal may be gone."""
 
@@ -104,14 +96,19 @@ class Output:
         return True
 
 
-class ScreenDriver(TerminalDriver):
-    """Draws on standard output, so that standard error may go to a file."""
+class ScreenDriver(linux_driver.LinuxDriver):
+    """Reads with the safe parser, and draws on standard output, so that standard error may go to
+    a file."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         assert sys.__stdout__ is not None
         self._file: Any = Output(sys.__stdout__)
         self._missed = False
+
+    def run_input_thread(self) -> None:
+        vars(linux_driver)["XTermParser"] = SafeParser  # The name that the method looks up.
+        super().run_input_thread()
 
     def write(self, data: str) -> None:
         """Drop output while a terminal does not read: Textual would block. The screen is redrawn

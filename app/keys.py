@@ -13,20 +13,16 @@ from .actions import ACTIONS, BY_ID, BY_SLASH, GROUPS, Action, Situation
 
 NAMED = {
     "escape": "Esc",
-    "enter": "Enter",
-    "tab": "Tab",
-    "space": "Space",
-    "backspace": "Backspace",
     "up": "↑",
     "down": "↓",
     "left": "←",
     "right": "→",
-    "delete": "Delete",
-    "insert": "Insert",
-    "home": "Home",
-    "end": "End",
     "pageup": "PageUp",
     "pagedown": "PageDown",
+    **{
+        name: name.capitalize()
+        for name in ("enter", "tab", "space", "backspace", "delete", "insert", "home", "end")
+    },
     **{f"f{number}": f"F{number}" for number in range(1, 25)},
 }
 """Display names of keys that are not characters."""

@@ -139,14 +139,14 @@ class LineMode:
         command = parse(text)
         if command is None:
             return False
-        action = command.action
+        action, argument = command
         if action.screen:
             raise BadOptionError(f"/{action.slash} needs the screen")
         if (refusal := action.refusal(self.conversation.situation)) is not None:
             raise BadOptionError(refusal)
         if action.id == "models":
             await self._until_loaded()
-        await self.view.commands.run(action.id, command.argument)
+        await self.view.commands.run(action.id, argument)
         return True
 
     async def _sent(self, text: str, editing: int | None) -> None:

@@ -41,8 +41,6 @@ class WithFiles:
     """A message with the files it names."""
 
     text: str
-    files: tuple[str, ...] = ()
-    """Their names, as written in it."""
     notices: tuple[str, ...] = ()
     """One for each name that was left as text."""
 
@@ -77,7 +75,7 @@ def with_files(text: str, whole: Callable[[str], str] = str) -> WithFiles:
 
     named = whole(MENTION.sub(name, text))
     message = "\n\n".join([named.rstrip("\n"), *blocks.values()]) if blocks else named
-    return WithFiles(message, tuple(blocks), tuple(notices))
+    return WithFiles(message, tuple(notices))
 
 
 def block(path: Path, label: str) -> str:
@@ -318,22 +316,14 @@ class Recall:
         for text in sent:
             self.add(text)
 
-    @property
-    def walking(self) -> bool:
-        """Whether an earlier prompt is shown."""
-        return self._place < len(self._sent)
-
-    def older(self, text: str) -> str | None:
-        """The previous prompt, given what the prompt contains; None: there is none."""
-        return self._step(text, -1)
-
-    def newer(self, text: str) -> str | None:
-        """The next prompt; None: this is the last."""
-        return self._step(text, 1)
-
-    def written(self, text: str) -> str:
-        """What is being written, given what the prompt contains."""
-        return self._changed.get(len(self._sent), "") if self.walking else text
+    def step(self, text: str, by: int) -> str | None:
+        """The previous (-1) or next (1) prompt, given what it contains now; None: there is none."""
+        place = self._place + by
+        if not 0 <= place <= len(self._sent):
+            return None
+        self._changed[self._place] = text
+        self._place = place
+        return self._changed.get(place, self._at(place))
 
     def unsent(self, text: str) -> list[str]:
         """Everything typed and not sent: what is being written, then edited earlier prompts.
@@ -353,14 +343,6 @@ class Recall:
         """Return to the end, and drop the edits of earlier prompts."""
         self._changed.clear()
         self._place = len(self._sent)
-
-    def _step(self, text: str, by: int) -> str | None:
-        place = self._place + by
-        if not 0 <= place <= len(self._sent):
-            return None
-        self._changed[self._place] = text
-        self._place = place
-        return self._changed.get(place, self._at(place))
 
     def _at(self, place: int) -> str:
         return self._sent[place] if place < len(self._sent) else ""

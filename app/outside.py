@@ -125,8 +125,6 @@ def _wrapped(sequence: str, environ: Mapping[str, str]) -> tuple[Sequence[str], 
     return [sequence], "OSC 52, if the terminal allows it"
 
 
-VARIABLES = ("VISUAL", "EDITOR")
-
 AT_ONCE_S = 0.4
 """An editor that ends sooner without a change has opened a window and not waited."""
 
@@ -153,7 +151,8 @@ def written(text: str, environ: Mapping[str, str] | None = None) -> str:
     path = folder / "prompt.md"
     at_once = False
     try:
-        _create(path, before)
+        path.touch(0o600)
+        path.write_bytes(before)
         began = time.monotonic()
         _edit(path, os.environ if environ is None else environ)
         after = path.read_bytes()
@@ -181,7 +180,7 @@ def attempt(text: str) -> str | EditorError:
 
 
 def _edit(path: Path, environ: Mapping[str, str]) -> None:
-    commands = (environ.get(name, "").strip() for name in VARIABLES)
+    commands = (environ.get(name, "").strip() for name in ("VISUAL", "EDITOR"))
     editor = next(filter(None, commands), "vi")
     try:
         with _interrupts_are_its():
@@ -202,12 +201,6 @@ def _interrupts_are_its() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _create(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(data)
 
 
 def _why(error: Exception) -> str:

@@ -41,16 +41,8 @@ SEARCHED = 3
 """Letters from which on the descriptions of arguments are searched too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """An action and its argument."""
-
-    action: Action
-    argument: str = ""
-
-
-def parse(text: str) -> Command | None:
-    """The command in a prompt; None: it is a message for the model.
+def parse(text: str) -> tuple[Action, str] | None:
+    """The action and the argument of a command; None: it is a message for the model.
 
     A path such as /etc/hosts is a message, and so is a text that begins with a space.
 
@@ -70,7 +62,7 @@ def parse(text: str) -> Command | None:
         )
     if argument and not action.argument:
         raise BadOptionError(f"/{action.slash} takes no argument")
-    return Command(action, argument)
+    return action, argument
 
 
 def continuations(text: str, offers: Offers) -> Sequence[Completion]:

@@ -211,9 +211,9 @@ class Prompt(Vertical):
         elif key in ("enter", "ctrl+j", *NEW_LINE):
             area.type("\n", area.selection.start)
         elif key == "up" and area.navigator.is_first_wrapped_line(area.cursor_location):
-            return self._walk(self._recall.older(self.value), at_start=True)
+            return self._walk(self._recall.step(self.value, -1), at_start=True)
         elif key == "down" and area.navigator.is_last_wrapped_line(area.cursor_location):
-            return self._walk(self._recall.newer(self.value))
+            return self._walk(self._recall.step(self.value, 1))
         elif key == "question_mark" and not area.text and not self.editing:
             self.post_message(self.Asked())
         elif key == "escape" and self.editing:

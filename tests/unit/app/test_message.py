@@ -42,7 +42,6 @@ def test_a_file_stands_below_with_its_name(folder: Path) -> None:
     (folder / "main.py").write_text("print(1)\n")
     found = with_files("explain @main.py, please")
     assert found.text == "explain `main.py`, please\n\n`main.py`:\n```py\nprint(1)\n```"
-    assert found.files == ("main.py",)
     assert found.notices == ()
 
 
@@ -266,26 +265,23 @@ def test_folding_never_changes_a_text(pasted: list[str], text: str) -> None:
 
 def test_there_and_back() -> None:
     recall = Recall(["first", "second", "second", " "])
-    assert recall.newer("unsent") is None
-    assert recall.older("unsent") == "second"
-    assert recall.walking
-    assert recall.written("second") == "unsent"
-    assert recall.older("second") == "first"
-    assert recall.older("first") is None
-    assert recall.newer("first") == "second"
-    assert recall.newer("second") == "unsent"
-    assert not recall.walking
+    assert recall.step("unsent", 1) is None
+    assert recall.step("unsent", -1) == "second"
+    assert recall.step("second", -1) == "first"
+    assert recall.step("first", -1) is None
+    assert recall.step("first", 1) == "second"
+    assert recall.step("second", 1) == "unsent"
 
 
 def test_changes_stay_until_something_is_sent() -> None:
     recall = Recall(["first", "second"])
-    recall.older("unsent")
-    assert recall.older("second, changed") == "first"
+    recall.step("unsent", -1)
+    assert recall.step("second, changed", -1) == "first"
     assert recall.unsent("first!") == ["unsent", "first!", "second, changed"]
-    assert recall.newer("first!") == "second, changed"
+    assert recall.step("first!", 1) == "second, changed"
     recall.add("second, changed")
-    assert recall.older("") == "second, changed"
-    assert recall.older("second, changed") == "second"
+    assert recall.step("", -1) == "second, changed"
+    assert recall.step("second, changed", -1) == "second"
     assert recall.unsent("second") == []
 
 
@@ -293,19 +289,16 @@ def test_the_same_twice_is_one() -> None:
     recall = Recall()
     recall.add("again")
     recall.add("again")
-    assert recall.older("") == "again"
-    assert recall.older("again") is None
+    assert recall.step("", -1) == "again"
+    assert recall.step("again", -1) is None
 
 
-@given(
-    st.lists(st.sampled_from("abc"), max_size=4), st.lists(st.sampled_from(["older", "newer", "x"]))
-)
-def test_what_is_being_written_is_never_lost(sent: list[str], steps: list[str]) -> None:
+@given(st.lists(st.sampled_from("abc"), max_size=4), st.lists(st.sampled_from([-1, 1, "x"])))
+def test_what_is_being_written_is_never_lost(sent: list[str], steps: list[int | str]) -> None:
     recall, text = Recall(sent), "unsent"
     for step in steps:
-        if step == "x":
+        if isinstance(step, str):
             text += step
         else:
-            text = getattr(recall, step)(text) or text
-        assert recall.written(text).startswith("unsent")
+            text = recall.step(text, step) or text
         assert any(each.startswith("unsent") for each in recall.unsent(text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from macspec.app.actions import ACTIONS
-from macspec.app.slash import Command, continuations, parse
+from macspec.app.slash import continuations, parse
 from macspec.errors import BadOptionError
 
 
@@ -24,8 +24,8 @@ class Offers:
 
 def command(text: str) -> tuple[str, str]:
     parsed = parse(text)
-    assert isinstance(parsed, Command)
-    return parsed.action.id, parsed.argument
+    assert parsed is not None
+    return parsed[0].id, parsed[1]
 
 
 def test_every_action_can_be_asked_for() -> None:
