@@ -103,7 +103,8 @@ class MacspecApp(App[None], inherit_bindings=False):
         self._writing = asyncio.Lock()
         self._unsent: Timer | None = None
         self._armed = float("-inf")
-        super().__init__(driver_class=driver, ansi_color=themes.ansi_color(os.environ))
+        # Without ansi_color, NO_COLOR would still use greys.
+        super().__init__(driver_class=driver, ansi_color="NO_COLOR" in os.environ or None)
 
     def get_default_screen(self) -> Main:
         return self.main
@@ -118,11 +119,11 @@ class MacspecApp(App[None], inherit_bindings=False):
     def on_mount(self) -> None:
         self.leaving.heed_signals()
         themes.register(self)
-        self.theme = themes.known(self.settings.config.app.theme, self)
+        theme = self.settings.config.app.theme
+        self.theme = theme if theme in self.available_themes else themes.DARK.name
 
     @on(Main.Made)
-    def _made(self, event: Main.Made) -> None:
-        event.stop()
+    def _made(self) -> None:
         app, transcript = self.settings.config.app, self.main.transcript
         if self.theme != app.theme:
             self.status(f"there is no theme {app.theme}; /theme lists them", "warning")
@@ -209,7 +210,6 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     @on(Prompt.Submitted)
     def _sent(self, event: Prompt.Submitted) -> None:
-        event.stop()
         try:
             command = parse(event.text)
             if command is None:
@@ -224,7 +224,6 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     @on(Prompt.Edited)
     def _resent(self, event: Prompt.Edited) -> None:
-        event.stop()
         try:
             updates = self.conversation.edit(event.turn_id, self._whole(event))
             self.begin(self.feed.stream(updates, event.text), "reply")
@@ -240,8 +239,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         return message.text
 
     @on(Prompt.Asked)
-    def _help_asked_for(self, event: Prompt.Asked) -> None:
-        event.stop()
+    def _help_asked_for(self) -> None:
         self.do("help")
 
     @on(Prompt.Changed)
@@ -257,13 +255,11 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     @on(TurnChosen)
     def _went_to(self, event: TurnChosen) -> None:
-        event.stop()
         self.feed.chosen = event.turn_id
         self.show_state()
 
     @on(Tune)
     def _slid(self, event: Tune) -> None:
-        event.stop()
         self.begin(self._tune(event), "tune")
 
     async def _tune(self, event: Tune) -> None:

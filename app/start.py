@@ -8,22 +8,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from macspec.config.effective import Effective
 from macspec.config.schema import BUILT_IN, NONE, Config, section
 from macspec.errors import BadOptionError
 from macspec.store import Chat, Store, last_generated, store_path
-from macspec.terminal import say
+from macspec.terminal import Output, complain, say
 from macspec.worker import PairChoice, ProcessEngine
 
-from .keys import Keys
-
-if TYPE_CHECKING:
-    from .chat.conversation import Conversation
+from .keys import Keys, table
 
 GRACE = 0.4
 """Seconds the engine has to save what it learned when the user quits."""
@@ -79,20 +74,6 @@ def chat(options: argparse.Namespace) -> int:
     reason = None if options.plain else no_screen()
     engine = ProcessEngine()
     engine.start()
-    choice = PairChoice(
-        config.models.target,
-        config.models.draft,
-        context=config.models.context,
-        kv_bits=config.models.kv_bits,
-        trust_remote_code=options.trust_remote_code,
-        learn=config.speculation.learn,
-        kernels=config.speculation.kernels,
-    )
-    pairs = [choice]
-    if options.recalled:
-        usual = options.settings.models
-        fallback = replace(choice, target=_model(usual.target), draft=_model(usual.draft))
-        pairs = list(dict.fromkeys([choice, fallback]))
     from macspec.power import Meter, choose, remembered_idle
 
     from .chat.conversation import Conversation
@@ -103,6 +84,7 @@ def chat(options: argparse.Namespace) -> int:
     if options.chat is not None:
         conversation.open(options.chat)
     farewell = partial(engine.close, GRACE)
+    pairs = _pairs(options, config)
     if options.plain or reason is not None:
         from .line import LineMode
 
@@ -112,7 +94,35 @@ def chat(options: argparse.Namespace) -> int:
             return LineMode(conversation, pairs).run()
         finally:
             farewell()
-    return _on_screen(conversation, effective, keys, pairs, farewell)
+    from .app import MacspecApp
+    from .driver import ScreenDriver
+
+    app = MacspecApp(conversation, effective, keys, pairs, farewell=farewell, driver=ScreenDriver)
+    try:
+        app.run()
+    finally:
+        app.leaving.say_farewell(wait=True)
+    if app.fault is not None:
+        complain(app.fault)
+    return app.return_code or 0
+
+
+def _pairs(options: argparse.Namespace, config: Config) -> list[PairChoice]:
+    """The pair to load, and the one of the settings where that is of an earlier conversation."""
+    choice = PairChoice(
+        config.models.target,
+        config.models.draft,
+        context=config.models.context,
+        kv_bits=config.models.kv_bits,
+        trust_remote_code=options.trust_remote_code,
+        learn=config.speculation.learn,
+        kernels=config.speculation.kernels,
+    )
+    if not options.recalled:
+        return [choice]
+    usual, absent = options.settings.models, (BUILT_IN, NONE)
+    target, draft = (None if it in absent else it for it in (usual.target, usual.draft))
+    return list(dict.fromkeys([choice, replace(choice, target=target, draft=draft)]))
 
 
 def _forget(options: argparse.Namespace) -> None:
@@ -133,11 +143,6 @@ def no_screen() -> str | None:
     return None
 
 
-def _model(name: str | None) -> str | None:
-    """A model of the settings, in the engine's form."""
-    return None if name in (BUILT_IN, NONE) else name
-
-
 def configured(options: argparse.Namespace, config: Config) -> Config:
     """The settings with what the command line sets instead."""
     given = {
@@ -152,32 +157,6 @@ def configured(options: argparse.Namespace, config: Config) -> Config:
 
 def list_keys(options: argparse.Namespace) -> None:
     """Print every action with its keys and command."""
-    from macspec.terminal import Output
-
-    from .keys import table
-
     output = Output()
     for line in table(Keys(options.settings.keys)):
         output.text(f"{line}\n")
-
-
-def _on_screen(
-    conversation: Conversation,
-    effective: Effective,
-    keys: Keys,
-    pairs: Sequence[PairChoice],
-    farewell: Callable[[], None],
-) -> int:
-    from .app import MacspecApp
-    from .driver import ScreenDriver
-
-    app = MacspecApp(conversation, effective, keys, pairs, farewell=farewell, driver=ScreenDriver)
-    try:
-        app.run()
-    finally:
-        app.leaving.say_farewell(wait=True)
-    if app.fault is not None:
-        from macspec.terminal import complain
-
-        complain(app.fault)
-    return app.return_code or 0

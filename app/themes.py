@@ -6,7 +6,7 @@ none, and selections are in reverse.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -126,11 +126,6 @@ def _colourless(style: Style | None) -> Style | None:
     return style + WITHOUT + Style(reverse=bool(style.reverse) != marked)
 
 
-def ansi_color(environ: Mapping[str, str]) -> bool | None:
-    """The argument ``ansi_color`` of ``App``: without it, NO_COLOR would still use greys."""
-    return True if "NO_COLOR" in environ else None
-
-
 def register(app: App[Any]) -> None:
     """Register all themes, adapted to the app's terminal."""
     for theme in (*OWN, *BUILTIN_THEMES.values()):
@@ -143,11 +138,6 @@ def names(app: App[Any]) -> Sequence[str]:
     """The names of all themes, macspec's own first."""
     own = [theme.name for theme in OWN]
     return [*own, *sorted(name for name in app.available_themes if name not in own)]
-
-
-def known(name: str, app: App[Any]) -> str:
-    """``name``, or macspec's dark theme if there is no such theme."""
-    return name if name in app.available_themes else DARK.name
 
 
 def _fitting(theme: Theme, app: App[Any]) -> Theme:
