@@ -128,7 +128,7 @@ def app(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> App[
         monkeypatch.setenv("COLORTERM", "truecolor")
     if request.param == "none":
         monkeypatch.setenv("NO_COLOR", "1")
-    app: App[None] = App(ansi_color=themes.ansi_color(os.environ))
+    app: App[None] = App(ansi_color="NO_COLOR" in os.environ or None)
     themes.register(app)
     return app
 
