@@ -103,6 +103,7 @@ async def test_an_unknown_theme_of_the_settings(
     settings.write_text('[app]\ntheme = "sunny"\n')
     async with running() as it:
         assert it.status == "there is no theme sunny; /theme lists them"
+        assert it.app.theme == "macspec-dark"
 
 
 async def test_the_first_run_has_a_card_and_later_ones_have_not(

@@ -169,8 +169,3 @@ async def test_without_colours_the_chosen_line_is_reversed(app: App[None]) -> No
             assert bool(chosen.style.underline) == (focused is Input)
             assert not other.style.reverse
             assert not other.style.underline
-
-
-def test_an_unknown_theme_is_macspecs_own(app: App[None]) -> None:
-    assert themes.known("nord", app) == "nord"
-    assert themes.known("nrod", app) == "macspec-dark"
