@@ -167,8 +167,8 @@ class Comparing:
         tuning = replace(self._tuning, method="off") if mode == "plain" else self._tuning
         await self._settings.lend(tuning)
         self._live.asked()
-        watch, length, counter = self._energy.watch(), self._length(), ReplyCounter()
-        self._counter = counter
+        watch, before = self._energy.watch(), self._finished["plain"]
+        counter = self._counter = ReplyCounter()
         self._call = self._engine.reply(self._request)
         async for event in self._call:
             self._live.see(event)
@@ -177,8 +177,8 @@ class Comparing:
                 watch.see(event)  # type: ignore[arg-type]
             match event:
                 case Round():
-                    if length is not None:
-                        self.found.progress = min(counter.tokens / length, 1.0)
+                    if before and self.found.rule in TEXT_RULES:
+                        self.found.progress = min(counter.tokens / before[0].stats.tokens, 1.0)
                     yield self._snapshot()
                 case Finished():
                     self._stopped = event.reason == "interrupted"
@@ -229,12 +229,6 @@ class Comparing:
                     near = answer.margin <= answer.tolerance
                     found = replace(found, gap=answer.margin, near_tie=near)
         return found
-
-    def _length(self) -> int | None:
-        finished = self._finished["plain"]
-        if finished and self.found.rule in TEXT_RULES:
-            return finished[0].stats.tokens
-        return None
 
     def _snapshot(self) -> Comparison:
         joules = self._joules.compared()

@@ -152,16 +152,11 @@ class Conversation:
         self.tree.open(chat.id)
         return chat
 
-    def delete(self, id: int | None = None) -> Chat:
-        """Delete a conversation; None: this one. The store's ``undo`` restores it."""
-        here = None if self.chat is None else self.chat.id
-        id = self._stored().id if id is None else id
-        if id == here:
-            self._check_idle()
-        (chat,) = self.store.delete(id)
-        if id == here:
-            self._leave()
-        return chat
+    def delete(self) -> None:
+        """Delete this conversation; the store's ``undo`` restores it."""
+        self._check_idle()
+        self.store.delete(self._stored().id)
+        self._leave()
 
     def export(self, name: str) -> Path:
         """Write this conversation to a new file: all of it as ``.json``, else as Markdown."""

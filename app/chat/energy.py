@@ -62,16 +62,13 @@ class EnergyMeter:
         energy = self._energy
         if self._watch is not None:
             energy = self._watch.result().decode
-        reason = self.reason
-        if not reason and energy is not None:
-            reason = energy.reason or ""
         return replace(
             state,
             watts=meter.watts(),
             joules_per_token=None if energy is None else energy.joules_per_token,
             net_joules_per_token=None if energy is None else energy.net_joules_per_token,
             plain_joules_per_token=self.by_mode.joules_per_token(speculative=False),
-            energy_reason=reason,
+            energy_reason=self.reason or (energy and energy.reason) or "",
             energy_source=meter.source,
         )
 

@@ -77,7 +77,6 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
             scan.limit = await asyncio.to_thread(working_set)
         async for _ in scan.run(self._pairs.folders):
             self._changed = True
-        self._changed = True
 
     def _refresh(self) -> None:
         if self._changed:
