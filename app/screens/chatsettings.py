@@ -105,8 +105,7 @@ class ChatSettingsForm(Box[ChatSettings | None]):
 
     def __init__(self, set: ChatSettings, config: Config, *, focus: str = "system") -> None:
         super().__init__()
-        self._set, self._first = set, focus
-        self._default = {name: getattr(config.sampling, name) for name in SAMPLING}
+        self._set, self._first, self._default = set, focus, config.sampling
         self._shown_system = ""
         self._warned = False
 
@@ -119,7 +118,7 @@ class ChatSettingsForm(Box[ChatSettings | None]):
             for name, setting in SAMPLING.items():
                 with Horizontal():
                     yield Label(setting.label, classes="name", markup=False)
-                    yield Field(setting, self._set.sampling.get(name), self._default[name])
+                    yield Field(setting, self._set.sampling.get(name), getattr(self._default, name))
                     yield Label(setting.kind.says, classes="range", markup=False)
 
     def on_mount(self) -> None:
@@ -152,7 +151,14 @@ class ChatSettingsForm(Box[ChatSettings | None]):
                 it.focus()
                 self._explain(it)
                 return
-        self.dismiss(self._filled())
+        text = self.query_one("#system", TextArea).text
+        system = self._set.system if text == self._shown_system else text
+        known = {it.setting.name: it.read() for it in self.query(Field)}
+        sampling = {**self._set.sampling, **known}
+        for name in known:
+            if sampling[name] is None:
+                del sampling[name]
+        self.dismiss(ChatSettings(system, sampling))
 
     def action_leave(self) -> None:
         """Cancel; unsaved changes need a second Esc."""
@@ -168,17 +174,6 @@ class ChatSettingsForm(Box[ChatSettings | None]):
             self.status(it.wrong or it.setting.about, "error" if it.wrong else "")
         elif it.id == "system":
             self.status(SYSTEM)
-
-    def _filled(self) -> ChatSettings:
-        text = self.query_one("#system", TextArea).text
-        system = self._set.system if text == self._shown_system else text
-        sampling = {
-            name: value for name, value in self._set.sampling.items() if name not in SAMPLING
-        }
-        for it in self.query(Field):
-            if (value := it.read()) is not None:
-                sampling[it.setting.name] = value
-        return ChatSettings(system, sampling)
 
     def _touched(self) -> bool:
         typed = self.query_one("#system", TextArea).text

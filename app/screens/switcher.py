@@ -52,7 +52,6 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
         super().__init__()
         self._pairs = pairs
         self._target: ModelOffer | None = None
-        """The chosen one; None while there is none."""
         self._awaited: tuple[Download, PairChoice] | None = None
         """The pair to load when its download is done."""
         self._notice: tuple[str | None, str] | None = None
