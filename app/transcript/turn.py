@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -80,8 +80,6 @@ class TurnRows(Entry):
         self.unfolded: bool | None = None
         """Whether its reasoning is shown in full; None: as the look says."""
         self._look: Look | None = None
-        self._body: list[Part] = []
-        self._thinking: list[Part] = []
 
     @cached_property
     def answer(self) -> Source:
@@ -111,7 +109,6 @@ class TurnRows(Entry):
 
     def arrange(self, look: Look) -> None:
         self._look = look
-        self._body, self._thinking = [], []
         self._compose(look)
 
     def take(self, pieces: Sequence[TextPiece]) -> None:
@@ -122,18 +119,17 @@ class TurnRows(Entry):
         """The turn has changed; with or without its text, which may differ from ours while the
         reply streams."""
         before, self.turn = self.turn, turn
-        other = before.dropped != turn.dropped
         if text and "answer" in vars(self):
             fresh = TurnRows(turn)
             texts = (fresh.answer.content, fresh.thought.content)
             if texts != (self.answer.content, self.thought.content):
-                self.answer, self.thought, other = fresh.answer, fresh.thought, True
-        if other:
-            self._body, self._thinking = [], []
+                self.answer, self.thought = fresh.answer, fresh.thought
+        if before.dropped != turn.dropped:
+            self.parts = []
         self.compose()
 
     def compose(self) -> None:
-        """Brings the parts up to date; those of unchanged blocks stay."""
+        """Brings the parts up to date."""
         if self._look is not None and self.parts:
             self._compose(self._look)
 
@@ -147,11 +143,20 @@ class TurnRows(Entry):
             parts.append(_around("fold", partial(header.fold, self.thought, unfolded, look)))
             if unfolded:
                 dim = replace(look, styles=look.styles.dimmed)
-                self._thinking = _parts(self._thinking, self.thought, dim, tinted)
-                blank = _around("blank", partial(header.blank, look.styles))
-                parts += [*self._thinking, blank]
-        self._body = _parts(self._body, self.answer, look, tinted)
-        self.parts = [*parts, *self._body, _around("foot", partial(header.foot, turn, look))]
+                parts += self._texts(self.thought, dim, tinted)
+                parts.append(_around("blank", partial(header.blank, look.styles)))
+        parts += self._texts(self.answer, look, tinted)
+        self.parts = [*parts, _around("foot", partial(header.foot, turn, look))]
+
+    def _texts(self, source: Source, look: Look, plain: bool) -> Iterator[Part]:
+        """The parts of a text; those of unchanged blocks stay."""
+        known = {part.block: part for part in self.parts if part.source is source}
+        for block in source.blocks(plain):
+            if block not in known:
+                height = guess(source.text, block, look.width)
+                draw = partial(draw_block, source, block, look.styles, look.width, tint=plain)
+                known[block] = Part(draw, height, None, source, block)
+            yield known[block]
 
     def _head(self, look: Look) -> list[Row]:
         written = None
@@ -167,16 +172,3 @@ def _around(kind: str, draw: Callable[[], list[Row]]) -> Part:
     part = Part(draw, kind=kind)
     part.drawn()
     return part
-
-
-def _parts(before: Sequence[Part], source: Source, look: Look, plain: bool) -> list[Part]:
-    parts: list[Part] = []
-    for index, block in enumerate(source.blocks(plain)):
-        old = before[index] if index < len(before) else None
-        if old is not None and (old.block is block or old.block == block):
-            parts.append(old)
-        else:
-            height = guess(source.text, block, look.width)
-            draw = partial(draw_block, source, block, look.styles, look.width, tint=plain)
-            parts.append(Part(draw, height, None, source, block))
-    return parts
