@@ -27,8 +27,8 @@ from .messages import (
     Close,
     Failed,
     GetStatus,
-    Load,
     MeasureMargin,
+    PairChoice,
     ReplyRequest,
     Stop,
     Tune,
@@ -114,11 +114,11 @@ class Server:
             self._idle = None
             if self._inbox.stopped(call):
                 raise Stopped
-        self._inbox.expendable = isinstance(command, Load)
+        self._inbox.expendable = isinstance(command, PairChoice)
         try:
             match command:
-                case Load(choice):
-                    return engine.load(choice, lambda event: self._report(call, event))
+                case PairChoice():
+                    return engine.load(command, lambda event: self._report(call, event))
                 case Unload():
                     engine.unload()
                     return Unloaded()

@@ -16,7 +16,6 @@ from .messages import (
     Command,
     Failed,
     GetStatus,
-    Load,
     MeasureMargin,
     PairChoice,
     ReplyRequest,
@@ -58,7 +57,7 @@ class EngineClient(ABC):
         The old pair stays until the new one is known to fit, and comes back if that fails. If only
         the draft model changes, the target keeps what it has read.
         """
-        return self.ask(Load(choice))
+        return self.ask(choice)
 
     def unload(self) -> Call:
         """Release the pair: Unloaded."""

@@ -17,7 +17,7 @@ from ..events import Emitted, Event, Finished, ReplyStats, Seconds
 
 @dataclass(frozen=True, slots=True)
 class PairChoice:
-    """Which models to load; the arguments of ``load_pair``."""
+    """Load a pair, or switch to it; the arguments of ``load_pair``."""
 
     target: str | None = None
     """A folder or a Hugging Face id; None: the built-in pair."""
@@ -56,13 +56,6 @@ class ReplyRequest:
     forced: tuple[int, ...] | None = None
     resume: bool = False
     learn: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Load a pair, or switch to it."""
-
-    choice: PairChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +188,7 @@ class Failed:
     """What is wrong and what to do, in one line."""
 
 
-Command = Load | ReplyRequest | Tune | Unload | GetStatus | MeasureMargin | Stop | Close
+Command = PairChoice | ReplyRequest | Tune | Unload | GetStatus | MeasureMargin | Stop | Close
 
 Answer = Event | LoadProgress | Loaded | Unloaded | Tuned | Status | ScoreMargin | Failed
 
@@ -203,7 +196,7 @@ Report = Callable[[Answer], None]
 """Takes the events of a load as they happen."""
 
 ENDS: dict[type[Command], type[Answer]] = {
-    Load: Loaded,
+    PairChoice: Loaded,
     ReplyRequest: Finished,
     Tune: Tuned,
     Unload: Unloaded,
@@ -213,7 +206,7 @@ ENDS: dict[type[Command], type[Answer]] = {
 """What a command's call ends with, if not ``Failed``."""
 
 TOP = (*get_args(Command), *get_args(Answer))
-NESTED = (Emitted, ReplyStats, Seconds, PairChoice, PairInfo, Tuning)
+NESTED = (Emitted, ReplyStats, Seconds, PairInfo, Tuning)
 
 _FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in (*TOP, *NESTED)}
 _KINDS = {kind.__name__: kind for kind in _FIELDS}

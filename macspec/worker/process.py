@@ -20,7 +20,7 @@ from typing import Any
 
 from ..config.paths import state_folder
 from ..errors import QUOTED, brief
-from ..events import Finished, Notice
+from ..events import Notice
 from ..plaintext import one_line
 from .client import Call, EngineClient
 from .messages import (
@@ -29,7 +29,6 @@ from .messages import (
     Close,
     Command,
     Failed,
-    Load,
     Loaded,
     PairChoice,
     ReplyRequest,
@@ -111,8 +110,8 @@ class ProcessEngine(EngineClient):
             lost = None if self._pair_loaded else self._choice
             if lost is not None and isinstance(command, ReplyRequest):
                 again = next(self._numbers)
-                self._calls[again] = Load(lost), call
-                self._child.send(encode(again, Load(lost)))
+                self._calls[again] = lost, call
+                self._child.send(encode(again, lost))
                 call.put(Notice("the engine was restarted and is reading the conversation again"))
             self._calls[number] = command, call
             self._child.send(encode(number, command))
@@ -145,16 +144,16 @@ class ProcessEngine(EngineClient):
             command, call = self._calls.get(number, (None, None))
             if command is None or call is None:
                 return
-            if isinstance(event, Loaded) and isinstance(command, Load):
-                self._choice, self._pair_loaded = command.choice, True
+            if isinstance(event, Loaded) and isinstance(command, PairChoice):
+                self._choice, self._pair_loaded = command, True
             elif isinstance(event, Unloaded):
                 self._choice, self._pair_loaded = None, False
             elif isinstance(event, Tuned):
                 self._tuning = event.tuning
             if isinstance(event, ENDS[type(command)] | Failed):
                 del self._calls[number]
-            elif isinstance(event, Notice) and isinstance(command, Load) and call.end is Finished:
-                return  # Shown when the lost pair was first loaded.
+            elif isinstance(event, Notice) and call.end is not ENDS[type(command)]:
+                return  # Of a lost pair: shown when it was first loaded.
         call.put(event)
 
     def _lose(self, how: str) -> None:

@@ -27,7 +27,7 @@ from macspec.worker import (
     Tuning,
     Unloaded,
 )
-from macspec.worker.messages import Answer, Command, Load, MeasureMargin, Tune, Unload
+from macspec.worker.messages import Answer, Command, MeasureMargin, Tune, Unload
 
 PAIR = PairInfo(
     target="Qwen3-8B-4bit",
@@ -163,7 +163,7 @@ class ScriptedEngine(EngineClient):
 
     def ask(self, command: Command) -> Call:
         match command:
-            case Load(choice):
+            case PairChoice() as choice:
                 return self._begin_load(choice)
             case ReplyRequest():
                 return self._begin_reply(command)

@@ -29,7 +29,7 @@ stats = st.builds(
 )
 
 EVERY = {
-    messages.Load: st.builds(messages.Load, choices),
+    messages.PairChoice: choices,
     messages.ReplyRequest: st.builds(
         messages.ReplyRequest,
         texts | turns,

@@ -16,7 +16,7 @@ from children import SCRIPTED, eventually
 
 from macspec.events import Finished, Text
 from macspec.worker.child import HELD, Outbox
-from macspec.worker.messages import FORMAT, Load, PairChoice, ReplyRequest, Stop, decode, encode
+from macspec.worker.messages import FORMAT, PairChoice, ReplyRequest, Stop, decode, encode
 
 WIDE = 10_000
 """Characters in each of the scripted engine's wide words, at least."""
@@ -67,7 +67,7 @@ def child(tmp_path: Path) -> Iterator[Child]:
 
 def test_a_reply_that_fits_the_buffer_is_not_held_up(child: Child, tmp_path: Path) -> None:
     count = HELD // WIDE // 2
-    child.send(1, Load(PairChoice()))
+    child.send(1, PairChoice())
     child.send(2, ReplyRequest(f"wide print-at-{count - 1}", max_tokens=count))
     # It prints in its last round, with nobody reading.
     assert eventually(lambda: b"standard error" in (tmp_path / "output").read_bytes())
@@ -79,7 +79,7 @@ def test_a_reply_that_fits_the_buffer_is_not_held_up(child: Child, tmp_path: Pat
 @pytest.mark.parametrize("late", [0.5, pytest.param(0.0, marks=pytest.mark.slow)])
 def test_a_reply_beyond_the_buffer_arrives_whole(child: Child, late: float) -> None:
     count = 3 * HELD // WIDE // 2
-    child.send(1, Load(PairChoice()))
+    child.send(1, PairChoice())
     child.send(2, ReplyRequest("wide", max_tokens=count))
     time.sleep(late)
     lines = child.read()
@@ -89,7 +89,7 @@ def test_a_reply_beyond_the_buffer_arrives_whole(child: Child, late: float) -> N
 
 
 def test_a_reply_that_waits_for_its_reader_can_be_stopped(child: Child) -> None:
-    child.send(1, Load(PairChoice()))
+    child.send(1, PairChoice())
     child.send(2, ReplyRequest("wide", max_tokens=10 * HELD // WIDE))
     child.read(until=Text)
     time.sleep(0.5)
