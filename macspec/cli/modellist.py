@@ -110,9 +110,9 @@ def _catalogue_table(known: Iterable[Entry], here: set[str], limit: int) -> str:
     return _table(rows)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def _table(rows: Sequence[Sequence[str]], indent: int = 2) -> str:
     harmless = [[one_line(cell) for cell in row] for row in rows]
-    return Table("", (), harmless, left=None).text() if rows else ""
+    return Table("", (), harmless, left=None, indent=indent).text() if rows else ""
 
 
 def _fit(fits: bool | None) -> str:
@@ -204,8 +204,7 @@ def _show(
     advice = wired_advice(planned.total + taken, memory.device_limit())
     if not planned.fits and advice is not None:
         rows.append(("wired limit", advice))
-    lines = [(label, one_line(text)) for label, text in rows]
-    Output().text(Table("", (), lines, left=None, indent=0).text())
+    Output().text(_table(rows, indent=0))
     return 0 if planned.fits else 1
 
 
