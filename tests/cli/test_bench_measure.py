@@ -161,11 +161,11 @@ def test_a_method_against_itself(
     monkeypatch.setattr(sweeps, "RUNS", 2)
     monkeypatch.setattr(benchoptions, "RUNS", 2)
     more = ["--null-test", "plain", "--json", "--out", str(tmp_path / "a.json")]
-    outcome = macspec("bench", *SMALL, *GREEDY, *more, "--repeats", "3")
+    outcome = macspec("bench", *SMALL, *GREEDY, *more, "--repeats", "7")
     found = json.loads(outcome.out)
     (held,) = found["aa"]
     assert held["runs"] == 2
-    assert len(found["samples"]) == 2 * 2 * 3
+    assert len(found["samples"]) == 2 * 2 * 7
     assert found["baseline"] == "plain"
 
 
