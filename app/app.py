@@ -30,7 +30,7 @@ from .chat.chatlist import shortened
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import ModelPicker, proposal
-from .chat.turns import Turn, Update
+from .chat.turns import Update
 from .commands import Commands, Question
 from .feed import Feed
 from .keys import Keys, hints
@@ -228,7 +228,7 @@ class MacspecApp(App[None], inherit_bindings=False):
             updates = self.conversation.edit(event.turn_id, self._whole(event))
             self.begin(self.feed.stream(updates, event.text), "reply")
         except MacspecError as error:
-            self._edit(event.turn_id, event.text, changed=True)
+            self.edit_turn(event.turn_id, event.text, changed=True)
             self.status(str(error), "warning")
 
     def _whole(self, event: Prompt.Submitted | Prompt.Edited) -> str:
@@ -340,10 +340,7 @@ class MacspecApp(App[None], inherit_bindings=False):
     async def reply(self, updates: AsyncIterator[Update], typed: str = "") -> None:
         self.begin(self.feed.stream(updates, typed), "reply")
 
-    def edit_turn(self, turn: Turn) -> None:
-        self._edit(turn.id, turn.text)
-
-    def _edit(self, turn_id: int, text: str, *, changed: bool = False) -> None:
+    def edit_turn(self, turn_id: int, text: str, *, changed: bool = False) -> None:
         """Put a message into the prompt, to be resent.
 
         Args:

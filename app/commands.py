@@ -76,7 +76,7 @@ class View(Protocol):
             typed: what to put back into the prompt if it cannot be sent.
         """
 
-    def edit_turn(self, turn: Turn) -> None:
+    def edit_turn(self, turn_id: int, text: str) -> None:
         """Let the user edit a message and resend it."""
 
     async def show_version(self, place: int) -> None:
@@ -168,7 +168,7 @@ class Commands:
         if argument:
             await self.view.reply(self.conversation.edit(turn.id, argument), argument)
         else:
-            self.view.edit_turn(turn)
+            self.view.edit_turn(turn.id, turn.text)
 
     async def do_continue(self, argument: str) -> None:
         await self.view.reply(self.conversation.resume(self._reply().id))

@@ -166,10 +166,10 @@ class LineView:
         elif turn.state == COMPLETE and turn.reason in ENDS:
             self.status(ENDS[turn.reason])
 
-    def edit_turn(self, turn: Turn) -> None:
-        if not self.reader.can_offer(turn.text):
+    def edit_turn(self, turn_id: int, text: str) -> None:
+        if not self.reader.can_offer(text):
             raise BadOptionError("write the new text after /edit")
-        self.draft, self.editing = turn.text, turn.id
+        self.draft, self.editing = text, turn_id
         self.status("edit the message and press Enter to resend it; an empty line cancels")
 
     async def show_version(self, place: int) -> None:

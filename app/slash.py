@@ -30,11 +30,6 @@ Complete = Callable[[str], Sequence[Completion]]
 """Returns completions for the text before the cursor, best first; called at every key."""
 
 
-def nothing(typed: str) -> Sequence[Completion]:
-    """No completions at all."""
-    return ()
-
-
 COMMAND = re.compile(r"/([A-Za-z][A-Za-z_-]*)(?:\s+(.*))?", re.DOTALL)
 
 SEARCHED = 3

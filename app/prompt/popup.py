@@ -12,7 +12,7 @@ from textual.widgets.option_list import Option
 
 from macspec.plaintext import one_line
 
-from ..slash import Complete, Completion, nothing
+from ..slash import Complete, Completion
 
 KEYS = ("up", "down", "tab", "enter", "escape")
 """Keys it takes while open; Enter only after the arrow keys."""
@@ -46,7 +46,7 @@ class Popup(OptionList, can_focus=False):
 
     def __init__(self, accept: Callable[[Completion], None]) -> None:
         super().__init__(compact=True, markup=False)
-        self.complete: Complete = nothing
+        self.complete: Complete = lambda typed: ()
         """Completes the text before the cursor."""
         self._accept = accept
         self._completions: Sequence[Completion] = ()
