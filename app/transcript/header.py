@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 from rich.cells import cell_len
-from rich.style import Style
 from rich.text import Text
 
 from macspec.plaintext import one_line
@@ -76,9 +75,9 @@ def figures(stats: TurnStats) -> list[str]:
 SEPARATOR = " · "
 
 
-def _row(text: Text, styles: Styles) -> Row:
+def _row(text: Text, look: Look) -> Row:
     """A row that is not part of a copy."""
-    return row(drawn(text, styles.page(max(cell_len(text.plain), 1))), styles.base, len(text.plain))
+    return row(drawn(text, look.styles.page(look.width)), look.styles.base, len(text.plain))
 
 
 def blank(styles: Styles) -> list[Row]:
@@ -87,17 +86,17 @@ def blank(styles: Styles) -> list[Row]:
     return [empty]
 
 
-def flowing(parts: Iterable[Text], look: Look, style: Style) -> list[Row]:
+def flowing(parts: Iterable[Text], look: Look) -> list[Row]:
     """Parts separated by dots, on as many rows as needed; a part is only broken if it must be."""
     lines: list[Text] = []
     for part in parts:
         for piece, _ in broken(part, look.width):
             room = look.width - cell_len(lines[-1].plain) - len(SEPARATOR) if lines else 0
             if lines and cell_len(piece.plain) <= room:
-                lines[-1] = Text.assemble(lines[-1], (SEPARATOR, style), piece)
+                lines[-1] = Text.assemble(lines[-1], (SEPARATOR, look.styles["dim"]), piece)
             else:
                 lines.append(piece)
-    return [_row(line, look.styles) for line in lines]
+    return [_row(line, look) for line in lines]
 
 
 def note(text: str, look: Look) -> list[Row]:
@@ -111,10 +110,10 @@ def note(text: str, look: Look) -> list[Row]:
 
 def border(look: Look) -> list[Row]:
     """Where the part of the conversation begins that the model still sees."""
-    line, style = " context full: the model no longer sees what is above ", look.styles["mark"]
+    line = " context full: the model no longer sees what is above "
     room = max(look.width - cell_len(line), 0)
-    ruled = Text("─" * (room // 2) + line + "─" * (room - room // 2), style)
-    made = [*flowing([ruled], look, style), *blank(look.styles)]
+    ruled = Text("─" * (room // 2) + line + "─" * (room - room // 2), look.styles["mark"])
+    made = [*flowing([ruled], look), *blank(look.styles)]
     for each in made:
         each.bare = True
     return made
@@ -127,16 +126,15 @@ def head(turn: Turn, look: Look, written: Counter[Author] | None) -> list[Row]:
     if turn.draft:
         parts.append(Text(f"draft {short_name(turn.draft)}", styles["dim"]))
     parts += (Text(mark, styles["mark"]) for mark in marks(turn))
-    made = flowing(parts, look, styles["dim"])
+    made = flowing(parts, look)
     if written is not None:
-        parts = [Text("source text", styles["dim"]), *legend(written, styles)]
-        made += flowing(parts, look, styles["dim"])
+        made += flowing([Text("source text", styles["dim"]), *legend(written, styles)], look)
     return made
 
 
 def fold(thought: Source, unfolded: bool, look: Look) -> list[Row]:
     sign, words = "▾" if unfolded else "▸", len(thought.text.split())
-    return [_row(Text(f"{sign} reasoning, {words:,} words", look.styles["dim"]), look.styles)]
+    return [_row(Text(f"{sign} reasoning, {words:,} words", look.styles["dim"]), look)]
 
 
 def foot(turn: Turn, look: Look) -> list[Row]:
@@ -144,8 +142,7 @@ def foot(turn: Turn, look: Look) -> list[Row]:
     styles = look.styles
     made = []
     if (end := ending(turn)) is not None:
-        made += flowing([Text(end, styles["mark"])], look, styles["mark"])
+        made += flowing([Text(end, styles["mark"])], look)
     if turn.stats is not None:
-        parts = [Text(figure, styles["dim"]) for figure in figures(turn.stats)]
-        made += flowing(parts, look, styles["dim"])
+        made += flowing((Text(each, styles["dim"]) for each in figures(turn.stats)), look)
     return [*made, *blank(styles)]
