@@ -18,7 +18,6 @@ from .messages import (
     Status,
     Tuned,
     Tuning,
-    Unloaded,
 )
 from .process import Log, ProcessEngine
 
@@ -37,5 +36,4 @@ __all__ = [
     "Status",
     "Tuned",
     "Tuning",
-    "Unloaded",
 ]

@@ -33,8 +33,6 @@ from .messages import (
     Stop,
     Tune,
     Tuned,
-    Unload,
-    Unloaded,
     decode,
     encode,
 )
@@ -119,9 +117,6 @@ class Server:
             match command:
                 case PairChoice():
                     return engine.load(command, lambda event: self._report(call, event))
-                case Unload():
-                    engine.unload()
-                    return Unloaded()
                 case ReplyRequest():
                     return self._reply(call, command)
                 case Tune(changes):

@@ -20,7 +20,6 @@ from .messages import (
     PairChoice,
     ReplyRequest,
     Tune,
-    Unload,
 )
 
 
@@ -28,7 +27,7 @@ class EngineClient(ABC):
     """An engine that holds one pair and answers one request after the other.
 
     Methods may be called from any thread and do not wait: each returns a ``Call`` whose last event
-    is the one named here, or ``Failed``. Loads, replies and unloads queue up; tuning and status are
+    is the one named here, or ``Failed``. Loads and replies queue up; tuning and status are
     answered between two rounds of a reply.
     """
 
@@ -58,10 +57,6 @@ class EngineClient(ABC):
         the draft model changes, the target keeps what it has read.
         """
         return self.ask(choice)
-
-    def unload(self) -> Call:
-        """Release the pair: Unloaded."""
-        return self.ask(Unload())
 
     def reply(self, request: ReplyRequest) -> Call:
         """Answer a conversation: the events of ``Session.reply``, then Finished.

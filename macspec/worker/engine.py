@@ -97,11 +97,6 @@ class Engine:
         self._enter(choice, pair.plan.total)
         return Loaded(_info(self._loaded()), kept_cache=kept)
 
-    def unload(self) -> None:
-        self._let_go()
-        self._choice = None
-        self._registry.leave()
-
     def reply(self, request: ReplyRequest) -> Generator[Event, None, None]:
         """Answer a conversation; errors as ``Session.reply``, or BadOptionError without a pair."""
         if request.on_overflow not in ("drop", "refuse"):
@@ -243,7 +238,7 @@ class Engine:
         self.session, self._choice = session, choice
         _free()
 
-    def _let_go(self, keep_target: bool = False) -> None:
+    def _let_go(self, keep_target: bool) -> None:
         """Drop the session, or only its draft model."""
         self._save()
         if keep_target and self.session is not None:

@@ -66,11 +66,6 @@ class Tune:
 
 
 @dataclass(frozen=True, slots=True)
-class Unload:
-    """Release the pair."""
-
-
-@dataclass(frozen=True, slots=True)
 class GetStatus:
     """Ask for the engine's state."""
 
@@ -137,11 +132,6 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Unloaded:
-    """The pair is released."""
-
-
-@dataclass(frozen=True, slots=True)
 class Tuned:
     """What applies from the next round on."""
 
@@ -188,9 +178,9 @@ class Failed:
     """What is wrong and what to do, in one line."""
 
 
-Command = PairChoice | ReplyRequest | Tune | Unload | GetStatus | MeasureMargin | Stop | Close
+Command = PairChoice | ReplyRequest | Tune | GetStatus | MeasureMargin | Stop | Close
 
-Answer = Event | LoadProgress | Loaded | Unloaded | Tuned | Status | ScoreMargin | Failed
+Answer = Event | LoadProgress | Loaded | Tuned | Status | ScoreMargin | Failed
 
 Report = Callable[[Answer], None]
 """Takes the events of a load as they happen."""
@@ -199,7 +189,6 @@ ENDS: dict[type[Command], type[Answer]] = {
     PairChoice: Loaded,
     ReplyRequest: Finished,
     Tune: Tuned,
-    Unload: Unloaded,
     GetStatus: Status,
     MeasureMargin: ScoreMargin,
 }

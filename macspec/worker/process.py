@@ -36,7 +36,6 @@ from .messages import (
     Tune,
     Tuned,
     Tuning,
-    Unloaded,
     decode,
     encode,
 )
@@ -146,8 +145,6 @@ class ProcessEngine(EngineClient):
                 return
             if isinstance(event, Loaded) and isinstance(command, PairChoice):
                 self._choice, self._pair_loaded = command, True
-            elif isinstance(event, Unloaded):
-                self._choice, self._pair_loaded = None, False
             elif isinstance(event, Tuned):
                 self._tuning = event.tuning
             if isinstance(event, ENDS[type(command)] | Failed):

@@ -25,9 +25,8 @@ from macspec.worker import (
     Status,
     Tuned,
     Tuning,
-    Unloaded,
 )
-from macspec.worker.messages import Answer, Command, MeasureMargin, Tune, Unload
+from macspec.worker.messages import Answer, Command, MeasureMargin, Tune
 
 PAIR = PairInfo(
     target="Qwen3-8B-4bit",
@@ -172,9 +171,6 @@ class ScriptedEngine(EngineClient):
             case MeasureMargin(_, said, tokens):
                 self.margins.append((said, tokens))
                 return _at_once(self.margin)
-            case Unload():
-                self.loaded = False
-                return _at_once(Unloaded())
         pair = self._pair if self.loaded else None
         return _at_once(replace(self._status, pair=pair, tuning=self.tuning))
 

@@ -100,9 +100,6 @@ class PacedEngine:
         self._loaded = True
         return Loaded(PAIR)
 
-    def unload(self) -> None:
-        self._loaded = False
-
     def reply(self, request: ReplyRequest) -> Generator[Event, None, None]:
         wish = Wish.of(request)
         text, began = wish.text(), time.monotonic()

@@ -51,9 +51,6 @@ class ScriptedEngine:
         self._pair = PairInfo(name, choice.draft, None, 4096, 1, 6)
         return Loaded(self._pair)
 
-    def unload(self) -> None:
-        self._pair = None
-
     def reply(self, request: ReplyRequest) -> Generator[Event, None, None]:
         if self._pair is None:
             raise BadOptionError("no model is loaded: choose one first")

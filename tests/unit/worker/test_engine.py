@@ -312,7 +312,7 @@ def test_other_engines_are_told_of_and_named(
     second = Engine(Registry(tmp_path / "engines"))
     with pytest.raises(OutOfMemoryError, match=rf"process {running.pid} .*{TARGET}.*close one"):
         second.load(PairChoice(TARGET, DRAFT, context=2048), ignore)
-    engine.unload()
+    engine.close()
     assert registry.others() == Registry(tmp_path / "engines").others() == []
     second.load(BOTH, ignore)
     assert [running.planned for running in registry.others()] == [planned]

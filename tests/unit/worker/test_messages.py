@@ -39,7 +39,6 @@ EVERY = {
         resume=st.booleans(),
     ),
     messages.Tune: st.builds(messages.Tune, options),
-    messages.Unload: st.just(messages.Unload()),
     messages.GetStatus: st.just(messages.GetStatus()),
     messages.MeasureMargin: st.builds(
         messages.MeasureMargin, st.builds(messages.ReplyRequest, texts), ids, ids
@@ -55,7 +54,6 @@ EVERY = {
     Finished: st.builds(Finished, texts, texts, ids, counts, texts, texts, counts | texts, stats),
     messages.LoadProgress: st.builds(messages.LoadProgress, texts, counts, counts, texts),
     messages.Loaded: st.builds(messages.Loaded, pairs, st.booleans()),
-    messages.Unloaded: st.just(messages.Unloaded()),
     messages.Tuned: st.builds(messages.Tuned, tunings),
     messages.Status: st.builds(
         messages.Status,

@@ -25,7 +25,6 @@ from macspec.worker import (
     ReplyRequest,
     Status,
     Tuned,
-    Unloaded,
 )
 from macspec.worker.messages import Answer
 
@@ -138,12 +137,6 @@ def test_what_waits_can_be_stopped_too(engine: ProcessEngine) -> None:
     first.stop()
     finished(first)
     failed(second, "stopped")
-
-
-def test_unloading_takes_effect(engine: ProcessEngine) -> None:
-    assert isinstance(engine.unload().result(30), Unloaded)
-    assert status(engine).pair is None
-    assert "no model" in failed(engine.reply(ReplyRequest("hello")), "refused")
 
 
 @pytest.mark.parametrize("how", ["die", "kill"])

@@ -40,9 +40,6 @@ def test_a_random_walk_never_hangs(tmp_path: Path, seed: int, calls: int) -> Non
     def status() -> None:
         made.append(engine.status())
 
-    def unload() -> None:
-        made.append(engine.unload())
-
     def stop() -> None:
         if made:
             choice.choice(made[-5:]).stop()
@@ -62,7 +59,7 @@ def test_a_random_walk_never_hangs(tmp_path: Path, seed: int, calls: int) -> Non
                 os.kill(pid, signal.SIGKILL)
 
     steps = {
-        **{reply: 8, tune: 5, status: 4, load: 3, unload: 1},
+        **{reply: 8, tune: 5, status: 4, load: 3},
         **{stop: 4, engine.interrupt: 3, await_one: 4, read_some: 2, kill: 1},
     }
     for step in choice.choices(list(steps), list(steps.values()), k=calls):
