@@ -4,19 +4,3 @@ from .acceptance import BUCKETS, AcceptanceEstimate, RecentAcceptance, TokenAcce
 from .controller import OFF, PLAIN, Controller, Offer, Plan, outlook
 from .cost import CostCurve
 from .state import ControlState
-
-__all__ = [
-    "BUCKETS",
-    "OFF",
-    "PLAIN",
-    "AcceptanceEstimate",
-    "ControlState",
-    "Controller",
-    "CostCurve",
-    "Offer",
-    "Plan",
-    "RecentAcceptance",
-    "TokenAcceptance",
-    "bucket_of",
-    "outlook",
-]

@@ -5,15 +5,3 @@ from .drafter import Context, Drafter, Proposal
 from .lookup import Lookup, NGram, Suffix
 from .model import DraftModel
 from .portfolio import Portfolio
-
-__all__ = [
-    "Context",
-    "Corpus",
-    "DraftModel",
-    "Drafter",
-    "Lookup",
-    "NGram",
-    "Portfolio",
-    "Proposal",
-    "Suffix",
-]

@@ -7,18 +7,3 @@ from .conditions import Conditions, awake, conditions
 from .energy import ByMode, Energy, ReplyEnergy
 from .history import remember_idle, remembered_idle
 from .meter import ClockWatch, Meter, ReplyWatch
-
-__all__ = [
-    "ByMode",
-    "ClockWatch",
-    "Conditions",
-    "Energy",
-    "Meter",
-    "ReplyEnergy",
-    "ReplyWatch",
-    "awake",
-    "choose",
-    "conditions",
-    "remember_idle",
-    "remembered_idle",
-]

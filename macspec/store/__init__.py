@@ -21,24 +21,3 @@ from .records import (
 )
 from .store import Store, store_path
 from .streaming import OpenReply
-
-__all__ = [
-    "ASSISTANT",
-    "COMPLETE",
-    "CUT_OFF",
-    "OPEN",
-    "RAW",
-    "STOPPED",
-    "USER",
-    "Chat",
-    "GenerationMetadata",
-    "Hit",
-    "Message",
-    "OpenReply",
-    "Store",
-    "last_generated",
-    "model_name",
-    "store_path",
-    "stored_model",
-    "title_of",
-]

@@ -14,16 +14,3 @@ _RULES: dict[str, Rule] = {rule.name: rule for rule in (Block(), Keyed(), Match(
 def rule_named(name: str) -> Rule:
     """The rule of that name; a BadOptionError if there is none."""
     return _RULES[check_rule(name)]
-
-
-__all__ = [
-    "Block",
-    "Keyed",
-    "Match",
-    "Rule",
-    "Tree",
-    "TreeVerdict",
-    "Verdict",
-    "follow",
-    "rule_named",
-]

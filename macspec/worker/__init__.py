@@ -20,20 +20,3 @@ from .messages import (
     Tuning,
 )
 from .process import Log, ProcessEngine
-
-__all__ = [
-    "Call",
-    "EngineClient",
-    "Failed",
-    "LoadProgress",
-    "Loaded",
-    "Log",
-    "PairChoice",
-    "PairInfo",
-    "ProcessEngine",
-    "ReplyRequest",
-    "ScoreMargin",
-    "Status",
-    "Tuned",
-    "Tuning",
-]
