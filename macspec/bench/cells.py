@@ -218,7 +218,7 @@ def cells(
         costs: what passes cost, by arm; the others get no limits.
         compared: replies beside the baseline's.
     """
-    equality = {id(it.sample): it.equality for it in compared}
+    forks = {id(it.sample): it.fork for it in compared}
     known = costs or {}
     made = []
     for temperature in sorted({sample.temperature for sample in samples}):
@@ -229,7 +229,7 @@ def cells(
                 own = [it for it in members if it.arm == arm]
                 if not own:
                     continue
-                equal = sum((equality.get(id(it), Equality()) for it in own), Equality())
+                equal = Equality.of([forks[id(it)] for it in own if id(it) in forks])
                 made.append(_cell(group, own, plain, equal, known.get(arm)))
     return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,33 +19,17 @@ from ..session import Session
 from .questions import Question
 from .sample import Kind, Sample, rows_of
 
+Costs = Mapping[str, Any]
+"""Entries of ``CostCurve.as_dict``: ``passes``, ``steps`` and ``reading``, in plain steps."""
 
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """In plain steps: 1 is a pass of one row at the same context length."""
+UNKNOWN: Costs = {"passes": [], "steps": {}, "reading": {}}
 
-    passes: Mapping[tuple[int, int], float] = field(default_factory=dict)
-    """By rows and bucket of context length."""
-    steps: Mapping[str, float] = field(default_factory=dict)
-    """A step of each drafter that runs a model."""
-    reading: Mapping[str, float] = field(default_factory=dict)
-    """What such a drafter takes for a token that it reads at once with others."""
 
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Costs:
-        passes = {(rows, at): cost for rows, at, cost in stored["passes"]}
-        return cls(passes, dict(stored["steps"]), dict(stored["reading"]))
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "passes": [[rows, at, cost] for (rows, at), cost in sorted(self.passes.items())],
-            "steps": dict(self.steps),
-            "reading": dict(self.reading),
-        }
-
-    def restore(self, curve: CostCurve) -> None:
-        """Give a curve these costs, and nothing learned from rounds."""
-        curve.restore({**self.as_dict(), "rounds": [], "plain": []})
+def curve_of(costs: Costs) -> CostCurve:
+    """A curve of these costs alone; a KeyError, TypeError or ValueError if they are none."""
+    curve = CostCurve()
+    curve.restore({**costs, "rounds": [], "plain": []})
+    return curve
 
 
 def measure_costs(
@@ -61,7 +45,7 @@ def measure_costs(
         What is known after each step; the last one is all of it.
     """
     session = Session(pair, kv_bits=kv_bits, kernels=kernels)
-    yield Costs()
+    yield UNKNOWN
     by_bucket = {bucket(len(question.ids)): question for question in reversed(questions)}
     for _, question in sorted(by_bucket.items()):
         session.forget()
@@ -70,7 +54,8 @@ def measure_costs(
         ):
             pass
         for _ in session.measure():
-            yield Costs.from_dict(session.controller.curve.as_dict())
+            known = session.controller.curve.as_dict()
+            yield {name: known[name] for name in UNKNOWN} | {"passes": sorted(known["passes"])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +133,7 @@ def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
     """The limits of one arm; None where its passes are not known, or nothing was decoded."""
     if not all(sample.written.counts_passes for sample in samples):
         return None
-    curve = CostCurve()
-    costs.restore(curve)
+    curve = curve_of(costs)
     rounds = [
         (kind[1], rows_of(kind), it.count, it.tokens, *_steps(curve, kind, sample.written.stats))
         for sample in samples
@@ -169,7 +153,7 @@ def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
         return float(drafting @ values / max(drafting.sum(), 1))
 
     return Limits(
-        predicted_speedup=float(tokens.sum() / steps) if costs.passes and steps else None,
+        predicted_speedup=float(tokens.sum() / steps) if costs["passes"] and steps else None,
         host_share=sum(it or 0.0 for it in idle) / decode if known else None,
         tokens_per_round=float(tokens.sum() / whole),
         accepted_per_round=each(tokens / counts - 1),

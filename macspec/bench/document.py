@@ -23,7 +23,7 @@ from ..kernels import Kernels
 from ..models import Model, Pair
 from ..models.machine import unified_memory
 from .cells import Cell
-from .costs import Costs
+from .costs import curve_of
 from .equality import Compared
 from .run import Run
 from .sample import named
@@ -151,7 +151,7 @@ def document(
         "arms": {name: dict(arm.describe()) for name, arm in run.arms.items()},
         "questions": questions,
         "tasks_left_out": run.left_out,
-        "costs": run.costs.as_dict(),
+        "costs": run.costs,
         "load_before": None if load is None else list(load),
         "seconds": run.seconds,
         "conditions": [{"at": round(at, 1), **asdict(state)} for at, state in run.conditions],
@@ -195,26 +195,21 @@ def load(path: Path) -> dict[str, Any]:
         if record["format"] != FORMAT:
             raise ValueError(f"its format is {record['format']}, not {FORMAT}")
         cells_of(record)
-        costs_of(record)
+        curve_of(record["costs"])
     return record
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Errors of reading a document as ``BadOptionError``."""
+def reading(path: Path, trouble: str = "cannot be used") -> Iterator[None]:
+    """Errors of reading a file as ``BadOptionError``; ``trouble``: what is wrong with it then."""
     try:
         yield
     except OSError as error:
         raise BadOptionError(f"cannot read {path}: {brief(error)}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BadOptionError(f"{path} cannot be used: {brief(error)}") from None
+        raise BadOptionError(f"{path} {trouble}: {brief(error)}") from None
 
 
 def cells_of(record: Mapping[str, Any]) -> list[Cell]:
     """The cells of a document; a KeyError, TypeError or ValueError if it is something else."""
     return [Cell.from_dict(cell) for cell in record["cells"]]
-
-
-def costs_of(record: Mapping[str, Any]) -> Costs:
-    """The costs of a document; a KeyError, TypeError or ValueError if it is something else."""
-    return Costs.from_dict(record["costs"])

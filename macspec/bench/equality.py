@@ -32,12 +32,11 @@ class Equality:
         """Replies that part from the baseline's where rounding does not explain it."""
         return self.compared - self.equal - self.near_ties
 
-    def __add__(self, other: Equality) -> Equality:
-        return Equality(
-            self.compared + other.compared,
-            self.equal + other.equal,
-            self.near_ties + other.near_ties,
-        )
+    @classmethod
+    def of(cls, forks: Sequence[Divergence | None]) -> Equality:
+        """Of replies beside the baseline's; None: they are equal."""
+        near_ties = sum(fork is not None and fork.near_tie for fork in forks)
+        return cls(len(forks), forks.count(None), near_ties)
 
     def as_dict(self) -> dict[str, int]:
         """Ready for JSON."""
@@ -61,18 +60,9 @@ class Compared:
             "gap": self.fork.margin,
         }
 
-    @property
-    def equality(self) -> Equality:
-        """The same as a count."""
-        near = self.fork is not None and self.fork.near_tie
-        return Equality(1, int(self.fork is None), int(near))
-
 
 def compare(
-    samples: Sequence[Sample],
-    baseline: str,
-    equals: Mapping[str, bool],
-    explained: Explain,
+    samples: Sequence[Sample], baseline: str, equals: Mapping[str, bool], explained: Explain
 ) -> Iterator[Compared]:
     """Every reply that should be the baseline's, beside it.
 
@@ -99,16 +89,8 @@ def compare(
         yield Compared(sample, fork)
 
 
-def judge(
-    pair: Pair,
-    questions: Sequence[Question],
-    kv_bits: int | None = None,
-) -> Explain:
-    """Explains divergences with the target's own scores, each place once.
-
-    Args:
-        pair: whose target wrote.
-    """
+def judge(pair: Pair, questions: Sequence[Question], kv_bits: int | None = None) -> Explain:
+    """Explains divergences with the own scores of the pair's target, each place once."""
     prompts = {question.id: question.ids for question in questions}
 
     @cache

@@ -22,7 +22,7 @@ from ..sampling import Sampling
 from ..session import Session
 from ..stats import ReplyCounter
 from ..verification import Verdict
-from .costs import Costs
+from .costs import Costs, curve_of
 from .questions import Arm, Question
 from .sample import ReplyRecorder, Written
 
@@ -155,10 +155,10 @@ class KnownCosts(ControlState):
     """Gives every session the same measured costs, and keeps nothing."""
 
     def __init__(self, costs: Costs) -> None:
-        self._costs = costs
+        self._stored = curve_of(costs).as_dict()
 
     def load(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
-        self._costs.restore(curve)
+        curve.restore(self._stored)
 
     def save(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
         """What one arm learns is its own."""

@@ -15,7 +15,7 @@ from ..control.cost import EDGES
 from ..errors import BadOptionError, brief
 from ..plaintext import one_line
 from .cells import Cell, Ratio
-from .document import cells_of, costs_of
+from .document import cells_of
 from .report import Record
 from .sweeps import Point, points_of
 
@@ -111,22 +111,22 @@ def acceptance(record: Record) -> Figure | None:
 
 def cost_curve(record: Record) -> Figure | None:
     """What a pass costs by its rows, in plain steps."""
-    costs = costs_of(record)
-    buckets = sorted({at for _, at in costs.passes})
-    if not buckets:
+    costs = record["costs"]
+    if not costs["passes"]:
         return None
+    buckets: dict[int, dict[int, float]] = {}
+    for rows, at, cost in sorted(costs["passes"]):
+        buckets.setdefault(at, {1: 1.0})[rows] = cost
     figure = Figure(figsize=(5.0, 3.2), layout="constrained")
     panel = figure.subplots()
-    for at in buckets:
-        rows = [1, *sorted(rows for rows, where in costs.passes if where == at)]
-        values = [1.0, *(costs.passes[it, at] for it in rows[1:])]
-        panel.plot(rows, values, "o-", label=_context(at), markersize=3)
-    most = max(rows for rows, _ in costs.passes)
+    for at, points in sorted(buckets.items()):
+        panel.plot([*points], [*points.values()], "o-", label=_context(at), markersize=3)
+    most = max(map(max, buckets.values()))
     panel.plot([1, most], [1, most], ":", color="0.6", label="one plain step a row")
-    for name, step in costs.steps.items():
+    for name, step in costs["steps"].items():
         panel.axhline(step, linestyle="--", color="0.4", linewidth=0.8)
         panel.annotate(f"a step of {one_line(name)}", (most, step), ha="right", va="bottom")
-    panel.set_ylim(0, 1.15 * max(costs.passes.values()))
+    panel.set_ylim(0, 1.15 * max(cost for *_, cost in costs["passes"]))
     panel.set_xlabel("rows in one pass")
     panel.set_ylabel("plain steps")
     panel.set_title("cost of a verify pass", loc="left")

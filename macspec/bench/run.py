@@ -18,7 +18,7 @@ from ..power import ClockWatch, Conditions, Meter, conditions
 from ..sampling import Sampling
 from .arms import MLX_LM, MLX_LM_DRAFT, PLAIN, ArmFactory, ArmName
 from .cells import Cell, cells
-from .costs import Costs, measure_costs
+from .costs import UNKNOWN, Costs, measure_costs
 from .equality import Compared, compare, judge
 from .macspecarm import DecodeConfig, MacspecArm, profile
 from .mlxlm import OWN_DEPTH
@@ -189,7 +189,7 @@ class Run:
         self.pair, self.questions, self.protocol = pair, questions, protocol
         self.arms = {arm.name: arm for arm in arms}
         self.baseline = next(iter(self.arms)) if baseline is None else baseline
-        self.costs, self.left_out = costs or Costs(), left_out
+        self.costs, self.left_out = costs or UNKNOWN, left_out
         self.samples = [*samples]
         self.conditions: list[tuple[float, Conditions]] = []
         """What the machine was like from a moment on."""

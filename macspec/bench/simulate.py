@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..assets import folder
 from ..choices import MAX_DEPTH
 from ..cli.table import Table
@@ -46,7 +48,7 @@ class PublishedCurve:
     what: str
     """What exactly was measured."""
     points: Mapping[int, float]
-    """Rows to plain steps; 1 to 1."""
+    """Rows, ascending, to plain steps; 1 to 1."""
 
     @property
     def most(self) -> int:
@@ -55,13 +57,7 @@ class PublishedCurve:
 
     def cost(self, rows: int) -> float:
         """Plain steps of a pass: straight lines between the points, flat after the last one."""
-        rows = min(rows, self.most)
-        below = max(at for at in self.points if at <= rows)
-        above = min(at for at in self.points if at >= rows)
-        if below == above:
-            return self.points[below]
-        share = (rows - below) / (above - below)
-        return self.points[below] + share * (self.points[above] - self.points[below])
+        return float(np.interp(rows, [*self.points], [*self.points.values()]))
 
     def room(self, room: int) -> int:
         """How deep it can be drafted: not beyond what was measured."""
@@ -187,15 +183,14 @@ class Player:
             more = text.tokens - at > 1
             ahead = more and not flight.depth and not plan.depth and controller.pipelines
             prefetched = plan if ahead else None
-            drafted, accepted = text.outcome(flight, at)
+            drafted, accepted = text.decode(flight, at)
             idle = 0.0 if early else GAP
             cost = idle + self.curve.round(flight.drafter, drafted, flight.unread)
             if at > 0:  # the first pass takes in the prompt's tail too
                 overlaps = early + (prefetched is not None)
                 took = self._shaken(cost)
                 controller.observe_cost(flight, drafted, accepted + 1, took, overlaps)
-            self._learn(text, flight, at, drafted, accepted)
-            text.drafted(flight, at, drafted, accepted)
+            self._learn(text.reply, flight, at, drafted, accepted)
             at += accepted + 1
             yield Played(accepted + 1, cost)
             if at >= text.tokens:
@@ -211,13 +206,12 @@ class Player:
         offers = [text.offer(name, at, bucket) for name in names]
         return self.controller.choose(offers, text.prompt + at, MAX_DEPTH)
 
-    def _learn(self, text: _Text, flight: Plan, at: int, drafted: int, accepted: int) -> None:
+    def _learn(self, reply: Recorded, flight: Plan, at: int, drafted: int, accepted: int) -> None:
         if flight.drafter == DRAFT:
             self._recent.observe(drafted, accepted)
-            text.judged = at + accepted + 1
         if flight.drafter is not None:
             self.controller.observe_acceptance(flight.drafter, flight.bucket, drafted, accepted)
-        for name, guesses in text.reply.lookups.items():
+        for name, guesses in reply.lookups.items():
             guess = guesses[at]
             compared = min(SHADOW, guess.room, accepted + 1)
             if name != flight.drafter and compared:
@@ -252,21 +246,20 @@ class _Text:
         guess = guesses[at] if guesses else NOTHING
         return Offer(name or "", self._curve.room(guess.room), guess.bucket)
 
-    def outcome(self, plan: Plan, at: int) -> tuple[int, int]:
-        """Drafted and accepted tokens of a round before token ``at``."""
+    def decode(self, plan: Plan, at: int) -> tuple[int, int]:
+        """Drafted and accepted tokens of the round before token ``at``."""
         if plan.drafter is None:
             return 0, 0
-        if plan.drafter == DRAFT:
-            drafted, run = plan.depth, self._runs[at]
-        else:
+        most = self.tokens - at - 1
+        if plan.drafter != DRAFT:
             guess = self.reply.lookups[plan.drafter][at]
-            drafted, run = min(plan.depth, guess.room), guess.run
-        return drafted, min(run, drafted, self.tokens - at - 1)
-
-    def drafted(self, plan: Plan, at: int, drafted: int, accepted: int) -> None:
-        """The draft model has read its own tokens but the last, as far as they were accepted."""
-        if plan.drafter == DRAFT:
-            self._read = self.prompt + at + min(drafted - 1, accepted)
+            drafted = min(plan.depth, guess.room)
+            return drafted, min(guess.run, drafted, most)
+        accepted = min(self._runs[at], plan.depth, most)
+        # The draft model has read its own tokens but the last, as far as they were accepted.
+        self._read = self.prompt + at + min(plan.depth - 1, accepted)
+        self.judged = at + accepted + 1
+        return plan.depth, accepted
 
 
 def fixed(trace: Trace, curve: PublishedCurve, setting: Setting) -> Played:
@@ -283,8 +276,7 @@ def fixed(trace: Trace, curve: PublishedCurve, setting: Setting) -> Played:
             offer = text.offer(setting.drafter, at)
             depth = min(setting.depth, offer.room)
             plan = Plan(setting.drafter, depth, unread=offer.unread) if depth > 0 else PLAIN
-            drafted, accepted = text.outcome(plan, at)
-            text.drafted(plan, at, drafted, accepted)
+            drafted, accepted = text.decode(plan, at)
             gap = 0.0 if plain and not drafted else GAP
             cost = curve.round(plan.drafter, drafted, plan.unread) + gap
             rounds.append(Played(accepted + 1, cost))

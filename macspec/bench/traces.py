@@ -15,7 +15,7 @@ from typing import Any
 
 from ..assets import folder
 from ..choices import MAX_DEPTH
-from ..errors import BadOptionError, brief
+from .document import reading
 
 FORMAT = 2
 
@@ -82,15 +82,11 @@ def load(path: Path) -> list[Trace]:
     Raises:
         BadOptionError: there are none in it.
     """
-    try:
+    with reading(path, "holds no traces"):
         stored = json.loads(path.read_text(encoding="utf-8"))
         if stored["format"] != FORMAT:
             raise ValueError(f"format {stored['format']}, not {FORMAT}")
         return [_restored(entry) for entry in stored["traces"]]
-    except OSError as error:
-        raise BadOptionError(f"cannot read {path}: {brief(error)}") from None
-    except (ValueError, TypeError, KeyError) as error:
-        raise BadOptionError(f"{path} holds no traces: {brief(error)}") from None
 
 
 def shipped() -> list[Trace]:

@@ -29,7 +29,11 @@ GREEDY = ["--temperature", "0"]
 
 TEXT = "One two three four five six seven eight nine ten. " * 3
 
-COSTS = Costs({(rows, 0): 1 + 0.1 * rows for rows in (2, 3, 4, 5, 8, 16, 32)}, {"draft": 0.1})
+COSTS: Costs = {
+    "passes": [[rows, 0, 1 + 0.1 * rows] for rows in (2, 3, 4, 5, 8, 16, 32)],
+    "steps": {"draft": 0.1},
+    "reading": {},
+}
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from scripted_arms import Clock, ScriptedArm, questions
+from scripted_arms import Clock, ScriptedArm, costs_of, questions
 
 from macspec.bench.cells import Cell, cells
-from macspec.bench.costs import Costs
 from macspec.bench.document import document
 from macspec.bench.equality import Compared
 from macspec.bench.run import Protocol, Run
@@ -16,7 +15,7 @@ from macspec.kernels import Kernels
 from macspec.models import Pair
 from macspec.power import Conditions
 
-COSTS = Costs({(rows, 0): 1 + 0.2 * rows for rows in (2, 3, 4, 5, 8, 16, 32)}, {"draft": 0.1})
+COSTS = costs_of({rows: 1 + 0.2 * rows for rows in (2, 3, 4, 5, 8, 16, 32)}, 0.1)
 
 
 def measured(

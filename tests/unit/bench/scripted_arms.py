@@ -7,11 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from macspec.bench.costs import Costs
 from macspec.bench.questions import Question
 from macspec.bench.sample import ReplyRecorder, Written
 from macspec.bench.tasks import Task
 from macspec.sampling import Sampling
 from macspec.stats import ReplyCounter
+
+
+def costs_of(passes: Mapping[int, float], step: float, reading: float | None = None) -> Costs:
+    """Of passes by rows in short contexts, and of the draft model."""
+    return {
+        "passes": [[rows, 0, cost] for rows, cost in passes.items()],
+        "steps": {"draft": step},
+        "reading": {} if reading is None else {"draft": reading},
+    }
 
 
 @dataclass

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from scripted_arms import costs_of
 
 from macspec.bench.arms import ArmFactory, ArmName
-from macspec.bench.costs import Costs, measure_costs
+from macspec.bench.costs import curve_of, measure_costs
 from macspec.bench.macspecarm import ConcurrentArm, DecodeConfig, MacspecArm, SplitDecoder, profile
 from macspec.bench.mlxlm import MlxLmArm, count_passes
 from macspec.bench.questions import Arm, Question, ready, with_later_turns
@@ -28,7 +29,7 @@ LONG = replace(CHAT, max_tokens=20)
 FORCED = replace(CHAT, id="forced-1", forced="One two three four five six seven eight nine ten.")
 
 
-CHEAP = Costs({(rows, 0): 1.0 for rows in ROWS}, {"draft": 0.1}, {"draft": 0.01})
+CHEAP = costs_of(dict.fromkeys(ROWS, 1.0), 0.1, 0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -195,14 +196,16 @@ def test_later_turns_get_the_same_history_in_every_arm(pocket: Pair) -> None:
 
 def test_costs_are_measured_and_predict(pocket: Pair, question: Question) -> None:
     *_, costs = measure_costs(pocket, [question])
-    assert {rows for rows, _ in costs.passes} >= {2, 3, 4, 5, 8, 16, 32}
-    assert all(cost > 0 for cost in costs.passes.values())
-    assert costs.steps["draft"] > 0
-    assert Costs.from_dict(costs.as_dict()) == costs
+    passes = {rows: cost for rows, _, cost in costs["passes"]}
+    assert {*passes} >= {2, 3, 4, 5, 8, 16, 32}
+    assert all(cost > 0 for cost in passes.values())
+    assert costs["steps"]["draft"] > 0
+    known = curve_of(costs).as_dict()
+    assert {name: known[name] for name in costs} == costs
     arm = MacspecArm("auto", pocket, DecodeConfig(), costs=costs)
     curve = arm.session(GREEDY, True).controller.curve
     for rows in (2, 5, 8):
-        assert curve.verify(rows, len(question.ids)) == costs.passes[rows, 0]
+        assert curve.verify(rows, len(question.ids)) == passes[rows]
 
 
 def test_several_sessions_write_at_once(pocket: Pair, question: Question) -> None:

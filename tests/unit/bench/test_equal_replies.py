@@ -43,10 +43,9 @@ def test_what_should_be_equal_is_compared(arm: str, temperature: float, compared
 def test_a_fork_is_found_and_counted() -> None:
     (one,) = found(sample("plain", (1, 2, 3)), sample("keyed", (1, 2, 4)))
     assert one.fork == FORK
-    assert one.equality == Equality(1, 0, 0)
-    assert one.equality.differ == 1
-    near = Compared(one.sample, replace(FORK, margin=0.05))
-    assert (near.equality + one.equality) == Equality(2, 0, 1)
+    assert Equality.of([one.fork]) == Equality(1, 0, 0)
+    assert Equality.of([one.fork]).differ == 1
+    assert Equality.of([replace(FORK, margin=0.05), one.fork, None]) == Equality(3, 1, 1)
 
 
 def test_what_cannot_tell_is_left_out() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from scripted_arms import Clock, ScriptedArm, questions
+from scripted_arms import Clock, ScriptedArm, costs_of, questions
 
 from macspec.bench.cells import ALL, FORCED, Cell, cells
 from macspec.bench.costs import Costs, limits_of
@@ -17,9 +17,7 @@ from macspec.power import Energy
 from macspec.sampling import Sampling
 from macspec.stats import ReplyCounter
 
-COSTS = Costs(
-    {(rows, 0): float(rows) for rows in (2, 3, 4, 5, 6, 7, 8, 12, 16, 32)}, {"draft": 0.5}
-)
+COSTS = costs_of({rows: float(rows) for rows in (2, 3, 4, 5, 6, 7, 8, 12, 16, 32)}, 0.5)
 
 
 def written(seconds: float, rounds: list[tuple[int, int]], idle: float = 0.0) -> Written:
@@ -156,14 +154,14 @@ def test_what_the_costs_predict() -> None:
 @pytest.mark.parametrize(
     ("costs", "rounds", "idle", "words"),
     [
-        (Costs({(5, 0): 1.1}, {"draft": 2.0}), [(4, 4)] * 3, 0.0, "drafting 4.0 tokens costs 8.00"),
+        (costs_of({5: 1.1}, 2.0), [(4, 4)] * 3, 0.0, "drafting 4.0 tokens costs 8.00"),
         (
-            Costs({(5, 0): 1.1}, {"draft": 0.01}),
+            costs_of({5: 1.1}, 0.01),
             [(4, 0)] * 3,
             0.0,
             "0.0 of 4.0 drafted tokens are",
         ),
-        (Costs({(5, 0): 1.1}, {"draft": 0.01}), [(4, 4)] * 3, 0.09, "waits for the host 60%"),
+        (costs_of({5: 1.1}, 0.01), [(4, 4)] * 3, 0.09, "waits for the host 60%"),
         (COSTS, [(0, 0)] * 3, 0.0, "drafted nothing"),
         (COSTS, [(4, 1)] + [(0, 0)] * 30, 0.0, "drafted in 3% of rounds"),
     ],
