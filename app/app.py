@@ -186,7 +186,7 @@ class MacspecApp(App[None], inherit_bindings=False):
     def action_do(self, id: str) -> None:
         """What keys are bound to. Esc stops a reply, or a switch to another pair; the first load
         it leaves alone, and goes back to the prompt."""
-        first = self.conversation.loading.choice is None and not self.conversation.busy
+        first = self.conversation.setup.choice is None and not self.conversation.busy
         if id == "stop" and (first or not self.conversation.situation.working):
             self.main.prompt.focus()
         else:
@@ -264,7 +264,7 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     async def _tune(self, event: Tune) -> None:
         try:
-            await self.conversation.settings.tune(**event.changes)
+            await self.conversation.setup.tune(**event.changes)
         except MacspecError as error:
             self.main.sliders.refused(event.slider, event.value, str(error))
             raise
@@ -420,7 +420,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         wanted = await self.push_screen_wait(form)
         if wanted is not None:
             it.tree.set_system(wanted.system)
-            await it.settings.set_sampling(wanted.sampling)
+            await it.setup.set_sampling(wanted.sampling)
 
     async def choose_pair(self, pairs: ModelPicker) -> PairChoice | None:
         from .screens.switcher import Switcher

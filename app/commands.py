@@ -155,7 +155,7 @@ class Commands:
         if self.conversation.busy:
             self.conversation.stop()
         else:
-            self.conversation.loading.cancel()
+            self.conversation.setup.cancel()
 
     async def do_regenerate(self, argument: str) -> None:
         turn = self._turn("assistant")
@@ -320,7 +320,7 @@ class Commands:
         except ValueError:
             raise BadOptionError(f"{name} must be {kind.says}") from None
         it = self.conversation
-        await it.settings.set_sampling({**it.tree.sampling, name: value})
+        await it.setup.set_sampling({**it.tree.sampling, name: value})
         self.view.status(f"{name} {text.strip()} in this conversation")
 
     async def do_think(self, argument: str) -> None:
@@ -354,7 +354,7 @@ class Commands:
 
     async def do_depth(self, argument: str) -> None:
         if not argument:
-            await self.view.adjust("depth", self.conversation.settings.desired.depth)
+            await self.view.adjust("depth", self.conversation.setup.desired.depth)
             return
         wanted = argument.lower()
         await self._set(depth=check_depth(int(wanted) if wanted.isdecimal() else wanted))
@@ -368,27 +368,27 @@ class Commands:
     do_deeper, do_shallower = partialmethod(_deepen, 1), partialmethod(_deepen, -1)
 
     async def do_method(self, argument: str) -> None:
-        now = self.conversation.settings.desired.method
+        now = self.conversation.setup.desired.method
         await self._set(method=check_method(argument.lower() or _next(METHODS, now)))
 
     async def do_rule(self, argument: str) -> None:
-        now = self.conversation.settings.desired.rule
+        now = self.conversation.setup.desired.rule
         await self._set(rule=check_rule(argument.lower() or _next(RULES, now)))
 
     async def do_temperature(self, argument: str) -> None:
         if not argument:
-            now = self.conversation.settings.desired.sampling["temperature"]
+            now = self.conversation.setup.desired.sampling["temperature"]
             await self.view.adjust("temperature", f"{now:g}")
             return
         try:
             temperature = float(argument)
         except ValueError:
             raise BadOptionError(f"temperature must be a number, not {argument}") from None
-        await self.conversation.settings.tune(sampling={"temperature": temperature})
+        await self.conversation.setup.tune(sampling={"temperature": temperature})
         self.view.status(f"temperature {temperature:g} from the next round")
 
     async def _set(self, **change: Any) -> None:
-        await self.conversation.settings.tune(**change)
+        await self.conversation.setup.tune(**change)
         ((what, value),) = change.items()
         self.view.status(f"{what} {value} from the next round")
 
@@ -422,8 +422,8 @@ class Commands:
         Returns:
             Whether it is there now.
         """
-        before, there = self.conversation.loading.choice, False
-        async for event in self.conversation.loading.load(choice):
+        before, there = self.conversation.setup.choice, False
+        async for event in self.conversation.setup.load(choice):
             match event:
                 case Notice() | LoadProgress():
                     self.view.loading(event)

@@ -202,9 +202,9 @@ class LineMode:
         if self.conversation.busy:
             self.conversation.stop()
         elif self._loading is not None and not self._loading.done():
-            self.conversation.loading.cancel()
+            self.conversation.setup.cancel()
         elif self._work is not None:
-            self.conversation.loading.cancel()
+            self.conversation.setup.cancel()
             self._work.cancel()
 
     def _keep(self, typed: str) -> None:

@@ -257,7 +257,7 @@ class LineView:
     async def edit_settings(self, field: str) -> None:
         it = self.conversation
         if field != "system":
-            for name, value in it.settings.desired.sampling.items():
+            for name, value in it.setup.desired.sampling.items():
                 own = " (set for this conversation)" if name in it.tree.sampling else ""
                 self.print(f"{name} {'random' if value is None else value}{own}")
         elif it.tree.system:

@@ -17,7 +17,7 @@ from macspec.worker import Call, EngineClient, Failed, ReplyRequest, ScoreMargin
 
 from ..panel.live import LiveStats
 from .energy import EnergyMeter, final
-from .settings import LiveSettings
+from .enginesetup import EngineSetup
 
 MODES = ("plain", "speculative")
 
@@ -108,7 +108,7 @@ class Comparing:
     def __init__(
         self,
         engine: EngineClient,
-        settings: LiveSettings,
+        setup: EngineSetup,
         live: LiveStats,
         energy: EnergyMeter,
         *,
@@ -116,13 +116,13 @@ class Comparing:
         request: ReplyRequest,
         rule: str | None = None,
     ) -> None:
-        tuning = settings.desired
+        tuning = setup.desired
         choices = ("greedy", *RULES)
         if rule is not None and rule not in choices:
             raise BadOptionError(f"{rule} is not a rule: choose one of {', '.join(choices)}")
         greedy = tuning.sampling["temperature"] == 0
         rule = "greedy" if greedy else rule or "keyed"
-        self._engine, self._settings, self._live, self._energy = engine, settings, live, energy
+        self._engine, self._setup, self._live, self._energy = engine, setup, live, energy
         length = min(request.max_tokens or LONGEST, LONGEST)
         # Earlier replies to this prompt must not be drafted from.
         self._request = replace(request, max_tokens=length, learn=False)
@@ -165,7 +165,7 @@ class Comparing:
 
     async def _reply(self, mode: str) -> AsyncIterator[Comparison]:
         tuning = replace(self._tuning, method="off") if mode == "plain" else self._tuning
-        await self._settings.lend(tuning)
+        await self._setup.lend(tuning)
         self._live.asked()
         watch, before = self._energy.watch(), self._finished["plain"]
         counter = self._counter = ReplyCounter()

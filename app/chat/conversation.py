@@ -33,8 +33,8 @@ from ..panel.panelstate import PanelState
 from .chatlist import export_chat
 from .comparison import Comparing, Comparison
 from .energy import EnergyMeter
+from .enginesetup import EngineSetup
 from .replies import StreamingReply, request
-from .settings import LiveSettings, Loading
 from .tree import Tree
 from .turns import Began, Changed, ChatNotice, Dropped, Ended, Turn, Update, with_newest
 
@@ -73,9 +73,8 @@ class Conversation:
         """Whether there were no conversations yet."""
         self.tree = Tree(store, config.reply.system)
         self._live = LiveStats()
-        self.settings = LiveSettings(engine, config, self.tree, self._live)
         self._energy = EnergyMeter(meter)
-        self.loading = Loading(engine, self._live, self.settings, clock, self._energy.start)
+        self.setup = EngineSetup(engine, config, self.tree, self._live, clock, self._energy.start)
         self._streaming: StreamingReply | None = None
         self._comparing: Comparing | None = None
         self._trouble: str | None = None
@@ -120,8 +119,8 @@ class Conversation:
 
     def panel(self) -> PanelState:
         """The numbers now; for four times a second."""
-        self.loading.poll(busy=self.busy)
-        return self._energy.shown_in(self.settings.shown_in(self._live.state()))
+        self.setup.poll(busy=self.busy)
+        return self._energy.shown_in(self.setup.shown_in(self._live.state()))
 
     # The conversation as a whole.
 
@@ -248,7 +247,7 @@ class Conversation:
         end = prompts[-1] + 1
         comparing = Comparing(
             self.engine,
-            self.settings,
+            self.setup,
             self._live,
             self._energy,
             prompt=thread[end - 1].text,
@@ -288,7 +287,7 @@ class Conversation:
         finally:
             comparing.stop()
             self._comparing = None
-            self.settings.sync()
+            self.setup.sync()
             self._live.resting()
             self._live.shown = shown
 
@@ -299,11 +298,11 @@ class Conversation:
         self._check_idle()
         message, prompt = begin()
         streaming = StreamingReply(
-            self.tree, message, self._metadata(), lambda: self.loading.choice or PairChoice()
+            self.tree, message, self._metadata(), lambda: self.setup.choice or PairChoice()
         )
         path, resumed = streaming.path, streaming.resumed
         asked = request(path, self.tree.system, self.config.reply, self.think, resumed)
-        self.settings.sync()
+        self.setup.sync()
         self._live.asked()
         streaming.watch = self._energy.watch()
         streaming.call = self.engine.reply(asked)
@@ -343,9 +342,9 @@ class Conversation:
                     return
                 if isinstance(event, Prefilling | Prefilled | Finished):
                     alive = True
-                    self.loading.back()
+                    self.setup.back()
                 if isinstance(event, Failed):
-                    self.loading.lost(event)
+                    self.setup.lost(event)
                     if event.kind == "crashed" and not alive and not streaming.stopped:
                         alive = True
                         streaming.call = self.engine.reply(asked)
@@ -365,7 +364,7 @@ class Conversation:
             self.listener(Changed(turn))
 
     def _metadata(self) -> GenerationMetadata:
-        choice, tuning = self.loading.answering, self.settings.desired
+        choice, tuning = self.setup.answering, self.setup.desired
         return GenerationMetadata(
             model=stored_model(choice.target),
             draft=stored_model(choice.draft),
@@ -378,7 +377,7 @@ class Conversation:
 
     def _warnings(self) -> Iterator[ChatNotice]:
         """What went wrong meanwhile, each once."""
-        refusal, trouble = self.settings.refusal(), self.store.trouble
+        refusal, trouble = self.setup.refusal(), self.store.trouble
         if refusal is not None:
             yield ChatNotice(refusal, "warning")
         if trouble is not None and trouble != self._trouble:

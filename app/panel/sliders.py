@@ -206,7 +206,7 @@ class Tune(Message):
 
     @property
     def changes(self) -> dict[str, Any]:
-        """As ``LiveSettings.tune`` takes them."""
+        """As ``EngineSetup.tune`` takes them."""
         change = {self.slider: self.value}
         return {"sampling": change} if self.slider == "temperature" else change
 

@@ -71,7 +71,7 @@ async def chat(it: Driven) -> None:
     for question in QUESTIONS:
         await it.ask(question)
     for depth in (2, 6, "auto"):
-        await it.app.conversation.settings.tune(depth=depth)
+        await it.app.conversation.setup.tune(depth=depth)
         siblings = it.app.conversation.turns[-1].siblings
         it.app.do("regenerate")
         await it.until(lambda: it.app.conversation.turns[-1].siblings > siblings and it.idle)  # noqa: B023

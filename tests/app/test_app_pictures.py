@@ -134,9 +134,9 @@ async def tuned(it: Picture) -> None:
     """Settings changed in mid-reply, the dials in focus, and speculation parked."""
     await it.send("How does a rainbow form?")
     await it.play(40)
-    await it.app.conversation.settings.tune(depth=2)
+    await it.app.conversation.setup.tune(depth=2)
     await it.play(len(said(f"{ESSAY}\n{ESSAY}")) - 40)
-    await it.app.conversation.settings.tune(method="off")
+    await it.app.conversation.setup.tune(method="off")
     await it.play(8)
     it.app.do("tuning")
     await it.until(lambda: it.app.main.sliders.has_focus)

@@ -74,7 +74,7 @@ async def test_it_moves_while_a_reply_comes_and_marks_what_was_changed(running: 
         it.engine.play(6)
         await it.until(lambda: it.app.main.panel.state.passes == 6)
         before = it.app.main.panel.lines
-        await it.app.conversation.settings.tune(depth=3)
+        await it.app.conversation.setup.tune(depth=3)
         it.engine.play(8)
         await it.until(lambda: it.app.main.panel.state.passes == 14)
         assert it.app.main.panel.lines != before

@@ -137,7 +137,7 @@ async def test_esc_stops_a_switch_but_not_the_first_load(running: Callable[..., 
     async with running(engine=engine) as it:
         await it.pilot.press("escape")
         engine.finish_load()
-        await it.until(lambda: it.app.conversation.loading.choice is not None)
+        await it.until(lambda: it.app.conversation.setup.choice is not None)
         await it.send("/models built-in")
         await it.until(lambda: len(engine.choices) == 2)
         await it.pilot.press("escape")

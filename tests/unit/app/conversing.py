@@ -27,7 +27,7 @@ async def load(conversation: Conversation, choice: PairChoice | None = None) -> 
     """Load a pair, and return what was told."""
     updates = [
         update
-        async for update in conversation.loading.load(choice or PairChoice("/m/target", "/m/draft"))
+        async for update in conversation.setup.load(choice or PairChoice("/m/target", "/m/draft"))
     ]
     assert isinstance(updates[-1], Loaded)
     return updates

@@ -80,7 +80,7 @@ async def test_both_ways_take_turns_with_one_seed() -> None:
 async def test_what_was_set_is_set_again_and_nothing_is_kept() -> None:
     engine = Recording(*same(), "After.")
     conversation = await ready(engine, sampling=schema.Sampling(temperature=0.5, seed=None))
-    await conversation.settings.tune(method="ngram", depth=3, rule="match")
+    await conversation.setup.tune(method="ngram", depth=3, rule="match")
     turns, before = conversation.turns, engine.tuning
     await run(conversation)
     assert [made[:2] for made in engine.made[2:4]] == [("ngram", 3), ("ngram", 3)]
@@ -96,7 +96,7 @@ async def test_what_was_set_is_set_again_and_nothing_is_kept() -> None:
 async def test_greedy_needs_no_seed_and_speculation_that_is_off_is_tried_all_the_same() -> None:
     engine = Recording(*same())
     conversation = await ready(engine, sampling=schema.Sampling(temperature=0))
-    await conversation.settings.tune(method="off", depth=0)
+    await conversation.setup.tune(method="off", depth=0)
     last = (await run(conversation))[-1]
     assert (last.rule, last.equal) == ("greedy", True)
     assert engine.made[2] == ("auto", "auto", "keyed", None)

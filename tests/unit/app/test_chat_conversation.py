@@ -64,7 +64,7 @@ async def test_it_is_kept_as_it_was_made() -> None:
     engine, store = ScriptedEngine("Yes it is.", instant=True), Store(None)
     conversation = conversation_with(engine, store)
     await load(conversation, PairChoice("owner/target", None))
-    await conversation.settings.tune(
+    await conversation.setup.tune(
         method="ngram", depth=6, rule="keyed", sampling={"temperature": 0.25}
     )
     await read(conversation.ask("Is it?"))
@@ -379,7 +379,7 @@ async def test_each_conversation_has_its_own_sampling_and_system_prompt() -> Non
     await load(conversation)
     assert engine.tuning.sampling["temperature"] == 0.5
     conversation.tree.set_system("Sing.")
-    await conversation.settings.set_sampling({"temperature": 0.125})
+    await conversation.setup.set_sampling({"temperature": 0.125})
     await read(conversation.ask("One?"))
     first = conversation.chat
     assert first is not None
@@ -404,12 +404,12 @@ async def test_tuning_takes_effect_in_mid_reply_or_is_refused_with_the_engine_s_
     async with reading(conversation.ask("Go.")) as reply:
         engine.play(4)
         await reply.text("The quick brown fox jumps over the lazy")
-        await conversation.settings.tune(depth=7)
+        await conversation.setup.tune(depth=7)
         assert (engine.tuning.depth, conversation.panel().depth) == (7, 7)
         with pytest.raises(BadOptionError, match="depth is 99"):
-            await conversation.settings.tune(depth=99)
+            await conversation.setup.tune(depth=99)
         with pytest.raises(BadOptionError, match="no sampling setting heat"):
-            await conversation.settings.tune(sampling={"heat": 1})
+            await conversation.setup.tune(sampling={"heat": 1})
         assert (engine.tuning.depth, conversation.panel().depth) == (7, 7)
         engine.play_all()
         await reply.all()
@@ -508,22 +508,22 @@ async def test_a_load_is_followed_and_can_be_given_up() -> None:
     engine = ScriptedEngine(loads=False)
     conversation = conversation_with(engine)
     assert conversation.panel().activity == "no model"
-    loading = conversation.loading.load(PairChoice("owner/model"))
+    loading = conversation.setup.load(PairChoice("owner/model"))
     await anext(loading)
     engine.load_progress("downloading", 25, 100, "owner/model")
     await anext(loading)
     state = conversation.panel()
     assert (state.activity, state.progress) == ("loading", 0.25)
-    conversation.loading.cancel()
+    conversation.setup.cancel()
     (last,) = [update async for update in loading]
     assert isinstance(last, Failed)
     assert conversation.panel().activity == "no model"
-    assert conversation.loading.choice is None
-    loading = conversation.loading.load(PairChoice("owner/model"))
+    assert conversation.setup.choice is None
+    loading = conversation.setup.load(PairChoice("owner/model"))
     await anext(loading)
     engine.finish_load()
     await read(loading)
-    assert conversation.loading.choice == PairChoice("owner/model")
+    assert conversation.setup.choice == PairChoice("owner/model")
     state = conversation.panel()
     assert (state.activity, state.target) == ("ready", engine._pair.target)
     assert (state.kernels, state.memory_used) == (STATUS.kernels, STATUS.memory)
@@ -545,7 +545,7 @@ async def test_titles_of_conversations_that_began_empty() -> None:
 async def test_a_question_during_a_load_is_answered_by_the_new_pair() -> None:
     engine = ScriptedEngine("Yes.", loads=False)
     conversation = conversation_with(engine)
-    loading = conversation.loading.load(PairChoice("owner/model", "owner/draft"))
+    loading = conversation.setup.load(PairChoice("owner/model", "owner/draft"))
     await anext(loading)
     async with reading(conversation.ask("Anybody?")) as reply:
         began = reply.updates[0]
@@ -557,7 +557,7 @@ async def test_a_question_during_a_load_is_answered_by_the_new_pair() -> None:
         engine.play_all()
         turn = ended(await reply.all())
     assert (turn.model, turn.draft) == ("owner/model", "owner/draft")
-    loading = conversation.loading.load(PairChoice("owner/broken"))
+    loading = conversation.setup.load(PairChoice("owner/broken"))
     await anext(loading)
     async with reading(conversation.ask("And now?")) as reply:
         engine.finish_load(Failed("refused", "it is broken: get another one"))

@@ -95,7 +95,7 @@ async def test_plain_and_speculative_are_equal_and_weighed(pocket_engine: Proces
     assert last.rule == "keyed"
     assert last.equal or (last.fork is not None and last.fork.near_tie)
     assert last.plain.tokens_per_pass == 1.0
-    assert conversation.settings.desired.method == "auto"
+    assert conversation.setup.desired.method == "auto"
 
 
 async def test_a_child_that_dies_in_mid_reply(child: ProcessEngine) -> None:

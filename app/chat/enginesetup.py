@@ -16,7 +16,6 @@ from macspec.worker import (
     Loaded,
     LoadProgress,
     PairChoice,
-    PairInfo,
     Status,
     Tuned,
     Tuning,
@@ -26,18 +25,33 @@ from ..panel.live import LiveStats
 from ..panel.panelstate import PanelState
 from .tree import Tree
 
+OFTEN, SELDOM = 1.0, 5.0
+"""Seconds between two requests for the engine's status, in a reply and between replies."""
 
-class LiveSettings:
-    """Method, depth and rule, shared by all conversations, and the sampling of each.
+
+class EngineSetup:
+    """A pair, its status, and what it decodes with: method, depth and rule, shared by all
+    conversations, and the sampling of each.
 
     Args:
         config: the values at the start.
         tree: the conversation, which keeps its own sampling.
         live: where changes are marked.
+        clock: monotonic seconds.
+        ready: called once a pair is loaded.
     """
 
-    def __init__(self, engine: EngineClient, config: Config, tree: Tree, live: LiveStats) -> None:
+    def __init__(
+        self,
+        engine: EngineClient,
+        config: Config,
+        tree: Tree,
+        live: LiveStats,
+        clock: Callable[[], float],
+        ready: Callable[[], None],
+    ) -> None:
         self._engine, self._tree, self._live = engine, tree, live
+        self._clock, self._ready = clock, ready
         self._sampling = asdict(config.sampling)
         speculation = config.speculation
         self._shared = Tuning(speculation.method, speculation.depth, speculation.rule)
@@ -45,8 +59,17 @@ class LiveSettings:
         """What the engine has; None: not known."""
         self._unanswered: Call | None = None
         self._lent = False
-        self.requests = 0
-        """How often the engine was asked to set something."""
+        self._outdated = False
+        """Whether something was set after the status was asked for."""
+        self.choice: PairChoice | None = None
+        """The pair that was loaded last."""
+        self._coming: PairChoice | None = None
+        """The pair that is being loaded."""
+        self._load: Call | None = None
+        self._status: Call | None = None
+        self._asked_at = float("-inf")
+        self._lost = True
+        """Whether no engine runs, and a request would only start one."""
 
     @property
     def desired(self) -> Tuning:
@@ -85,9 +108,7 @@ class LiveSettings:
         self._lent = False
         desired = self.desired
         if desired != self._confirmed:
-            self.requests += 1
-            self._unanswered = self._engine.tune(**asdict(desired))
-            self._confirmed = desired
+            self._unanswered, self._confirmed = self._send(desired), desired
 
     def refusal(self) -> str | None:
         """Why the engine refused the last ``sync``, once; None: it did not."""
@@ -100,18 +121,6 @@ class LiveSettings:
             return answer.message
         return None
 
-    def reported(self, tuning: Tuning, requests: int) -> None:
-        """Take over what the engine had when ``self.requests`` was this; without a draft model the
-        method may be another one."""
-        if requests == self.requests and not self._lent:
-            self._confirmed = tuning
-            self._shared = replace(self._shared, method=tuning.method)
-
-    def pair_loaded(self, pair: PairInfo) -> None:
-        """A pair was loaded; without a draft model, method draft becomes auto."""
-        if pair.draft is None and self._shared.method == "draft":
-            self._shared, self._confirmed = replace(self._shared, method="auto"), None
-
     def shown_in(self, state: PanelState) -> PanelState:
         """The same numbers, with what is set."""
         desired = self.desired
@@ -123,67 +132,22 @@ class LiveSettings:
             temperature=desired.sampling["temperature"],
         )
 
-    def _with(self, sampling: Mapping[str, Any]) -> Tuning:
-        own = {name: value for name, value in sampling.items() if name in self._sampling}
-        return replace(self._shared, sampling={**self._sampling, **own})
-
-    async def _apply(self, tuning: Tuning) -> None:
-        self.requests += 1
-        call = self._engine.tune(**asdict(tuning))
-        answer = [event async for event in call][-1]
-        if isinstance(answer, Failed):
-            kind = BadOptionError if answer.kind == "refused" else MacspecError
-            raise kind(answer.message)
-        assert isinstance(answer, Tuned)
-        self._confirmed = tuning
-
-
-OFTEN, SELDOM = 1.0, 5.0
-"""Seconds between two requests for the engine's status, in a reply and between replies."""
-
-
-class Loading:
-    """The pair that is loaded, and the status of the engine.
-
-    Args:
-        clock: monotonic seconds.
-        ready: called once a pair is loaded.
-    """
-
-    def __init__(
-        self,
-        engine: EngineClient,
-        live: LiveStats,
-        settings: LiveSettings,
-        clock: Callable[[], float],
-        ready: Callable[[], None],
-    ) -> None:
-        self._engine, self._live, self._settings = engine, live, settings
-        self._clock, self._ready = clock, ready
-        self.choice: PairChoice | None = None
-        """The pair that was loaded last."""
-        self.coming: PairChoice | None = None
-        """The pair that is being loaded."""
-        self._call: Call | None = None
-        self._status: Call | None = None
-        self._asked_at, self._requests = float("-inf"), 0
-        self._lost = True
-        """Whether no engine runs, and a request would only start one."""
-
     async def load(
         self, choice: PairChoice
     ) -> AsyncIterator[Notice | LoadProgress | Loaded | Failed]:
         """Load a pair, or switch to it: Notice and LoadProgress, then Loaded or Failed."""
-        self._settings.sync()
+        self.sync()
         self._live.loading()
-        call = self._call = self._engine.load(choice)
-        self.coming = choice
+        call = self._load = self._engine.load(choice)
+        self._coming = choice
         try:
             async for event in call:
                 self._live.see(event)
                 if isinstance(event, Loaded):
                     self.choice, self._lost = choice, False
-                    self._settings.pair_loaded(event.pair)
+                    if event.pair.draft is None and self._shared.method == "draft":
+                        self._shared = replace(self._shared, method="auto")
+                        self._confirmed = None
                     self.poll(busy=False, now=True)
                     self._ready()
                 if isinstance(event, Failed):
@@ -191,19 +155,19 @@ class Loading:
                 if isinstance(event, Notice | LoadProgress | Loaded | Failed):
                     yield event
         finally:
-            self._call = self.coming = None
+            self._load = self._coming = None
             if not call.done:
                 call.stop()
 
     @property
     def answering(self) -> PairChoice:
         """The pair that answers a request made now: loads and replies are queued."""
-        return self.coming or self.choice or PairChoice()
+        return self._coming or self.choice or PairChoice()
 
     def cancel(self) -> None:
         """Cancel the load in progress; the pair before stays."""
-        if self._call is not None:
-            self._call.stop()
+        if self._load is not None:
+            self._load.stop()
 
     def lost(self, failed: Failed) -> None:
         """A call failed; an engine that crashed is gone until the next reply."""
@@ -220,10 +184,29 @@ class Loading:
             answer, self._status = self._status.result(), None
             if isinstance(answer, Status):
                 self._live.see(answer)
-                self._settings.reported(answer.tuning, self._requests)
+                if not self._outdated and not self._lent:
+                    # Without a draft model the method may be another one.
+                    self._confirmed = answer.tuning
+                    self._shared = replace(self._shared, method=answer.tuning.method)
             elif isinstance(answer, Failed) and answer.kind != "refused":
                 self.lost(answer)
         due = self._asked_at + (OFTEN if busy else SELDOM) <= self._clock()
         if not self._lost and (due or now):
-            self._asked_at, self._requests = self._clock(), self._settings.requests
+            self._asked_at, self._outdated = self._clock(), False
             self._status = self._engine.status()
+
+    def _with(self, sampling: Mapping[str, Any]) -> Tuning:
+        own = {name: value for name, value in sampling.items() if name in self._sampling}
+        return replace(self._shared, sampling={**self._sampling, **own})
+
+    async def _apply(self, tuning: Tuning) -> None:
+        answer = [event async for event in self._send(tuning)][-1]
+        if isinstance(answer, Failed):
+            kind = BadOptionError if answer.kind == "refused" else MacspecError
+            raise kind(answer.message)
+        assert isinstance(answer, Tuned)
+        self._confirmed = tuning
+
+    def _send(self, tuning: Tuning) -> Call:
+        self._outdated = True
+        return self._engine.tune(**asdict(tuning))
