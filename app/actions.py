@@ -121,6 +121,11 @@ class Action:
     screen: bool = False
     """Whether it is for the screen only, not for line mode."""
 
+    @property
+    def usage(self) -> str:
+        """The slash command with its argument."""
+        return f"/{self.slash} {self.argument}".rstrip()
+
     def refusal(self, situation: Situation) -> str | None:
         """Why it is not possible now, in one line; None: it is."""
         return next((REASONS[need] for need in self.needs if not getattr(situation, need)), None)
@@ -233,5 +238,6 @@ ACTIONS: tuple[Action, ...] = (
 )
 # fmt: on
 
+BY_GROUP = {group: [it for it in ACTIONS if it.group == group] for group in GROUPS}
 BY_ID = {action.id: action for action in ACTIONS}
 BY_SLASH = {name: action for action in ACTIONS for name in (action.slash, *action.aliases)}

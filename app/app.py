@@ -412,15 +412,15 @@ class MacspecApp(App[None], inherit_bindings=False):
         await self.push_screen_wait(box)
 
     async def edit_settings(self, field: str) -> None:
-        from .screens.chatsettings import ChatSettings, ChatSettingsForm
+        from .screens.chatsettings import ChatSettingsForm
 
         it = self.conversation
-        now = ChatSettings(it.tree.system, it.tree.sampling)
-        form = ChatSettingsForm(now, self.settings.config, focus=field)
-        wanted = await self.push_screen_wait(form)
-        if wanted is not None:
-            it.tree.set_system(wanted.system)
-            await it.setup.set_sampling(wanted.sampling)
+        config, tree = self.settings.config, it.tree
+        form = ChatSettingsForm(tree.system, tree.sampling, config, focus=field)
+        if (wanted := await self.push_screen_wait(form)) is not None:
+            system, sampling = wanted
+            tree.set_system(system)
+            await it.setup.set_sampling(sampling)
 
     async def choose_pair(self, pairs: ModelPicker) -> PairChoice | None:
         from .screens.switcher import Switcher

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 from macspec.errors import BadOptionError
 
-from .actions import ACTIONS, BY_ID, BY_SLASH, GROUPS, Action, Situation
+from .actions import ACTIONS, BY_GROUP, BY_ID, BY_SLASH, Situation
 
 NAMED = {
     "escape": "Esc",
@@ -148,25 +148,23 @@ HEADER = (
 def table(keys: Keys, width: int = 80) -> Iterator[str]:
     """The lines of the table, none longer than ``width``."""
     yield from textwrap.wrap(HEADER, width)
-    for group in GROUPS:
+    for group, actions in BY_GROUP.items():
         yield ""
         yield group
-        for action in ACTIONS:
-            if action.group == group:
-                yield from _row(keys, action, width)
+        for action in actions:
+            begin = f"  {names(keys, action.id):<{KEYS}}/{action.slash:<{COMMAND}} "
+            yield from indented(begin, action.about, width)
+
+
+def indented(begin: str, text: str, width: int) -> list[str]:
+    """The lines of a text, the first after ``begin``, the others as far to the right."""
+    return textwrap.wrap(text, width, initial_indent=begin, subsequent_indent=" " * len(begin))
 
 
 def names(keys: Keys, id: str) -> str:
     """The first two keys of an action; those that every terminal delivers come first."""
     own = sorted(keys.of(id), key=lambda key: not SENT_BY_TERMINAL_APP.fullmatch(key))
     return " ".join(shown(key, short=True) for key in own[: max(len(BY_ID[id].keys), 1)][:2])
-
-
-def _row(keys: Keys, action: Action, width: int) -> Iterator[str]:
-    lines = textwrap.wrap(action.about, width - KEYS - COMMAND - 4)
-    yield f"  {names(keys, action.id):<{KEYS}}/{action.slash:<{COMMAND}} {lines[0]}"
-    for line in lines[1:]:
-        yield " " * (KEYS + COMMAND + 4) + line
 
 
 WRITING = (

@@ -21,7 +21,7 @@ from macspec.terminal import Output, say
 from macspec.worker import LoadProgress, PairChoice
 
 from . import outside
-from .actions import ACTIONS, GROUPS
+from .actions import BY_GROUP
 from .chat.chatlist import find_chats, when
 from .chat.comparison import Comparison, ModeStats, TextDivergence
 from .chat.conversation import Conversation
@@ -283,14 +283,13 @@ class LineView:
     async def do_help(self, argument: str) -> None:
         self.print("A line that begins with a slash is a command; anything else is a message.")
         self.print("@FILE in a message includes a file; a backslash at the end continues the line.")
-        for group in GROUPS:
-            actions = [it for it in ACTIONS if it.group == group and not it.screen]
+        for group, every in BY_GROUP.items():
+            actions = [it for it in every if not it.screen]
             if actions:
                 self.print()
                 self.print(group)
             for action in actions:
-                name = f"/{action.slash} {action.argument}".rstrip()
-                self.print(f"{name}: {action.about}")
+                self.print(f"{action.usage}: {action.about}")
 
     async def do_stats(self, argument: str) -> None:
         from .panel.panelrows import facts

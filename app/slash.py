@@ -93,7 +93,7 @@ def _names(begun: str) -> list[Completion]:
     return [
         Completion(
             f"/{action.slash} " if action.argument else f"/{action.slash}",
-            f"/{action.slash} {action.argument}".rstrip(),
+            action.usage,
             action.about,
         )
         for action in (*by_name, *by_alias)

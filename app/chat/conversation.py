@@ -75,8 +75,7 @@ class Conversation:
         self._live = LiveStats()
         self._energy = EnergyMeter(meter)
         self.setup = EngineSetup(engine, config, self.tree, self._live, clock, self._energy.start)
-        self._streaming: StreamingReply | None = None
-        self._comparing: Comparing | None = None
+        self._work: StreamingReply | Comparing | None = None
         self._trouble: str | None = None
         """The problem of the store that was reported last."""
 
@@ -94,7 +93,7 @@ class Conversation:
 
     @property
     def busy(self) -> bool:
-        return self._streaming is not None or self._comparing is not None
+        return self._work is not None
 
     @property
     def situation(self) -> Situation:
@@ -226,15 +225,13 @@ class Conversation:
 
     def stop(self) -> None:
         """Stop the reply that streams, and keep its text, or stop the comparison."""
-        if self._streaming is not None:
-            self._streaming.stop()
-        if self._comparing is not None:
-            self._comparing.stop()
+        if self._work is not None:
+            self._work.stop()
 
     def saved_interrupt(self) -> None:
         """Save everything at once, because the process is about to end."""
-        if self._streaming is not None:
-            self._streaming.cut_off()
+        if isinstance(self._work, StreamingReply):
+            self._work.cut_off()
 
     def compare(self, rule: str | None = None) -> AsyncIterator[Comparison]:
         """Answer the last prompt again, plain and speculative in turns, and keep nothing of it.
@@ -263,10 +260,8 @@ class Conversation:
         self.store.close()
 
     def _check_idle(self) -> None:
-        if self._comparing is not None:
-            raise BadOptionError(COMPARING)
-        if self.busy:
-            raise BadOptionError(BUSY)
+        if self._work is not None:
+            raise BadOptionError(COMPARING if isinstance(self._work, Comparing) else BUSY)
 
     def _stored(self) -> Chat:
         if self.chat is None:
@@ -279,14 +274,14 @@ class Conversation:
 
     async def _compare(self, comparing: Comparing) -> AsyncIterator[Comparison]:
         self._check_idle()
-        self._comparing, shown = comparing, self._live.shown
+        self._work, shown = comparing, self._live.shown
         try:
             with awake(self.config.power.keep_awake):
                 async for found in comparing.run():
                     yield found
         finally:
             comparing.stop()
-            self._comparing = None
+            self._work = None
             self.setup.sync()
             self._live.resting()
             self._live.shown = shown
@@ -306,21 +301,21 @@ class Conversation:
         self._live.asked()
         streaming.watch = self._energy.watch()
         streaming.call = self.engine.reply(asked)
-        self._streaming = streaming
+        self._work = streaming
         try:
             with awake(self.config.power.keep_awake):
                 yield Began(prompt, streaming.shown)
                 async for event in self._answers(streaming, asked):
                     self._live.see(event)
-                    if isinstance(event, Prefilled) and self.tree.drop(
-                        event.dropped_messages, path
-                    ):
-                        yield Dropped(self.tree.dropped)
+                    if isinstance(event, Prefilled):
+                        dropped = self.tree.drop(event.dropped_messages, path)
+                        if dropped is not None:
+                            yield Dropped(dropped)
                     update = streaming.take(event)
                     if update is not None:
                         yield update
         finally:
-            self._streaming = None
+            self._work = None
             self._live.resting()
             ended = self.tree.change(streaming.close())
             self._energy.settle(streaming.watch, partial(self._settled, streaming.reply.id))
@@ -352,11 +347,13 @@ class Conversation:
                 yield event
 
     def _settled(self, id: int, energy: ReplyEnergy) -> None:
+        if isinstance(self._work, StreamingReply) and self._work.reply.id == id:
+            return
         try:
             metadata = self.store.message(id).metadata
         except BadOptionError:
             return  # It was purged.
-        if metadata is None or (self._streaming is not None and self._streaming.reply.id == id):
+        if metadata is None:
             return
         now = with_newest(metadata.energy, energy.as_dict())
         turn = self.tree.change(self.store.set_metadata(id, replace(metadata, energy=now)))

@@ -130,24 +130,20 @@ class Tree:
         self.store.set_leaf(it.chat, self.store.newest_leaf(siblings[place]))
         self.open(it.chat)
 
-    def drop(self, count: object, asked: Sequence[Message]) -> bool:
-        """Mark the turns that the model no longer sees, and return whether that is new.
+    def drop(self, count: object, asked: Sequence[Message]) -> tuple[int, ...] | None:
+        """Mark the turns that the model no longer sees, and return them; None: they are the same.
 
         Args:
             count: how many messages were left out of the prompt; imported data may be anything.
             asked: the messages of the prompt, without system prompts.
         """
         if not isinstance(count, int) or isinstance(count, bool):
-            return False
+            return None
         dropped = frozenset(message.id for group in spoken(asked)[:count] for message in group)
         if dropped == self._dropped:
-            return False
+            return None
         self._dropped = dropped
         self._show()
-        return True
-
-    @property
-    def dropped(self) -> tuple[int, ...]:
         return tuple(turn.id for turn in self.turns if turn.dropped)
 
     def _show(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from textual import on
@@ -21,15 +20,6 @@ from ..actions import SAMPLING
 from .box import Box
 
 SYSTEM = "Instructions to the model before the conversation; empty for none."
-
-
-@dataclass(frozen=True, slots=True)
-class ChatSettings:
-    """What a conversation sets for itself."""
-
-    system: str
-    sampling: Mapping[str, Any]
-    """Only what differs from the settings."""
 
 
 class Field(Input):
@@ -73,11 +63,11 @@ class Field(Input):
         return ""
 
 
-class ChatSettingsForm(Box[ChatSettings | None]):
-    """The form; its result is None if cancelled.
+class ChatSettingsForm(Box[tuple[str, dict[str, Any]] | None]):
+    """The form; its result is the system prompt and the sampling, or None if cancelled.
 
     Args:
-        set: what the conversation sets now.
+        sampling: what the conversation sets for itself, where that differs from the settings.
         config: the settings, which give the defaults.
         focus: the field to start in: ``system``, or one of ``SAMPLING``.
     """
@@ -103,22 +93,24 @@ class ChatSettingsForm(Box[ChatSettings | None]):
         Binding("ctrl+s", "save", "Save"),
     ]
 
-    def __init__(self, set: ChatSettings, config: Config, *, focus: str = "system") -> None:
+    def __init__(
+        self, system: str, sampling: Mapping[str, Any], config: Config, *, focus: str = "system"
+    ) -> None:
         super().__init__()
-        self._set, self._first, self._default = set, focus, config.sampling
+        self._system, self._sampling = system, sampling
+        self._first, self._default = focus, config.sampling
         self._shown_system = ""
         self._warned = False
 
     def inside(self) -> ComposeResult:
         with VerticalScroll(can_focus=False):
             yield Label("System prompt", markup=False)
-            yield TextArea(
-                neutral(self._set.system), id="system", compact=True, show_line_numbers=False
-            )
+            text = neutral(self._system)
+            yield TextArea(text, id="system", compact=True, show_line_numbers=False)
             for name, setting in SAMPLING.items():
                 with Horizontal():
                     yield Label(setting.label, classes="name", markup=False)
-                    yield Field(setting, self._set.sampling.get(name), getattr(self._default, name))
+                    yield Field(setting, self._sampling.get(name), getattr(self._default, name))
                     yield Label(setting.kind.says, classes="range", markup=False)
 
     def on_mount(self) -> None:
@@ -152,13 +144,13 @@ class ChatSettingsForm(Box[ChatSettings | None]):
                 self._explain(it)
                 return
         text = self.query_one("#system", TextArea).text
-        system = self._set.system if text == self._shown_system else text
-        known = {it.setting.name: it.read() for it in self.query(Field)}
-        sampling = {**self._set.sampling, **known}
-        for name in known:
-            if sampling[name] is None:
-                del sampling[name]
-        self.dismiss(ChatSettings(system, sampling))
+        system = self._system if text == self._shown_system else text
+        sampling = dict(self._sampling)
+        for it in self.query(Field):
+            sampling[it.setting.name] = it.read()
+            if sampling[it.setting.name] is None:
+                del sampling[it.setting.name]
+        self.dismiss((system, sampling))
 
     def action_leave(self) -> None:
         """Cancel; unsaved changes need a second Esc."""

@@ -14,8 +14,8 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from ..actions import ACTIONS, GROUPS, Action
-from ..keys import Keys, names
+from ..actions import ACTIONS, BY_GROUP, Action
+from ..keys import Keys, indented, names
 from ..panel.panel import Panel
 from ..panel.panelrows import HELP
 from ..panel.panelstate import PanelState
@@ -147,8 +147,7 @@ def page(keys: Keys, width: int) -> Iterator[Content]:
     """The lines of the help, in columns where there is room for them."""
     yield from _section("While you write", PROMPT, width)
     yield from _section("While you read", READING, width)
-    for group in GROUPS:
-        actions = [action for action in ACTIONS if action.group == group]
+    for group, actions in BY_GROUP.items():
         wide = max(len(names(keys, action.id)) for action in actions)
         rows = [
             (f"{names(keys, action.id):<{wide}}  /{action.slash}", action.about)
@@ -163,16 +162,11 @@ def _section(title: str, rows: Sequence[tuple[str, str]], width: int) -> Iterato
     column = min(max((len(name) for name, _ in rows), default=0) + 2, 30)
     beside = width >= column + 30
     for name, about in rows:
-        room = width - column if beside else width - 2
-        lines = Content(about).wrap(max(room, 10))
-        first = Content.styled(name.ljust(column) if beside else name, "bold")
-        if beside:
-            yield Content.assemble(first, lines[0])
-            lines = lines[1:]
-        else:
-            yield first
-        for line in lines:
-            yield Content.assemble(" " * (column if beside else 2), line)
+        if not beside:
+            yield Content.styled(name, "bold")
+        begin = name.ljust(column) if beside else "  "
+        lines = indented(begin, about, max(width, 12))
+        yield Content("\n".join(lines)).stylize("bold", 0, len(begin))
     yield Content("")
 
 

@@ -122,8 +122,8 @@ async def test_text_comes_as_it_is_written_and_is_on_the_disk_soon(tmp_path: Pat
         engine.play()
         await reply.text("a b c d")
         assert conversation.panel().activity == "writing"
-        assert conversation._streaming is not None
-        conversation._streaming.reply.save()
+        assert conversation._work is not None
+        conversation._work.reply.save()
         assert conversation.chat is not None
         kept = store.thread(conversation.chat.id)[-1]
         assert (kept.text, kept.state) == ("a b c d", OPEN)
