@@ -18,7 +18,7 @@ from typing import Any
 
 import mlx.core as mx
 from mlx_lm import stream_generate
-from mlx_lm.sample_utils import make_logits_processors, make_sampler
+from mlx_lm.sample_utils import make_sampler
 
 from ..errors import BadOptionError
 from ..models import Pair
@@ -51,12 +51,7 @@ class MlxLmArm(Arm):
     """
 
     def __init__(
-        self,
-        name: str,
-        pair: Pair,
-        *,
-        depth: int | None = 0,
-        kv_bits: int | None = None,
+        self, name: str, pair: Pair, *, depth: int | None = 0, kv_bits: int | None = None
     ) -> None:
         if depth != 0 and pair.draft is None:
             raise BadOptionError(f"{name} needs a draft model: {pair.draft_off or 'add --draft'}")
@@ -113,23 +108,8 @@ class MlxLmArm(Arm):
             module = ForcedTarget(module, len(prompt), question.forced)
         settings: dict[str, Any] = {
             "max_tokens": question.max_tokens,
-            "sampler": make_sampler(
-                sampling.temperature,
-                top_p=sampling.top_p,
-                min_p=sampling.min_p,
-                top_k=sampling.top_k,
-            ),
+            "sampler": make_sampler(sampling.temperature),
         }
-        if sampling.penalised:
-            repeated = sampling.repetition_penalty
-            settings["logits_processors"] = make_logits_processors(
-                repetition_penalty=None if repeated == 1 else repeated,
-                repetition_context_size=sampling.penalty_context,
-                presence_penalty=sampling.presence_penalty or None,
-                presence_context_size=sampling.penalty_context,
-                frequency_penalty=sampling.frequency_penalty or None,
-                frequency_context_size=sampling.penalty_context,
-            )
         if self._kv_bits is not None:
             settings.update(kv_bits=self._kv_bits, quantized_kv_start=0)
         if depth:
@@ -146,12 +126,11 @@ class MlxLmArm(Arm):
         found = {}
         for depth in DEPTHS:
             self._best[sampling.temperature] = depth
-            found[depth] = pooled_speed(
-                [
-                    self.write(question, replace(sampling, seed=number), ends)
-                    for number, question in enumerate(tried)
-                ]
-            )
+            replies = [
+                self.write(question, replace(sampling, seed=number), ends)
+                for number, question in enumerate(tried)
+            ]
+            found[depth] = pooled_speed(replies)
         self._best[sampling.temperature] = max(found, key=found.__getitem__)
         self._found[f"{sampling.temperature:g}"] = {
             str(depth): round(speed, 2) for depth, speed in found.items()

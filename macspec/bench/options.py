@@ -65,9 +65,11 @@ class BenchOptions:
         temperatures, repeats = (
             (SHORT_TEMPERATURES, SHORT_REPEATS) if self.short else (TEMPERATURES, REPEATS)
         )
+        self.repeats = given.repeats or repeats
+        """Of a run of the null test, which has several."""
         self.protocol = Protocol(
             temperatures=tuple(given.temperatures or temperatures),
-            repeats=(given.repeats or repeats) * (RUNS if given.null_test else 1),
+            repeats=self.repeats * (RUNS if given.null_test else 1),
             seed=given.seed,
             ends=not given.ignore_end,
             cool_down=given.cool_down,

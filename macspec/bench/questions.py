@@ -79,7 +79,7 @@ class Arm(Protocol):
 
     name: str
 
-    def why_not(self, question: Question, sampling: Sampling) -> str | None:
+    def why_not(self, question: Question) -> str | None:
         """Why it cannot answer this, in half a sentence; None if it can."""
         return None
 

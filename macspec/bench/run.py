@@ -278,7 +278,7 @@ class Run:
         self._cool_down()
         for arm in arms:
             self._announce(arm, lap.question)
-            reason = arm.why_not(lap.question, sampling)
+            reason = arm.why_not(lap.question)
             if reason is None:
                 yield self._measured(arm, lap, sampling)
             else:
@@ -292,7 +292,7 @@ class Run:
         self._warm.add((arm.name, temperature))
         self._progress(Step(0, self.total, None, f"warming up {arm.name}"))
         sampling = Sampling(temperature=temperature, seed=0)
-        able = [it for it in self.questions if arm.why_not(it, sampling) is None]
+        able = [it for it in self.questions if arm.why_not(it) is None]
         arm.prepare(able, sampling, self.protocol.ends)
 
     def _measured(self, arm: Arm, lap: Lap, sampling: Sampling) -> Sample:

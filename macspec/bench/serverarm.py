@@ -33,11 +33,9 @@ class ServerArm(Arm):
         self._strange: dict[str, tuple[int, int]] = {}
         self._counts_tokens: bool | None = None
 
-    def why_not(self, question: Question, sampling: Sampling) -> str | None:
+    def why_not(self, question: Question) -> str | None:
         if question.forced is not None:
             return "servers cannot decode along a recorded answer"
-        if sampling.penalised or sampling.logit_bias:
-            return "servers interpret penalties and biases differently"
         return None
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
@@ -66,14 +64,12 @@ class ServerArm(Arm):
 
 
 def _settings(sampling: Sampling, ends: bool) -> dict[str, Any]:
-    """The fields of a request; beyond OpenAI's own only those that ask for more than nothing."""
+    """The fields of a request."""
     settings = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "cache_prompt": False,
         "seed": None if sampling.seed is None else sampling.seed % 2**31,
-        "top_k": sampling.top_k or None,
-        "min_p": sampling.min_p or None,
         "ignore_eos": None if ends else True,
     }
     return {name: value for name, value in settings.items() if value is not None}

@@ -12,7 +12,8 @@ from ..errors import BadOptionError
 from ..models import Pair
 from .arms import PLAIN
 from .cells import FORCED, Cell, Ratio, median, speed_ratio
-from .sample import Sample
+from .run import Run
+from .sample import Sample, named
 from .tasks import LENGTHS, long_name
 
 DEPTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
@@ -69,28 +70,16 @@ class Point:
     acceptance: float | None
 
 
-def entry(
-    sweep: Sweep, cells: Sequence[Cell], samples: Sequence[Sample], lengths: Mapping[str, int]
-) -> dict[str, Any]:
-    """The points, ready for JSON.
-
-    Args:
-        lengths: tokens of the prompt, by question.
-    """
-    if sweep.workloads is None:
-        places = _places(sweep, cells)
-    else:
-        places = _by_workload(cells, samples, lengths)
+def entry(sweep: Sweep, cells: Sequence[Cell], run: Run) -> dict[str, Any]:
+    """The points, ready for JSON."""
+    places = _places(sweep, cells) if sweep.workloads is None else _by_workload(cells, run)
     points = [
         Point(
-            x=x,
-            series=series + (FORCED if cell.forced else ""),
-            temperature=cell.temperature,
-            value=cell.speedup.value,
-            low=cell.speedup.low,
-            high=cell.speedup.high,
-            tokens_per_pass=cell.tokens_per_pass,
-            acceptance=cell.acceptance,
+            x,
+            series + (FORCED if cell.forced else ""),
+            cell.temperature,
+            **named(cell.speedup, "value", "low", "high"),
+            **named(cell, "tokens_per_pass", "acceptance"),
         )
         for cell, x, series in places
         if cell.speedup is not None
@@ -99,7 +88,7 @@ def entry(
         "over": sweep.over,
         "measure": f"times {PLAIN}",
         "points": [asdict(point) for point in points],
-        "chosen": _chosen(sweep, cells, samples),
+        "chosen": _chosen(sweep, cells, run.samples),
     }
 
 
@@ -111,15 +100,13 @@ def _places(sweep: Sweep, cells: Sequence[Cell]) -> Iterator[tuple[Cell, float |
                 yield cell, it.x, it.series
 
 
-def _by_workload(
-    cells: Sequence[Cell], samples: Sequence[Sample], lengths: Mapping[str, int]
-) -> Iterator[tuple[Cell, float | str, str]]:
+def _by_workload(cells: Sequence[Cell], run: Run) -> Iterator[tuple[Cell, float | str, str]]:
     """The same of each cell over one workload: at the length of its prompts."""
     for cell in cells:
         if not cell.whole:
             name = cell.group.removesuffix(FORCED)
-            members = {it.question for it in samples if it.workload == name}
-            yield cell, median(float(lengths[it]) for it in members) or 0.0, cell.arm
+            lengths = [float(len(it.ids)) for it in run.questions if it.workload == name]
+            yield cell, median(lengths) or 0.0, cell.arm
 
 
 def points_of(record: Mapping[str, Any]) -> list[Point]:

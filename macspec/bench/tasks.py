@@ -144,6 +144,9 @@ SEED = 1907
 
 MIDDLE = date(1987, 3, 1)
 
+NUMBERS = {"number": (2, 29), "large": (40, 390), "pressure": (968, 1039)}
+"""Between which they are drawn."""
+
 ASKED = (-1, 0, 2)
 """Days whose entries are asked for; the log reaches as far before them as after."""
 
@@ -207,17 +210,12 @@ def _date(day: int) -> str:
 
 def _filled(sentence: str, words: dict[str, Any], chance: random.Random) -> str:
     def word(name: str) -> str:
-        match name:
-            case "number":
-                return str(chance.randint(2, 29))
-            case "large":
-                return str(chance.randint(40, 390))
-            case "voltage":
-                return f"{chance.randint(10, 139) / 10:.1f}"
-            case "pressure":
-                return str(chance.randint(968, 1039))
-            case "hour":
-                return f"{chance.randint(0, 23):02}:{chance.choice((0, 10, 20, 30, 45)):02}"
+        if name in NUMBERS:
+            return str(chance.randint(*NUMBERS[name]))
+        if name == "voltage":
+            return f"{chance.randint(10, 139) / 10:.1f}"
+        if name == "hour":
+            return f"{chance.randint(0, 23):02}:{chance.choice((0, 10, 20, 30, 45)):02}"
         return str(chance.choice(words[name if name in words else f"{name}s"]))
 
     pieces = sentence.replace("}", "{").split("{")
@@ -237,9 +235,11 @@ UNKNOWN = "und"
 SLACK = 32
 """Tokens that a reply may be longer than the stored one."""
 
-
 REPLAYED = 16
 """Replies that are asked for again."""
+
+OF_EACH = 2
+"""Most of them of one conversation."""
 
 
 def replayed(
@@ -248,8 +248,6 @@ def replayed(
     count: Count,
     room: int,
     most: int = REPLAYED,
-    of_each: int = 2,
-    force: bool = False,
 ) -> list[Task]:
     """Stored replies to generate again, the newest conversations first.
 
@@ -258,8 +256,6 @@ def replayed(
 
     Args:
         room: positions of the target's context.
-        of_each: at most so many of one conversation.
-        force: take the stored replies as recorded answers.
 
     Raises:
         BadOptionError: there are no chats, or none that fits.
@@ -267,10 +263,10 @@ def replayed(
     tasks: list[Task] = []
     left_out = False
     for chat in store.chats():
-        found = list(_of_chat(chat, store.thread(chat.id), count, force))
+        found = list(_of_chat(chat, store.thread(chat.id), count))
         fitting = [task for task in found if fits(task, count, room)]
         left_out |= len(fitting) < len(found)
-        tasks += fitting[:of_each]
+        tasks += fitting[:OF_EACH]
         if len(tasks) >= most:
             break
     if not tasks:
@@ -282,7 +278,7 @@ def replayed(
     return tasks[:most]
 
 
-def _of_chat(chat: Chat, thread: list[Stored], count: Count, force: bool) -> Iterator[Task]:
+def _of_chat(chat: Chat, thread: list[Stored], count: Count) -> Iterator[Task]:
     """The replies of a conversation, the last one first."""
     for at in range(len(thread) - 1, 0, -1):
         reply, asked = thread[at], thread[at - 1]
@@ -298,13 +294,11 @@ def _of_chat(chat: Chat, thread: list[Stored], count: Count, force: bool) -> Ite
         ]
         if chat.system and not raw:
             messages.insert(0, {"role": "system", "content": chat.system})
-        length = count([{"role": "user", "content": reply.text}])
         yield Task(
             id=f"{chat.id}-{reply.id}",
             workload=WORKLOAD,
             messages=tuple(messages),
-            max_tokens=length if force else length + SLACK,
-            forced=reply.text if force else None,
+            max_tokens=count([{"role": "user", "content": reply.text}]) + SLACK,
             language=UNKNOWN,
             source=REPLAY,
             raw=raw,

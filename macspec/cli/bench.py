@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..choices import MAX_DEPTH
-from .options import Parser, add_flag, add_models, add_setting, whole
+from .options import Parser, add_actions, add_flag, add_models, add_setting, whole
 
 DESCRIPTION = """\
 Measure this pair: plain decoding, macspec and mlx-lm write the same replies in
@@ -28,20 +28,10 @@ Macs whose costs somebody has published, how close does auto come to the best
 fixed drafter and depth, and is it ever slower than plain decoding?
 """
 
-SIMULATE_EXAMPLE = """\
-example:
-  macspec bench simulate --curve m5-max-4bit
-"""
-
 SPECBENCH_DESCRIPTION = """\
 The six tasks of Spec-Bench (arXiv:2401.07851) on one pair: macspec beside
 mlx-lm's plain loop and mlx-lm's own speculative decoding at its best depth.
 Stop it at any time: the same command continues where it stopped.
-"""
-
-SPECBENCH_EXAMPLE = """\
-example:
-  macspec bench specbench question.jsonl --out specbench.json --minutes 10
 """
 
 SWEEPS = (
@@ -67,9 +57,9 @@ def add_options(it: Parser) -> None:
     _add_protocol(it.add_argument_group("protocol"))
     _add_report(it.add_argument_group("report"))
     add_models(it)
-    experiments = it.add_subparsers(title="experiments", metavar="EXPERIMENT", prog="macspec bench")
-    _add_simulate(experiments)
-    _add_specbench(experiments)
+    experiment = add_actions(it, "experiment")
+    _add_simulate(experiment)
+    _add_specbench(experiment)
 
 
 def listed(text: str) -> list[str]:
@@ -201,28 +191,20 @@ def _add_report(group: Any) -> None:
     )
 
 
-def _add_simulate(experiments: Any) -> None:
-    it = experiments.add_parser(
-        "simulate",
-        usage="macspec bench simulate [options]",
-        help="the controller on published costs of real Macs",
-        description=SIMULATE_DESCRIPTION,
-        epilog=SIMULATE_EXAMPLE,
-    )
+def _add_simulate(experiment: Callable[..., Any]) -> None:
+    about = "the controller on published costs of real Macs"
+    example = "--curve m5-max-4bit"
+    it = experiment("simulate", "[options]", about, example, SIMULATE_DESCRIPTION)
     _add(it, "--curve", "NAME", "only this machine's costs (default: all)")
     _add(it, "--traces", "FILE", "recorded traces (default: those that ship)")
     add_flag(it, "--json", "one JSON object per line")
-    it.set_defaults(experiment="simulate")
 
 
-def _add_specbench(experiments: Any) -> None:
-    it = experiments.add_parser(
-        "specbench",
-        usage="macspec bench specbench FILE --out FILE [options]",
-        help="Spec-Bench's six tasks beside mlx-lm, in runs that can be resumed",
-        description=SPECBENCH_DESCRIPTION,
-        epilog=SPECBENCH_EXAMPLE,
-    )
+def _add_specbench(experiment: Callable[..., Any]) -> None:
+    about = "Spec-Bench's six tasks beside mlx-lm, in runs that can be resumed"
+    example = "question.jsonl --out specbench.json --minutes 10"
+    usage = "FILE --out FILE [options]"
+    it = experiment("specbench", usage, about, example, SPECBENCH_DESCRIPTION)
     it.add_argument("file", metavar="FILE", help="Spec-Bench's question.jsonl")
     kept = "where the measurement is kept; what it already holds is not measured again"
     _add(it, "--out", "FILE", kept, required=True)
@@ -240,4 +222,3 @@ def _add_specbench(experiments: Any) -> None:
     _add(it, "--seed", "N", "(default: 1)", whole(0, 2**32), default=1)
     add_setting(it, "speculation.kernels")
     add_models(it)
-    it.set_defaults(experiment="specbench")

@@ -21,19 +21,12 @@ from ..bench.promptfile import from_file
 from ..bench.redact import redacted
 from ..bench.run import Run, Step, prepare
 from ..bench.serverarm import ServerArm, started
-from ..bench.simulate import (
-    Result,
-    as_record,
-    published,
-    simulation,
-    simulation_notes,
-)
+from ..bench.simulate import Result, as_record, published, simulation, simulation_notes
 from ..bench.simulate import simulate as simulated
 from ..bench.traces import load as load_traces
 from ..bench.traces import shipped
 from ..device import prepare as prepare_device
 from ..errors import BadOptionError
-from ..kernels import Kernels
 from ..metal.dispatch import kernels_for
 from ..models import Pair, load_pair
 from ..plaintext import one_line
@@ -101,8 +94,23 @@ def measure(given: argparse.Namespace) -> int:
 
     def keep(run: Run) -> None:
         if run.samples:
-            more["energy"] = meter.reason
-            _report(_document(run, options, kernels, load, more, swept), options)
+            found = run.results()
+            if swept is not None:
+                more["sweep"] = sweeps.entry(swept, found[0], run)
+            if given.null_test is not None:
+                more["aa"] = [*sweeps.null_test(run.samples, given.null_test, options.repeats)]
+            record = document.document(
+                run,
+                found,
+                _command(),
+                kernels=kernels,
+                kv_bits=given.kv_bits,
+                load=load,
+                energy=meter.reason,
+                mask=redacted if given.with_text else None,
+                **more,
+            )
+            _report(record, options)
         else:
             say(NOTHING)
 
@@ -235,33 +243,6 @@ def _pair(given: argparse.Namespace, **more: Any) -> Pair:
     for notice in (*pair.notices, *([pair.draft_off] if pair.draft_off else [])):
         say(notice)
     return pair
-
-
-def _document(
-    run: Run,
-    options: BenchOptions,
-    kernels: Kernels,
-    load: list[float] | None,
-    more: dict[str, Any],
-    swept: sweeps.Sweep | None,
-) -> dict[str, Any]:
-    found, given = run.results(), options.given
-    if swept is not None:
-        lengths = {it.id: len(it.ids) for it in run.questions}
-        more["sweep"] = sweeps.entry(swept, found[0], run.samples, lengths)
-    if given.null_test is not None:
-        repeats = run.protocol.repeats // sweeps.RUNS
-        more["aa"] = list(sweeps.null_test(run.samples, given.null_test, repeats))
-    return document.document(
-        run,
-        found,
-        _command(),
-        kernels=kernels,
-        kv_bits=given.kv_bits,
-        load=load,
-        mask=redacted if given.with_text else None,
-        **more,
-    )
 
 
 def _command() -> list[str]:

@@ -69,13 +69,13 @@ def some_text(text: str) -> str:
     return text
 
 
-def add_actions(parser: argparse.ArgumentParser) -> Callable[..., Any]:
-    """Make a command take actions; returns what adds one.
+def add_actions(parser: argparse.ArgumentParser, kind: str = "action") -> Callable[..., Any]:
+    """Make a command take actions, or what ``kind`` calls them; returns what adds one.
 
     Its arguments: the action's name, how its usage goes on, its help, how its example goes on,
     and a description, where that says more than the help.
     """
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", prog=parser.prog)
+    actions = parser.add_subparsers(title=f"{kind}s", metavar=kind.upper(), prog=parser.prog)
 
     def add(name: str, usage: str, about: str, example: str, description: str = "") -> Any:
         it = actions.add_parser(
@@ -85,7 +85,7 @@ def add_actions(parser: argparse.ArgumentParser) -> Callable[..., Any]:
             description=description or sentence(about),
             epilog=f"example:\n  {parser.prog} {name} {example}".rstrip() + "\n",
         )
-        it.set_defaults(action=name)
+        it.set_defaults(**{kind: name})
         return it
 
     return add

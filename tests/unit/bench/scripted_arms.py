@@ -56,7 +56,7 @@ class ScriptedArm:
     prepared: list[float] = field(default_factory=list)
     closed: bool = False
 
-    def why_not(self, question: Question, sampling: Sampling) -> str | None:
+    def why_not(self, question: Question) -> str | None:
         return self.cannot
 
     def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:

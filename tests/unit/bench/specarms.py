@@ -31,7 +31,7 @@ class Scripted:
         self.prepared: list[float] = []
         self.closed = 0
 
-    def why_not(self, question: Question, sampling: Sampling) -> str | None:
+    def why_not(self, question: Question) -> str | None:
         return None
 
     def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:

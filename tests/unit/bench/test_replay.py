@@ -64,15 +64,8 @@ def test_each_reply_is_asked_for_again(store: Store) -> None:
     assert all(task.digest is None for task in it)
 
 
-def test_stored_replies_can_be_forced(store: Store) -> None:
-    tasks = replayed(store, count=words, room=1000, force=True)
-    assert [task.forced for task in tasks] == ["a time", "ten eleven", "seven", "three four five"]
-    assert tasks[-1].max_tokens == 3
-
-
 def test_how_many(store: Store) -> None:
     assert len(replayed(store, count=words, room=1000, most=2)) == 2
-    assert len(replayed(store, count=words, room=1000, of_each=1)) == 3
 
 
 def test_what_does_not_fit_is_counted(store: Store) -> None:

@@ -65,7 +65,7 @@ def test_points_are_the_speeds_over_the_baseline(pocket: Pair) -> None:
         if sample.arm == "auto":
             sample.written.rounds[None, 0].count = 6  # type: ignore[index]
             sample.written.rounds["draft", 2] = Rounds(2, 4, 0.1)  # type: ignore[index]
-    record = {"sweep": entry(sweep, results(found)[0], found.samples, {})}
+    record = {"sweep": entry(sweep, results(found)[0], found)}
     points = points_of(record)
     assert [(it.x, it.temperature) for it in points] == [(1, 0.0), (1, 0.7), (2, 0.0), (2, 0.7)]
     assert points[0].value == pytest.approx(1.2, rel=0.1)
@@ -80,10 +80,11 @@ def test_points_are_the_speeds_over_the_baseline(pocket: Pair) -> None:
 
 def test_a_context_sweep_has_the_prompts_length_for_its_axis(pocket: Pair) -> None:
     found = measured(pocket, {"plain": 50.0, "auto": 60.0})
-    lengths = {it.id: 100 if it.workload == "chat" else 900 for it in found.questions}
+    lengths = {"chat": 100, "maths": 900}
+    found.questions = [replace(it, ids=(0,) * lengths[it.workload]) for it in found.questions]
     settings = (Setting("plain", 0, "plain"), Setting("auto", 0, "auto"))
     sweep = Sweep("tokens of the prompt", settings, workloads=("chat", "maths"))
-    record = {"sweep": entry(sweep, results(found)[0], found.samples, lengths)}
+    record = {"sweep": entry(sweep, results(found)[0], found)}
     points = [it for it in points_of(record) if it.series == "auto" and it.temperature == 0]
     assert [it.x for it in points] == [100, 900]
 
