@@ -89,11 +89,7 @@ COMMANDS = {
 
 
 def build_parser(command: str | None = None) -> Parser:
-    """The parser of the command line.
-
-    Args:
-        command: the only one whose options are wanted; None: all.
-    """
+    """The parser of the command line, with the options of one command or (None) of all."""
     parser = Parser(
         prog="macspec",
         usage="macspec [--version] [--help] [COMMAND] ...",

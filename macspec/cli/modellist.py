@@ -122,8 +122,7 @@ def _fit(fits: bool | None) -> str:
 def show_plan(options: argparse.Namespace, entry: Entry | None) -> int:
     """Print the plan; the exit status is 0 if it fits and 1 if not.
 
-    Args:
-        entry: of the catalogue, for models that are not here yet.
+    ``entry`` is the catalogue's, for models that are not here yet.
     """
     prepare()
     target, draft = options.target, options.draft

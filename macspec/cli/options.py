@@ -176,13 +176,10 @@ TEMPLATED = ("system", "think")
 
 
 def fill(options: argparse.Namespace, settings: Effective | None = None) -> Effective:
-    """Give every option that was not given its value from the settings.
+    """Give every option that was not given its value from the settings, and return these.
 
     A target on the command line excludes the settings' draft, which belongs to another target.
-
-    Args:
-        options: changed in place; values other than None stay.
-        settings: None: the user's own, which are returned; errors are those of ``load``.
+    Without settings they are the user's own; errors are those of ``load``.
     """
     from ..config.effective import load
 

@@ -37,13 +37,8 @@ class Conversation:
     """The turns so far, and the one that is being added.
 
     Make it before the settings fill in the options: the system prompt, sampling and models of a
-    conversation that is continued take precedence over the settings.
-
-    Args:
-        options: of ``macspec run``; those not given are set to the conversation's.
-
-    Raises:
-        BadOptionError: there is no such conversation, or it cannot be continued.
+    conversation that is continued take precedence over the settings. BadOptionError if there is no
+    such conversation, or it cannot be continued.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:

@@ -67,11 +67,7 @@ def shipped() -> tuple[Entry, ...]:
 def catalogue(own: Iterable[Mapping[str, Any]] = ()) -> tuple[Entry, ...]:
     """The user's pairs, then the built-in ones whose names the user has not taken.
 
-    Args:
-        own: tables of the settings, each with the fields of ``Entry``.
-
-    Raises:
-        BadOptionError: a table cannot be used.
+    Theirs are tables with the fields of ``Entry``; BadOptionError if one cannot be used.
     """
     added: dict[str, Entry] = {}
     for table in own:

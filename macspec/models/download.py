@@ -127,11 +127,8 @@ def _digest(file: RepoFile) -> Any:
 def pull(names: Sequence[str]) -> Generator[DownloadEvent, None, None]:
     """Download models into the hub's cache, each file checked against the hub's checksum.
 
-    Nothing is fetched unless all of it fits on the disk. Closing the generator stops it; what has
-    arrived stays for the next time.
-
-    Args:
-        names: ids on the hub, ``id@revision`` to pin one.
+    They are named by id, or ``id@revision``. Nothing is fetched unless all of it fits on the disk.
+    Closing the generator stops it; what has arrived stays for the next time.
 
     Raises:
         ModelNotFoundError: there is no such model, it may not be fetched, the connection stayed

@@ -71,9 +71,6 @@ STRIDE = 256 * 2**20
 def open_model(name: str, folder: Path, *, trust_remote_code: bool = False) -> Model:
     """Load all of a model but its weights, which ``read_weights`` reads.
 
-    Args:
-        trust_remote_code: run Python code that the folder brings.
-
     Raises:
         ModelBrokenError: a file is missing, damaged, or of a kind that cannot be loaded.
     """
@@ -113,8 +110,7 @@ def open_model(name: str, folder: Path, *, trust_remote_code: bool = False) -> M
 def read_weights(model: Model, progress: Callable[[int], None] = lambda done: None) -> None:
     """Read a model's weights into memory.
 
-    Args:
-        progress: gets the bytes read so far, now and then; what it raises ends the reading.
+    ``progress`` gets the bytes read so far, now and then; what it raises ends the reading.
 
     Raises:
         OutOfMemoryError: the device refused the memory.

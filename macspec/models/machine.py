@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import platform
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from ..power.conditions import printed
 
 GIB = 2**30
 
@@ -87,7 +88,7 @@ def pressure() -> Pressure:
     """How short of memory the machine is, from the kernel and without special rights."""
     if sys.platform == "darwin":
         level = _sysctl("kern.memorystatus_vm_pressure_level")
-        found = re.search(r"free percentage:\s*(\d+)%", _output("memory_pressure", "-Q") or "")
+        found = re.search(r"free percentage:\s*(\d+)%", printed(("memory_pressure", "-Q")))
         free = int(found[1]) / 100 if found else None
         return Pressure(LEVELS.get(level), free)
     return _linux(Path("/proc"))
@@ -114,7 +115,7 @@ def _linux(proc: Path) -> Pressure:
 def chip() -> str:
     """The processor, for a report."""
     if sys.platform == "darwin":
-        return (_output("sysctl", "-n", "machdep.cpu.brand_string") or "").strip()
+        return printed(("sysctl", "-n", "machdep.cpu.brand_string")).strip()
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -125,15 +126,6 @@ def chip() -> str:
 
 def _sysctl(name: str) -> int | None:
     try:
-        return int(_output("sysctl", "-n", name) or "")
+        return int(printed(("sysctl", "-n", name)))
     except ValueError:
-        return None
-
-
-def _output(*command: str) -> str | None:
-    try:
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=2, check=True, stdin=subprocess.DEVNULL
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
         return None

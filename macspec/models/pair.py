@@ -18,8 +18,6 @@ from .files import locate
 from .loading import Model, open_model, read_weights
 from .machine import unified_memory
 
-__all__ = ["Model", "Pair", "load_pair"]
-
 BUILT_IN = "using the small built-in pair; for a real one: "
 
 LARGE_DRAFT = 1 / 3

@@ -1,7 +1,5 @@
 """Watts and joules without special rights, or the reason why there are none."""
 
-from __future__ import annotations
-
 from .choice import choose
 from .conditions import Conditions, awake, conditions
 from .energy import ByMode, Energy, ReplyEnergy

@@ -62,8 +62,7 @@ def conditions(
 ) -> Conditions:
     """What the system reports without special rights; takes about 10 ms on a Mac.
 
-    Args:
-        ask: runs a program of macOS and returns what it prints.
+    ``ask`` runs a program of macOS and returns what it prints.
     """
     if system == "darwin":
         return _on_macos(ask(PMSET), ask(NOTIFYUTIL))

@@ -1,7 +1,5 @@
 """Conversations on disk."""
 
-from __future__ import annotations
-
 from .records import (
     ASSISTANT,
     COMPLETE,

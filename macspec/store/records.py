@@ -267,9 +267,8 @@ def insert_message(
 ) -> int:
     """Add a message and return its id.
 
-    Args:
-        keep_id: with its own id; nothing is added if that is taken.
-        writer: the process that streams it, for an open reply.
+    With ``keep_id`` that is its own, and nothing is added if it is taken. ``writer`` is the process
+    that streams an open reply.
     """
     row = {each.name: getattr(message, each.name) for each in fields(message)}
     row.update(id=message.id if keep_id else None, metadata=metadata_json(message.metadata))

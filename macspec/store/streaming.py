@@ -36,9 +36,7 @@ class OpenReply:
 
     It ends with ``finish`` or ``cut_off``; leaving it as a context manager cuts off an open reply.
 
-    Args:
-        message: the open reply, with the text it has.
-        ended: called with the message once it has ended.
+    ``ended`` is called with the message once it has ended.
     """
 
     def __init__(

@@ -1,7 +1,5 @@
 """The acceptance rules. Each emits exactly what the target alone would: see README, "Exactness"."""
 
-from __future__ import annotations
-
 from ..choices import check_rule
 from .block import Block
 from .match import Keyed, Match

@@ -4,8 +4,6 @@ A front end asks a ``ProcessEngine`` and gets a ``Call``, the stream of events t
 ``macspec.worker.engine``, which runs in the child, imports MLX.
 """
 
-from __future__ import annotations
-
 from .client import Call, EngineClient
 from .messages import (
     Failed,

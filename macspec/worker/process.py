@@ -64,9 +64,7 @@ class ProcessEngine(EngineClient):
     If the child is lost, every open call ends with ``Failed`` of kind crashed and keeps its text,
     and the next call starts another child, which loads the last pair before it replies.
 
-    Args:
-        program: what to run instead of the engine.
-        log: of the child's standard output and error, as in ``Log``.
+    Another ``program`` may run instead of the engine; ``log`` is as in ``Log``.
     """
 
     def __init__(self, *, program: Sequence[str] = PROGRAM, log: Path | None = None) -> None:

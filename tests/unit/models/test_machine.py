@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,13 +21,8 @@ def test_metals_recommendation(memory, megabytes):
 
 
 def on_a_mac(monkeypatch, answers: dict[str, str], memory: int = 32 * GIB) -> None:
-    def run(command: tuple[str, ...], **_: object) -> SimpleNamespace:
-        if (answer := answers.get(command[-1])) is None:
-            raise subprocess.CalledProcessError(1, command)
-        return SimpleNamespace(stdout=answer)
-
     monkeypatch.setattr(machine, "sys", SimpleNamespace(platform="darwin"))
-    monkeypatch.setattr(machine.subprocess, "run", run)
+    monkeypatch.setattr(machine, "printed", lambda command: answers.get(command[-1], ""))
     monkeypatch.setattr(machine, "unified_memory", lambda: memory)
 
 
