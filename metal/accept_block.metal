@@ -18,12 +18,12 @@ inline float residual(Row<P> row, float log_z, Q log_q, uint draft_width, float 
 }
 
 // body
-constexpr uint SCRATCH = THREADS / 32 * BOUNDS;
-threadgroup float numbers[SCRATCH];
-threadgroup uint counts[SCRATCH];
+threadgroup float numbers[THREADS / 32 * BOUNDS];
+threadgroup uint counts[THREADS / 32 * BOUNDS];
 threadgroup float ratios[32];
 const Team me = {
-    thread_index_in_threadgroup, thread_index_in_simdgroup, simdgroup_index_in_threadgroup};
+    numbers, counts, thread_index_in_threadgroup, thread_index_in_simdgroup,
+    simdgroup_index_in_threadgroup};
 const uint depth = drafted_shape[0], draft_width = log_q_shape[1], width = logits_shape[1];
 
 if (me.index < depth) {
@@ -61,7 +61,7 @@ if (simd_any(wrong)) {
       for (uint id = me.index; id < width; id += THREADS) {
         mine += residual<T>(row, log_z, log_q + i * draft_width, draft_width, after, id);
       }
-      const float r = sum_of_all<THREADS / 32>(mine, numbers, me);
+      const float r = sum_of_all<THREADS / 32>(mine, me);
       const float rest = r + (1 - after);
       h = rest > 0 ? r / rest : 1.0f;
     }
@@ -85,10 +85,10 @@ if (simd_any(wrong)) {
         if (score > mine.score) mine = Best{score, id};
       }
     }
-    best = best_of_all<THREADS / 32>(mine, numbers, counts, me);
+    best = best_of_all<THREADS / 32>(mine, me);
   }
   // The bonus token, or a residual that is zero everywhere: the target's own.
-  if (best.score == -INFINITY) best = drawn_from<T, THREADS>(row, key, numbers, counts, me);
+  if (best.score == -INFINITY) best = drawn_from<T, THREADS>(row, key, me);
   if (me.index == 0) {
     accepted[0] = int(kept);
     token[0] = best.id;

@@ -3,25 +3,18 @@
 // top-k (TRUNCATED) up to 7 times more, 12 in float32, and 2 more where top-k parts equals.
 
 // body
-constexpr uint SCRATCH = THREADS / 32 * BOUNDS;
-threadgroup float numbers[SCRATCH];
-threadgroup uint counts[SCRATCH];
+threadgroup float numbers[THREADS / 32 * BOUNDS];
+threadgroup uint counts[THREADS / 32 * BOUNDS];
 const Team me = {
-    thread_index_in_threadgroup, thread_index_in_simdgroup, simdgroup_index_in_threadgroup};
+    numbers, counts, thread_index_in_threadgroup, thread_index_in_simdgroup,
+    simdgroup_index_in_threadgroup};
 const uint index = threadgroup_position_in_grid.x, width = logits_shape[1];
 auto row_logits = logits + index * width;
 
-Best best = top_of<THREADS>(row_logits, width, numbers, counts, me);
+Best best = top_of<THREADS>(row_logits, width, me);
 const bool sound = isfinite(best.score);
 if (sound && !GREEDY) {
-  Cut cut = {0, ~0u};
-  if (TRUNCATED) {
-    cut = cut_of<T, THREADS>(
-        row_logits, width, best.score, options[1], uint(options[3]), numbers, counts, me);
-  }
-  const Row<decltype(row_logits)> row = {
-      row_logits, width, best.score, options[0], options[2], cut};
-  best = drawn_from<T, THREADS>(
-      row, row_key(place, TARGET, uint(depths[index])), numbers, counts, me);
+  const auto row = row_of<T, THREADS, TRUNCATED>(row_logits, width, best.score, options, me);
+  best = drawn_from<T, THREADS>(row, row_key(place, TARGET, uint(depths[index])), me);
 }
 if (me.index == 0) drawn[index] = sound ? best.id : uint(BROKEN);

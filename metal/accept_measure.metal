@@ -4,24 +4,21 @@
 // 7 times more, 12 in float32, and 2 more where top-k parts equals.
 
 // body
-constexpr uint SCRATCH = THREADS / 32 * BOUNDS;
-threadgroup float numbers[SCRATCH];
-threadgroup uint counts[SCRATCH];
+threadgroup float numbers[THREADS / 32 * BOUNDS];
+threadgroup uint counts[THREADS / 32 * BOUNDS];
 const Team me = {
-    thread_index_in_threadgroup, thread_index_in_simdgroup, simdgroup_index_in_threadgroup};
+    numbers, counts, thread_index_in_threadgroup, thread_index_in_simdgroup,
+    simdgroup_index_in_threadgroup};
 const uint index = threadgroup_position_in_grid.x, width = logits_shape[1];
 auto row_logits = logits + index * width;
 
-const float top = top_of<THREADS>(row_logits, width, numbers, counts, me).score;
+const float top = top_of<THREADS>(row_logits, width, me).score;
 Cut cut = {0, ~0u};
 float log_z = NAN;
 if (isfinite(top)) {
-  if (TRUNCATED) {
-    cut = cut_of<T, THREADS>(
-        row_logits, width, top, options[1], uint(options[3]), numbers, counts, me);
-  }
-  const Row<decltype(row_logits)> row = {row_logits, width, top, options[0], options[2], cut};
-  log_z = log_z_of<T, THREADS>(row, numbers, me);
+  const auto row = row_of<T, THREADS, TRUNCATED>(row_logits, width, top, options, me);
+  cut = row.cut;
+  log_z = log_z_of<T, THREADS>(row, me);
 }
 if (me.index == 0) {
   scales[2 * index] = top;

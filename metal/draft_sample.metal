@@ -4,22 +4,17 @@
 // parts equals. Where nothing can be drawn the token is 0 and the log-probabilities are NaN.
 
 // body
-constexpr uint SCRATCH = THREADS / 32 * BOUNDS;
-threadgroup float numbers[SCRATCH];
-threadgroup uint counts[SCRATCH];
+threadgroup float numbers[THREADS / 32 * BOUNDS];
+threadgroup uint counts[THREADS / 32 * BOUNDS];
 const Team me = {
-    thread_index_in_threadgroup, thread_index_in_simdgroup, simdgroup_index_in_threadgroup};
+    numbers, counts, thread_index_in_threadgroup, thread_index_in_simdgroup,
+    simdgroup_index_in_threadgroup};
 const uint width = logits_shape[1];
 
-const float top = top_of<THREADS>(logits, width, numbers, counts, me).score;
+const float top = top_of<THREADS>(logits, width, me).score;
 if (isfinite(top)) {
-  Cut cut = {0, ~0u};
-  if (TRUNCATED) {
-    cut = cut_of<T, THREADS>(
-        logits, width, top, options[1], uint(options[3]), numbers, counts, me);
-  }
-  const Row<decltype(logits)> row = {logits, width, top, options[0], options[2], cut};
-  const float log_z = log_z_of<T, THREADS>(row, numbers, me);
+  const auto row = row_of<T, THREADS, TRUNCATED>(logits, width, top, options, me);
+  const float log_z = log_z_of<T, THREADS>(row, me);
   const uint2 key = row_key(place, DRAFT, 0);
   Best mine = {-INFINITY, ~0u};
   for (uint i = me.index; i < width; i += THREADS) {
@@ -30,7 +25,7 @@ if (isfinite(top)) {
       if (score > mine.score) mine = Best{score, i};
     }
   }
-  const Best best = best_of_all<THREADS / 32>(mine, numbers, counts, me);
+  const Best best = best_of_all<THREADS / 32>(mine, me);
   if (me.index == 0) token[0] = best.id;
 } else {
   for (uint i = me.index; i < width; i += THREADS) log_q[i] = NAN;

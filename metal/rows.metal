@@ -39,8 +39,10 @@ inline float gumbel_at(uint2 key, uint id) {
 // Bounds that one pass over a row tries.
 #define BOUNDS 8
 
-// A thread's place in its threadgroup.
+// A thread's place in its threadgroup, and the memory that this shares: BOUNDS for each simdgroup.
 struct Team {
+  threadgroup float* numbers;
+  threadgroup uint* counts;
   uint index, lane, group;
 };
 
@@ -83,28 +85,28 @@ inline uint ordered(bfloat16_t x) {
 }
 
 template <uint GROUPS>
-inline float sum_of_all(float x, threadgroup float* numbers, Team me) {
+inline float sum_of_all(float x, Team me) {
   x = simd_sum(x);
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (me.lane == 0) numbers[me.group] = x;
+  if (me.lane == 0) me.numbers[me.group] = x;
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  return simd_sum(me.lane < GROUPS ? numbers[me.lane] : 0.0f);
+  return simd_sum(me.lane < GROUPS ? me.numbers[me.lane] : 0.0f);
 }
 
 // The best score; of equals the lowest id.
 template <uint GROUPS>
-inline Best best_of_all(Best mine, threadgroup float* numbers, threadgroup uint* counts, Team me) {
+inline Best best_of_all(Best mine, Team me) {
   float score = simd_max(mine.score);
   uint id = simd_min(mine.score == score ? mine.id : ~0u);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (me.lane == 0) {
-    numbers[me.group] = score;
-    counts[me.group] = id;
+    me.numbers[me.group] = score;
+    me.counts[me.group] = id;
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   const uint from = min(me.lane, GROUPS - 1);
-  score = numbers[from];
-  id = counts[from];
+  score = me.numbers[from];
+  id = me.counts[from];
   const float best = simd_max(score);
   return Best{best, simd_min(score == best ? id : ~0u)};
 }
@@ -112,20 +114,18 @@ inline Best best_of_all(Best mine, threadgroup float* numbers, threadgroup uint*
 // The largest logit and where it is; not finite if nothing can be drawn from the row, which is so
 // where it holds NaN or +inf, or nothing but -inf.
 template <uint THREADS, typename P>
-inline Best top_of(
-    P logits, uint width, threadgroup float* numbers, threadgroup uint* counts, Team me) {
+inline Best top_of(P logits, uint width, Team me) {
   Best mine = {-INFINITY, 0};
   for (uint i = me.index; i < width; i += THREADS) {
     const float x = float(logits[i]);
     if (!(x <= mine.score)) mine = Best{x < INFINITY ? x : INFINITY, i};
   }
-  return best_of_all<THREADS / 32>(mine, numbers, counts, me);
+  return best_of_all<THREADS / 32>(mine, me);
 }
 
 // The id of the `room`-th element, in order of ids, whose key is `key`; there are more of them.
 template <typename T, uint THREADS, typename P>
-inline uint last_of_equals(
-    P logits, uint width, uint key, uint room, threadgroup uint* counts, Team me) {
+inline uint last_of_equals(P logits, uint width, uint key, uint room, Team me) {
   // Each simdgroup takes one stretch, so that ids ascend with the simdgroups.
   const uint stretch = (width + THREADS - 1) / THREADS * 32;
   const uint begin = min(me.group * stretch, width), end = min(begin + stretch, width);
@@ -133,31 +133,29 @@ inline uint last_of_equals(
   for (uint i = begin + me.lane; i < end; i += 32) mine += ordered(T(logits[i])) == key;
   mine = simd_sum(mine);
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (me.lane == 0) counts[me.group] = mine;
+  if (me.lane == 0) me.counts[me.group] = mine;
   threadgroup_barrier(mem_flags::mem_threadgroup);
   uint before = 0;
-  for (uint group = 0; group < me.group; group++) before += counts[group];
+  for (uint group = 0; group < me.group; group++) before += me.counts[group];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (before < room && room <= before + mine) {
     for (uint base = begin; before < room; base += 32) {
       const uint i = base + me.lane;
       const uint equal = i < end && ordered(T(logits[i])) == key;
       const uint earlier = before + simd_prefix_exclusive_sum(equal);
-      if (equal && earlier + 1 == room) counts[0] = i;
+      if (equal && earlier + 1 == room) me.counts[0] = i;
       before += simd_sum(equal);
     }
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  return counts[0];
+  return me.counts[0];
 }
 
 // Top-p and top-k: keeps an id if the mass above it is below `top_p` of all and fewer than `top_k`
 // ids are better. Both get truer as the key ascends, so the lowest such key is searched for, eight
 // bounds at a time. `top_p` of 1 and `top_k` above the width are off.
 template <typename T, uint THREADS, typename P>
-inline Cut cut_of(
-    P logits, uint width, float top, float top_p, uint top_k,
-    threadgroup float* numbers, threadgroup uint* counts, Team me) {
+inline Cut cut_of(P logits, uint width, float top, float top_p, uint top_k, Team me) {
   const uint j = me.lane % BOUNDS;
   uint low = ordered(T(-INFINITY)), high = ordered(T(top));  // it lies above low, up to high
   uint from_low = 0, above_high = 0;
@@ -193,16 +191,16 @@ inline Cut cut_of(
       const uint n = simd_sum(number[k]);
       const float m = simd_sum(mass[k]);
       if (me.lane == 0) {
-        counts[me.group * BOUNDS + k] = n;
-        numbers[me.group * BOUNDS + k] = m;
+        me.counts[me.group * BOUNDS + k] = n;
+        me.numbers[me.group * BOUNDS + k] = m;
       }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     uint n = 0;
     float m = 0;
     for (uint group = 0; group < THREADS / 32; group++) {
-      n += counts[group * BOUNDS + j];
-      m += numbers[group * BOUNDS + j];
+      n += me.counts[group * BOUNDS + j];
+      m += me.numbers[group * BOUNDS + j];
     }
 
     if (first && top_p < 1) enough = top_p * simd_broadcast(m, ushort(0));
@@ -220,7 +218,17 @@ inline Cut cut_of(
   } while (high - low > 1);
   if (from_low <= top_k) return Cut{high, ~0u};
   const uint room = top_k - above_high;
-  return Cut{high, last_of_equals<T, THREADS>(logits, width, high, room, counts, me)};
+  return Cut{high, last_of_equals<T, THREADS>(logits, width, high, room, me)};
+}
+
+// A row and what is drawn from. `options`: see `sampling_options` of accept.py.
+template <typename T, uint THREADS, bool TRUNCATED, typename P, typename O>
+inline Row<P> row_of(P logits, uint width, float top, O options, Team me) {
+  Cut cut = {0, ~0u};
+  if (TRUNCATED) {
+    cut = cut_of<T, THREADS>(logits, width, top, options[1], uint(options[3]), me);
+  }
+  return Row<P>{logits, width, top, options[0], options[2], cut};
 }
 
 template <typename P, typename T>
@@ -239,18 +247,17 @@ inline float log_chance(Row<P> row, float log_z, uint id) {
 
 // The logarithm of what the kept ids' weights add up to.
 template <typename T, uint THREADS, typename P>
-inline float log_z_of(Row<P> row, threadgroup float* numbers, Team me) {
+inline float log_z_of(Row<P> row, Team me) {
   float z = 0;
   for (uint i = me.index; i < row.width; i += THREADS) {
     z += metal::exp(log_chance<T>(row, 0.0f, i));
   }
-  return metal::log(sum_of_all<THREADS / 32>(z, numbers, me));
+  return metal::log(sum_of_all<THREADS / 32>(z, me));
 }
 
 // A draw: the best of log-probabilities and Gumbel noise.
 template <typename T, uint THREADS, typename P>
-inline Best drawn_from(
-    Row<P> row, uint2 key, threadgroup float* numbers, threadgroup uint* counts, Team me) {
+inline Best drawn_from(Row<P> row, uint2 key, Team me) {
   Best mine = {-INFINITY, ~0u};
   for (uint i = me.index; i < row.width; i += THREADS) {
     const T x = row.logits[i];
@@ -258,5 +265,5 @@ inline Best drawn_from(
     const float score = fma(float(x) - row.top, row.inverse, gumbel_at(key, i));
     if (score > mine.score) mine = Best{score, i};
   }
-  return best_of_all<THREADS / 32>(mine, numbers, counts, me);
+  return best_of_all<THREADS / 32>(mine, me);
 }
