@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 
 from ..config.schema import section
@@ -81,16 +81,8 @@ def run(options: argparse.Namespace, conversation: Conversation) -> int:
 
 
 def _pair(options: argparse.Namespace) -> PairChoice:
-    return PairChoice(
-        options.target,
-        options.draft,
-        context=options.context,
-        kv_bits=options.kv_bits,
-        trust_remote_code=options.trust_remote_code,
-        require_draft=options.method == "draft",
-        learn=options.learn,
-        kernels=options.kernels,
-    )
+    given = {**vars(options), "require_draft": options.method == "draft"}
+    return PairChoice(**{each.name: given[each.name] for each in fields(PairChoice)})
 
 
 def _request(options: argparse.Namespace, conversation: Conversation) -> ReplyRequest:
@@ -142,12 +134,12 @@ def _plain(output: Output, event: Answer) -> None:
 
 def _json_line(output: Output, gauge: Gauge, event: Answer) -> None:
     """Write an event as a JSON object on a line; the last one has the statistics."""
-    fields = asdict(event)
+    record = asdict(event)
     if isinstance(event, Finished):
         energy = gauge.result()
-        fields.update(fields.pop("stats"), energy=energy and energy.as_dict())
-        fields["accept_rule"] = event.rule  # the old spelling of the key
-    output.json({"event": type(event).__name__.lower(), **fields})
+        record.update(record.pop("stats"), energy=energy and energy.as_dict())
+        record["accept_rule"] = event.rule  # the old spelling of the key
+    output.json({"event": type(event).__name__.lower(), **record})
 
 
 class Gauge:

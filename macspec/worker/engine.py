@@ -7,7 +7,7 @@ import os
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import mlx.core as mx
@@ -177,21 +177,14 @@ class Engine:
     def _opened(self, choice: PairChoice) -> Pair:
         """A pair that has passed all checks, its weights not yet read."""
         others = self._registry.others()
+        asked = asdict(choice)
+        del asked["learn"], asked["kernels"]  # of the session
         beside = None
         if self.session is not None and _same_target(choice, self._choice):
             beside = self.session.pair
         try:
-            return load_pair(
-                choice.target,
-                choice.draft,
-                context=choice.context,
-                kv_bits=choice.kv_bits,
-                trust_remote_code=choice.trust_remote_code,
-                require_draft=choice.require_draft,
-                beside=beside,
-                held=sum(other.planned for other in others),
-                read=False,
-            )
+            held = sum(other.planned for other in others)
+            return load_pair(**asked, beside=beside, held=held, read=False)
         except OutOfMemoryError as error:
             if not others:
                 raise
