@@ -16,22 +16,7 @@ from ..errors import BadOptionError
 from ..plaintext import one_line
 from . import records, transfer
 from .database import PATIENCE, Database
-from .records import (
-    ASSISTANT,
-    BY_USER,
-    CUT_OFF,
-    FIRST_LINE,
-    OPEN,
-    RAW,
-    USER,
-    Chat,
-    GenerationMetadata,
-    Hit,
-    Message,
-    get_chat,
-    get_message,
-    update,
-)
+from .records import Chat, GenerationMetadata, Hit, Message, get_chat, get_message, update
 from .search import search
 from .streaming import OpenReply, Writers
 
@@ -85,7 +70,7 @@ class Store:
     def new_chat(self, *, system: str = "", sampling: Mapping[str, Any] | None = None) -> Chat:
         """Start a conversation. It is listed once it has a message or unsent text."""
         now, uid = self._clock(), secrets.token_hex(16)
-        new = Chat(0, uid, "", FIRST_LINE, system, sampling or {}, "", None, now, now)
+        new = Chat(0, uid, "", records.FIRST_LINE, system, sampling or {}, "", None, now, now)
 
         def insert(connection: sqlite3.Connection) -> Chat:
             return get_chat(connection, records.insert_chat(connection, new))
@@ -107,7 +92,7 @@ class Store:
 
     def last_chat(self) -> Chat | None:
         """The most recently changed conversation that can be continued."""
-        raw = f"SELECT chat FROM messages WHERE role = '{RAW}'"
+        raw = f"SELECT chat FROM messages WHERE role = '{records.RAW}'"
         usable = f"deleted IS NULL AND leaf IS NOT NULL AND id NOT IN ({raw})"
         where = f"{usable} ORDER BY changed DESC, id DESC LIMIT 1"
         found = self._read(lambda connection: records.select_chats(connection, where))
@@ -123,7 +108,7 @@ class Store:
     def rename(self, id: int, title: str) -> Chat:
         if not one_line(title):
             raise BadOptionError("the title is empty")
-        return self._set(id, title=title, titled=BY_USER)
+        return self._set(id, title=title, titled=records.BY_USER)
 
     def set_system(self, id: int, system: str) -> Chat:
         return self._set(id, system=system)
@@ -155,7 +140,7 @@ class Store:
             path = records.get_path(connection, get_message(connection, leaf).id)
             old = get_chat(connection, path[-1].chat)
             title = f"{records.title_of(old)} (fork)"
-            new = replace(old, uid=uid, title=title, titled=BY_USER, unsent="", leaf=leaf)
+            new = replace(old, uid=uid, title=title, titled=records.BY_USER, unsent="", leaf=leaf)
             new = replace(new, changed=now, deleted=None)
             return get_chat(connection, transfer.copy(connection, new, path))
 
@@ -268,13 +253,14 @@ class Store:
         """The user's last prompts of all conversations, newest last, none over ``longest``."""
         query = (
             "SELECT messages.text FROM messages JOIN chats ON chats.id = chat "
-            f"WHERE role = '{USER}' AND deleted IS NULL AND messages.id > coalesce(imported, 0) "
-            "AND length(messages.text) <= ? ORDER BY messages.id DESC LIMIT ?"
+            f"WHERE role = '{records.USER}' AND deleted IS NULL "
+            "AND messages.id > coalesce(imported, 0) AND length(messages.text) <= ? "
+            "ORDER BY messages.id DESC LIMIT ?"
         )
         found = self._read(lambda each: each.execute(query, (longest, limit)).fetchall())
         return [records.restored(text) for (text,) in reversed(found)]
 
-    def add(self, chat: int, parent: int | None, text: str, role: str = USER) -> Message:
+    def add(self, chat: int, parent: int | None, text: str, role: str = records.USER) -> Message:
         """Add a turn after a parent (None: as a first turn), and show it."""
         return self._add(Message(0, chat, parent, role, text, made=self._clock()))
 
@@ -282,7 +268,8 @@ class Store:
         self, chat: int, parent: int, metadata: GenerationMetadata | None = None
     ) -> OpenReply:
         """Begin a reply to a message, and show it; ``metadata``: what is known already."""
-        new = Message(0, chat, parent, ASSISTANT, "", "", OPEN, None, self._clock(), metadata)
+        new = Message(0, chat, parent, records.ASSISTANT, "", state=records.OPEN)
+        new = replace(new, made=self._clock(), metadata=metadata)
         return self._streaming(self._add(new))
 
     def resume(self, id: int) -> OpenReply:
@@ -291,9 +278,10 @@ class Store:
 
         def reopen(connection: sqlite3.Connection) -> tuple[Chat, list[Message]]:
             path = records.get_path(connection, get_message(connection, id).id)
-            if path[-1].role != ASSISTANT or path[-1].state == OPEN:
+            if path[-1].role != records.ASSISTANT or path[-1].state == records.OPEN:
                 raise BadOptionError(f"message {id} is not a reply that can be continued")
-            update(connection, "messages", id, {"state": OPEN, "reason": None, "writer": writer})
+            changes = {"state": records.OPEN, "reason": None, "writer": writer}
+            update(connection, "messages", id, changes)
             return get_chat(connection, path[-1].chat), path
 
         chat, path = self._write(reopen)
@@ -312,7 +300,7 @@ class Store:
         return message
 
     def _add(self, new: Message) -> Message:
-        writer = self._writer() if new.state == OPEN else None
+        writer = self._writer() if new.state == records.OPEN else None
 
         def insert(connection: sqlite3.Connection) -> tuple[Chat, list[Message]]:
             chat = get_chat(connection, new.chat)
@@ -320,7 +308,7 @@ class Store:
                 raise BadOptionError(f"message {new.parent} is not in conversation {chat.id}")
             id = records.insert_message(connection, new, writer=writer)
             changes: dict[str, Any] = {"leaf": id, "changed": new.made}
-            if not chat.title and chat.titled == FIRST_LINE:
+            if not chat.title and chat.titled == records.FIRST_LINE:
                 changes["title"] = records.first_line(new.text)
             update(connection, "chats", chat.id, changes)
             known = new.parent in self._mirror
@@ -356,7 +344,7 @@ class Store:
         writers, old = self._writers, self._clock() - KEEP_DELETED
         unused = "unsent = '' AND id NOT IN (SELECT chat FROM messages)"
         purgeable = f"SELECT id FROM chats WHERE deleted < ? OR (changed < ? AND {unused})"
-        open_by = f"SELECT DISTINCT writer FROM messages WHERE state = '{OPEN}'"
+        open_by = f"SELECT DISTINCT writer FROM messages WHERE state = '{records.OPEN}'"
 
         def find(connection: sqlite3.Connection) -> tuple[list[str | None], list[int]]:
             names = [name for (name,) in connection.execute(open_by)]
@@ -367,8 +355,8 @@ class Store:
             dead, ids = find(connection)
             for name in dead:
                 connection.execute(
-                    f"UPDATE messages SET state = '{CUT_OFF}', writer = NULL "
-                    f"WHERE state = '{OPEN}' AND writer IS ?",
+                    f"UPDATE messages SET state = '{records.CUT_OFF}', writer = NULL "
+                    f"WHERE state = '{records.OPEN}' AND writer IS ?",
                     (name,),
                 )
             _purge(connection, ids)

@@ -10,17 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..io import LockedFile, is_locked
+from . import records
 from .database import Database
-from .records import (
-    COMPLETE,
-    CUT_OFF,
-    STOPPED,
-    GenerationMetadata,
-    Message,
-    get_message,
-    metadata_json,
-    update,
-)
+from .records import GenerationMetadata, Message, get_message, metadata_json, update
 
 SAVE_EVERY = 0.5
 """Seconds between two saves of a streaming reply."""
@@ -89,11 +81,12 @@ class OpenReply:
 
     def finish(self, reason: str = "end", metadata: GenerationMetadata | None = None) -> Message:
         """End the reply; without metadata it keeps what was given when it was opened."""
-        return self._end(STOPPED if reason == INTERRUPTED else COMPLETE, reason, metadata)
+        state = records.STOPPED if reason == INTERRUPTED else records.COMPLETE
+        return self._end(state, reason, metadata)
 
     def cut_off(self, metadata: GenerationMetadata | None = None) -> Message:
         """End the reply as broken off; it can be resumed."""
-        return self._end(CUT_OFF, None, metadata)
+        return self._end(records.CUT_OFF, None, metadata)
 
     def _end(self, state: str, reason: str | None, metadata: GenerationMetadata | None) -> Message:
         self._over.set()

@@ -19,20 +19,7 @@ from typing import Any
 from ..errors import BadOptionError, cause
 from ..plaintext import neutral, utf8
 from . import records
-from .records import (
-    ASSISTANT,
-    COMPLETE,
-    CUT_OFF,
-    FIRST_LINE,
-    OPEN,
-    RAW,
-    ROLES,
-    STATES,
-    TITLED,
-    Chat,
-    GenerationMetadata,
-    Message,
-)
+from .records import Chat, GenerationMetadata, Message
 
 FORMAT = "macspec conversations"
 
@@ -159,7 +146,7 @@ def _chat(node: Node) -> tuple[Chat, list[Message]]:
         id=0,
         uid=uid if UID.fullmatch(uid) else secrets.token_hex(16),
         title=node.get("title", str, ""),
-        titled=node.get("titled", str, FIRST_LINE, TITLED.__contains__),
+        titled=node.get("titled", str, records.FIRST_LINE, records.TITLED.__contains__),
         system=node.get("system", str, ""),
         sampling=node.get("sampling", dict, {}, _shallow),
         unsent=node.get("unsent", str, ""),
@@ -175,10 +162,10 @@ def _message(node: Node) -> Message:
         id=node.get("id", int),
         chat=0,
         parent=node.get("parent", int, None),
-        role=node.get("role", str, valid=ROLES.__contains__),
+        role=node.get("role", str, valid=records.ROLES.__contains__),
         text=node.get("text", str),
         reasoning=node.get("reasoning", str, ""),
-        state=node.get("state", str, COMPLETE, STATES.__contains__),
+        state=node.get("state", str, records.COMPLETE, records.STATES.__contains__),
         reason=node.get("reason", str, None, str.isascii),
         made=node.time("made"),
         metadata=None if metadata is None else _metadata(metadata),
@@ -240,11 +227,11 @@ def markdown(chat: Chat, thread: Sequence[Message]) -> str:
 
 def heading(message: Message) -> str:
     """Who wrote a message, when, and the state of a reply that is not complete."""
-    who = "Text" if message.role == RAW else "You"
-    if message.role == ASSISTANT:
+    who = "Text" if message.role == records.RAW else "You"
+    if message.role == records.ASSISTANT:
         metadata = message.metadata
         who = records.model_name(metadata.model if metadata is not None else None)
-    state = "" if message.state == COMPLETE else f", {message.state}"
+    state = "" if message.state == records.COMPLETE else f", {message.state}"
     return f"{who} ({_day(message.made)}{state})"
 
 
@@ -280,7 +267,7 @@ def copy(connection: sqlite3.Connection, chat: Chat, messages: Sequence[Message]
     id = records.insert_chat(connection, replace(chat, leaf=None, imported=None))
     ids: dict[int | None, int | None] = {None: None}
     for each in messages:
-        state = CUT_OFF if each.state == OPEN else each.state
+        state = records.CUT_OFF if each.state == records.OPEN else each.state
         moved = replace(each, chat=id, parent=ids[each.parent], state=state)
         ids[each.id] = records.insert_message(connection, moved)
     last = chat.imported
@@ -321,7 +308,7 @@ def _same(some: Sequence[Message], others: Sequence[Message]) -> bool:
                 id=place,
                 chat=0,
                 parent=places[each.parent],
-                state=CUT_OFF if each.state == OPEN else each.state,
+                state=records.CUT_OFF if each.state == records.OPEN else each.state,
             )
             for place, each in enumerate(messages)
         ]
