@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
@@ -27,6 +29,7 @@ from mlx_lm.models.cache import (
 )
 
 from .errors import BadOptionError
+from .recurrent import Recorder, Tape
 
 SLACK = 40
 """Positions kept beyond a window: a round of depth 32 can be rolled back, with some to spare."""
@@ -154,16 +157,39 @@ _LINEAR = (KVCache, QuantizedKVCache)
 _WINDOWED = (WindowedKVCache, ChunkedWindowKVCache)
 
 
+CHECKPOINTS = 3
+"""States of stateful and windowed layers that are kept to return to, the newest ones."""
+
+Snapshot = list[dict[str, Any]]
+"""Attributes of caches. The deep copy of an array shares its data, but not later writes."""
+
+
+@dataclass(slots=True)
+class _Pass:
+    """A pass over stateful layers."""
+
+    start: int
+    """Positions held before it."""
+    states: Snapshot
+    rows: int = 0
+    """0 until it is built."""
+    tape: Tape | None = None
+
+
 class ModelCache:
     """The cache of one model: mlx-lm's layer caches, advanced by passes, rolled back on rejection.
 
     Around a pass: `mark`, ``module(tokens, cache=cache.layers)``, `advance`, and, once the verdict
-    is known, `rollback`. A stateful layer is one that a pass changes beyond appending to it.
+    is known, `rollback`. A stateful layer is one that a pass changes beyond appending to it: it can
+    go back to before the newest pass, before each of the newest passes of one row, and with a
+    recorder to any row of the newest pass.
 
     Args:
         slack: positions that windowed and chunked layers keep beyond their window; the most that
             can be rolled back once such a window is full.
         kv_bits: store keys and values with this many bits, one of `KV_BITS`, from token 0.
+        recorder: records the passes of a model with stateful layers.
+        steps: passes of one row that stateful layers can go back by.
 
     Raises:
         BadOptionError: ``kv_bits`` is not possible with this model.
@@ -174,7 +200,15 @@ class ModelCache:
     reason: str | None
     """Why a pass cannot be rolled back in part, in a sentence for the user; None if it can."""
 
-    def __init__(self, module: Module, *, slack: int = SLACK, kv_bits: int | None = None) -> None:
+    def __init__(
+        self,
+        module: Module,
+        *,
+        slack: int = SLACK,
+        kv_bits: int | None = None,
+        recorder: Recorder | None = None,
+        steps: int = 2,
+    ) -> None:
         if kv_bits is None:
             self.layers = [_replaced(layer, slack) for layer in make_prompt_cache(module)]
         else:
@@ -186,10 +220,17 @@ class ModelCache:
         self._stateful = [c for c in self._leaves if type(c) not in (*_LINEAR, *_WINDOWED)]
         self._empty = _snapshot(self._leaves)
         self._rows = 0
-        self._marked: tuple[int, list[dict[str, Any]]] | None = None
+        self._passes: list[_Pass] = []
+        self._checkpoints: list[tuple[int, Snapshot]] = []
+        self._recorder, self._steps = recorder, steps
         self._open = False
         self._begun = 0
-        self.reason = _reason(self._stateful)
+        self.reason = _reason(self._stateful, recorder)
+
+    @property
+    def stateful(self) -> bool:
+        """Whether a layer is."""
+        return bool(self._stateful)
 
     @property
     def length(self) -> int:
@@ -220,15 +261,24 @@ class ModelCache:
         return sum(array.nbytes for array in self.arrays)
 
     def mark(self) -> None:
-        """Begin a pass. Where `reason` is set, `rollback` can return to the newest mark only.
-
-        It holds references and copies no data.
-        """
+        """Begin a pass. It holds references and copies no data."""
         if not self._open:
             self._begun = self.length
         self._open = True
         if self._stateful:
-            self._marked = self._rows, _snapshot(self._stateful)
+            chain = bool(self._passes) and self._passes[-1].rows == 1
+            before = self._passes[1 - self._steps :] if chain else []
+            self._passes = [*before, _Pass(self._rows, _snapshot(self._stateful))]
+
+    @contextmanager
+    def recording(self, rows: int) -> Iterator[None]:
+        """Let some rows of the pass that is built inside be taken back from stateful layers."""
+        if self._recorder is None or rows == 1:
+            yield
+            return
+        with self._recorder.recording(rows) as tape:
+            yield
+        self._passes[-1].tape = tape
 
     def early(self, dispatch: Callable[[mx.array], None]) -> list[Any]:
         """The layers, for a pass that the device starts before it is completely built.
@@ -243,6 +293,8 @@ class ModelCache:
         """The pass is built, and had ``rows`` rows."""
         self._open = False
         self._rows += rows
+        if self._passes:
+            self._passes[-1].rows = rows
 
     def can_rollback(self, length: int) -> bool:
         """Whether `rollback` to ``length`` positions is possible."""
@@ -254,7 +306,7 @@ class ModelCache:
         for cache in self._windowed:
             if not cache.holds(length):
                 return False
-        if self._stateful and length not in (self._rows, self._marked and self._marked[0]):
+        if self._stateful and length != self._rows and self._pass_with(length) is None:
             return False
         return not self._open or (length <= self._begun and _whole(self._counting))
 
@@ -269,14 +321,45 @@ class ModelCache:
         if length == 0:
             self.reset()
             return
-        for cache in self._counting:
-            surplus = cache.offset - length
-            if surplus:
-                cache.trim(surplus)
-        if self._marked is not None and self._marked[0] == length:
-            _restore(self._stateful, self._marked[1])
+        _trim(self._counting, length)
+        back = self._pass_with(length)
+        if back is not None:
+            _restore(self._stateful, back.states)
+            if back.tape is not None and length > back.start:
+                back.tape.replay(length - back.start)
+                back.rows, back.tape = length - back.start, None
+        self._passes = [it for it in self._passes if it.start < length]
+        self._checkpoints = [it for it in self._checkpoints if it[0] <= length]
         self._rows = length
         self._open = False
+
+    def checkpoint(self) -> None:
+        """Make the present length one that `return_to` can go back to; of the newest ones."""
+        if self._stateful or self._windowed:
+            others = [it for it in self._checkpoints if it[0] != self.length]
+            state = self.length, _snapshot(self._stateful + self._windowed)
+            self._checkpoints = [*others, state][-CHECKPOINTS:]
+
+    def return_to(self, length: int) -> None:
+        """Go back to the newest checkpoint within ``length`` positions, or empty every layer."""
+        while self._checkpoints and self._checkpoints[-1][0] > length:
+            self._checkpoints.pop()
+        if not self._checkpoints or not _whole(self._linear):
+            self.reset()
+            return
+        self._rows, state = self._checkpoints[-1]
+        _restore(self._stateful + self._windowed, state)
+        _trim(self._linear, self._rows)
+        self._passes = []
+        self._open = False
+
+    def _pass_with(self, length: int) -> _Pass | None:
+        """The newest pass that began at ``length`` positions, or whose row there is recorded."""
+        for it in reversed(self._passes):
+            if it.start <= length:
+                inside = it.tape is not None and length < it.start + it.rows
+                return it if it.start == length or inside else None
+        return None
 
     def compact(
         self, length: int, path: Sequence[int], rows: Sequence[tuple[mx.array, mx.array]]
@@ -311,7 +394,7 @@ class ModelCache:
     def reset(self) -> None:
         """Empty every layer and free its memory."""
         _restore(self._leaves, self._empty)
-        self._marked = None
+        self._passes, self._checkpoints = [], []
         self._rows = 0
         self._open = False
 
@@ -355,11 +438,13 @@ def _leaves(layers: Iterable[Any]) -> Iterator[Any]:
             yield layer
 
 
-def _reason(stateful: list[Any]) -> str | None:
+def _reason(stateful: list[Any], recorder: Recorder | None) -> str | None:
     names = ", ".join(sorted({type(cache).__name__ for cache in stateful}))
     if not names:
         return None
     if all(type(cache) is ArraysCache for cache in stateful):
+        if recorder is not None:
+            return None
         return (
             "this model runs plain, without speculation: its recurrent layers keep one running "
             "state, and a rejected token cannot be removed from it"
@@ -370,15 +455,20 @@ def _reason(stateful: list[Any]) -> str | None:
     )
 
 
-def _snapshot(caches: list[Any]) -> list[dict[str, Any]]:
-    """The caches' attributes. The deep copy of an array shares its data, but not later writes."""
+def _snapshot(caches: list[Any]) -> Snapshot:
     return [copy.deepcopy(vars(cache)) for cache in caches]
 
 
-def _restore(caches: list[Any], snapshot: list[dict[str, Any]]) -> None:
+def _restore(caches: list[Any], snapshot: Snapshot) -> None:
     for cache, attributes in zip(caches, snapshot, strict=True):
         vars(cache).clear()
         vars(cache).update(copy.deepcopy(attributes))
+
+
+def _trim(caches: list[Any], length: int) -> None:
+    for cache in caches:
+        if surplus := cache.offset - length:
+            cache.trim(surplus)
 
 
 def _whole(caches: list[Any]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import mlx.core as mx
 
-from .choices import check_depth, check_method, check_rule
+from .choices import MAX_DEPTH, check_depth, check_method, check_rule
 from .control import OFF, PLAIN, Controller, Plan, outlook
 from .divergence import choice_scores, score_margin
 from .drafters import Context, Drafter, DraftModel, Portfolio, Proposal
@@ -107,7 +107,7 @@ class Decoder:
         drafters = self.portfolio.drafters
         drafters.pop(DraftModel.name, None)
         if pair.draft is not None:
-            model = CachedModel(pair.draft.module, pair.vocabulary)
+            model = CachedModel(pair.draft.module, pair.vocabulary, steps=MAX_DEPTH + 1)
             if model.cache.reason is None:
                 drafters[DraftModel.name] = DraftModel(model, pair.draft.context)
             else:

@@ -21,6 +21,7 @@ from mlx_lm.models.cache import KVCache
 from ..cache import ModelCache
 from ..kernels import Kernels
 from ..verification import Tree
+from .rollback import recorder_of
 
 PREFILL_CHUNK = 512
 """Rows of one prefill pass, as in mlx-lm."""
@@ -37,6 +38,7 @@ class CachedModel:
         vocabulary: ids that exist; wider logits are cut, narrower ones padded with -inf.
         kv_bits: quantize keys and values to this many bits.
         kernels: for passes that return logits; None: MLX's own.
+        steps: passes of one row that can be taken back from stateful layers.
     """
 
     def __init__(
@@ -46,11 +48,13 @@ class CachedModel:
         *,
         kv_bits: int | None = None,
         kernels: Kernels | None = None,
+        steps: int = 2,
     ) -> None:
         self.module = module
         self.kernels = kernels or Kernels()
         self.vocabulary = vocabulary
-        self.cache = ModelCache(module, kv_bits=kv_bits)
+        recorder = recorder_of(module, vocabulary)
+        self.cache = ModelCache(module, kv_bits=kv_bits, recorder=recorder, steps=steps)
 
     @property
     def length(self) -> int:
@@ -84,7 +88,7 @@ class CachedModel:
         """
         self.cache.mark()
         layers = self.cache.layers if dispatch is None else self.cache.early(dispatch)
-        with self.kernels.passing(tokens.shape[0]):
+        with self.kernels.passing(tokens.shape[0]), self.cache.recording(tokens.shape[0]):
             logits: mx.array = self.module(tokens[None], cache=layers)[0, -rows:]
         self.cache.advance(tokens.shape[0])
         return self.fitted(logits)
@@ -97,14 +101,15 @@ class CachedModel:
         return logits[:, : self.vocabulary] if missing < 0 else logits
 
     def rollback(self, length: int) -> None:
-        """Forget everything after the first ``length`` tokens, or all where that is impossible."""
+        """Forget everything after the first ``length`` tokens; where that is impossible, after the
+        newest checkpoint before them, or everything."""
         if self.cache.length <= length and not self.cache.torn:
             return
         length = min(length, self.cache.sound)
         if self.cache.can_rollback(length):
             self.cache.rollback(length)
         else:
-            self.cache.reset()
+            self.cache.return_to(length)
 
 
 _PREFIX = (11, 3, 29, 17)

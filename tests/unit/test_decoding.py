@@ -23,7 +23,7 @@ from macspec.errors import BadOptionError
 from macspec.models import Pair
 from macspec.models.cached import PASS_TAIL, PREFILL_CHUNK
 
-WINDOWED = ["llama", "llama-sliding", "gemma3_text", "gpt_oss", "llama4"]
+WINDOWED = ["llama", "llama-sliding", "gemma3_text", "gpt_oss", "llama4", "mamba", "qwen3_next"]
 RECURRENT = ["mamba", "qwen3_next"]
 GREEDY = Sampling(temperature=0)
 KEYED = Sampling(temperature=0.8, seed=9)

@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 import mlx.core as mx
+from hybrids import HYBRIDS, VOCABULARY
 
-VOCABULARY = 61
 WINDOW = 8
 """Sliding window, or chunk, of the models that have one."""
 
@@ -39,6 +39,7 @@ _LLAMA4_TEXT = {
 }
 
 _CONFIGS: dict[str, dict[str, Any]] = {
+    **HYBRIDS,
     "llama": {**_COMMON, "model_type": "llama", "num_hidden_layers": 2},
     "llama-wide": {**_COMMON, "model_type": "llama", "num_hidden_layers": 2, "head_dim": 64},
     "llama-middle": {**_COMMON, "model_type": "llama", "num_hidden_layers": 2, "head_dim": 96},

@@ -1,0 +1,75 @@
+"""How rows are taken back from a model's stateful layers, found out by trying."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from ..cache import ModelCache
+from ..recurrent import RECORDED, REPLAYED, Recorder
+
+_PREFIX = (11, 3, 29, 17)
+_ROWS = (13, 41, 7, 37, 23)
+_NEXT = (19,)
+"""What a model is tried with."""
+
+
+def recorder_of(module: Any, vocabulary: int) -> Recorder | None:
+    """What records the passes of a model with stateful layers, so that rows can be taken back.
+
+    Tried on 5 rows: after a rollback to each length the logits of the next token must be those of a
+    model that never saw the rows that were taken back.
+
+    Returns:
+        None where no layer is stateful, or where no way passed.
+    """
+    if not ModelCache(module).stateful:
+        return None
+    for how in (RECORDED, REPLAYED):
+        try:
+            recorder = Recorder(module, how)
+            if _passes(module, vocabulary, recorder):
+                return recorder
+        except Exception:  # mlx-lm's models fail in their own ways when called out of turn
+            continue
+    return None
+
+
+def _passes(module: Any, vocabulary: int, recorder: Recorder) -> bool:
+    def fed(cache: ModelCache, tokens: Sequence[int]) -> mx.array:
+        cache.mark()
+        ids = mx.array([[token % vocabulary for token in tokens]], mx.uint32)
+        with cache.recording(len(tokens)):
+            logits: mx.array = module(ids, cache=cache.layers)[0, -1].astype(mx.float32)
+        cache.advance(len(tokens))
+        return logits
+
+    def straight(kept: int) -> mx.array:
+        cache = ModelCache(module)
+        fed(cache, _PREFIX)
+        if kept:
+            fed(cache, _ROWS[:kept])
+        return fed(cache, _NEXT)
+
+    expected = [straight(kept) for kept in range(len(_ROWS) + 1)]
+    # How many times nearer the answer must be than to that for a row more.
+    nearer = 100 if module(mx.zeros((1, 1), mx.int32)).dtype == mx.float32 else 4
+    cache = ModelCache(module, recorder=recorder)
+    for kept in range(len(_ROWS)):
+        cache.reset()
+        fed(cache, _PREFIX)
+        fed(cache, _ROWS)
+        cache.rollback(len(_PREFIX) + kept)
+        answer = fed(cache, _NEXT)
+        error = _distance(answer, expected[kept])
+        if error and not error * nearer < _distance(answer, expected[kept + 1]):
+            return False
+    return True
+
+
+def _distance(a: mx.array, b: mx.array) -> float:
+    """Root mean square of the difference."""
+    root: Any = mx.sqrt(mx.mean(mx.square(a - b))).item()
+    return float(root)
