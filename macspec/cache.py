@@ -233,6 +233,11 @@ class ModelCache:
         return bool(self._stateful)
 
     @property
+    def checkpoints(self) -> bool:
+        """Whether going far back takes checkpoints."""
+        return bool(self._stateful or self._windowed)
+
+    @property
     def length(self) -> int:
         """Positions held; only a hint where `torn`."""
         if self._stateful or not self._counting:
@@ -335,7 +340,7 @@ class ModelCache:
 
     def checkpoint(self) -> None:
         """Make the present length one that `return_to` can go back to; of the newest ones."""
-        if self._stateful or self._windowed:
+        if self.checkpoints:
             others = [it for it in self._checkpoints if it[0] != self.length]
             state = self.length, _snapshot(self._stateful + self._windowed)
             self._checkpoints = [*others, state][-CHECKPOINTS:]

@@ -116,9 +116,16 @@ class Decoder:
                     "and a rejected token cannot be removed from it"
                 )
 
-    def prefill(self, reply: Reply, prompt: list[int]) -> Iterator[Event]:
+    def prefill(
+        self, reply: Reply, prompt: list[int], boundaries: Sequence[int] = ()
+    ) -> Iterator[Event]:
         """Read the prompt except its tail, which the first round's pass takes in; with the draft
-        model too, where the reply should gain from that."""
+        model too, where the reply should gain from that.
+
+        Args:
+            boundaries: positions, ascending, at which caches that cannot go back anywhere get a
+                checkpoint.
+        """
         self.rollback(min(common_prefix(self.tokens, prompt), len(prompt) - 1))
         self.tokens = prompt
         reply.counter.cached_tokens = self.target.length
@@ -127,9 +134,10 @@ class Decoder:
         models = [self.target]
         if draft is not None and self.draft_reads_prompt(draft, reply):
             models.append(draft.model)
-        while slow := [model for model in models if len(prompt) - model.length > PASS_TAIL]:
+        enough = max([len(prompt) - PASS_TAIL, *boundaries])
+        while slow := [model for model in models if model.length < enough]:
             for model in slow:
-                model.read(prompt[model.length : -1][:PREFILL_CHUNK])
+                model.read(prompt[model.length : -1][:PREFILL_CHUNK], boundaries)
             mx.synchronize()
             mx.clear_cache()
             yield Prefilling(min(model.length for model in models), len(prompt))

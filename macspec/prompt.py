@@ -10,11 +10,14 @@ from typing import Literal
 from .errors import BadOptionError, ContextOverflowError
 from .models.pair import Pair
 from .models.template import Template
-from .text import opened
+from .text import common_prefix, opened
 
 Message = Mapping[str, str]
 
 ROLES = ("system", "user", "assistant")
+
+OTHER = "."
+"""Stands for a message that is not known yet."""
 
 
 def checked_messages(messages: Sequence[Message], *, resume: bool = False) -> list[dict[str, str]]:
@@ -103,6 +106,8 @@ class Prompt:
     """Oldest messages left out, system turns not counted."""
     reasoning: bool = False
     """Whether the reply starts inside reasoning."""
+    boundaries: tuple[int, ...] = ()
+    """Positions, ascending, up to which later prompts of this conversation are likely the same."""
 
 
 class Prompting:
@@ -140,11 +145,13 @@ class Prompting:
         think: bool | None = None,
         on_overflow: Literal["drop", "refuse"] = "drop",
         resume: bool = False,
+        boundaries: bool = False,
     ) -> Prompt:
         """A conversation; see ``Session.reply`` for the other arguments.
 
         Args:
             reserve: positions to leave for the reply, if dropping turns can free them.
+            boundaries: find them too.
 
         Raises:
             BadOptionError, ContextOverflowError: it is invalid or too long.
@@ -174,9 +181,20 @@ class Prompting:
         inside = opened(self._pair.target.tokenizer, tokens)
         if resume and (turns[-1]["content"] or turns[-1].get("reasoning")):
             inside = template.tags and not turns[-1]["content"]
-        return Prompt(tokens, notices, missing, inside)
+        shared = boundaries and not resume and not missing
+        places = _boundaries(turns, tokens, template) if shared else ()
+        return Prompt(tokens, notices, missing, inside, places)
 
     def _template(self, think: bool | None) -> Template:
         if think not in self._templates:
             self._templates[think] = Template(self._pair, think)
         return self._templates[think]
+
+
+def _boundaries(turns: Sequence[Message], tokens: list[int], template: Template) -> tuple[int, ...]:
+    """Where a prompt will part from this one after an edit of the newest message, and in the next
+    turn, before which some templates drop reasoning."""
+    edited = [*turns[:-1], {**turns[-1], "content": OTHER}]
+    later = [*turns, {"role": "assistant", "content": OTHER}, {"role": "user", "content": OTHER}]
+    parted = {common_prefix(tokens, template.tokens(it)) for it in (edited, later)}
+    return tuple(sorted(parted - {0, len(tokens)}))

@@ -196,7 +196,7 @@ class Session:
         )
         limits = (self.decoder.target.cache.reason, self.decoder.draft_off)
         notices = [*filter(None, limits), *prompt.notices]
-        events = self._run(reply, prompt.tokens, notices)
+        events = self._run(reply, prompt, notices)
         self._open = weakref.ref(events)
         return events
 
@@ -207,14 +207,14 @@ class Session:
             events.close()
 
     def _run(
-        self, reply: Reply, prompt: list[int], notices: Sequence[str]
+        self, reply: Reply, prompt: Prompt, notices: Sequence[str]
     ) -> Generator[Event, None, None]:
         decoder = self.decoder
         self._suffix.corpus = self._corpus if reply.learn else None
         with wired():
             try:
                 yield from self._once(notices)
-                yield from decoder.prefill(reply, prompt)
+                yield from decoder.prefill(reply, prompt.tokens, prompt.boundaries)
                 for event in decoder.decode(reply):
                     yield event
                     if isinstance(event, Round):
@@ -275,7 +275,13 @@ class Session:
             return self._prompting.raw(messages, context)
         reserve = min(context // 4, context if max_tokens is None else max_tokens)
         return self._prompting.chat(
-            messages, context, reserve, think=think, on_overflow=on_overflow, resume=resume
+            messages,
+            context,
+            reserve,
+            think=think,
+            on_overflow=on_overflow,
+            resume=resume,
+            boundaries=self.decoder.target.cache.checkpoints,
         )
 
     def _spent(self) -> list[str]:

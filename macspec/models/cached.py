@@ -61,12 +61,22 @@ class CachedModel:
         """Positions held."""
         return self.cache.length
 
-    def read(self, tokens: Sequence[int]) -> None:
-        """Read a chunk of tokens whose logits are not needed; started, not awaited."""
+    def read(self, tokens: Sequence[int], boundaries: Sequence[int] = ()) -> None:
+        """Read a chunk of tokens whose logits are not needed; started, not awaited.
+
+        Args:
+            boundaries: positions, ascending; it ends at the first that is inside of it, where the
+                cache gets a checkpoint.
+        """
+        stop = next((it for it in boundaries if it > self.length), 0) - self.length
+        if 0 < stop <= len(tokens):
+            tokens = tokens[:stop]
         self.cache.mark()
         self.module(mx.array(list(tokens), mx.uint32)[None], cache=self.cache.layers)
         self.cache.advance(len(tokens))
         mx.async_eval(self.cache.arrays)
+        if self.length in boundaries:
+            self.cache.checkpoint()
 
     def unread(self, tokens: Sequence[int]) -> mx.array:
         """Read all but the last of the committed tokens, in chunks, and return those.

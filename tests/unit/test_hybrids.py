@@ -1,0 +1,110 @@
+"""Models with stateful layers: rows taken back, replies equal to plain ones, checkpoints."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from hybrids import HYBRIDS
+from replies import assert_like_fresh
+from test_decoding import GREEDY, KEYED, PROMPT, session_of, stock_greedy, tokens_of
+from tinymodels import VOCABULARY, tiny
+
+from macspec.cache import ModelCache
+from macspec.models import Pair
+from macspec.models.rollback import recorder_of
+
+SERIAL = {"qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5-wide", "lfm2", "lfm2_moe", "olmo_hybrid"}
+"""Whose passes of several rows compute what passes of one row do, to the bit."""
+
+USUAL = ("qwen3_5", "nemotron_h", "lfm2", "falcon_h1")
+NAMES = [
+    *(pytest.param(name, marks=() if name in USUAL else pytest.mark.slow) for name in HYBRIDS),
+    pytest.param("qwen3_next", marks=pytest.mark.slow),
+    pytest.param("mamba", marks=pytest.mark.slow),
+]
+TEXT = [3, 8, 1, 5, 13, 21, 34, 55, 2, 9]
+ROWS = [17, 23, 42, 11, 30]
+
+
+def fed(name: str, cache: ModelCache, tokens: list[int]) -> mx.array:
+    """Logits of a pass of these rows."""
+    cache.mark()
+    with cache.recording(len(tokens)):
+        logits: Any = tiny(name)(mx.array([tokens]), cache=cache.layers)[0]
+    cache.advance(len(tokens))
+    mx.eval(logits)
+    return logits
+
+
+def fresh(name: str, *, steps: int = 2) -> ModelCache:
+    cache = ModelCache(tiny(name), recorder=recorder_of(tiny(name), VOCABULARY), steps=steps)
+    assert cache.reason is None
+    fed(name, cache, TEXT)
+    return cache
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pass_goes_back_to_each_of_its_rows(name: str) -> None:
+    for kept in range(len(ROWS) + 1):
+        straight = fresh(name)
+        if kept:
+            fed(name, straight, ROWS[:kept])
+        cache = fresh(name)
+        fed(name, cache, ROWS)
+        cache.rollback(len(TEXT) + kept)
+        assert cache.length == len(TEXT) + kept
+        for token in (4, 40, 14):
+            a, b = fed(name, cache, [token]), fed(name, straight, [token])
+            tolerance = 0.0 if name in SERIAL else 1e-5
+            assert mx.abs(a - b).max().item() <= tolerance * max(1.0, mx.abs(b).max().item())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_chain_of_single_rows_goes_back_step_by_step(name: str) -> None:
+    expected = [fed(name, straight := fresh(name), [token]) for token in ROWS[:1]]
+    straight = fresh(name)
+    expected = [fed(name, straight, [token]) for token in ROWS]
+    cache = fresh(name, steps=len(ROWS))
+    for token in ROWS:
+        fed(name, cache, [token])
+    for back in reversed(range(len(ROWS))):
+        cache.rollback(len(TEXT) + back)
+        again = fed(name, cache, [ROWS[back]])
+        assert mx.array_equal(again, expected[back]).item()
+        cache.rollback(len(TEXT) + back)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_replies_are_those_of_plain_decoding(pocket: Pair, name: str) -> None:
+    count = 40
+    plain = session_of(pocket, name, method="off", rule="keyed")
+    accepted = 0
+    for sampling in (GREEDY, KEYED):
+        expected = tokens_of(plain, PROMPT, sampling, count)
+        if sampling is GREEDY:
+            assert expected == stock_greedy(name, PROMPT, count)
+        for method, depth in (*(("draft", depth) for depth in range(1, 9)), ("ngram", 3), ("suffix", 8)):
+            session = session_of(pocket, name, method=method, depth=depth, rule="keyed")
+            assert tokens_of(session, PROMPT, sampling, count) == expected, (method, depth)
+            assert_like_fresh(session)
+            accepted += session.stats.accepted
+    assert accepted > 20
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_method_and_depth_change_in_mid_reply(pocket: Pair, name: str) -> None:
+    plain = session_of(pocket, name, method="off", rule="keyed")
+    expected = tokens_of(plain, PROMPT, KEYED, 48)
+    rng = random.Random(5)
+    session = session_of(pocket, name, rule="keyed")
+    text = " ".join(map(str, PROMPT))
+    for _ in session.reply(text, KEYED, raw=True, max_tokens=48):
+        if rng.random() < 0.4:
+            session.method = rng.choice(["draft", "draft", "ngram", "suffix", "off", "auto"])
+            session.depth = rng.choice(["auto", 0, 1, 2, 4, 8])
+    assert session.finished is not None
+    assert session.finished.token_ids == expected
+    assert_like_fresh(session)
