@@ -233,6 +233,11 @@ class ModelCache:
         return bool(self._stateful)
 
     @property
+    def rollback_by(self) -> str | None:
+        """How stateful layers go back by a row: recorded or replayed; None: by neither."""
+        return None if self._recorder is None else self._recorder.how
+
+    @property
     def checkpoints(self) -> bool:
         """Whether going far back takes checkpoints."""
         return bool(self._stateful or self._windowed)

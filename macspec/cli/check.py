@@ -11,7 +11,6 @@ from importlib.metadata import version
 import mlx.core as mx
 
 from ..assets import prompts
-from ..cache import ModelCache
 from ..checked import remember_check
 from ..device import on_metal, prepare
 from ..divergence import Divergence, choice_scores, explain, first_difference
@@ -179,7 +178,10 @@ def _pair(pair: Pair) -> Iterator[str]:
     yield _row("vocabulary", f"{pair.vocabulary} ids")
     yield _row("context", f"{pair.context} positions")
     yield _row("memory", str(pair.plan))
-    notices = (*pair.notices, ModelCache(pair.target.module).reason)
+    cache = CachedModel(pair.target.module, pair.vocabulary).cache
+    if cache.rollback_by is not None:
+        yield _row("rollback", cache.rollback_by)
+    notices = (*pair.notices, cache.reason)
     yield from (_row("notice", notice) for notice in notices if notice is not None)
 
 

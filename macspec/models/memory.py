@@ -15,10 +15,11 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ChunkedKVCache, KVCache, RotatingKVCache, make_prompt_cache
 
-from ..cache import SLACK
+from ..cache import CHECKPOINTS, SLACK
 from ..choices import MAX_DEPTH
 from ..device import on_metal
 from ..errors import OutOfMemoryError
+from ..recurrent import Recorder
 from .cached import PREFILL_CHUNK
 from .machine import unified_memory
 
@@ -85,7 +86,9 @@ class LayerEstimate:
         if kv_bits is not None and self.group is not None:
             # A scale and a bias for every group.
             each = self.values * kv_bits // 8 + 2 * self.itemsize * self.values // self.group
-        return self.state + held * each
+        often = 1 if self.window is None or self.window >= context else 1 + CHECKPOINTS
+        # The state now, before the pass, and at the checkpoints.
+        return (2 + CHECKPOINTS) * self.state + often * held * each
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,13 @@ class MemoryEstimate:
     context: int
     """Positions that the model supports; its cache holds no more."""
     layers: tuple[LayerEstimate, ...]
+    tape: int = 0
+    """Bytes that a row of a verify pass leaves, to be taken back from stateful layers."""
+
+    @property
+    def state(self) -> int:
+        """Bytes of the stateful layers' states."""
+        return sum(layer.state for layer in self.layers)
 
     def cache(self, context: int, kv_bits: int | None = None) -> int:
         """Bytes of the model's cache at a context."""
@@ -114,7 +124,7 @@ class MemoryEstimate:
         rows = min(PREFILL_CHUNK, held)
         scores = max((layer.scores(held, kv_bits) for layer in self.layers), default=0)
         prefill = rows * self.itemsize * (LIVE * self.outputs + scores)
-        return max(prefill, 4 * DRAWN * ROWS * self.width)
+        return max(prefill, ROWS * (4 * DRAWN * self.width + self.tape))
 
 
 def estimate_memory(module: Any, context: int) -> MemoryEstimate:
@@ -127,16 +137,25 @@ def estimate_memory(module: Any, context: int) -> MemoryEstimate:
     cache = make_prompt_cache(module)
     logits = module(mx.array([[0]]), cache=cache)
     heads = _largest(module, HEADS)
+    layers = tuple(
+        _layer(layer, heads) for whole in cache for layer in getattr(whole, "caches", [whole])
+    )
     return MemoryEstimate(
         weights=sum(array.nbytes for array in _arrays(module.parameters())),
         width=int(logits.shape[-1]),
         outputs=_outputs(module),
         itemsize=logits.dtype.size,
         context=context,
-        layers=tuple(
-            _layer(layer, heads) for whole in cache for layer in getattr(whole, "caches", [whole])
-        ),
+        layers=layers,
+        tape=_tape(module) if any(layer.state for layer in layers) else 0,
     )
+
+
+def _tape(module: Any) -> int:
+    rows = 2
+    with Recorder(module).recording(rows) as tape:
+        module(mx.zeros((1, rows), mx.int32), cache=make_prompt_cache(module))
+    return tape.nbytes // rows
 
 
 def _outputs(module: Any) -> int:
@@ -230,10 +249,11 @@ class Demand:
     def plan(self, context: int) -> MemoryPlan:
         """What both need at a context; their passes take turns."""
         target, draft, kv_bits = self.target, self.draft, self.kv_bits
+        drafting = draft.cache(context) + MAX_DEPTH * draft.state if draft else 0
         return MemoryPlan(
             context=context,
             weights=target.weights + (draft.weights if draft else 0),
-            caches=target.cache(context, kv_bits) + (draft.cache(context) if draft else 0),
+            caches=target.cache(context, kv_bits) + drafting,
             buffers=max(target.buffers(context, kv_bits), draft.buffers(context) if draft else 0),
             limit=self.limit,
         )

@@ -16,6 +16,11 @@ _NEXT = (19,)
 """What a model is tried with."""
 
 
+def why_plain(module: Any) -> str | None:
+    """Why a model cannot speculate, as far as that shows without its weights."""
+    return ModelCache(module, recorder=Recorder(module)).reason
+
+
 def recorder_of(module: Any, vocabulary: int) -> Recorder | None:
     """What records the passes of a model with stateful layers, so that rows can be taken back.
 

@@ -135,10 +135,10 @@ def _folder(name: str) -> FoundModel:
 
 
 def _opened(model: Model, limit: int) -> OpenedModel:
-    from ..cache import ModelCache
     from .memory import Demand
+    from .rollback import why_plain
 
-    size, context, reason = model.parameters, model.context, ModelCache(model.module).reason
+    size, context, reason = model.parameters, model.context, why_plain(model.module)
     needs = Demand(model.estimate, None, limit).plan(min(CONTEXT, context))
     return OpenedModel(model.name, size, context, needs.total, needs.context, needs.fits, reason)
 
@@ -161,12 +161,12 @@ def _pair_fit(one: Model, other: Model, limit: int) -> Iterator[PairFit]:
 
 def why_not(target: Model, draft: Model) -> str | None:
     """Why one model cannot draft for another, in one sentence; None if it can."""
-    from ..cache import ModelCache
     from .pair import mismatch
+    from .rollback import why_plain
 
-    if (off := ModelCache(target.module).reason) is not None:
+    if (off := why_plain(target.module)) is not None:
         return off
-    if (off := ModelCache(draft.module).reason) is not None:
+    if (off := why_plain(draft.module)) is not None:
         return f"a draft model must be able to take tokens back, but {off}"
     return mismatch(target, draft)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 import pytest
@@ -15,6 +15,8 @@ from tinymodels import VOCABULARY, tiny
 from macspec.cache import ModelCache
 from macspec.models import Pair
 from macspec.models.rollback import recorder_of
+from macspec.rounds import Reply
+from macspec.stats import ReplyCounter
 
 SERIAL = {"qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5-wide", "lfm2", "lfm2_moe", "olmo_hybrid"}
 """Whose passes of several rows compute what passes of one row do, to the bit."""
@@ -64,7 +66,6 @@ def test_a_pass_goes_back_to_each_of_its_rows(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_chain_of_single_rows_goes_back_step_by_step(name: str) -> None:
-    expected = [fed(name, straight := fresh(name), [token]) for token in ROWS[:1]]
     straight = fresh(name)
     expected = [fed(name, straight, [token]) for token in ROWS]
     cache = fresh(name, steps=len(ROWS))
@@ -86,7 +87,11 @@ def test_replies_are_those_of_plain_decoding(pocket: Pair, name: str) -> None:
         expected = tokens_of(plain, PROMPT, sampling, count)
         if sampling is GREEDY:
             assert expected == stock_greedy(name, PROMPT, count)
-        for method, depth in (*(("draft", depth) for depth in range(1, 9)), ("ngram", 3), ("suffix", 8)):
+        for method, depth in (
+            *(("draft", depth) for depth in range(1, 9)),
+            ("ngram", 3),
+            ("suffix", 8),
+        ):
             session = session_of(pocket, name, method=method, depth=depth, rule="keyed")
             assert tokens_of(session, PROMPT, sampling, count) == expected, (method, depth)
             assert_like_fresh(session)
@@ -108,3 +113,42 @@ def test_method_and_depth_change_in_mid_reply(pocket: Pair, name: str) -> None:
     assert session.finished is not None
     assert session.finished.token_ids == expected
     assert_like_fresh(session)
+
+
+class Unheard:
+    """A text stream that nobody reads."""
+
+    part, stopped = "text", False
+
+    def push(self, token: int, drafter: str | None) -> list[Any]:
+        return []
+
+    def finish(self) -> list[Any]:
+        return []
+
+
+FAR = ["qwen3_5", "nemotron_h", "lfm2", "gemma3_text", "recurrent_gemma"]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(it, marks=[pytest.mark.slow] * (it != FAR[0])) for it in FAR]
+)
+def test_a_regenerated_reply_reads_only_what_follows_the_checkpoint(
+    pocket: Pair, name: str
+) -> None:
+    rng = random.Random(1)
+    prompt = [rng.randrange(VOCABULARY) for _ in range(1500)]
+    session = session_of(pocket, name, method="ngram", depth=4)
+    decoder = session.decoder
+    session.sampling = GREEDY
+    for turn, boundary in enumerate((1495, 1490)):
+        count = 20 if turn else 700
+        counter = ReplyCounter(len(prompt))
+        reply = Reply(cast(Any, Unheard()), frozenset(), count, "length", 1, counter, 0.0)
+        list(decoder.prefill(reply, list(prompt), (boundary,)))
+        for _ in decoder.decode(reply):
+            pass
+        decoder.rollback(len(decoder.tokens))
+        if turn:
+            assert reply.counter.cached_tokens >= 1490
+            assert tuple(reply.ids) == stock_greedy(name, prompt, 20)
