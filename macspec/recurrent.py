@@ -64,7 +64,10 @@ class Tape:
             outputs = [deque(own) for own in call.outputs]
 
             def again(layer: Any, at: int, outputs: Any = outputs) -> Any:
-                return lambda x: outputs[at].popleft()[:, :kept] if outputs[at] else layer(x)
+                def project(x: mx.array) -> Any:
+                    return outputs[at].popleft()[:, :kept] if outputs[at] else layer(x)
+
+                return _Stand(layer, project)
 
             with _replaced(call.projections, again):
                 args = [self._cut(it, kept) for it in call.args]
@@ -153,20 +156,21 @@ class _Stand:
     """Takes a module's place, and is called in its stead."""
 
     def __init__(self, module: Any, call: Callable[..., Any]) -> None:
-        self._module = module
+        self.stands_for = module
         self._call = call
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self._call(*args, **named)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
+        return getattr(self.stands_for, name)
 
 
 @contextmanager
 def _replaced(places: Sequence[Place], make: Callable[[Any, int], Any]) -> Iterator[None]:
     """Put in each place what ``make`` returns for the module there and the place's number."""
-    before = [holder[key] for holder, key in places]
+    # An interrupt may have left a stand-in there.
+    before = [getattr(holder[key], "stands_for", holder[key]) for holder, key in places]
     try:
         for number, ((holder, key), module) in enumerate(zip(places, before, strict=True)):
             holder[key] = make(module, number)

@@ -21,7 +21,7 @@ from mlx_lm.models.cache import KVCache
 from ..cache import ModelCache
 from ..kernels import Kernels
 from ..verification import Tree
-from .rollback import recorder_of
+from .rollback import distance, recorder_of
 
 PREFILL_CHUNK = 512
 """Rows of one prefill pass, as in mlx-lm."""
@@ -241,7 +241,7 @@ class TreePass:
         in_order = range(1, len(_NODES) + 1)
         all_before = np.tri(len(_NODES), dtype=np.bool_)
         errors = [
-            _distance(self._tree(depths, sees), expected)
+            distance(self._tree(depths, sees), expected)
             for depths, sees in (
                 (tree.depths, tree.sees),
                 (in_order, tree.sees),
@@ -340,10 +340,3 @@ def _ropes(node: Any) -> Iterator[tuple[Any, Any, Module]]:
 
 def _takes_offset(module: Module) -> bool:
     return "offset" in inspect.signature(type(module).__call__).parameters
-
-
-def _distance(a: mx.array, b: mx.array) -> float:
-    """Root mean square of the difference."""
-    difference = a.astype(mx.float32) - b.astype(mx.float32)
-    root: Any = mx.sqrt(mx.mean(mx.square(difference))).item()
-    return float(root)

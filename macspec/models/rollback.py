@@ -18,7 +18,13 @@ _NEXT = (19,)
 
 def why_plain(module: Any) -> str | None:
     """Why a model cannot speculate, as far as that shows without its weights."""
-    return ModelCache(module, recorder=Recorder(module)).reason
+    cache = ModelCache(module)
+    if not cache.stateful:
+        return None
+    try:
+        return ModelCache(module, recorder=Recorder(module)).reason
+    except Exception:  # as in ``recorder_of``
+        return cache.reason
 
 
 def recorder_of(module: Any, vocabulary: int) -> Recorder | None:
@@ -47,7 +53,7 @@ def _passes(module: Any, vocabulary: int, recorder: Recorder) -> bool:
         cache.mark()
         ids = mx.array([[token % vocabulary for token in tokens]], mx.uint32)
         with cache.recording(len(tokens)):
-            logits: mx.array = module(ids, cache=cache.layers)[0, -1].astype(mx.float32)
+            logits: mx.array = module(ids, cache=cache.layers)[0, -1]
         cache.advance(len(tokens))
         return logits
 
@@ -68,13 +74,14 @@ def _passes(module: Any, vocabulary: int, recorder: Recorder) -> bool:
         fed(cache, _ROWS)
         cache.rollback(len(_PREFIX) + kept)
         answer = fed(cache, _NEXT)
-        error = _distance(answer, expected[kept])
-        if error and not error * nearer < _distance(answer, expected[kept + 1]):
+        error = distance(answer, expected[kept])
+        if error and not error * nearer < distance(answer, expected[kept + 1]):
             return False
     return True
 
 
-def _distance(a: mx.array, b: mx.array) -> float:
+def distance(a: mx.array, b: mx.array) -> float:
     """Root mean square of the difference."""
-    root: Any = mx.sqrt(mx.mean(mx.square(a - b))).item()
+    difference = a.astype(mx.float32) - b.astype(mx.float32)
+    root: Any = mx.sqrt(mx.mean(mx.square(difference))).item()
     return float(root)

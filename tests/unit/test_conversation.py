@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.errors import BadOptionError, ContextOverflowError
-from macspec.prompt import Message, checked_messages, fit
+from macspec.models import Pair
+from macspec.prompt import Message, Prompting, checked_messages, fit
+from macspec.text import common_prefix
 
 SYSTEM = {"role": "system", "content": "ss"}
 
@@ -92,3 +94,23 @@ def test_the_cut_stays_for_some_turns() -> None:
 def test_messages_are_checked(messages: list[dict[str, str]]) -> None:
     with pytest.raises(BadOptionError):
         checked_messages(messages)
+
+
+def test_boundaries_are_where_an_edit_and_the_next_turn_part(pocket: Pair) -> None:
+    prompting = Prompting(pocket)
+    chat = [
+        {"role": "user", "content": "Say hello."},
+        {"role": "assistant", "content": "Hello!"},
+        {"role": "user", "content": "Now say goodbye."},
+    ]
+    later = [*chat, {"role": "assistant", "content": "Bye."}, {"role": "user", "content": "Why?"}]
+    edited = [*chat[:-1], {"role": "user", "content": "What is this?"}]
+
+    def tokens(messages: list[dict[str, str]]) -> list[int]:
+        return prompting.chat(messages, 512, 32).tokens
+
+    prompt = prompting.chat(chat, 512, 32, boundaries=True)
+    parted = {common_prefix(prompt.tokens, tokens(other)) for other in (edited, later)}
+    assert set(prompt.boundaries) == parted - {len(prompt.tokens)}
+    assert prompt.boundaries
+    assert prompting.chat(chat, 512, 32).boundaries == ()

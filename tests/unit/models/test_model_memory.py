@@ -13,11 +13,12 @@ from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
 from modelfolders import shared_model
 
 from macspec import Sampling, Session, load_pair
-from macspec.cache import SLACK
+from macspec.cache import CHECKPOINTS, SLACK, ModelCache
 from macspec.errors import OutOfMemoryError
 from macspec.models import memory
 from macspec.models.cached import PREFILL_CHUNK
 from macspec.models.memory import STEP, LayerEstimate, MemoryEstimate, estimate_memory, fit
+from macspec.recurrent import Recorder
 
 MIXTURE: dict[str, Any] = {
     "num_experts": 8,
@@ -119,7 +120,7 @@ def test_windows_bound_their_layers():
     assert expected.count(100) == 2
     position = 2 * 2 * 32 * 4
     held = -(-(100 + SLACK + PREFILL_CHUNK) // STEP) * STEP
-    assert layers[0].bytes(10**6, None) == held * position
+    assert layers[0].bytes(10**6, None) == (1 + CHECKPOINTS) * held * position
     assert layers[1].bytes(512, None) == 512 * position
 
 
@@ -151,7 +152,17 @@ def test_recurrent_layers_keep_their_size():
         time_step_rank=8,
     )
     estimate = estimate_memory(model, 4096)
-    assert estimate.cache(1) == estimate.cache(4096) == allocated(model, 3)
+    assert estimate.cache(1) == estimate.cache(4096) == (2 + CHECKPOINTS) * allocated(model, 3)
+
+
+def test_a_row_of_a_pass_leaves_what_the_plan_says():
+    model = make(
+        mamba, state_size=8, conv_kernel=4, use_bias=False, use_conv_bias=True, time_step_rank=8
+    )
+    estimate, cache = estimate_memory(model, 4096), ModelCache(model)
+    with Recorder(model).recording(7) as tape:
+        mx.eval(model(mx.zeros((1, 7), mx.int32), cache=cache.layers))
+    assert tape.nbytes == 7 * estimate.tape > 0
 
 
 @pytest.mark.parametrize(("head", "group"), [(64, 64), (96, 32), (80, None)])
