@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any, cast
 
 import mlx.core as mx
@@ -15,6 +16,7 @@ from tinymodels import VOCABULARY, tiny
 from macspec.cache import ModelCache
 from macspec.models import Pair
 from macspec.models.rollback import recorder_of
+from macspec.prompt import Prompt, Prompting
 from macspec.rounds import Reply
 from macspec.stats import ReplyCounter
 
@@ -152,3 +154,52 @@ def test_a_regenerated_reply_reads_only_what_follows_the_checkpoint(
         if turn:
             assert reply.counter.cached_tokens >= 1490
             assert tuple(reply.ids) == stock_greedy(name, prompt, 20)
+
+
+WALKERS = ["qwen3_5", "nemotron_h", "falcon_h1", "lfm2", "recurrent_gemma", "gemma3_text"]
+
+
+@pytest.mark.parametrize(
+    ("name", "turns"),
+    [("qwen3_5", 12), *(pytest.param(it, 150, marks=pytest.mark.slow) for it in WALKERS)],
+)
+def test_a_random_walk_gives_what_fresh_sessions_give(
+    pocket: Pair, name: str, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(turns)
+    raw = Prompting.raw
+
+    def with_boundaries(self: Prompting, messages: Any, context: int) -> Prompt:
+        prompt = raw(self, messages, context)
+        places = rng.sample(range(1, len(prompt.tokens)), 2)
+        return replace(prompt, boundaries=tuple(sorted(places)))
+
+    monkeypatch.setattr(Prompting, "raw", with_boundaries)
+    session = session_of(pocket, name, rule="keyed")
+    text, written = list(PROMPT), [1]
+    for _ in range(turns):
+        act = rng.choice(["go on", "go on", "edit", "again", "shorten"])
+        if act == "go on":
+            text += [*written, rng.randrange(VOCABULARY)]
+        elif act == "edit":
+            text[-rng.randint(1, min(9, len(text))) :] = [rng.randrange(VOCABULARY)] * 3
+        elif act == "shorten" or len(text) > 300:
+            text = text[: max(8, len(text) - rng.randint(1, 120))]
+        sampling = rng.choice([GREEDY, replace(KEYED, seed=rng.randrange(99))])
+        session.method = rng.choice(["auto", "draft", "draft", "ngram", "suffix", "off"])
+        session.depth = rng.choice(["auto", 0, 1, 3, 8])
+        count = rng.randint(1, 24)
+        events = session.reply(" ".join(map(str, text)), sampling, raw=True, max_tokens=count)
+        stop = rng.choice([None, None, rng.randint(1, 12)])
+        for number, _ in enumerate(events):
+            if number == stop:
+                break
+            if rng.random() < 0.1:
+                session.method = rng.choice(["auto", "draft", "off"])
+        events.close()
+        assert session.finished is not None
+        written = list(session.finished.token_ids) or [1]
+        plain = session_of(pocket, name, method="off", rule="keyed")
+        expected = tokens_of(plain, text, sampling, count)
+        assert session.finished.token_ids == expected[: len(session.finished.token_ids)]
+        assert_like_fresh(session)
