@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -196,5 +197,8 @@ def _boundaries(turns: Sequence[Message], tokens: list[int], template: Template)
     turn, before which some templates drop reasoning."""
     edited = [*turns[:-1], {**turns[-1], "content": OTHER}]
     later = [*turns, {"role": "assistant", "content": OTHER}, {"role": "user", "content": OTHER}]
-    parted = {common_prefix(tokens, template.tokens(it)) for it in (edited, later)}
+    parted = set()
+    for messages in (edited, later):
+        with suppress(BadOptionError):  # a template may reject what nobody has said yet
+            parted.add(common_prefix(tokens, template.tokens(messages)))
     return tuple(sorted(parted - {0, len(tokens)}))
