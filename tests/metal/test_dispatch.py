@@ -448,7 +448,7 @@ def test_two_sessions_of_one_pair_in_turn(pair: Pair, kernels: MetalKernels) -> 
     with installed(inspected=False) as names:
         ending = {}
         replies = {
-            session: session.reply(PROMPT, sampling, max_tokens=12, raw=True)
+            session: session.reply(PROMPT, sampling, max_tokens=8, raw=True)
             for session in (ours, stock)
         }
         while replies:
