@@ -1,9 +1,7 @@
 """Choosing tokens: acceptance in two launches, and one step of a draft model.
 
-Match, keyed, greedy and trees: ``accept_draw`` draws the target's token at every row, and
-``accept_walk`` follows the draws through the drafted tokens. Block: ``accept_measure`` finds what
-truncation keeps of each row, and its normaliser, and ``accept_block`` judges. ``draft_sample``
-draws from a draft model and keeps the distribution. The host waits for none of it.
+``accept_draw`` and ``accept_walk`` serve match, keyed, greedy and trees, ``accept_measure`` and
+``accept_block`` the block rule. The host waits for none of them.
 
 ``accept`` takes the place of ``rule.accept(sampling.scores(logits), drafted, log_q, noise)``,
 ``follow`` that of ``verification.follow``. The rule is not named: ``log_q``, which only the block

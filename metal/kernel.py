@@ -43,7 +43,6 @@ class Kernel:
     """One kernel of this folder: ``NAME.metal`` and the names that MLX gives its buffers.
 
     Attributes:
-        name: of the file, and of the kernel.
         inputs, outputs: in the order of the buffers.
         parts: names of further ``.metal`` files whose text comes before the kernel's own.
         strided: the kernel reads inputs by their strides; MLX copies others if they have gaps.

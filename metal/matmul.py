@@ -67,7 +67,6 @@ class Matrix:
     Attributes:
         w: packed values, uint32 [N, K * bits / 32].
         scales, biases: [N, K / group_size].
-        group_size, bits: of the quantization.
     """
 
     w: mx.array

@@ -126,11 +126,8 @@ def find(name: str, pairs: Sequence[Entry]) -> Entry:
 def best(memory: int, limit: int | None = None) -> Entry | None:
     """The pair to suggest on a machine that has none: the one for the largest Macs up to this.
 
-    Of several it is the first in the catalogue; the user's own pairs are not suggested.
-
-    Args:
-        memory: bytes of unified memory.
-        limit: bytes that models may use; None for what macOS recommends on such a Mac.
+    Of several it is the first in the catalogue; the user's own pairs are not suggested. ``limit``
+    is what models may use of the memory, in bytes; None: what macOS recommends.
     """
     limit = recommended_for(memory) if limit is None else limit
     suited = [

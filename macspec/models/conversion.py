@@ -29,16 +29,11 @@ def convert(
 ) -> Path:
     """Convert a model to the format that mlx-lm loads; it appears only once it is complete.
 
-    Args:
-        source: a folder or a Hugging Face id.
-        destination: the folder to create.
-        bits: of a quantized weight; None: full precision.
-        group: quantized weights that share a scale and a bias.
-        dtype: float16, bfloat16 or float32; None: as it is.
+    Without ``bits`` it keeps full precision; ``group`` weights share a scale and a bias; ``dtype``
+    is float16, bfloat16 or float32 (None: as it is).
 
     Raises:
-        BadOptionError: a destination that exists or is too small, or a source that would be
-            quantized again.
+        BadOptionError: the destination exists or is too small, or the source is quantized.
         ModelNotFoundError: there is no such source.
         ModelBrokenError: it cannot be loaded or written.
     """

@@ -66,9 +66,7 @@ def locate(name: str, *, trust_remote_code: bool = False) -> Path:
     A folder on this machine is taken as it is. Anything else is an id on the Hugging Face hub,
     with ``@revision`` to pin one. A complete copy in the hub's cache is used without asking the
     network, so an update on the hub never changes a conversation; ``hf download ID`` fetches it.
-
-    Args:
-        trust_remote_code: fetch a repository's Python files too.
+    With ``trust_remote_code`` a repository's Python files are fetched too.
 
     Raises:
         BadOptionError: the name is empty, or pins the revision of a folder.

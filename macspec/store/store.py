@@ -34,11 +34,8 @@ class Store:
 
     Where the file cannot be used, conversations are kept in memory and ``trouble`` says why. That
     may happen at any time and loses nothing that this process works on. An unknown id raises
-    ``BadOptionError``, and then nothing is changed.
-
-    Args:
-        path: the file, created if there is none; None: memory only, which is no trouble.
-        patience: seconds to wait for other processes that are writing.
+    ``BadOptionError``, and then nothing is changed. Without a path there is only memory, which is
+    no trouble.
     """
 
     def __init__(

@@ -267,14 +267,18 @@ def copy(connection: sqlite3.Connection, chat: Chat, messages: Sequence[Message]
     id = records.insert_chat(connection, replace(chat, leaf=None, imported=None))
     ids: dict[int | None, int | None] = {None: None}
     for each in messages:
-        state = records.CUT_OFF if each.state == records.OPEN else each.state
-        moved = replace(each, chat=id, parent=ids[each.parent], state=state)
+        moved = replace(_ended(each), chat=id, parent=ids[each.parent])
         ids[each.id] = records.insert_message(connection, moved)
     last = chat.imported
     foreign = [ids[each.id] for each in messages if last is not None and each.id <= last]
     changes = {"leaf": ids[chat.leaf], "imported": foreign[-1] if foreign else None}
     records.update(connection, "chats", id, changes)
     return id
+
+
+def _ended(message: Message) -> Message:
+    """A message as it is copied: an open reply counts as cut off."""
+    return replace(message, state=records.CUT_OFF) if message.state == records.OPEN else message
 
 
 def add_copies(
@@ -303,13 +307,7 @@ def _same(some: Sequence[Message], others: Sequence[Message]) -> bool:
         places: dict[int | None, int | None] = {None: None}
         places.update((each.id, place) for place, each in enumerate(messages))
         return [
-            replace(
-                each,
-                id=place,
-                chat=0,
-                parent=places[each.parent],
-                state=records.CUT_OFF if each.state == records.OPEN else each.state,
-            )
+            replace(_ended(each), id=place, chat=0, parent=places[each.parent])
             for place, each in enumerate(messages)
         ]
 
