@@ -210,33 +210,24 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     @on(Prompt.Submitted)
     def _sent(self, event: Prompt.Submitted) -> None:
+        turn_id = event.turn_id
         try:
-            command = parse(event.text)
-            if command is None:
-                updates = self.conversation.ask(self._whole(event))
-                self.begin(self.feed.stream(updates, event.text), "reply")
-            else:
+            if turn_id is None and (command := parse(event.text)) is not None:
                 action, argument = command
                 self.do(action.id, argument)
-        except MacspecError as error:
-            self.main.prompt.give_back(event.text)
-            self.status(str(error), "warning")
-
-    @on(Prompt.Edited)
-    def _resent(self, event: Prompt.Edited) -> None:
-        try:
-            updates = self.conversation.edit(event.turn_id, self._whole(event))
+                return
+            message = event.message()
+            for notice in message.notices:
+                self.status(notice, "warning")
+            it, text = self.conversation, message.text
+            updates = it.ask(text) if turn_id is None else it.edit(turn_id, text)
             self.begin(self.feed.stream(updates, event.text), "reply")
         except MacspecError as error:
-            self.edit_turn(event.turn_id, event.text, changed=True)
+            if turn_id is None:
+                self.main.prompt.give_back(event.text)
+            else:
+                self.edit_turn(turn_id, event.text, changed=True)
             self.status(str(error), "warning")
-
-    def _whole(self, event: Prompt.Submitted | Prompt.Edited) -> str:
-        """A message with the files that it names."""
-        message = event.message()
-        for notice in message.notices:
-            self.status(notice, "warning")
-        return message.text
 
     @on(Prompt.Asked)
     def _help_asked_for(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from macspec.config.schema import BUILT_IN, NONE
 from macspec.errors import BadOptionError
@@ -23,7 +23,7 @@ from macspec.worker import LoadProgress, PairChoice
 from . import outside
 from .actions import BY_GROUP
 from .chat.chatlist import find_chats, when
-from .chat.comparison import Comparison, ModeStats, TextDivergence
+from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import PRIVATE, WHAT, ModelPicker, proposal
 from .chat.turns import ChatNotice, Dropped, Ended, TextPiece, Turn, Update
@@ -187,6 +187,8 @@ class LineView:
         self.status(f"copied {what} ({outside.put(text, None)})")
 
     async def compare(self, found: AsyncIterator[Comparison]) -> None:
+        from .screens.compare import sentences
+
         await self._loaded()
         self.status("answering the last message again, with plain and speculative decoding in turn")
         newest, doing = None, ""
@@ -196,7 +198,7 @@ class LineView:
                 done = newest.plain.replies + newest.speculative.replies
                 self.status(f"reply {done + 1} of {newest.planned}, {doing}")
         if newest is not None:
-            for sentence in comparison_sentences(newest):
+            for sentence in sentences(newest):
                 self.print(sentence)
 
     # Conversations.
@@ -309,48 +311,3 @@ class LineView:
 
     async def do_leave(self, argument: str) -> None:
         self.left = True
-
-
-def comparison_sentences(found: Comparison) -> Iterator[str]:
-    """The results of a comparison, the outcome first."""
-    plain, mine = found.plain.tokens_per_s, found.speculative.tokens_per_s
-    if plain and mine:
-        yield f"Speculative decoding is {mine / plain:.2f} times as fast as plain decoding."
-    yield _way("Plain", found.plain)
-    yield _way("Speculative", found.speculative)
-    if found.energy_reason:
-        yield f"Energy: not measured; {one_line(found.energy_reason)}."
-    if found.fork is not None:
-        yield from _fork(found.fork)
-    elif found.equal:
-        yield f"The text is the same ({one_line(found.rule)})."
-    elif found.equal is None:
-        rule = one_line(found.rule)
-        yield f"The {rule} rule guarantees the same distribution, not the same text."
-    else:
-        yield "The texts differ."
-    yield from (one_line(note) for note in found.notes)
-
-
-def _way(name: str, way: ModeStats) -> str:
-    numbers = _measured(
-        ("{:.1f} tokens per second", way.tokens_per_s),
-        ("{:.2f} tokens per pass", way.tokens_per_pass),
-        ("{:.0%} accepted", way.acceptance),
-        ("the first token after {:.2f} s", way.ttft_s),
-        ("{:.3g} J per token", way.joules_per_token),
-    )
-    return f"{name}: {numbers or 'no reply'}."
-
-
-def _fork(fork: TextDivergence) -> Iterator[str]:
-    why = "where two tokens nearly tie" if fork.near_tie else "which should not happen"
-    gap = "" if fork.gap is None else f", their scores {fork.gap:.3g} apart"
-    yield f"The texts diverge at token {fork.token}, {why}{gap}."
-    yield f"Plain continues: {one_line(fork.plain[:200])}"
-    yield f"Speculative continues: {one_line(fork.speculative[:200])}"
-
-
-def _measured(*parts: tuple[str, float | str | None]) -> str:
-    """What there is of some values, each with its format."""
-    return ", ".join(form.format(value) for form, value in parts if value is not None)

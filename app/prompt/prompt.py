@@ -58,23 +58,14 @@ class Prompt(Vertical):
 
     @dataclass
     class Submitted(Message):
-        """A new message or slash command was sent; the prompt is empty again."""
+        """A message or slash command was sent; the prompt is empty again."""
 
         text: str
         """The text with pastes expanded."""
         message: Callable[[], WithFiles]
         """Adds the files named in what was typed; raises ``FileError``."""
-
-    @dataclass
-    class Edited(Message):
-        turn_id: int
-        text: str
-        message: Callable[[], WithFiles]
-        """As in ``Submitted``."""
-
-    @dataclass
-    class Cancelled(Message):
-        turn_id: int
+        turn_id: int | None = None
+        """The message that it replaces; None: it is a new one."""
 
     class Asked(Message):
         """A question mark was typed into the empty prompt: the user wants help."""
@@ -153,13 +144,13 @@ class Prompt(Vertical):
         if not text.strip():
             return
         message = partial(with_files, shown, self._pastes.expand)
+        turn_id = None
         if self._edited is not None:
             turn_id = self._edited.turn_id
             self._leave_editing(self._edited)
-            self.post_message(self.Edited(turn_id, text, message))
         else:
             self.area.load_text("")
-            self.post_message(self.Submitted(text, message))
+        self.post_message(self.Submitted(text, message, turn_id))
         self._recall.add(text)
         self._look_up()
 
@@ -193,7 +184,6 @@ class Prompt(Vertical):
             if text != edited.original:
                 self._recall.add(text)
         self._leave_editing(edited)
-        self.post_message(self.Cancelled(edited.turn_id))
 
     def _show(self, text: str, *, at_start: bool = False) -> None:
         self.area.put(self._pastes.folded(text), at_start=at_start)

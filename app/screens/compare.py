@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import ClassVar
 
 from textual import work
@@ -14,7 +14,7 @@ from textual.geometry import Size
 from macspec.errors import MacspecError
 from macspec.plaintext import neutral, one_line
 
-from ..chat.comparison import TEXT_RULES, Comparison, TextDivergence
+from ..chat.comparison import MODES, TEXT_RULES, Comparison, TextDivergence
 from ..panel.charts import bar, big
 from ..panel.draw import SAME_DISTRIBUTION, SAME_TEXT, speed_role
 from ..panel.figures import DASH, fixed, number, percent, ratio, seconds, whole
@@ -202,17 +202,22 @@ def _speed(
     return (*left, *bar(share, max(width - cells(left), 0), role))
 
 
-def _table(found: Comparison, width: int) -> list[Line]:
+def _measured(found: Comparison) -> list[tuple[str, ...]]:
+    """Names of numbers, with their values for plain and for speculative decoding."""
     ways = (found.plain, found.speculative)
-    rows = [
-        _row("tokens", *(whole(way.tokens, 8) for way in ways)),
-        _row("TTFT", *(seconds(way.ttft_s) for way in ways)),
-        _row("tok/pass", *(fixed(way.tokens_per_pass, 8, 2) for way in ways)),
-        _row("acceptance", "", percent(found.speculative.acceptance)),
+    return [
+        ("tok/s", *(fixed(way.tokens_per_s, 6, 1) for way in ways)),
+        ("tokens", *(whole(way.tokens, 8) for way in ways)),
+        ("TTFT", *(seconds(way.ttft_s) for way in ways)),
+        ("tok/pass", *(fixed(way.tokens_per_pass, 8, 2) for way in ways)),
+        ("acceptance", "", percent(found.speculative.acceptance)),
+        ("J/token", *(fixed(way.joules_per_token, 8, 2) for way in ways)),
     ]
-    joules = [fixed(way.joules_per_token, 8, 2) for way in ways]
-    energy = _row("J/token", *joules)
-    share = ratio(*(way.joules_per_token for way in reversed(ways)))
+
+
+def _table(found: Comparison, width: int) -> list[Line]:
+    *rows, energy = [_row(*row) for row in _measured(found)[1:]]
+    share = ratio(found.speculative.joules_per_token, found.plain.joules_per_token)
     if share is not None:
         role: Role = "good" if share <= 0.97 else "warn" if share > 1.03 else "value"
         energy = (*energy, (f"  {fixed(share, 4, 2)}×", role))
@@ -230,27 +235,33 @@ def _row(label: str, plain: str, speculative: str) -> Line:
     )
 
 
-def _badge(found: Comparison, width: int) -> list[Line]:
-    """What the replies have in common. Only rules that guarantee the same text must deliver it."""
+def _verdict(found: Comparison) -> tuple[str, Role, str, str]:
+    """What the replies have in common: a sign, its role, a title, and what that means. Only rules
+    that guarantee the same text must deliver it."""
     tokens = found.speculative.tokens
     if found.rule not in TEXT_RULES:
         about = f"the {one_line(found.rule)} rule samples anew: each text is one of many"
-        return [(("✓ ", "good"), (SAME_DISTRIBUTION, "good")), *_said(about, width)]
+        return "✓", "good", SAME_DISTRIBUTION, about
     if found.equal is None:
-        return [(("◌ ", "label"), ("no texts to compare yet", "label"))]
+        return "◌", "label", "no texts to compare yet", ""
     if found.equal:
         count = "every token is" if tokens is None else f"all {tokens:,} tokens are"
-        return [(("✓ ", "good"), (SAME_TEXT, "good")), *_said(f"{count} the same", width)]
+        return "✓", "good", SAME_TEXT, f"{count} the same"
     if found.fork is not None and found.fork.near_tie:
         about = (
             "two tokens have the same score up to rounding there, and a pass over more rows may "
             "round the other way: both texts are the model's"
         )
         title = f"{SAME_TEXT} up to a near-tie at token {found.fork.token + 1:,}"
-        return [(("≈ ", "warn"), (title, "warn")), *_said(about, width)]
+        return "≈", "warn", title, about
     where = "" if found.fork is None else f" from token {found.fork.token + 1:,} on"
     about = "this should not happen: run macspec check, and report it with macspec check --report"
-    return [(("✗ ", "bad"), (f"the texts differ{where}", "bad")), *_said(about, width)]
+    return "✗", "bad", f"the texts differ{where}", about
+
+
+def _badge(found: Comparison, width: int) -> list[Line]:
+    sign, role, title, about = _verdict(found)
+    return [((f"{sign} ", role), (title, role)), *_said(about, width)]
 
 
 def _said(text: str, width: int) -> list[Line]:
@@ -258,18 +269,21 @@ def _said(text: str, width: int) -> list[Line]:
 
 
 def _divergence(fork: TextDivergence, width: int) -> list[Line]:
-    gap = "" if fork.gap is None else f", {fork.gap:.2g} apart in score"
     room = max(width - NAME, 8)
     before = wrapped(_visible(fork.before[-300:]), room, 99)
     shared = [line for line in before if line][-2:]
     lines: list[Line] = [
-        ((f"Divergence at token {fork.token + 1:,}", "head"), (gap, "label")),
+        ((f"Divergence at token {fork.token + 1:,}", "head"), (_gap(fork), "label")),
         *_block("both", shared, "label"),
     ]
     for name, text in (("plain", fork.plain), ("speculative", fork.speculative)):
         after = wrapped(_visible(text[:300]), room, 2) if text else ["(ends here)", ""]
         lines += _block(name, [line for line in after if line], "plain")
     return lines
+
+
+def _gap(fork: TextDivergence) -> str:
+    return "" if fork.gap is None else f", {fork.gap:.2g} apart in score"
 
 
 def _block(name: str, texts: list[str], role: Role) -> list[Line]:
@@ -282,3 +296,24 @@ def _block(name: str, texts: list[str], role: Role) -> list[Line]:
 
 def _visible(text: str) -> str:
     return neutral(text).replace("\n", "⏎ ").replace("\t", "⇥ ")
+
+
+def sentences(found: Comparison) -> Iterator[str]:
+    """The results for line mode, the outcome first."""
+    times = ratio(found.speculative.tokens_per_s, found.plain.tokens_per_s)
+    if times is not None:
+        yield f"Speculative decoding is {times:.2f} times as fast as plain decoding."
+    for name, *texts in _measured(found):
+        values = [(mode, text.strip()) for mode, text in zip(MODES, texts, strict=True)]
+        known = [f"{mode} {value}" for mode, value in values if value not in ("", DASH)]
+        if known:
+            yield f"{name}: {', '.join(known)}"
+    if found.energy_reason:
+        yield f"J/token: not measured; {one_line(found.energy_reason)}"
+    _, _, title, about = _verdict(found)
+    yield f"{title}; {about}" if about else title
+    if (fork := found.fork) is not None:
+        yield f"Divergence at token {fork.token + 1:,}{_gap(fork)}"
+        yield f"plain continues: {one_line(fork.plain[:200])}"
+        yield f"speculative continues: {one_line(fork.speculative[:200])}"
+    yield from map(one_line, found.notes)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hostile import harms
 
 from macspec.app.chat.comparison import Comparison, ModeStats, TextDivergence
-from macspec.app.lineview import comparison_sentences
+from macspec.app.screens.compare import sentences
 
 FOUND = Comparison(
     rule="greedy",
@@ -19,35 +19,34 @@ FOUND = Comparison(
 
 
 def test_a_comparison():
-    assert list(comparison_sentences(FOUND)) == [
+    assert list(sentences(FOUND)) == [
         "Speculative decoding is 1.55 times as fast as plain decoding.",
-        "Plain: 20.0 tokens per second, 1.00 tokens per pass, the first token after 0.50 s, "
-        "0.4 J per token.",
-        "Speculative: 31.0 tokens per second, 2.50 tokens per pass, 80% accepted, the first token "
-        "after 0.50 s, 0.3 J per token.",
-        "The text is the same (greedy).",
+        "tok/s: plain 20.0, speculative 31.0",
+        "tokens: plain 40, speculative 40",
+        "TTFT: plain 500 ms, speculative 500 ms",
+        "tok/pass: plain 1.00, speculative 2.50",
+        "acceptance: speculative 80%",
+        "J/token: plain 0.40, speculative 0.30",
+        "same text; all 40 tokens are the same",
     ]
 
 
 def test_the_block_rule_never_promises_the_text():
-    said = list(comparison_sentences(replace(FOUND, rule="block", equal=None)))
-    assert said[-1] == "The block rule guarantees the same distribution, not the same text."
-    assert not any("text is the same" in sentence for sentence in said)
+    said = list(sentences(replace(FOUND, rule="block", equal=None)))
+    assert said[-1] == ("same distribution; the block rule samples anew: each text is one of many")
+    assert not any("same text" in sentence for sentence in said)
 
 
 def test_a_fork_is_named():
     fork = TextDivergence(17, "so", "a\x1b[31m", "b", 0.0012, near_tie=True)
-    said = list(comparison_sentences(replace(FOUND, equal=False, fork=fork)))
-    assert (
-        "The texts diverge at token 17, where two tokens nearly tie, their scores 0.0012 apart."
-        in (said)
-    )
+    said = list(sentences(replace(FOUND, equal=False, fork=fork)))
+    assert any(it.startswith("same text up to a near-tie at token 18; ") for it in said)
+    assert "Divergence at token 18, 0.0012 apart in score" in said
     assert not harms("".join(said))
 
 
 def test_nothing_found():
-    assert list(comparison_sentences(Comparison(energy_reason="no counters")))[:3] == [
-        "Plain: no reply.",
-        "Speculative: no reply.",
-        "Energy: not measured; no counters.",
+    assert list(sentences(Comparison(energy_reason="no counters"))) == [
+        "J/token: not measured; no counters",
+        "no texts to compare yet",
     ]
