@@ -129,7 +129,7 @@ class MacspecApp(App[None], inherit_bindings=False):
             self.status(f"there is no theme {app.theme}; /theme lists them", "warning")
         transcript.tint, transcript.reasoning_open = app.tint, app.reasoning
         self.main.prompt.popup.complete = self._completions
-        self.conversation.listener = self.feed.see_later
+        self.conversation.measured = transcript.update_turn
         self.begin(self._open(), "open")
         self.set_interval(PERIOD, self.show_state)
         # What is there by now stays: no later collection has to look at it while a reply streams.

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from macspec.errors import MacspecError
 
 from .chat.conversation import Conversation
-from .chat.turns import Began, Changed, ChatNotice, Dropped, Ended, TextPiece, Turn, Update
+from .chat.turns import Began, ChatNotice, Dropped, Ended, TextPiece, Turn, Update
 from .screens.main import Main
 
 
@@ -80,14 +80,6 @@ class Feed:
             case Ended(turn):
                 await transcript.end(turn)
                 self._update_turns()
-            case ChatNotice() | Changed():
-                self.see_later(update)
-
-    def see_later(self, update: Update) -> None:
-        """What may also happen while no reply streams."""
-        match update:
-            case Changed(turn):
-                self._main.transcript.update_turn(turn)
             case ChatNotice(line, severity):
                 self.notice(line, severity)
 

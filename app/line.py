@@ -16,7 +16,6 @@ from macspec.worker import PairChoice
 
 from . import message
 from .chat.conversation import Conversation
-from .chat.turns import ChatNotice, Update
 from .linereader import Reader
 from .lineview import LineView
 from .slash import continuations, parse
@@ -49,7 +48,6 @@ class LineMode:
         self._loading: asyncio.Task[None] | None = None
         self._armed = float("-inf")
         self._work: asyncio.Task[None] | None = None
-        conversation.listener = self._hear
 
     def run(self) -> int:
         """Chat until the end of input, and return the exit status."""
@@ -64,11 +62,6 @@ class LineMode:
             finally:
                 self._close()
         return status or (FAILED if self.view.failures and not self.reader.interactive else 0)
-
-    def _hear(self, update: Update) -> None:
-        """What happens outside of replies."""
-        if isinstance(update, ChatNotice):
-            self.view.status(update.line)
 
     async def _begin(self) -> None:
         if self.reader.interactive:

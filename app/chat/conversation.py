@@ -36,7 +36,7 @@ from .energy import EnergyMeter
 from .enginesetup import EngineSetup
 from .replies import StreamingReply, request
 from .tree import Tree
-from .turns import Began, Changed, ChatNotice, Dropped, Ended, Turn, Update, with_newest
+from .turns import Began, ChatNotice, Dropped, Ended, Turn, Update, with_newest
 
 COMPARING = "a comparison is running: wait for it, or stop it with Esc"
 
@@ -65,8 +65,8 @@ class Conversation:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine, self.store, self.config = engine, store, config
-        self.listener: Callable[[Update], None] = lambda update: None
-        """Called with ``Changed``, which happens after a reply has ended."""
+        self.measured: Callable[[Turn], None] = lambda turn: None
+        """Called with a turn whose energy became known after it had ended."""
         self.think = config.reply.think
         """Reasoning on or off; None: the model's default."""
         self.first_run = not store.chats(1)
@@ -358,7 +358,7 @@ class Conversation:
         now = with_newest(metadata.energy, energy.as_dict())
         turn = self.tree.change(self.store.set_metadata(id, replace(metadata, energy=now)))
         if turn is not None:
-            self.listener(Changed(turn))
+            self.measured(turn)
 
     def _metadata(self) -> GenerationMetadata:
         choice, tuning = self.setup.answering, self.setup.desired

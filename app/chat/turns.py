@@ -100,14 +100,7 @@ class Ended:
     reply: Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """Numbers of a turn became known after it had ended."""
-
-    turn: Turn
-
-
-Update = Began | TextPiece | ChatNotice | Dropped | Ended | Changed
+Update = Began | TextPiece | ChatNotice | Dropped | Ended
 
 
 EARLIER = "earlier"

@@ -165,8 +165,9 @@ def _section(title: str, rows: Sequence[tuple[str, str]], width: int) -> Iterato
         if not beside:
             yield Content.styled(name, "bold")
         begin = name.ljust(column) if beside else "  "
-        lines = indented(begin, about, max(width, 12))
-        yield Content("\n".join(lines)).stylize("bold", 0, len(begin))
+        first, *rest = indented(begin, about, max(width, 12))
+        yield Content(first).stylize("bold", 0, len(begin))
+        yield from map(Content, rest)
     yield Content("")
 
 

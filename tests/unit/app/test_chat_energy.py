@@ -10,7 +10,6 @@ from conversing import conversation_with, ended, eventually, load, read, reading
 from scripted import Script, ScriptedEngine, plain, said
 
 from macspec.app.chat.conversation import Conversation
-from macspec.app.chat.turns import Changed
 from macspec.config.schema import Config
 from macspec.power import Meter
 from macspec.power.source import Rail, Reading
@@ -79,16 +78,16 @@ async def test_joules_of_a_reply_and_of_both_modes(meter: Hand) -> None:
     store = Store(None)
     conversation = Conversation(engine, store, Config(), meter=meter)
     happened: list[Any] = []
-    conversation.listener = happened.append
+    conversation.measured = happened.append
     assert conversation.panel().energy_reason
     await load(conversation)
     turn = await measured(conversation, engine, meter)
     # The meter has not been read since the last token: the numbers may still change.
     meter.tick(2)
     await eventually(lambda: happened)
-    assert happened == [Changed(conversation.turns[-1])]
-    assert happened[0].turn.id == turn.id
-    stats = happened[0].turn.stats
+    assert happened == [conversation.turns[-1]]
+    assert happened[0].id == turn.id
+    stats = happened[0].stats
     assert stats.joules_per_token == pytest.approx(WATTS)
     assert stats.energy_basis == "gpu"
     making = store.message(turn.id).metadata
