@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -20,6 +19,8 @@ from .costs import Costs
 from .macspecarm import ConcurrentArm, DecodeConfig, MacspecArm
 from .mlxlm import MlxLmArm
 from .questions import Arm
+from .server import Server
+from .serverarm import ServerArm
 
 PLAIN = "plain"
 
@@ -118,14 +119,14 @@ class ArmFactory:
     Args:
         kv_bits, kernels: of every arm.
         costs: what passes cost here.
-        server: makes the arm of a server from its name.
+        server: of this machine, if one is measured.
     """
 
     pair: Pair
     kv_bits: int | None = None
     kernels: Kernels | str = "auto"
     costs: Costs | None = None
-    server: Callable[[str], Arm] | None = None
+    server: Server | None = None
     _drafts: dict[int, Pair] = field(default_factory=dict)
 
     def make(self, name: ArmName) -> Arm:
@@ -137,7 +138,7 @@ class ArmFactory:
         if name.method == SERVER:
             if self.server is None:
                 raise BadOptionError("the arm server needs --server ADDRESS")
-            return self.server(name.text)
+            return ServerArm(name.text, self.server)
         pair, bits = self.pair, name.draft_bits
         if bits is not None:
             if bits not in self._drafts:

@@ -11,13 +11,12 @@ import numpy.typing as npt
 
 from ..control import CostCurve
 from ..control.cost import bucket
-from ..events import ReplyStats
 from ..kernels import Kernels
 from ..models import Pair
 from ..sampling import Sampling
 from ..session import Session
 from .questions import Question
-from .sample import Kind, Sample, rows_of
+from .sample import Sample, rows_of
 
 Costs = Mapping[str, Any]
 """Entries of ``CostCurve.as_dict``: ``passes``, ``steps`` and ``reading``, in plain steps."""
@@ -134,11 +133,14 @@ def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
     if not all(sample.written.counts_passes for sample in samples):
         return None
     curve = curve_of(costs)
-    rounds = [
-        (kind[1], rows_of(kind), it.count, it.tokens, *_steps(curve, kind, sample.written.stats))
-        for sample in samples
-        for kind, it in sample.written.rounds.items()
-    ]
+    rounds = []
+    for sample in samples:
+        stats = sample.written.stats
+        middle = stats.prompt_tokens + stats.tokens // 2
+        for kind, it in sample.written.rounds.items():
+            drafter, depth = kind
+            rows, draft = rows_of(kind), depth * curve.step(drafter or "")
+            rounds.append((depth, rows, it.count, it.tokens, curve.verify(rows, middle), draft))
     if not any(count for _, _, count, *_ in rounds):
         return None
     depths, rows, counts, tokens, verify, draft = np.array(rounds, dtype=float).T
@@ -163,10 +165,3 @@ def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
         verify_rows=each(rows),
         draft_steps=each(draft),
     )
-
-
-def _steps(curve: CostCurve, kind: Kind, stats: ReplyStats) -> tuple[float, float]:
-    """What verifying and drafting such a round of a reply costs, at its middle."""
-    drafter, depth = kind
-    verify = curve.verify(rows_of(kind), stats.prompt_tokens + stats.tokens // 2)
-    return verify, depth * curve.step(drafter or "")

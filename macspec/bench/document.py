@@ -188,22 +188,21 @@ def load(path: Path) -> dict[str, Any]:
     Raises:
         BadOptionError: it cannot be read, or is something else.
     """
-    with reading(path):
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    with reading(path) as record:
         if not isinstance(record, dict) or record.get("kind") != KIND:
             raise ValueError("not a report of macspec bench")
         if record["format"] != FORMAT:
             raise ValueError(f"its format is {record['format']}, not {FORMAT}")
         cells_of(record)
         curve_of(record["costs"])
-    return record
+    return dict(record)
 
 
 @contextmanager
-def reading(path: Path, trouble: str = "cannot be used") -> Iterator[None]:
-    """Errors of reading a file as ``BadOptionError``; ``trouble``: what is wrong with it then."""
+def reading(path: Path, trouble: str = "cannot be used") -> Iterator[Any]:
+    """A file's JSON; whatever is wrong with it or found in it is a ``BadOptionError``."""
     try:
-        yield
+        yield json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadOptionError(f"cannot read {path}: {brief(error)}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

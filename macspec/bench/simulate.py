@@ -296,15 +296,12 @@ def fresh() -> Controller:
     return Controller(CostCurve({DRAFT: DRAFT_STEP / 2}), AcceptanceEstimate())
 
 
-def simulate(
-    curves: Sequence[PublishedCurve], traces: Sequence[Trace], seed: int = 0
-) -> Iterator[Result]:
-    """Every trace on every curve."""
-    for curve in curves:
-        for trace in traces:
-            player = Player(curve, fresh(), seed)
-            cold = player.play(trace)
-            yield Result(curve, trace, cold, player.play(trace), sweep(trace, curve))
+def simulate(curve: PublishedCurve, traces: Sequence[Trace]) -> Iterator[Result]:
+    """Every trace on a curve."""
+    for trace in traces:
+        player = Player(curve, fresh())
+        cold = player.play(trace)
+        yield Result(curve, trace, cold, player.play(trace), sweep(trace, curve))
 
 
 def best_for_all(results: Sequence[Result]) -> Setting:

@@ -1,9 +1,7 @@
 """Spec-Bench's six tasks on one pair: a preset of ``Run`` beside mlx-lm, which can be resumed.
 
-First mlx-lm's own speculation tries its depths on each task at each temperature, on the very
-questions that are asked later, and the fastest one enters the comparison. There mlx-lm's plain
-loop, its speculation and macspec answer each question in turn, over and over. The file holds a row
-for each reply; a later run with the same settings continues it.
+First mlx-lm's speculation tries its depths on the very questions that are asked later. The fastest
+depth of each task and temperature is compared with mlx-lm's plain loop and macspec.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -174,11 +172,10 @@ class SpecFile:
         *,
         arms: Sequence[Arm] | None = None,
         minutes: float | None = None,
-        clock: Callable[[], float] = time.perf_counter,
         progress: Progress = lambda step: None,
-        began: float | None = None,
+        **settings: Any,
     ) -> Run:
-        """A run that measures what is still missing; ``arms``: None takes the usual ones."""
+        """A run of what is missing; ``arms``: None takes the usual ones; settings are ``Run``'s."""
         pair, preset = self._pair, self.preset
         progress(LATER)
         writer = MacspecArm("", pair, DecodeConfig("off", kernels=self._kernels))
@@ -200,8 +197,7 @@ class SpecFile:
             laps=self._laps,
             samples=self.samples,
             progress=progress,
-            clock=clock,
-            began=began,
+            **settings,
         )
 
     def left(self, run: Run) -> int:
@@ -276,28 +272,25 @@ def read(path: Path) -> dict[str, Any]:
     Raises:
         BadOptionError: it cannot be read, or is something else.
     """
-    with reading(path):
-        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    with reading(path) as stored:
         if not isinstance(stored, dict) or stored.get("kind") != KIND:
             raise ValueError("macspec bench specbench did not write it")
         if stored["format"] != FORMAT or stored["columns"] != COLUMNS:
             raise ValueError("another version of macspec wrote it")
         list(blocks(stored))
-    return stored
+    return dict(stored)
 
 
 def best_depths(samples: Sequence[Sample]) -> dict[tuple[float, str], int]:
     """By temperature and task, at which depth mlx-lm's speculation was fastest in the trials."""
-    trials: dict[tuple[float, str], dict[int, list[Written]]]
-    trials = defaultdict(lambda: defaultdict(list))
+    trials = defaultdict[tuple[float, str, int], list[Written]](list)
     for it in samples:
         if it.repeat == TRIAL:
             depth = int(it.arm.removeprefix(_at("")))
-            trials[it.temperature, it.workload][depth].append(it.written)
-    return {
-        place: max(sorted(tried), key=lambda depth: pooled_speed(tried[depth]))
-        for place, tried in trials.items()
-    }
+            trials[it.temperature, it.workload, depth].append(it.written)
+    # The shallowest of equals comes last.
+    ranked = sorted(trials, key=lambda place: (pooled_speed(trials[place]), -place[2]))
+    return {(temperature, task): depth for temperature, task, depth in ranked}
 
 
 class Found(NamedTuple):

@@ -6,7 +6,6 @@ given. So a trace can be played back under any plan and any cost curve, without 
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -82,8 +81,7 @@ def load(path: Path) -> list[Trace]:
     Raises:
         BadOptionError: there are none in it.
     """
-    with reading(path, "holds no traces"):
-        stored = json.loads(path.read_text(encoding="utf-8"))
+    with reading(path, "holds no traces") as stored:
         if stored["format"] != FORMAT:
             raise ValueError(f"format {stored['format']}, not {FORMAT}")
         return [_restored(entry) for entry in stored["traces"]]

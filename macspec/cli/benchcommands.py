@@ -20,7 +20,7 @@ from ..bench.options import BenchOptions
 from ..bench.promptfile import from_file
 from ..bench.redact import redacted
 from ..bench.run import Run, Step, prepare
-from ..bench.serverarm import ServerArm, started
+from ..bench.serverarm import started
 from ..bench.simulate import Result, as_record, published, simulation, simulation_notes
 from ..bench.simulate import simulate as simulated
 from ..bench.traces import load as load_traces
@@ -65,19 +65,13 @@ def measure(given: argparse.Namespace) -> int:
         if server is not None and given.server_command:
             say(f"starting {given.server_command}")
             stack.enter_context(started(shlex.split(given.server_command), server))
-        factory = ArmFactory(
-            pair,
-            given.kv_bits,
-            kernels,
-            server=None if server is None else lambda name: ServerArm(name, server),
-        )
         run = prepare(
             pair,
             tasks,
             options.arms_for(pair, swept),
             options.protocol,
             baseline=options.baseline,
-            factory=factory,
+            factory=ArmFactory(pair, given.kv_bits, kernels, server=server),
             longest=options.longest,
             meter=meter,
             progress=bar.show,
@@ -181,7 +175,7 @@ def simulate(given: argparse.Namespace) -> int:
         with interruptible():
             for curve in curves:
                 results = []
-                for result in simulated([curve], traces):
+                for result in simulated(curve, traces):
                     results.append(result)
                     if given.json:
                         output.json({"event": "simulated", **as_record(result)})

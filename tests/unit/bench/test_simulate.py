@@ -42,7 +42,7 @@ QUICK = ("m4-pro-4bit", "m3-ultra-bf16")
 def test_auto_is_close_to_the_oracle_and_beats_the_best_single_setting(
     curve: PublishedCurve,
 ) -> None:
-    every = list(simulate([curve], shipped()))
+    every = list(simulate(curve, shipped()))
     for result in every:
         for played in (result.cold, result.warm):
             assert result.regret(played) <= 0.03, result.trace.name
