@@ -40,8 +40,7 @@ def measure_costs(
 ) -> Iterator[Costs]:
     """Measure, at each bucket of context lengths that a question falls into.
 
-    Yields:
-        What is known after each step; the last one is all of it.
+    After each step all that is known by then is yielded.
     """
     session = Session(pair, kv_bits=kv_bits, kernels=kernels)
     yield UNKNOWN
@@ -124,8 +123,8 @@ class Limits:
     def from_dict(cls, stored: Mapping[str, Any]) -> Limits:
         """What ``as_dict`` gave, in this version or the one before."""
         values = dict(stored)
-        accepted = values.pop("stood_per_round")
-        return cls(**{**values, "accepted_per_round": accepted})
+        values["accepted_per_round"] = values.pop("stood_per_round")
+        return cls(**values)
 
 
 def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:

@@ -101,7 +101,6 @@ def document(
     command: Sequence[str],
     *,
     kernels: Kernels,
-    kv_bits: int | None = None,
     load: Sequence[float] | None = None,
     energy: str | None = None,
     mask: Mask | None = None,
@@ -117,7 +116,6 @@ def document(
         more: further entries.
     """
     cells, compared = found
-
     questions: list[dict[str, Any]] = [
         {
             "id": it.id,
@@ -145,7 +143,7 @@ def document(
         "replies": len(run.samples),
         "replies_wanted": run.total,
         "machine": machine(),
-        "models": models(run.pair, kernels, kv_bits),
+        "models": models(run.pair, kernels, run.kv_bits),
         "protocol": run.protocol.as_dict(),
         "baseline": run.baseline,
         "arms": {name: dict(arm.describe()) for name, arm in run.arms.items()},

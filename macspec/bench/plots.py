@@ -38,13 +38,7 @@ SETTINGS: Any = {
 
 
 def draw(record: Record, folder: Path) -> Iterator[Path]:
-    """Every picture that a report has the numbers for.
-
-    Args:
-        folder: where they go; it exists.
-
-    Yields:
-        The files, as they are written.
+    """Every picture that a report has the numbers for, as files in a folder that exists.
 
     Raises:
         BadOptionError: one cannot be written.

@@ -86,19 +86,13 @@ class Arm(Protocol):
     def prepare(self, questions: Sequence[Question], sampling: Sampling, ends: bool) -> None:
         """Whatever must come before the first reply that counts: building, warming up, choosing.
 
-        Args:
-            questions: what will be asked; a few of them may be answered now.
+        A few of the questions that will be asked may be answered now.
         """
         for question in questions[:1]:
             self.write(shortened(question, WARM_UP), replace(sampling, seed=0), ends)
 
     def write(self, question: Question, sampling: Sampling, ends: bool) -> Written:
-        """Answer, from a cold cache.
-
-        Args:
-            sampling: its seed is this reply's.
-            ends: whether the target's end of turn ends the reply.
-        """
+        """Answer, from a cold cache; ``ends``: whether the target's end of turn ends the reply."""
         ...
 
     def describe(self) -> Mapping[str, Any]:
@@ -133,9 +127,8 @@ def ready(tasks: Sequence[Task], pair: Pair, most: int | None = None) -> tuple[l
             left_out += 1
             continue
         forced = None if answer is None else tuple(answer[:limit])
-        if forced is not None:
-            limit = len(forced)
-        questions.append(Question(task.id, task, tuple(ids), limit, forced))
+        most_tokens = limit if forced is None else len(forced)
+        questions.append(Question(task.id, task, tuple(ids), most_tokens, forced))
     if tasks and not questions:
         raise BadOptionError(
             f"none of the {len(tasks)} tasks fits the context of {pair.context} positions: "

@@ -200,7 +200,7 @@ class Run:
         self.seconds = 0.0
         self.ended = "interrupted"
         """all: everything was measured; time: the time was up; interrupted."""
-        self._laps, self._kv_bits, self._progress = laps, kv_bits, progress
+        self._laps, self.kv_bits, self._progress = laps, kv_bits, progress
         self._clock, self._rest, self._state = clock, rest, state
         self._meter, self._energy = meter, None if meter is None else EnergyLog(meter, self.samples)
         self._watch = ClockWatch()
@@ -211,11 +211,7 @@ class Run:
         self.total = sum(len(lap.arms) for lap in self.missing())
 
     def measure(self) -> Iterator[Sample]:
-        """Measure what is missing, and let go of the arms.
-
-        Yields:
-            Each sample once it is there; all of them are in ``samples`` too.
-        """
+        """Measure what is missing, and let go of the arms; yields each sample once it is there."""
         try:
             self._look()
             minutes = self.protocol.minutes
@@ -262,7 +258,7 @@ class Run:
         """What was found so far: the cells, and the replies beside the baseline's."""
         names = [ArmName.parse(name) for name in self.arms]
         base = next(it for it in names if it.text == self.baseline)
-        kv_bits = self._kv_bits if base.kv_bits is None else base.kv_bits
+        kv_bits = self.kv_bits if base.kv_bits is None else base.kv_bits
         explained = judge(self.pair, self.questions, kv_bits)
         equals = {it.text: it.keyed for it in names if it.kv_bits == base.kv_bits}
         compared = list(compare(self.samples, self.baseline, equals, explained))
@@ -411,8 +407,7 @@ def prepare(
 def usual_arms(pair: Pair, *, quick: bool = False) -> list[str]:
     """Plain, what macspec does by itself, and mlx-lm without and with the draft model.
 
-    Args:
-        quick: without looking for mlx-lm's best depth: at the one that it has by itself.
+    With ``quick`` mlx-lm drafts as deep as it does by default; else its best depth is looked for.
     """
     arms = [PLAIN, "auto"] if quick else [PLAIN, "auto", "auto:keyed"]
     drafting = f"{MLX_LM_DRAFT}@{OWN_DEPTH}" if quick else MLX_LM_DRAFT

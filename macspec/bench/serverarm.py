@@ -110,10 +110,7 @@ def shares(texts: Sequence[str], tokens: int | None) -> list[int]:
 def started(command: Sequence[str], server: Server, patience: float = 180.0) -> Iterator[None]:
     """A server that a command starts, for as long as the ``with`` lasts.
 
-    Args:
-        command: the program and its arguments.
-        server: what it will be.
-        patience: seconds until it must answer, its model loaded.
+    Its model must be loaded after ``patience`` seconds.
 
     Raises:
         ServerError: something answers there already, or the command cannot be started, ends, or

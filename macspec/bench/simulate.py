@@ -142,13 +142,7 @@ class Result:
 
 
 class Player:
-    """Plays replies back as the decoding loop would decode them.
-
-    Args:
-        curve: what rounds cost.
-        controller: chooses.
-        seed: of the shaking of the clock.
-    """
+    """Plays replies back as the decoding loop would decode them; the clock shakes by ``seed``."""
 
     def __init__(self, curve: PublishedCurve, controller: Controller, seed: int = 0) -> None:
         self.curve, self.controller = curve, controller

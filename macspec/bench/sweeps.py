@@ -220,11 +220,7 @@ AGAIN = "#2"
 
 
 def null_test(samples: Sequence[Sample], arm: str, repeats: int) -> Iterator[dict[str, Any]]:
-    """For each temperature, the runs of an arm against its double, ready for JSON.
-
-    Args:
-        repeats: of one run.
-    """
+    """By temperature, an arm's runs of so many repeats against its double, ready for JSON."""
     for temperature, forced in sorted({(it.temperature, it.forced) for it in samples}):
         there = [it for it in samples if (it.temperature, it.forced) == (temperature, forced)]
         runs = [_run(there, arm, range(at * repeats, (at + 1) * repeats)) for at in range(RUNS)]

@@ -108,11 +108,8 @@ def switching(seed: int = 0, replies: int = 12, tokens: int = 240) -> Trace:
         draft = [chance.random() < likely[it] for it in kind]
         copied = [it == "copied" and chance.random() < 0.97 for it in kind]
         guesses, known = [], 0
-        for at in range(tokens):
+        for at, run in enumerate(Recorded(40, tokens, copied, {}).runs()):
             known = known + 1 if at and copied[at - 1] else 0
-            run = 0
-            while at + run < tokens and run < MAX_DEPTH and copied[at + run]:
-                run += 1
             if known >= 2:
                 guesses.append(Guess(MAX_DEPTH, min(known - 1, 3), run))
             elif chance.random() < 0.15:  # a stray match

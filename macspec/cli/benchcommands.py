@@ -98,7 +98,6 @@ def measure(given: argparse.Namespace) -> int:
                 found,
                 _command(),
                 kernels=kernels,
-                kv_bits=given.kv_bits,
                 load=load,
                 energy=meter.reason,
                 mask=redacted if given.with_text else None,
