@@ -168,9 +168,7 @@ class MetalKernels(Kernels):
         how = self._choosing(ACCEPT, sampling, logits, noise, log_q is not None)
         if how is None:
             return super().accept(rule, sampling, logits, drafted, log_q, noise, recent)
-        verdict = accept.accept(how, logits, drafted, log_q, noise)
-        # Without the path that a tree's verdict has.
-        return Verdict(verdict.accepted, verdict.token)
+        return accept.accept(how, logits, drafted, log_q, noise)
 
     def follow(
         self,
