@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from textual import on
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
 from textual.driver import Driver
 from textual.timer import Timer
 from textual.widgets import Input, TextArea
@@ -108,11 +109,6 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     def get_default_screen(self) -> Main:
         return self.main
-
-    @property
-    def alone(self) -> bool:
-        """Whether nothing lies over the main screen."""
-        return len(self.screen_stack) == 1
 
     # The start and the end.
 
@@ -216,10 +212,10 @@ class MacspecApp(App[None], inherit_bindings=False):
                 action, argument = command
                 self.do(action.id, argument)
                 return
-            message = event.message()
-            for notice in message.notices:
+            text, notices = event.message()
+            for notice in notices:
                 self.status(notice, "warning")
-            it, text = self.conversation, message.text
+            it = self.conversation
             updates = it.ask(text) if turn_id is None else it.edit(turn_id, text)
             self.begin(self.feed.stream(updates, event.text), "reply")
         except MacspecError as error:
@@ -441,9 +437,10 @@ class MacspecApp(App[None], inherit_bindings=False):
         self.main.prompt.open_editor()
 
     async def do_palette(self, argument: str) -> None:
-        from .screens.help import palette
+        from .screens.help import Entries
 
-        self.push_screen(palette())
+        palette = CommandPalette([Entries], placeholder="Search commands", id="--command-palette")
+        self.push_screen(palette)
 
     async def do_help(self, argument: str) -> None:
         from .screens.help import Help

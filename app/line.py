@@ -143,13 +143,11 @@ class LineMode:
         return True
 
     async def _sent(self, text: str, editing: int | None) -> None:
-        whole = message.with_files(text)
-        for notice in whole.notices:
+        whole, notices = message.with_files(text)
+        for notice in notices:
             self.view.status(notice)
         it, unsent = self.conversation, self.view.unoffered
-        await self.view.reply(
-            it.ask(whole.text) if editing is None else it.edit(editing, whole.text)
-        )
+        await self.view.reply(it.ask(whole) if editing is None else it.edit(editing, whole))
         self._keep(unsent)
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:

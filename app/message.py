@@ -7,7 +7,6 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -36,19 +35,9 @@ class FileError(MacspecError):
     """A file cannot be read or written."""
 
 
-@dataclass(frozen=True, slots=True)
-class WithFiles:
-    """A message with the files it names."""
-
-    text: str
-    notices: tuple[str, ...] = ()
-    """One for each name that was left as text."""
-
-
-def with_files(text: str, whole: Callable[[str], str] = str) -> WithFiles:
-    """``text`` with every ``@file`` replaced by its name, and the files' contents appended.
-
-    What follows an @ and is not a file stays text.
+def with_files(text: str, whole: Callable[[str], str] = str) -> tuple[str, Sequence[str]]:
+    """``text`` with every ``@file`` replaced by its name, and the files' contents appended; and a
+    notice for each name after an @ that is not a file, and stays text.
 
     Args:
         whole: expands pastes after the names are found, so that pasted text names no files.
@@ -75,7 +64,7 @@ def with_files(text: str, whole: Callable[[str], str] = str) -> WithFiles:
 
     named = whole(MENTION.sub(name, text))
     message = "\n\n".join([named.rstrip("\n"), *blocks.values()]) if blocks else named
-    return WithFiles(message, tuple(notices))
+    return message, notices
 
 
 def block(path: Path, label: str) -> str:

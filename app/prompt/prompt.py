@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.widgets import Static, TextArea
 
 from .. import outside
-from ..message import Pastes, Recall, WithFiles, with_files
+from ..message import Pastes, Recall, with_files
 from ..outside import EditorError
 from ..slash import Completion
 from .area import PromptArea
@@ -62,8 +62,8 @@ class Prompt(Vertical):
 
         text: str
         """The text with pastes expanded."""
-        message: Callable[[], WithFiles]
-        """Adds the files named in what was typed; raises ``FileError``."""
+        message: Callable[[], tuple[str, Sequence[str]]]
+        """As ``with_files``, for what was typed."""
         turn_id: int | None = None
         """The message that it replaces; None: it is a new one."""
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.events import Resize
@@ -215,8 +215,3 @@ class Entries(Provider):
 
     def _command(self, action: Action, argument: str = "") -> partial[None]:
         return partial(self._app.do, action.id, argument)
-
-
-def palette() -> CommandPalette:
-    """A list of everything to search."""
-    return CommandPalette([Entries], placeholder="Search commands", id="--command-palette")

@@ -92,7 +92,7 @@ async def compare(it: Driven) -> None:
 async def models(it: Driven) -> None:
     """What there is to choose from."""
     it.app.do("models")
-    await it.until(lambda: not it.app.alone)
+    await it.until(lambda: not it.app.main.is_active)
     await it.until(lambda: it.app.commands.pairs.scan.complete)
 
 

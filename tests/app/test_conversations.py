@@ -33,7 +33,9 @@ async def test_the_list_and_its_search(running: Callable[..., Any]) -> None:
         await it.until(lambda: "What colour" in it.screen)
         await it.until(lambda: "Three and three?" not in _box(it.screen))
         await it.pilot.press("enter")
-        await it.until(lambda: it.app.alone and it.app.conversation.turns[-1].text == "Blue.")
+        await it.until(
+            lambda: it.app.main.is_active and it.app.conversation.turns[-1].text == "Blue."
+        )
 
 
 def _box(screen: str) -> str:
@@ -126,7 +128,7 @@ async def test_the_system_prompt(running: Callable[..., Any]) -> None:
         await it.send("/system")
         await it.until(lambda: "Answer in one word." in it.screen)
         await it.pilot.press("escape")
-        await it.until(lambda: it.app.alone)
+        await it.until(lambda: it.app.main.is_active)
 
 
 async def test_an_edit_that_is_under_way_ends_with_its_conversation(

@@ -25,7 +25,7 @@ async def test_a_question_mark_in_an_empty_prompt_is_the_help(running: Callable[
         await it.pilot.press("question_mark")
         await it.until(lambda: "While you write" in it.screen)
         await it.pilot.press("escape")
-        await it.until(lambda: it.app.alone)
+        await it.until(lambda: it.app.main.is_active)
         await it.pilot.press(*"what", "question_mark")
         assert it.app.main.prompt.value == "what?"
 

@@ -149,7 +149,7 @@ async def test_the_model_switcher(running: Callable[..., Any]) -> None:
         await it.pilot.press("ctrl+l")
         await it.until(lambda: "choose a target" in it.screen)
         await it.pilot.press("escape")
-        await it.until(lambda: it.app.alone)
+        await it.until(lambda: it.app.main.is_active)
 
 
 async def test_numbers_on_a_narrow_terminal(running: Callable[..., Any]) -> None:
@@ -159,4 +159,4 @@ async def test_numbers_on_a_narrow_terminal(running: Callable[..., Any]) -> None
         await it.pilot.press("tab", "N")
         await it.until(lambda: "tok/pass" in it.screen)
         await it.pilot.press("escape")
-        await it.until(lambda: it.app.alone)
+        await it.until(lambda: it.app.main.is_active)

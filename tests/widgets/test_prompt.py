@@ -288,11 +288,11 @@ async def test_files_go_into_the_message(tmp_path: Path, monkeypatch: pytest.Mon
         (event,) = host.got
         assert isinstance(event, Prompt.Submitted)
         assert event.text == f'see @"my notes.md" {LONG} @nothing/of/this'
-        message = event.message()
+        text, notices = event.message()
         block = "`my notes.md`:\n```md\nhere\n```"
-        assert message.text == f"see `my notes.md` {LONG} @nothing/of/this\n\n{block}"
-        assert message.notices == ()
-        prompt.edit(1, message.text, "message 1")
+        assert text == f"see `my notes.md` {LONG} @nothing/of/this\n\n{block}"
+        assert notices == []
+        prompt.edit(1, text, "message 1")
         assert prompt.area.text == f"see `my notes.md` [pasted 42 lines #1]\n\n{block}"
 
 
@@ -322,7 +322,7 @@ async def test_editing_a_message_and_sending_it() -> None:
         await pilot.press("!", "enter")
         (event,) = host.got
         assert isinstance(event, Prompt.Submitted)
-        assert (event.turn_id, event.text, event.message().text) == (8, "other!", "other!")
+        assert (event.turn_id, event.text, event.message()[0]) == (8, "other!", "other!")
         assert prompt.value == LONG
         assert not prompt.editing
 

@@ -40,51 +40,49 @@ def texts(typed: str) -> list[str]:
 
 def test_a_file_stands_below_with_its_name(folder: Path) -> None:
     (folder / "main.py").write_text("print(1)\n")
-    found = with_files("explain @main.py, please")
-    assert found.text == "explain `main.py`, please\n\n`main.py`:\n```py\nprint(1)\n```"
-    assert found.notices == ()
+    text, notices = with_files("explain @main.py, please")
+    assert text == "explain `main.py`, please\n\n`main.py`:\n```py\nprint(1)\n```"
+    assert notices == []
 
 
 def test_two_names_and_one_file_twice(folder: Path) -> None:
     (folder / "a").write_text("one")
     (folder / "b c").write_text("")
-    found = with_files("@a and @\"b c\" and '@a' and @a")
-    assert found.text == (
-        "`a` and `b c` and '@a' and `a`\n\n`a`:\n```\none\n```\n\n`b c`:\n```\n```"
-    )
+    text, _ = with_files("@a and @\"b c\" and '@a' and @a")
+    assert text == ("`a` and `b c` and '@a' and `a`\n\n`a`:\n```\none\n```\n\n`b c`:\n```\n```")
 
 
 def test_a_fence_holds_whatever_is_in_it(folder: Path) -> None:
     (folder / "x.md").write_text("````\n```\ntext")
-    assert with_files("@x.md").text == "`x.md`\n\n`x.md`:\n`````md\n````\n```\ntext\n`````"
-    assert files.BLOCK.search(with_files("@x.md").text) is not None
+    assert with_files("@x.md")[0] == "`x.md`\n\n`x.md`:\n`````md\n````\n```\ntext\n`````"
+    assert files.BLOCK.search(with_files("@x.md")[0]) is not None
 
 
 @pytest.mark.parametrize("text", ["me@host.org", "@dataclass", "a @ b", "@", "@@", "no @, no"])
 def test_what_names_no_file_is_text(text: str) -> None:
-    assert with_files(text) == files.WithFiles(text)
+    assert with_files(text) == (text, [])
 
 
 def test_what_looks_like_a_name_is_not_passed_over_in_silence(folder: Path) -> None:
     (folder / "src").mkdir()
-    found = with_files("@src/none.py and @src and @'no such'")
-    assert found.text == "@src/none.py and @src and @'no such'"
-    assert found.notices == (
+    text, notices = with_files("@src/none.py and @src and @'no such'")
+    assert text == "@src/none.py and @src and @'no such'"
+    assert notices == [
         "there is no file src/none.py; sent as text",
         "src is a folder; sent as text",
         "there is no file no such; sent as text",
-    )
+    ]
 
 
 def test_home_is_spelt_out(tmp_path: Path) -> None:
     (tmp_path / "home" / "notes").write_text("here\n")
-    assert with_files("@~/notes").text == "`~/notes`\n\n`~/notes`:\n```\nhere\n```"
+    assert with_files("@~/notes")[0] == "`~/notes`\n\n`~/notes`:\n```\nhere\n```"
 
 
 def test_what_was_pasted_names_no_files(folder: Path) -> None:
     (folder / "a").write_text("one")
-    found = with_files("[pasted] @a", lambda text: text.replace("[pasted]", "@a"))
-    assert found.text == "@a `a`\n\n`a`:\n```\none\n```"
+    text, _ = with_files("[pasted] @a", lambda it: it.replace("[pasted]", "@a"))
+    assert text == "@a `a`\n\n`a`:\n```\none\n```"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +116,7 @@ def test_line_ends_and_marks_of_other_systems(folder: Path) -> None:
 
 def test_a_name_with_control_characters_is_shown_without(folder: Path) -> None:
     (folder / "a\x1b[31m`b").write_text("x")
-    assert "`a␛[31m'b`:" in with_files("@a\x1b[31m`b").text
+    assert "`a␛[31m'b`:" in with_files("@a\x1b[31m`b")[0]
 
 
 def test_names_are_completed(folder: Path) -> None:
@@ -143,7 +141,7 @@ def test_every_completion_is_a_file_that_goes_in(folder: Path) -> None:
     for name in ("plain", "two words", "it's", 'a "b"', "comma,", "é", "x.tar.gz"):
         (folder / name).write_text(name)
     for text in texts("@"):
-        assert re.search(r"`:\n```\w*\n.*\n```$", with_files(text).text), text
+        assert re.search(r"`:\n```\w*\n.*\n```$", with_files(text)[0]), text
     assert len(texts("@")) == 7
 
 
@@ -176,7 +174,7 @@ def test_the_home_folder_is_written_to(tmp_path: Path) -> None:
 
 @given(st.text())
 def test_text_without_files_is_never_changed(text: str) -> None:
-    assert with_files(text).text == text
+    assert with_files(text)[0] == text
 
 
 LONG = "\n".join(f"line {number}" for number in range(42))
