@@ -163,11 +163,6 @@ def document(
     }
 
 
-def save(path: Path, record: Mapping[str, Any]) -> None:
-    """Write a document as ``write`` does."""
-    write(path, json.dumps(record, indent=1) + "\n")
-
-
 def write(path: Path, text: str) -> None:
     """Write a file, whole or not at all.
 
@@ -181,7 +176,7 @@ def write(path: Path, text: str) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A document of ``save``.
+    """A document that was written.
 
     Raises:
         BadOptionError: it cannot be read, or is something else.

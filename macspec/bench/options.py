@@ -21,11 +21,8 @@ from .server import Address, Server
 from .sweeps import AGAIN, RUNS, Sweep
 from .tasks import QUICK, REPLAYED, Task, most_of_each, replayed, shipped
 
-TEMPERATURES = (0.0, 0.7, 1.0)
-SHORT_TEMPERATURES = (0.0, 0.7)
-
-REPEATS = 5
-SHORT_REPEATS = 3
+SHORT = Protocol((0.0, 0.7), repeats=3)
+"""Where there is so much to measure that a few prompts must do."""
 
 SHORT_TASKS = 2
 """Of each workload, in a short run."""
@@ -51,7 +48,6 @@ class BenchOptions:
         _refuse(given)
         self.given = given
         self.short = bool(given.quick or given.sweep or given.null_test)
-        """Whether there is so much to measure that a few prompts must do."""
         self.prompts = None if given.prompts is None else Path(given.prompts).expanduser()
         self.longest = given.longest or (QUICK_TOKENS if given.quick else None)
         """Longest reply, if shorter than the tasks' own."""
@@ -62,13 +58,11 @@ class BenchOptions:
         self.server = None if given.server is None else Address.parse(given.server)
         self.path = _path(given.out)
         """The JSON file to be written; other files go beside it."""
-        temperatures, repeats = (
-            (SHORT_TEMPERATURES, SHORT_REPEATS) if self.short else (TEMPERATURES, REPEATS)
-        )
-        self.repeats = given.repeats or repeats
+        usual = SHORT if self.short else Protocol()
+        self.repeats = given.repeats or usual.repeats
         """Of a run of the null test, which has several."""
         self.protocol = Protocol(
-            temperatures=tuple(given.temperatures or temperatures),
+            temperatures=tuple(given.temperatures or usual.temperatures),
             repeats=self.repeats * (RUNS if given.null_test else 1),
             seed=given.seed,
             ends=not given.ignore_end,

@@ -204,14 +204,12 @@ def _whiskers(
     panel: Axes, places: Sequence[float | str], found: Sequence[Ratio | Point], colour: str
 ) -> None:
     known = [
-        (place, it.value, it.low, it.high)
+        (place, it.value, max(it.value - it.low, 0), max(it.high - it.value, 0))
         for place, it in zip(places, found, strict=True)
         if it.low is not None and it.high is not None
     ]
     if known:
-        x, y, low, high = zip(*known, strict=True)
-        down = [max(value - end, 0) for value, end in zip(y, low, strict=True)]
-        up = [max(end - value, 0) for value, end in zip(y, high, strict=True)]
+        x, y, down, up = zip(*known, strict=True)
         panel.errorbar(x, y, (down, up), fmt="none", ecolor=colour, elinewidth=1, capsize=2)
 
 

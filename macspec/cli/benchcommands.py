@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import sys
@@ -249,7 +250,7 @@ def _report(found: Mapping[str, Any], options: BenchOptions) -> None:
     else:
         Output().text(report.terminal(report.blocks(found)))
     path = options.path
-    document.save(path, found)
+    document.write(path, json.dumps(found, indent=1) + "\n")
     say(f"report: {path}")
     document.write(path.with_suffix(".md"), report.page(found))
     say(f"tables: {path.with_suffix('.md')}")
