@@ -32,7 +32,7 @@ LEAST_FREEDOM = 6
 Floats = npt.NDArray[np.float64]
 
 Pairs = Mapping[str, Sequence[tuple[float, float]]]
-"""By task, for each repeat: what the one arm did, and what the other did; positive numbers."""
+"""By task, for each repeat: what the one arm did, and what the other did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,16 @@ class Ratio:
         return self.low is not None and self.high is not None and self.low <= value <= self.high
 
 
-def ratio(pairs: Pairs) -> Ratio | None:
+def ratio(pairs: Pairs, seed: int = 0) -> Ratio | None:
     """The ratio of two arms over tasks; None without a pair.
 
     From ``LEAST_TASKS`` tasks on, tasks are drawn anew with all their repeats, and smoothed; with
     fewer, the repeats within each task are drawn anew. Either way the percentiles are those of
     Student's t (Hesterberg 2015, arXiv:1411.5279): else few units give too short an interval.
+
+    Args:
+        pairs: positive numbers; a task without any is left out.
+        seed: of the resampling.
     """
     tasks = [np.array(given, dtype=float) for given in pairs.values() if given]
     if not tasks:
@@ -70,7 +74,7 @@ def ratio(pairs: Pairs) -> Ratio | None:
     logs = np.array([_log_ratio(task) for task in tasks])
     value = math.exp(float(logs.mean()))
     count = sum(len(task) for task in tasks)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     if len(tasks) >= LEAST_TASKS:
         units = len(tasks)
         drawn = rng.integers(0, units, (RESAMPLES, units))
