@@ -293,11 +293,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         return self.feed.chosen
 
     def status(self, line: str, severity: str = "information", *, also: bool = False) -> None:
-        """Show a line in place of the key hints.
-
-        Args:
-            also: keep the line that is shown already.
-        """
+        """Show a line in place of the key hints; ``also``: keep the one that is shown already."""
         if self.main.there:
             self.main.key_line.show_notice(line, severity, also=also)
 
@@ -328,11 +324,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         self.begin(self.feed.stream(updates, typed), "reply")
 
     def edit_turn(self, turn_id: int, text: str, *, changed: bool = False) -> None:
-        """Put a message into the prompt, to be resent.
-
-        Args:
-            changed: the user has typed some of it.
-        """
+        """Put a message into the prompt, to be resent; ``changed``: some of it was typed before."""
         asked = [turn.id for turn in self.conversation.turns if turn.role != "assistant"]
         what = f"message {asked.index(turn_id) + 1}"
         self.main.prompt.edit(turn_id, text, what, changed=changed)

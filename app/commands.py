@@ -70,11 +70,7 @@ class View(Protocol):
     # Replies.
 
     async def reply(self, updates: AsyncIterator[Update], typed: str = "") -> None:
-        """Show a reply as it streams.
-
-        Args:
-            typed: what to put back into the prompt if it cannot be sent.
-        """
+        """Show a reply as it streams; ``typed`` goes back into the prompt if it cannot be sent."""
 
     def edit_turn(self, turn_id: int, text: str) -> None:
         """Let the user edit a message and resend it."""
@@ -108,11 +104,8 @@ class View(Protocol):
         """Ask until ``check`` says nothing of what is wrong with the answer."""
 
     async def edit_settings(self, field: str) -> None:
-        """Show, and let the user edit, the system prompt and the sampling.
-
-        Args:
-            field: ``system``, or the sampling setting to begin with.
-        """
+        """Show the system prompt and the sampling to edit them, from a field on: ``system``, or a
+        sampling setting."""
 
     async def choose_pair(self, pairs: ModelPicker) -> PairChoice | None:
         """List the models; returns the pair to switch to, if any."""
@@ -413,14 +406,11 @@ class Commands:
                 break
 
     async def load(self, choice: PairChoice, severity: str = "error", first: bool = False) -> bool:
-        """Load a pair, or switch to it; the previous one stays if that fails.
+        """Load a pair, or switch to it; returns whether it is there, else the previous one stays.
 
         Args:
             severity: of a failure.
             first: nobody asked for this pair, so only failures are reported.
-
-        Returns:
-            Whether it is there now.
         """
         before, there = self.conversation.setup.choice, False
         async for event in self.conversation.setup.load(choice):

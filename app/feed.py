@@ -51,11 +51,7 @@ class Feed:
             self._status(line, severity)
 
     async def stream(self, updates: AsyncIterator[Update], typed: str = "") -> None:
-        """Show a reply as it streams.
-
-        Args:
-            typed: what goes back into the prompt if it cannot be sent.
-        """
+        """Show a reply as it streams; ``typed`` goes back into the prompt if it cannot be sent."""
         began = False
         try:
             async for update in updates:

@@ -68,11 +68,7 @@ def with_files(text: str, whole: Callable[[str], str] = str) -> tuple[str, Seque
 
 
 def block(path: Path, label: str) -> str:
-    """A file's name and content, in a fence longer than any in it.
-
-    Raises:
-        FileError: it is not UTF-8 text, too large, or cannot be read.
-    """
+    """A file's name and content, in a fence longer than any in it; raises as ``read``."""
     content = read(path)
     longest = max(map(len, re.findall("`+", content)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -134,10 +130,7 @@ def completions(typed: str) -> Sequence[Completion]:
 
 
 def write(path: Path, text: str) -> Path:
-    """Write a whole text into a new file, or nothing.
-
-    Returns:
-        The path, with ``~`` expanded.
+    """Write a whole text into a new file, or nothing; returns the path with ``~`` expanded.
 
     Raises:
         FileError: it exists already, or cannot be written.

@@ -42,10 +42,7 @@ class ClipboardError(MacspecError):
 def copy(text: str, app: App[Any]) -> str:
     """Copy a text as the screen shows it; returns by which way, such as "pbcopy".
 
-    Pasting within the app works in any case.
-
-    Raises:
-        ClipboardError: no clipboard can be reached.
+    Pasting within the app works even where ClipboardError says that no clipboard can be reached.
     """
     app._clipboard = neutral(text)
     driver = app._driver

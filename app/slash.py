@@ -39,10 +39,8 @@ SEARCHED = 3
 def parse(text: str) -> tuple[Action, str] | None:
     """The action and the argument of a command; None: it is a message for the model.
 
-    A path such as /etc/hosts is a message, and so is a text that begins with a space.
-
-    Raises:
-        BadOptionError: the command is unknown, or takes no argument.
+    A path such as /etc/hosts is a message, and so is a text that begins with a space;
+    BadOptionError: the command is unknown, or takes no argument.
     """
     found = COMMAND.fullmatch(text.rstrip())
     if found is None:

@@ -122,10 +122,7 @@ class Prompt(Vertical):
 
     def edit(self, turn_id: int, text: str, what: str, *, changed: bool = False) -> None:
         """Edit an earlier message, such as "message 3"; the current text comes back afterwards.
-
-        Args:
-            changed: the text was typed already, and is not the original.
-        """
+        ``changed``: the text was typed already, and is not the original."""
         unsent = self._edited.unsent if self._edited else self.unsent
         self._recall.rest()
         self._edited = Editing(turn_id, "" if changed else text, unsent)
@@ -155,11 +152,7 @@ class Prompt(Vertical):
         self._look_up()
 
     def open_editor(self) -> None:
-        """Open the text in the user's editor and wait for it.
-
-        Raises:
-            EditorError: no text came back; the prompt is unchanged.
-        """
+        """Open the text in the user's editor and wait for it; EditorError: no text came back."""
         try:
             with self.app.suspend():  # Nothing may raise here: the terminal would not be restored.
                 outcome = outside.attempt(self.value)

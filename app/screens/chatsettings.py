@@ -45,11 +45,7 @@ class Field(Input):
         )
 
     def read(self) -> Any:
-        """The value; None: nothing is set.
-
-        Raises:
-            ValueError: it cannot be used.
-        """
+        """The value; None: nothing is set; ValueError: it cannot be used."""
         text = self.value.strip()
         return self.setting.kind.from_text(text) if text else None
 

@@ -125,12 +125,8 @@ class Conversations(ListBox[int | None, ChatRow]):
         self._timer = self.set_timer(PAUSE, self._search)
 
     def _search(self, keep: int | None = None, note: tuple[str, str] = ("", "")) -> None:
-        """Show the rows that match now.
-
-        Args:
-            keep: the conversation to highlight, if it is among them.
-            note: a line and its severity, in place of the list's own.
-        """
+        """Show the rows that match now, and highlight the conversation to ``keep``; ``note`` is a
+        line with its severity, in place of the list's own."""
         self.run_worker(self._find(keep, note), exclusive=True, group="search")
 
     async def _find(self, keep: int | None, note: tuple[str, str]) -> None:
