@@ -25,15 +25,10 @@ GRACE = 0.4
 
 
 def recall(options: argparse.Namespace) -> None:
-    """Open the store and find the conversation to continue.
+    """Open the store and find the conversation to continue; BadOptionError: there is none.
 
-    Called before the settings fill in the options: the conversation's models come first.
-
-    Args:
-        options: of ``macspec chat``; ``store``, ``chat`` and the models are set.
-
-    Raises:
-        BadOptionError: there is no such conversation.
+    Sets ``store``, ``chat`` and the models of the options before the settings fill them in: those
+    of the conversation come first.
     """
     options.store = store = Store(store_path())
     options.named = options.chat is not None
@@ -57,13 +52,9 @@ def _last(store: Store) -> Chat | None:
 
 
 def chat(options: argparse.Namespace) -> int:
-    """Chat until the user leaves, and return the exit status.
+    """Chat until the user leaves, and return the exit status; BadOptionError: a setting is invalid.
 
-    Args:
-        options: after ``recall``, filled in from the settings, which are ``effective``.
-
-    Raises:
-        BadOptionError: a setting cannot be used.
+    The options come from ``recall``, filled in from the settings, which are ``effective``.
     """
     effective: Effective = options.effective
     config = configured(options, effective.config)

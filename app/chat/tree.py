@@ -11,11 +11,7 @@ from .turns import Turn, turn_of
 
 
 class Tree:
-    """A stored conversation, or a new one that is not stored yet.
-
-    Args:
-        system: the system prompt of new conversations.
-    """
+    """A stored conversation, or a new one that is not stored yet, with ``system`` as its prompt."""
 
     def __init__(self, store: Store, system: str = "") -> None:
         self.store = store

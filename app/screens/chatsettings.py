@@ -23,11 +23,7 @@ SYSTEM = "Instructions to the model before the conversation; empty for none."
 
 
 class Field(Input):
-    """One setting; Up and Down go to its neighbours.
-
-    Args:
-        default: used if nothing is set.
-    """
+    """One setting, or its ``default`` if nothing is set; Up and Down go to its neighbours."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "app.focus_next", show=False),

@@ -49,11 +49,7 @@ class ComparisonView(LinesView):
 
 
 class CompareScreen(Box[None]):
-    """Runs a comparison and shows it. Esc stops the run, and then closes the screen.
-
-    Args:
-        run: snapshots, each of which replaces the one before. Closing it stops the run.
-    """
+    """Shows a comparison that runs, snapshot by snapshot. Esc stops it, then closes the screen."""
 
     heading = "Plain against speculative"
     DEFAULT_CSS = """

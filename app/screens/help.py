@@ -113,11 +113,7 @@ class About(Reader):
 
 
 class Numbers(Reader):
-    """The whole live panel over the conversation.
-
-    Args:
-        state: gives the numbers as they are now.
-    """
+    """The whole live panel over the conversation; ``state`` gives the numbers as they are now."""
 
     heading = "Statistics"
 
