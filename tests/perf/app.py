@@ -8,6 +8,7 @@ and a folder of its own; Ctrl-C keeps what was measured.
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 import tempfile
@@ -116,7 +117,8 @@ def measure(options: argparse.Namespace) -> int:
                 Output().text(appcost.told(cost))
                 if out is not None:
                     command = ["python", *map(shlex.quote, sys.argv)]
-                    document.save(out, appcost.document(cost, command, time.perf_counter() - began))
+                    found = appcost.document(cost, command, time.perf_counter() - began)
+                    document.write(out, json.dumps(found, indent=1) + "\n")
                     say(f"report: {out}")
     return status
 
