@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 import pytest
 
-from macspec.cache import ModelCache
 from macspec.errors import BadOptionError
 from macspec.models import memory
 from macspec.models.catalog import CONTEXT, Entry, best, catalogue, find, shipped
 from macspec.models.machine import GIB, recommended_for
 from macspec.models.pair import LARGE_DRAFT
+from macspec.models.rollback import why_plain
 
 SHAPES = json.loads((Path(__file__).parent / "shapes.json").read_text())
 PAIRS = {pair.name: pair for pair in shipped()}
@@ -36,8 +38,30 @@ def built(model: str, bits: int) -> tuple[nn.Module, int]:
     module = import_module(f"mlx_lm.models.{config['model_type']}")
     made = module.Model(module.ModelArgs.from_dict(config))
     made.set_dtype(mx.bfloat16)
-    nn.quantize(made, group_size=64, bits=bits)
+    rule = getattr(made, "quant_predicate", None) or (lambda path, part: True)
+    nn.quantize(
+        made,
+        group_size=64,
+        bits=bits,
+        class_predicate=lambda path, part: hasattr(part, "to_quantized") and rule(path, part),
+    )
     return made, int(str(config["max_position_embeddings"]))
+
+
+def vision_bytes(model: str) -> int:
+    """The vision tower that a conversion keeps in 16 bits; 0 without one."""
+    tower: Any = shape_of(model).get("vision_config")
+    if tower is None:
+        return 0
+    hidden, inner = tower["hidden_size"], tower["intermediate_size"]
+    merged = hidden * tower["spatial_merge_size"] ** 2
+    patch = tower["in_channels"] * tower["temporal_patch_size"] * tower["patch_size"] ** 2
+    linears = [(hidden, 3 * hidden), (hidden, hidden), (hidden, inner), (inner, hidden)]
+    # Weights and biases, also of the two norms.
+    block = sum((before + 1) * after for before, after in linears) + 4 * hidden
+    merger = (merged + 1) * (merged + tower["out_hidden_size"]) + 2 * hidden
+    embedding = (patch + 1 + tower["num_position_embeddings"]) * hidden
+    return 2 * (embedding + tower["depth"] * block + merger)
 
 
 def estimates(pair: Entry) -> list[memory.MemoryEstimate]:
@@ -56,9 +80,10 @@ def metal(monkeypatch):
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_numbers_follow_from_the_shapes(name, metal):
     pair = PAIRS[name]
-    target, draft = estimates(pair)
-    plan = memory.Demand(target, draft, 0).plan(CONTEXT)
-    assert pair.download == round(plan.weights / 1e9, 1)
+    target, *drafts = estimates(pair)
+    plan = memory.Demand(target, drafts[0] if drafts else None, 0).plan(CONTEXT)
+    unread = sum(vision_bytes(model) for model in pair.models)
+    assert pair.download == round((plan.weights + unread) / 1e9, 1)
     assert pair.memory_8k == round(plan.total / GIB, 1)
 
 
@@ -68,13 +93,30 @@ def test_the_gates_that_shapes_decide_hold(name):
     bits = [int(text.split()[0]) for text in pair.quantization]
     for model, bit in zip(pair.models, bits, strict=True):
         made, _ = built(model, bit)
-        assert ModelCache(made).reason is None
-    configs = [shape_of(model) for model in pair.models]
-    assert configs[0]["model_type"] == configs[1]["model_type"]
-    target, draft = estimates(pair)
-    assert draft.weights <= LARGE_DRAFT * target.weights
-    # A vocabulary is padded to some hundred ids, and its padding is never emitted.
-    assert abs(target.width - draft.width) <= 256
+        assert why_plain(made) is None
+    families = {str(shape_of(model)["model_type"]) for model in pair.models}
+    assert len({re.sub("_(moe|next)$", "", family) for family in families}) == 1
+    target, *drafts = estimates(pair)
+    for draft in drafts:
+        assert draft.weights <= LARGE_DRAFT * target.weights
+        # A vocabulary is padded to some hundred ids, and its padding is never emitted.
+        assert abs(target.width - draft.width) <= 256
+
+
+@pytest.mark.parametrize(
+    ("model", "published"),
+    [
+        ("lmstudio-community/Qwen3.6-27B-MLX-4bit", 16_054_262_240),
+        ("lmstudio-community/Qwen3.6-35B-A3B-MLX-4bit", 20_401_929_952),
+    ],
+)
+def test_a_size_is_what_the_index_of_the_conversion_states(model, published):
+    assert memory.estimate_memory(*built(model, 4)).weights + vision_bytes(model) == published
+
+
+def test_pairs_for_larger_macs_come_later():
+    least = [pair.least for pair in shipped()]
+    assert least == sorted(least)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -82,10 +124,10 @@ def test_every_field_is_there(name):
     pair = PAIRS[name]
     assert pair.least is not None
     assert pair.fits(recommended_for(int(pair.least * GIB)))
-    assert len(pair.quantization) == 2
+    assert len(pair.quantization) == len(pair.models)
     for model, text in zip(pair.models, pair.quantization, strict=True):
         assert model.endswith(text.replace(" bits", "bit"))
-    assert set(pair.drafters) == {"draft", "suffix", "ngram"}
+    assert set(pair.drafters) == {"suffix", "ngram"} | ({"draft"} if pair.draft else set())
     assert pair.date is not None
     assert "github.com/" in pair.source
     assert not pair.user
@@ -158,6 +200,6 @@ def test_a_target_is_needed_and_names_are_unique():
 
 def test_a_name_that_nobody_has():
     with pytest.raises(BadOptionError, match="did you mean qwen3-8b"):
-        find("qwen3-9b", shipped())
+        find("qwen3-8", shipped())
     with pytest.raises(BadOptionError, match="macspec models lists them"):
         find("zzz", shipped())
