@@ -10,6 +10,9 @@ import mlx.core as mx
 from ..cache import ModelCache
 from ..recurrent import RECORDED, REPLAYED, Recorder
 
+TRIED = "_tried_recorder"
+"""The attribute of a model that holds the outcome."""
+
 _PREFIX = (11, 3, 29, 17)
 _ROWS = (13, 41, 7, 37, 23)
 _NEXT = (19,)
@@ -30,14 +33,22 @@ def why_plain(module: Any) -> str | None:
 def recorder_of(module: Any, vocabulary: int) -> Recorder | None:
     """What records the passes of a model with stateful layers, so that rows can be taken back.
 
-    Tried on 5 rows: after a rollback to each length the logits of the next token must be those of a
-    model that never saw the rows that were taken back.
+    Tried on 5 rows, once for each model: after a rollback to each length the logits of the next
+    token must be those of a model that never saw the rows that were taken back.
 
     Returns:
         None where no layer is stateful, or where no way passed.
     """
     if not ModelCache(module).stateful:
         return None
+    known: dict[str, Any] = vars(module)
+    if TRIED not in known:
+        known[TRIED] = _tried(module, vocabulary)
+    recorder: Recorder | None = known[TRIED]
+    return recorder
+
+
+def _tried(module: Any, vocabulary: int) -> Recorder | None:
     for how in (RECORDED, REPLAYED):
         try:
             recorder = Recorder(module, how)

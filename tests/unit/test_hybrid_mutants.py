@@ -18,6 +18,7 @@ from macspec.cache import ModelCache
 from macspec.decode import Decoder
 from macspec.models import Pair
 from macspec.models.cached import CachedModel
+from macspec.models.rollback import TRIED
 
 NAME = "qwen3_5"
 Patch = pytest.MonkeyPatch
@@ -144,8 +145,11 @@ def test_the_fault_is_noticed(mutant: Callable[[Patch], None], monkeypatch: Patc
 
 @pytest.mark.parametrize("mutant", [keeps_a_row_more, saves_nothing, leaves_the_window])
 def test_the_trial_at_load_refuses_it(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    model = stock_model()
+    monkeypatch.delitem(vars(model), TRIED, raising=False)
     mutant(monkeypatch)
-    assert CachedModel(stock_model(), 61).cache.reason is not None
+    assert CachedModel(model, 61).cache.reason is not None
+    del vars(model)[TRIED]
 
 
 def stock_model() -> Any:

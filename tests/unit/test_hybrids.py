@@ -182,6 +182,7 @@ def test_a_random_walk_gives_what_fresh_sessions_give(
 
     monkeypatch.setattr(Prompting, "raw", with_boundaries)
     session = session_of(pocket, name, rule="keyed")
+    plain = session_of(pocket, name, method="off", rule="keyed")
     text, written = list(PROMPT), [1]
     for _ in range(turns):
         act = rng.choice(["go on", "go on", "edit", "again", "shorten"])
@@ -205,7 +206,7 @@ def test_a_random_walk_gives_what_fresh_sessions_give(
         events.close()
         assert session.finished is not None
         written = list(session.finished.token_ids) or [1]
-        plain = session_of(pocket, name, method="off", rule="keyed")
+        plain.forget()
         expected = tokens_of(plain, text, sampling, count)
         assert session.finished.token_ids == expected[: len(session.finished.token_ids)]
         assert_like_fresh(session)
