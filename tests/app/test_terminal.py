@@ -183,6 +183,7 @@ def test_a_small_window_without_colours(environ: Mapping[str, str]) -> None:
         terminal.assert_restored()
 
 
+@pytest.mark.slow
 def test_a_terminal_that_stands_still_holds_up_nothing(
     environ: Mapping[str, str], tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ def questions(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_it_was(
     macspec: Callable[..., Any], questions: Path, tmp_path: Path
 ) -> None:

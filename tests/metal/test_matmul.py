@@ -94,7 +94,7 @@ def every(cases: dict[str, tuple[Matmul, ...]]) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "case"), every({STRICT: FEW, QMV.name: FEW[::3], QMM.name: QMM_CASES[::2]})
+    ("kernel", "case"), every({STRICT: FEW, QMV.name: FEW[::3], QMM.name: QMM_CASES[::4]})
 )
 def test_values_are_right_and_weights_are_read_once(kernel: str, case: Matmul) -> None:
     check(kernel, case)
@@ -107,7 +107,7 @@ def test_values_are_right_and_weights_are_read_once(kernel: str, case: Matmul) -
         {
             STRICT: QMV_CASES + QMV_MORE,
             QMV.name: QMV_CASES[::2] + QMV_MORE[::5],
-            QMM.name: QMM_CASES[1::2] + QMM_MORE,
+            QMM.name: QMM_CASES[1::2] + QMM_CASES[2::4] + QMM_MORE,
         }
     ),
 )

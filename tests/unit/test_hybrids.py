@@ -24,7 +24,7 @@ from macspec.stats import ReplyCounter
 SERIAL = {"qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5-wide", "lfm2", "lfm2_moe", "olmo_hybrid"}
 """Whose passes of several rows compute what passes of one row do, to the bit."""
 
-USUAL = ("qwen3_5", "nemotron_h")
+USUAL = ("qwen3_5",)
 EVERY = (*HYBRIDS, "qwen3_next", "mamba")
 NAMES = [pytest.param(name, marks=() if name in USUAL else pytest.mark.slow) for name in EVERY]
 TEXT = [3, 8, 1, 5, 13, 21, 34, 55, 2, 9]

@@ -16,7 +16,7 @@ GREEDY = Sampling(temperature=0)
 HELLO = [{"role": "user", "content": "I need a hotel in London for three nights."}]
 
 
-@pytest.mark.parametrize("method", ["off", "draft", "ngram"])
+@pytest.mark.parametrize("method", ["off", "draft", pytest.param("ngram", marks=pytest.mark.slow)])
 def test_closing_at_any_event_leaves_the_session_usable(pocket: Pair, method: str) -> None:
     whole = finish(Session(pocket, method="off"), HELLO, GREEDY, max_tokens=6)
     count = len(list(Session(pocket, method=method, depth=3).reply(HELLO, GREEDY, max_tokens=6)))

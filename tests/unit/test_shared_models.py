@@ -13,6 +13,8 @@ from replies import finish, plain_greedy, prompt_tokens
 from macspec import Sampling, Session, load_pair
 from macspec.models import Pair
 
+pytestmark = pytest.mark.slow
+
 GREEDY = Sampling(temperature=0)
 KEYED = Sampling(temperature=0.7, seed=31)
 TOKENS = 32
