@@ -15,11 +15,12 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ChunkedKVCache, KVCache, RotatingKVCache, make_prompt_cache
 
-from ..cache import CHECKPOINTS, SLACK
+from ..cache import CHECKPOINTS
 from ..choices import MAX_DEPTH
 from ..device import on_metal
 from ..errors import OutOfMemoryError
 from ..recurrent import Recorder
+from ..windowed import SLACK
 from .cached import PREFILL_CHUNK
 from .machine import unified_memory
 

@@ -22,7 +22,8 @@ from mlx_lm.models.cache import (
 )
 from tinymodels import VOCABULARY, WINDOW, tiny
 
-from macspec.cache import ChunkedWindowKVCache, ModelCache, WindowedKVCache
+from macspec.cache import ModelCache
+from macspec.windowed import ChunkedWindowKVCache, WindowedKVCache
 
 SLACK = 5
 TOKENS = [random.Random(3).randrange(VOCABULARY) for _ in range(120)]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.models.cache import RotatingKVCache
 
-import macspec.cache
-from macspec.cache import SLACK, ChunkedWindowKVCache, WindowedKVCache
+import macspec.windowed
+from macspec.windowed import SLACK, ChunkedWindowKVCache, WindowedKVCache
 
 WINDOW = 8
 
@@ -178,7 +178,7 @@ def test_single_rows_are_written_in_place(monkeypatch: pytest.MonkeyPatch) -> No
             moves.append(1)
             return concatenate(*arguments, **options)
 
-    monkeypatch.setattr(macspec.cache, "mx", Counting())
+    monkeypatch.setattr(macspec.windowed, "mx", Counting())
     cache = WindowedKVCache(WINDOW)
     for _ in range(10 * cache.step):
         push(cache)

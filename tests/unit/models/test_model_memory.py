@@ -13,12 +13,13 @@ from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
 from modelfolders import shared_model
 
 from macspec import Sampling, Session, load_pair
-from macspec.cache import CHECKPOINTS, SLACK, ModelCache
+from macspec.cache import CHECKPOINTS, ModelCache
 from macspec.errors import OutOfMemoryError
 from macspec.models import memory
 from macspec.models.cached import PREFILL_CHUNK
 from macspec.models.memory import STEP, LayerEstimate, MemoryEstimate, estimate_memory, fit
 from macspec.recurrent import Recorder
+from macspec.windowed import SLACK
 
 MIXTURE: dict[str, Any] = {
     "num_experts": 8,
