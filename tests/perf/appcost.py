@@ -106,6 +106,8 @@ class AppCost:
                     if SPEED in parts:
                         self.replies.append((plain, app.reply()))
                         self._speed(*self.replies[-1])
+                    elif KEYS in parts:
+                        app.reply()  # there must be one to ask for again
                     if KEYS in parts:
                         times = app.key_times(self.plan.keys, random.Random(repeat))
                         self._put("keys", late([seconds for _, seconds in times]))
