@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,13 +25,12 @@ from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import QuantizedLinear
 from mlx_lm.models.cache import ArraysCache, CacheList, make_prompt_cache
 
+from .standin import Place, StandIn, places, replaced
+
 PROJECTIONS = (Linear, QuantizedLinear, Conv1d)
 """Layers of which the first rows of the output are the output for the first rows."""
 
 RECORDED, REPLAYED = "recorded", "replayed"
-
-Place = tuple[Any, Any]
-"""A module's holder, and its key there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +66,9 @@ class Tape:
                 def project(x: mx.array) -> Any:
                     return outputs[at].popleft()[:, :kept] if outputs[at] else layer(x)
 
-                return _Stand(layer, project)
+                return StandIn(layer, project)
 
-            with _replaced(call.projections, again):
+            with replaced(call.projections, again):
                 args = [self._cut(it, kept) for it in call.args]
                 named = {name: self._cut(it, kept) for name, it in call.named.items()}
                 call.module(*args, **named)
@@ -96,7 +95,7 @@ class Recorder:
 
     def __init__(self, module: Module, how: str = RECORDED) -> None:
         self.how = how
-        takers = list(_places(module, _takes_cache))
+        takers = list(places(module, _takes_cache))
         innermost: dict[int, Any] = {}
         outer: list[int] = []
 
@@ -113,12 +112,12 @@ class Recorder:
                 finally:
                     outer.pop()
 
-            return _Stand(mixer, called)
+            return StandIn(mixer, called)
 
-        with _replaced(takers, found):
+        with replaced(takers, found):
             module(mx.zeros((1, 1), mx.int32), cache=make_prompt_cache(module))
         self._mixers = [
-            (takers[at], list(_places(mixer, _is_projection)) if how == RECORDED else [])
+            (takers[at], list(places(mixer, _is_projection)) if how == RECORDED else [])
             for at, mixer in innermost.items()
         ]
 
@@ -141,52 +140,15 @@ class Recorder:
                             call.outputs[number].append(y)
                         return y
 
-                    return _Stand(layer, project)
+                    return StandIn(layer, project)
 
-                with _replaced(projections, heard):
+                with replaced(projections, heard):
                     return mixer(*args, **named)
 
-            return _Stand(mixer, called)
+            return StandIn(mixer, called)
 
-        with _replaced([place for place, _ in self._mixers], recorded):
+        with replaced([place for place, _ in self._mixers], recorded):
             yield tape
-
-
-class _Stand:
-    """Takes a module's place, and is called in its stead."""
-
-    def __init__(self, module: Any, call: Callable[..., Any]) -> None:
-        self.stands_for = module
-        self._call = call
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return self._call(*args, **named)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stands_for, name)
-
-
-@contextmanager
-def _replaced(places: Sequence[Place], make: Callable[[Any, int], Any]) -> Iterator[None]:
-    """Put in each place what ``make`` returns for the module there and the place's number."""
-    # An interrupt may have left a stand-in there.
-    before = [getattr(holder[key], "stands_for", holder[key]) for holder, key in places]
-    try:
-        for number, ((holder, key), module) in enumerate(zip(places, before, strict=True)):
-            holder[key] = make(module, number)
-        yield
-    finally:
-        for (holder, key), module in zip(places, before, strict=True):
-            holder[key] = module
-
-
-def _places(node: Any, wanted: Callable[[Module], bool]) -> Iterator[Place]:
-    """Where the modules below ``node`` are that are wanted."""
-    for key, child in enumerate(node) if isinstance(node, list) else node.items():
-        if isinstance(child, Module) and wanted(child):
-            yield node, key
-        if isinstance(child, dict | list):
-            yield from _places(child, wanted)
 
 
 def _takes_cache(module: Module) -> bool:
