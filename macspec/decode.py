@@ -10,10 +10,10 @@ import mlx.core as mx
 from .choices import MAX_DEPTH, check_depth, check_method, check_rule
 from .control import OFF, PLAIN, Controller, Plan, outlook
 from .divergence import choice_scores, score_margin
-from .drafters import Context, Drafter, DraftModel, Portfolio, Proposal
+from .drafters import ChainDrafter, Context, Drafter, DraftModel, Portfolio, Proposal
 from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
 from .kernels import Kernels
-from .models.cached import PASS_TAIL, PREFILL_CHUNK, CachedModel, TreePass
+from .models.cached import PASS_TAIL, CachedModel, TreePass
 from .models.pair import Pair
 from .noise import Noise
 from .power import ClockWatch
@@ -109,7 +109,8 @@ class Decoder:
         if pair.draft is not None:
             model = CachedModel(pair.draft.module, pair.vocabulary, steps=MAX_DEPTH + 1)
             if model.cache.reason is None:
-                drafters[DraftModel.name] = DraftModel(model, pair.draft.context)
+                drafter = ChainDrafter(DraftModel(model, pair.draft.context))
+                drafters[drafter.name] = drafter
             else:
                 self.draft_off = (
                     f"the draft model {pair.draft.name} is off: its layers keep a running state, "
@@ -130,14 +131,15 @@ class Decoder:
         self.tokens = prompt
         reply.counter.cached_tokens = self.target.length
         self.sleep.jumped()  # a sleep before the reply is none of its own
-        draft = self.portfolio.model(self.settings.method)
-        models = [self.target]
-        if draft is not None and self.draft_reads_prompt(draft, reply):
-            models.append(draft.model)
+        drafters = self.portfolio.models(self.settings.method)
         enough = max([len(prompt) - PASS_TAIL, *boundaries])
+        models = [
+            self.target,
+            *(it.stepper for it in drafters if self.draft_reads_prompt(it, reply)),
+        ]
         while slow := [model for model in models if model.length < enough]:
             for model in slow:
-                model.read(prompt[model.length : -1][:PREFILL_CHUNK], boundaries)
+                model.read_next(prompt, boundaries)
             mx.synchronize()
             mx.clear_cache()
             yield Prefilling(min(model.length for model in models), len(prompt))
@@ -264,12 +266,12 @@ class Decoder:
         plain = flight.drafted == 0 and plan.depth == 0
         return more and plain and (self.settings.method == "off" or self.controller.pipelines)
 
-    def draft_reads_prompt(self, draft: DraftModel, reply: Reply) -> bool:
-        """Whether the draft model reads the prompt before the first round."""
+    def draft_reads_prompt(self, drafter: ChainDrafter, reply: Reply) -> bool:
+        """Whether a drafter's model reads the prompt before the first round."""
         if self.target.cache.reason is not None or self.settings.depth == 0:
             return False
         return self.controller.should_prefill(
-            draft.offer(self.tokens, usual=True),
+            drafter.offer(self.tokens, usual=True),
             length=len(self.tokens),
             limit=reply.limit - 1,
             depth=None if isinstance(self.settings.depth, str) else self.settings.depth,

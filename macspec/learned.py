@@ -15,7 +15,7 @@ import mlx.core as mx
 from .config.paths import cache_folder, data_folder
 from .control import ControlState
 from .decode import Decoder
-from .drafters import Corpus, DraftModel
+from .drafters import ChainDrafter, Corpus, DraftModel
 from .drafters.corpus import vocabulary_key
 from .kernels import Kernels
 from .models import Pair
@@ -73,8 +73,9 @@ def measure(decoder: Decoder) -> Iterator[None]:
     if decoder.trees is None and decoder.settings.trees:
         decoder.try_trees()
         yield
-    draft = decoder.portfolio.drafters.get(DraftModel.name)
-    if isinstance(draft, DraftModel) and draft.offer(decoder.tokens).room > 0:
+    drafter = decoder.portfolio.drafters.get(DraftModel.name)
+    draft = drafter.stepper if isinstance(drafter, ChainDrafter) else None
+    if isinstance(draft, DraftModel) and draft.room(decoder.tokens) > 0:
         draft.model.unread(decoder.tokens)
         plain, step = timed([(target, 1), (draft.model, 1)], decoder.clock)
         curve.set_step(DraftModel.name, step / plain)

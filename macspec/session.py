@@ -286,12 +286,14 @@ class Session:
 
     def _spent(self) -> list[str]:
         """A notice once the draft model's context is full while its method is on."""
-        draft = self.decoder.portfolio.drafters.get(DraftModel.name)
-        if self.method not in ("auto", DraftModel.name) or not isinstance(draft, DraftModel):
-            return []
-        if draft.offer(self.decoder.tokens).room > 0:
-            return []
-        return [f"the draft model's context of {draft.context} tokens is full; it no longer drafts"]
+        full = (
+            it.stepper.context
+            for it in self.decoder.portfolio.models(self.method)
+            if isinstance(it.stepper, DraftModel) and not it.stepper.room(self.decoder.tokens)
+        )
+        return [
+            f"the draft model's context of {it} tokens is full; it no longer drafts" for it in full
+        ]
 
     def _once(self, notices: Sequence[str]) -> Iterator[Event]:
         for text in notices:

@@ -12,6 +12,9 @@ from ..control import Offer
 from ..kernels import Draw
 from ..sampling import Sampling
 
+Dispatch = Callable[..., None]
+"""Starts the evaluation of arrays without waiting for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -24,8 +27,7 @@ class Context:
     """Gumbel rows [rows, V] to draw with, one per drafted token; None: take the best token."""
     keeps_q: bool
     """Whether the rule needs the distributions that tokens are drawn from."""
-    dispatch: Callable[..., None]
-    """Starts the evaluation of arrays without waiting for it."""
+    dispatch: Dispatch
     draw: Draw | None = None
     """Draws the tokens of a chain, noise included; None: argmax with ``noise`` does."""
 

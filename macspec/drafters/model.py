@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import mlx.core as mx
 
-from ..choices import MAX_DEPTH
-from ..control import Offer, RecentAcceptance, TokenAcceptance, bucket_of
-from ..kernels import Draw
 from ..models.cached import CachedModel
-from .drafter import Context, Proposal
-
-
-class _Step(NamedTuple):
-    """A drafted token [1], and the scores [1, V] that it is the best of, with and without noise; or
-    if it was drawn at once, what it was drawn from where the rule asks for that."""
-
-    token: mx.array
-    drawn: mx.array
-    scores: mx.array
+from .drafter import Dispatch
 
 
 class DraftModel:
-    """Drafts a chain token by token, with a branch if asked.
-
-    Tokens that it did not draft itself are read when needed, in one batched pass (in chunks if
-    there are many), so rounds without it cost nothing.
+    """Steps a draft model.
 
     Args:
         context: positions that the model can handle.
@@ -38,87 +22,26 @@ class DraftModel:
     def __init__(self, model: CachedModel, context: int) -> None:
         self.model = model
         self.context = context
-        self._recent = RecentAcceptance()
-        self._after = TokenAcceptance()
-        self._last, self._usual = 0, 0.0
-        """The token that its newest proposal follows, and the recent share at that time."""
-        self._asked = self._judged = 0
-        """Tokens at its newest proposal, and when it was judged."""
 
-    def offer(self, tokens: Sequence[int], usual: bool = False) -> Offer:
-        """As any drafter's; ``usual``: at its usual confidence, whatever the last token is."""
+    @property
+    def length(self) -> int:
+        return self.model.length
+
+    def room(self, tokens: Sequence[int]) -> int:
         # The last drafted token is never read, so the cache ends one short of it.
-        room = min(max(self.context - len(tokens) + 1, 0), MAX_DEPTH)
-        share = self._recent.share(len(tokens) - self._judged)
-        bucket = bucket_of(share if usual else self._after.share(tokens[-1], share))
-        return Offer(self.name, room, bucket, len(tokens) - self.model.length)
+        return max(self.context - len(tokens) + 1, 0)
 
-    def observe(self, committed: Sequence[int], drafted: int, accepted: int) -> None:
-        # What was drafted beyond the end says nothing about the draft model.
-        self._recent.observe(min(drafted, len(committed)), min(accepted, len(committed)))
-        gained = committed[: min(accepted, len(committed) - 1)]
-        self._after.observe([self._last, *gained], drafted, self._usual)
-        self._judged = self._asked + len(gained) + 1
+    def unread(self, tokens: Sequence[int]) -> int:
+        return len(tokens) - self.model.length
 
-    def propose(self, context: Context, depth: int) -> Proposal | None:
-        steps = list(self._steps(context, depth, context.draw))
-        sampled = context.noise is not None and context.keeps_q
-        log_q = mx.concatenate([step.scores for step in steps]) if sampled else None
-        return Proposal(mx.concatenate([step.token for step in steps]), log_q)
+    def read_next(self, tokens: Sequence[int], boundaries: Sequence[int] = ()) -> None:
+        self.model.read_next(tokens, boundaries)
 
-    def propose_tree(self, context: Context, depth: int, at: int) -> Proposal:
-        """A chain of ``depth`` tokens, and the second best guess for one of them.
+    def first(self, tokens: Sequence[int], dispatch: Dispatch) -> mx.array:
+        return self.model.logits(self.model.unread(tokens), 1)
 
-        Under the keyed rule the best two are those of the noised scores, which makes them the two
-        draws most likely to be the target's (Gumbel top-k; Kool et al. 2019, arXiv:1903.06059).
-
-        The tokens are candidates, not draws, so no distribution goes with them: judge them with
-        ``verification.follow``.
-
-        Args:
-            depth: tokens in the chain.
-            at: which of them gets a sibling, 0 the first; it becomes the last node, a leaf.
-
-        Raises:
-            ValueError: ``at`` is not in the chain.
-        """
-        if not 0 <= at < depth:
-            raise ValueError(f"a branch at {at} of a chain of {depth}")
-        tokens = []
-        for number, step in enumerate(self._steps(context, depth)):
-            tokens.append(step.token)
-            if number == at:
-                ids = mx.arange(step.drawn.shape[-1], dtype=mx.uint32)
-                others = mx.where(ids == step.token, -mx.inf, step.drawn)
-                sibling = mx.argmax(others, axis=-1)
-                context.dispatch(sibling)
-        parents = (*range(-1, depth - 1), at - 1)
-        return Proposal(mx.concatenate([*tokens, sibling]), parents=parents)
-
-    def _steps(self, context: Context, depth: int, draw: Draw | None = None) -> Iterator[_Step]:
-        sampling = context.sampling
-        self._asked, self._last = len(context.tokens), context.tokens[-1]
-        self._usual = self._recent.share(self._asked - self._judged)
-        last = self.model.unread(context.tokens)
-        tokens: list[mx.array] = []
-        for step in range(depth):
-            logits = self.model.logits(last, 1)
-            at_once = None if draw is None else draw(logits, step)
-            if at_once is not None:
-                last, log_q = at_once
-                scores = drawn = logits if log_q is None else log_q
-            else:
-                drafted = mx.concatenate(tokens) if tokens else None
-                scores = sampling.scores(logits, sampling.recent(context.tokens, drafted, 1))
-                drawn = scores if context.noise is None else scores + context.noise[step]
-                last = mx.argmax(drawn, axis=-1)
-            context.dispatch(last)
-            tokens.append(last)
-            yield _Step(last, drawn, scores)
+    def next(self, token: mx.array, dispatch: Dispatch) -> mx.array:
+        return self.model.logits(token, 1)
 
     def rollback(self, length: int) -> None:
         self.model.rollback(length)
-        if 2 * length < self._asked:  # most of the text is gone, and recent acceptance with it
-            self._recent = RecentAcceptance()
-        self._asked = min(self._asked, length)
-        self._judged = min(self._judged, length + 1)  # the newest token is never read

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..control import Offer, Plan
+from .chain import ChainDrafter
 from .drafter import Context, Drafter, Proposal
 from .lookup import Lookup
-from .model import DraftModel
 
 SHADOW = 8
 """Tokens of a look-up that was not used which are compared with what committed."""
@@ -25,9 +25,9 @@ class Portfolio:
     def __contains__(self, name: str) -> bool:
         return name in self.drafters
 
-    def model(self, method: str) -> DraftModel | None:
-        """The draft model, if there is one and the method may use it."""
-        return next((it for it in self._of(method) if isinstance(it, DraftModel)), None)
+    def models(self, method: str) -> list[ChainDrafter]:
+        """The drafters that run a model, of those that the method may use."""
+        return [it for it in self._of(method) if isinstance(it, ChainDrafter)]
 
     def offers(self, tokens: Sequence[int], method: str) -> list[Offer]:
         """What the drafters of a method could do after ``tokens``; ``auto`` asks all of them."""
@@ -38,7 +38,7 @@ class Portfolio:
         if plan.drafter is None:
             return None
         drafter = self.drafters[plan.drafter]
-        if plan.branch is not None and isinstance(drafter, DraftModel):
+        if plan.branch is not None and isinstance(drafter, ChainDrafter):
             return drafter.propose_tree(context, plan.depth, plan.branch)
         return drafter.propose(context, plan.depth)
 

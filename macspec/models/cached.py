@@ -78,6 +78,10 @@ class CachedModel:
         if self.length in boundaries:
             self.cache.checkpoint()
 
+    def read_next(self, tokens: Sequence[int], boundaries: Sequence[int] = ()) -> None:
+        """Read a chunk of the committed tokens that it has not read, but not the last of them."""
+        self.read(tokens[self.length : -1][:PREFILL_CHUNK], boundaries)
+
     def unread(self, tokens: Sequence[int]) -> mx.array:
         """Read all but the last of the committed tokens, in chunks, and return those.
 
@@ -85,7 +89,7 @@ class CachedModel:
             [n] uint32, 0 < n <= ``PASS_TAIL``.
         """
         while len(tokens) - self.length > PASS_TAIL:
-            self.read(tokens[self.length : -1][:PREFILL_CHUNK])
+            self.read_next(tokens)
         return mx.array(list(tokens[self.length :]), mx.uint32)
 
     def logits(

@@ -10,7 +10,7 @@ from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import ArraysCache
 
 from macspec import Finished, Session
-from macspec.drafters import DraftModel
+from macspec.drafters import ChainDrafter, DraftModel
 from macspec.models import Pair
 from macspec.models.cached import CachedModel
 
@@ -59,8 +59,8 @@ def caches(session: Session) -> dict[str, CachedModel]:
     decoder = session.decoder
     found = {"target": decoder.target}
     draft = decoder.portfolio.drafters.get("draft")
-    if isinstance(draft, DraftModel):
-        found["draft"] = draft.model
+    if isinstance(draft, ChainDrafter) and isinstance(draft.stepper, DraftModel):
+        found["draft"] = draft.stepper.model
     return found
 
 

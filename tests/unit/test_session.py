@@ -222,8 +222,7 @@ def test_a_long_prompt_is_prefilled_in_chunks(
     pocket: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chunk = 2 * PASS_TAIL
-    for module in ("decode", "models.cached"):
-        monkeypatch.setattr(f"macspec.{module}.PREFILL_CHUNK", chunk)
+    monkeypatch.setattr("macspec.models.cached.PREFILL_CHUNK", chunk)
     session = Session(pocket, method="draft", depth=2)
     counters = counted(session)
     text = "a hotel in London and " * 40

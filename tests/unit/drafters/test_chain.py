@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from macspec.drafters import Context, DraftModel
+from macspec.drafters import ChainDrafter, Context, DraftModel
 from macspec.noise import DRAFT, TARGET, Noise
 from macspec.sampling import Sampling
 from macspec.verification import Tree
@@ -47,9 +47,9 @@ class LastToken:
         del self.read[length:]
 
 
-def drafter() -> tuple[DraftModel, LastToken]:
+def drafter() -> tuple[ChainDrafter, LastToken]:
     model = LastToken()
-    return DraftModel(cast(Any, model), context=20), model
+    return ChainDrafter(DraftModel(cast(Any, model), context=20)), model
 
 
 def context(sampling: Sampling, noise: mx.array | None, keeps_q: bool = True) -> Context:
