@@ -15,6 +15,7 @@ from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
 from .kernels import Kernels
 from .models.cached import PASS_TAIL, CachedModel, TreePass
 from .models.pair import Pair
+from .models.vocabulary import TranslatedModel
 from .noise import Noise
 from .power import ClockWatch
 from .rounds import Dispatcher, InFlightRound, Reply, RoundResult, chain_part
@@ -107,7 +108,11 @@ class Decoder:
         drafters = self.portfolio.drafters
         drafters.pop(DraftModel.name, None)
         if pair.draft is not None:
-            model = CachedModel(pair.draft.module, pair.vocabulary, steps=MAX_DEPTH + 1)
+            module, steps = pair.draft.module, MAX_DEPTH + 1
+            if pair.translation is not None:
+                model: CachedModel = TranslatedModel(module, pair.translation, steps=steps)
+            else:
+                model = CachedModel(module, pair.vocabulary, steps=steps)
             if model.cache.reason is None:
                 drafter = ChainDrafter(DraftModel(model, pair.draft.context))
                 drafters[drafter.name] = drafter

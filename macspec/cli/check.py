@@ -175,7 +175,9 @@ def _pair(pair: Pair) -> Iterator[str]:
     yield _row("draft", "none" if pair.draft is None else _described(pair.draft))
     if pair.draft_off is not None:
         yield _row("draft off", pair.draft_off)
-    yield _row("vocabulary", f"{pair.vocabulary} ids")
+    unknown = 0 if pair.translation is None else pair.translation.unknown
+    known = f", the draft model knows all but {unknown} of them" if unknown else ""
+    yield _row("vocabulary", f"{pair.vocabulary} ids{known}")
     yield _row("context", f"{pair.context} positions")
     yield _row("memory", str(pair.plan))
     cache = CachedModel(pair.target.module, pair.vocabulary).cache

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mlx_lm.tokenizer_utils import TokenizerWrapper
-
 from ..assets import pocket
 from ..cache import KV_BITS
 from ..device import prepare
@@ -17,36 +15,15 @@ from .catalog import best
 from .files import locate
 from .loading import Model, open_model, read_weights
 from .machine import unified_memory
+from .vocabulary import Translation, mismatch, translation, vocabulary_of
 
 BUILT_IN = "using the small built-in pair; for a real one: "
 
 LARGE_DRAFT = 1 / 3
 """Share of the target's parameters above which a draft model is called large."""
 
-PROBES = (
-    "Hello, world! How are you today?",
-    "  two leading spaces, a\ttab,  double  spaces and trailing ones   ",
-    "line\nline\r\nline\n\n\nparagraph\n \n",
-    "I'm, you've, he'll, THEY'RE; mother-in-law's",
-    "0 1 12 123 1234 12345 1,234.56 3.14159 007 1e-9 0xFF ½ ² Ⅷ ١٢٣",
-    "def f(x: int) -> str:\n    return f'{x!r:>8}'  # comment\n\n\tif (a && b) { c[i++] += 0; }",
-    '{"key": [1, null, true], "path": "C:\\\\dir\\\\file"} <a href="#">b</a> $x_1^2$',
-    "https://example.org/a/b?c=d&e=%20 user@example.org #tag @name",
-    "naïve café Ærøskøbing Straße İstanbul ﬁ ﬀ ſ",
-    "e\u0301 n\u0303 a\u030a\u0323 \u1112\u1161\u11ab \uac00 \u0e01\u0e33 \u0915\u094d\u0937\u093f",
-    "中文字符，全角！ １２ＡＢ 日本語テキスト ｶﾀｶﾅ 한국어 문장",
-    "Привет мир Γειά σου שלום עולם مرحبا بالعالم",
-    "🙂🙃 👩‍👩‍👧‍👦 🏳️‍🌈 🇩🇪🇫🇷 👍🏽 ❤️",
-    "\u00a0no-break\u2003em\u200bzero\u200djoiner\ufeffmark\u2028separator\u3000wide",
-    "CamelCaseWord snake_case_word SCREAMING ALLCAPS mIxEd",
-    "… — – “quotes” ‘single’ «guillemets» !!! ??? ... *** --- ===",
-    "▁underline Ġbyte </w> ## [UNK] <unk> <s> </s> <0x0A> <|x|>",
-    "\x00\x01\x7f\ufffd\U0001f9ff\U00020000",
-)
-"""Texts on which tokenizers with the same table but another normaliser or splitter differ."""
-
-ADDED_PROBES = 64
-"""How many of the added tokens are probed inside a text."""
+NARROW_DRAFT = 0.99
+"""Share of the target's token ids below which a draft model is called narrow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +45,8 @@ class Pair:
     """Ids that end the model's turn."""
     plan: memory.MemoryPlan
     """What it needs of the device's memory."""
+    translation: Translation | None = None
+    """What the draft model reads for ids that it does not know; None if it knows all."""
 
     def read(self, progress: Callable[[int], None] = lambda done: None) -> None:
         """Read the weights that are not in memory yet.
@@ -143,7 +122,7 @@ def load_pair(
         model = replace(model, estimate=replace(model.estimate, context=context))
     vocabulary = vocabulary_of(model)
     drafter = drafts[0] if drafts else None
-    off = None if drafter is None else mismatch(model, drafter)
+    off = None if drafter is None else mismatch(model.tokenizer, drafter.tokenizer)
     advice = "choose a draft model of the target's family"
     fitting = None if drafter is None or off is not None else drafter.estimate
     plan, refused = memory.fit(model.estimate, fitting, context=context, kv_bits=kv_bits, held=held)
@@ -167,6 +146,7 @@ def load_pair(
             if isinstance(token, int) and 0 <= token < vocabulary
         ),
         plan=plan,
+        translation=None if drafter is None or off is not None else translation(model, drafter),
     )
     built_in = () if target is not None else (built_in_notice(),)
     pair = replace(pair, notices=(*built_in, *notices(pair, context)))
@@ -221,6 +201,11 @@ def notices(pair: Pair, asked: int | None) -> Iterator[str]:
             f"the draft model has {share:.0%} of the target's parameters: above "
             f"{LARGE_DRAFT:.0%} drafting rarely pays off, so choose a smaller one"
         )
+    if draft is not None and draft.width < NARROW_DRAFT * pair.vocabulary:
+        yield (
+            f"the draft model has embeddings for {draft.width} of the target's {pair.vocabulary} "
+            "token ids: it never drafts the others"
+        )
     if draft is not None and draft.context < context:
         yield (
             f"the draft model supports {draft.context} tokens and the context is {context}: it "
@@ -231,64 +216,3 @@ def notices(pair: Pair, asked: int | None) -> Iterator[str]:
             f"{target.name} defines no end-of-turn token: replies run to --max-tokens, a --stop "
             "text or the end of the context"
         )
-
-
-def mismatch(target: Model, draft: Model) -> str | None:
-    """Why this draft model cannot draft for this target, in one sentence without a full stop."""
-    tokenizers = target.tokenizer, draft.tokenizer
-    differ = table_mismatch(*tokenizers) or splitting_mismatch(*tokenizers)
-    vocabulary = vocabulary_of(target)
-    if differ is not None or draft.width >= vocabulary:
-        return differ
-    return f"it has embeddings for {draft.width} token ids, but the target can emit {vocabulary}"
-
-
-def vocabulary_of(target: Model) -> int:
-    """One more than the highest id that it can emit; ids in between may have no text."""
-    return min(target.width, max(target.tokenizer.get_vocab().values(), default=-1) + 1)
-
-
-def table_mismatch(target: TokenizerWrapper, draft: TokenizerWrapper) -> str | None:
-    """Where the tokenizers give an id different texts."""
-    ours, theirs = (
-        {index: text for text, index in tokenizer.get_vocab().items()}
-        for tokenizer in (target, draft)
-    )
-    if ours == theirs:
-        return None
-    first = min(i for i in ours.keys() | theirs.keys() if ours.get(i) != theirs.get(i))
-    return (
-        f"its vocabulary differs: token {first} is {_quoted(ours.get(first))} in the "
-        f"target and {_quoted(theirs.get(first))} in the draft ({len(ours)} and {len(theirs)} "
-        "tokens)"
-    )
-
-
-def splitting_mismatch(target: TokenizerWrapper, draft: TokenizerWrapper) -> str | None:
-    """Where the tokenizers normalise or split a probe differently."""
-    added = [str(token) for token in target.added_tokens_decoder.values()][:ADDED_PROBES]
-    for text in (*PROBES, *(f"a {token} b{token}\n{token}" for token in added)):
-        ours, theirs = (
-            tokenizer.encode(text, add_special_tokens=False) for tokenizer in (target, draft)
-        )
-        if ours != theirs:
-            place = next(
-                (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
-                min(len(ours), len(theirs)),
-            )
-            return (
-                f"its tokenizer splits text differently: {_quoted(text)} becomes "
-                f"{_quoted(_piece(target, ours, place))} in the target and "
-                f"{_quoted(_piece(draft, theirs, place))} in the draft at token {place}"
-            )
-    return None
-
-
-def _quoted(text: str | None) -> str:
-    if text is None:
-        return "missing"
-    return repr(text if len(text) <= 40 else text[:39] + "…")
-
-
-def _piece(tokenizer: TokenizerWrapper, ids: list[int], place: int) -> str | None:
-    return str(tokenizer.convert_ids_to_tokens(ids[place])) if place < len(ids) else None

@@ -161,14 +161,14 @@ def _pair_fit(one: Model, other: Model, limit: int) -> Iterator[PairFit]:
 
 def why_not(target: Model, draft: Model) -> str | None:
     """Why one model cannot draft for another, in one sentence; None if it can."""
-    from .pair import mismatch
     from .rollback import why_plain
+    from .vocabulary import mismatch
 
     if (off := why_plain(target.module)) is not None:
         return off
     if (off := why_plain(draft.module)) is not None:
         return f"a draft model must be able to take tokens back, but {off}"
-    return mismatch(target, draft)
+    return mismatch(target.tokenizer, draft.tokenizer)
 
 
 def main(folders: Sequence[str]) -> int:

@@ -84,7 +84,10 @@ def fits(*folders: Path) -> dict[tuple[str, str], str | None]:
 def test_the_built_in_pair_fits_one_way_and_another_vocabulary_does_not(copy):
     other = copy("draft", "other")
     with edited(other / "tokenizer.json") as tokenizer:
-        tokenizer["added_tokens"][0]["content"] = "<|else|>"
+        vocabulary = tokenizer["model"]["vocab"]
+        text = next(text for text, index in vocabulary.items() if index == 1999)
+        tokenizer["model"]["merges"] = []
+        vocabulary["else"] = vocabulary.pop(text)
     found = fits(POCKET / "draft", other, POCKET / "target")
     assert set(found) == {("target", "draft"), ("target", "other")}
     assert found["target", "draft"] is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+import mlx.core as mx
 import numpy as np
 import pytest
 from exact import (
@@ -24,7 +25,11 @@ from exact import (
     verdict,
 )
 from families import KINDS, SIZE, family
+from tinymodels import tiny
 
+from macspec.models.cached import CachedModel
+from macspec.models.vocabulary import TranslatedModel, Translation
+from macspec.sampling import Sampling
 from macspec.verification import block
 
 EXACT = 1e-12
@@ -130,3 +135,46 @@ def test_a_chain_may_end_early_for_reasons_older_than_its_last_token(
 def test_match_may_drop_a_token_for_what_it_is() -> None:
     for models in families("near", 2, 12):
         assert emitted(models, cut(unsure, match)).error < EXACT
+
+
+def conditionals(model: CachedModel, depth: int) -> list[Array]:
+    """A model's distributions after each prefix, as a rule gets them."""
+    tables = []
+    for length in range(depth):
+        rows = []
+        for prefix in product(range(SIZE), repeat=length):
+            model.rollback(0)
+            scores = Sampling(temperature=1.0).scores(
+                model.logits(mx.array([1, *prefix], mx.uint32), 1)
+            )
+            row = np.exp(np.array(scores[0], np.float64))
+            rows.append(row / row.sum())
+        tables.append(np.array(rows).reshape([SIZE] * (length + 1)))
+    return tables
+
+
+@pytest.mark.parametrize("known", [(True, True, False), (False, True, True), (True, False, False)])
+def test_ids_that_the_draft_does_not_know_keep_the_distribution(known: Chain) -> None:
+    depth, unknown = 2, [i for i in range(SIZE) if not known[i]]
+    stand_in = known.index(True)
+    ids = mx.array([i if known[i] else stand_in for i in range(SIZE)], mx.uint32)
+    translation = Translation(ids, mx.array(known))
+    target = CachedModel(tiny("llama"), SIZE)
+    draft = TranslatedModel(tiny("llama-sliding"), translation)
+    models = Family(conditionals(target, depth + 1), conditionals(draft, depth))
+    assert all((table[..., unknown] == 0).all() for table in models.q)
+    assert all((table[..., unknown] > 0).all() for table in models.p)
+    # It reads an unknown id as its stand-in, and is a model of its own on the others.
+    after = models.q[1]
+    assert all(np.array_equal(after[i], after[stand_in]) for i in unknown)
+    assert len(np.unique(after, axis=0)) == len(set(ids.tolist()))  # type: ignore[arg-type]
+    for rule in (judged(block.judge), token_rejection, match):
+        assert emitted(models, rule).error < EXACT
+    rng, points = np.random.default_rng(7), 6
+    p, q = ([coarse(table, points, rng) for table in tables] for tables in (models.p, models.q))
+    models, emission = Family(p, q), Emission(Family(p, q))
+    for omega in product(range(points), repeat=depth + 1):
+        head, token = keyed(models, omega, points)
+        assert (*head, token) == plain(models, omega, points)[: len(head) + 1]
+        emission.add(points ** -(depth + 1), head, np.eye(SIZE)[token])
+    assert emission.error < EXACT
