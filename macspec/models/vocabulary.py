@@ -113,7 +113,8 @@ class Translation:
     @property
     def unknown(self) -> int:
         """How many ids it does not know."""
-        return int(self.known.size - mx.sum(self.known).item())
+        known: Any = self.known.tolist()
+        return sum(not it for it in known)
 
 
 def translation(target: Model, draft: Model) -> Translation | None:
@@ -143,10 +144,10 @@ class TranslatedModel(CachedModel):
     def __init__(self, module: Any, translation: Translation, **options: Any) -> None:
         super().__init__(module, translation.ids.size, **options)
         self._ids, self._known = translation.ids, translation.known
+        self._table: Any = translation.ids.tolist()
 
     def read(self, tokens: Any, *arguments: Any, **options: Any) -> Any:
-        ids: Any = self._ids[mx.array(list(tokens), mx.uint32)].tolist()
-        return super().read(ids, *arguments, **options)
+        return super().read([self._table[token] for token in tokens], *arguments, **options)
 
     def logits(self, tokens: mx.array, *arguments: Any, **options: Any) -> Any:
         return super().logits(self._ids[tokens], *arguments, **options)
