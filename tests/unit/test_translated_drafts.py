@@ -8,10 +8,9 @@ from typing import Any
 import mlx.core as mx
 import pytest
 from mlx_lm.models import llama
-from replies import finish
+from replies import caches, finish
 
 from macspec import Sampling, Session
-from macspec.drafters import DraftModel
 from macspec.models import Pair
 from macspec.models.vocabulary import TranslatedModel, translation
 
@@ -72,9 +71,7 @@ def test_the_text_is_plain_decodings(
     drafted = finish(session, CHAT, sampling, max_tokens=TOKENS)
     assert drafted.token_ids == plain.token_ids
     assert 0 < drafted.stats.accepted < drafted.stats.drafted
-    draft = session.decoder.portfolio.drafters["draft"]
-    assert isinstance(draft, DraftModel)
-    assert isinstance(draft.model, TranslatedModel)
+    assert isinstance(caches(session)["draft"], TranslatedModel)
 
 
 def test_what_it_read_is_read_translated(narrow: Pair) -> None:
