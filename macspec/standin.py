@@ -17,6 +17,8 @@ class StandIn:
 
     def __init__(self, module: Any, call: Callable[..., Any]) -> None:
         self.stands_for = module
+        self.within: object = None
+        """What it stands in during."""
         self._call = call
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -29,15 +31,29 @@ class StandIn:
 @contextmanager
 def replaced(held: Sequence[Place], make: Callable[[Any, int], Any]) -> Iterator[None]:
     """Put in each place what ``make`` returns for the module there and the place's number."""
-    # An interrupt may have left a stand-in there.
-    before = [getattr(holder[key], "stands_for", holder[key]) for holder, key in held]
+    before = [_standing(holder[key]) for holder, key in held]
+    within = object()
+    _open.add(within)
     try:
         for number, ((holder, key), module) in enumerate(zip(held, before, strict=True)):
-            holder[key] = make(module, number)
+            holder[key] = stand_in = make(module, number)
+            stand_in.within = within
         yield
     finally:
+        _open.discard(within)
         for (holder, key), module in zip(held, before, strict=True):
             holder[key] = module
+
+
+_open: set[object] = set()
+"""What stand-ins stand in during at the moment."""
+
+
+def _standing(module: Any) -> Any:
+    """What stands in a place, without stand-ins that an interrupt has left there."""
+    while isinstance(module, StandIn) and module.within not in _open:
+        module = module.stands_for
+    return module
 
 
 def places(node: Any, wanted: Callable[[Module], bool]) -> Iterator[Place]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import mlx.core as mx
@@ -20,6 +21,7 @@ from mlx_lm.models.cache import KVCache
 
 from ..cache import ModelCache
 from ..kernels import Kernels
+from ..tap import HiddenRows, Tap
 from ..verification import Tree
 from .rollback import distance, recorder_of
 
@@ -53,13 +55,33 @@ class CachedModel:
         self.module = module
         self.kernels = kernels or Kernels()
         self.vocabulary = vocabulary
-        recorder = recorder_of(module, vocabulary)
-        self.cache = ModelCache(module, kv_bits=kv_bits, recorder=recorder, steps=steps)
+        self._recorder = recorder_of(module, vocabulary)
+        self.cache = ModelCache(module, kv_bits=kv_bits, recorder=self._recorder, steps=steps)
+        self.hidden: HiddenRows | None = None
+        """What its passes hand out beside logits, for a head that reads it."""
 
     @property
     def length(self) -> int:
         """Positions held."""
         return self.cache.length
+
+    def show(self, wanted: Sequence[int]) -> HiddenRows:
+        """From now on, keep the hidden rows of its passes; see ``Tap``, also for a refusal."""
+        self.hidden = HiddenRows(Tap(self.module, wanted, self._recorder))
+        return self.hidden
+
+    def hide(self) -> None:
+        """Keep no hidden rows any more."""
+        self.hidden = None
+
+    @contextmanager
+    def showing(self) -> Iterator[None]:
+        """Keep the hidden rows of the pass that is built inside, if they are wanted."""
+        if self.hidden is None or self.hidden.tap.reason is not None:
+            yield
+            return
+        with self.hidden.noting(self.length):
+            yield
 
     def read(self, tokens: Sequence[int], boundaries: Sequence[int] = ()) -> None:
         """Read a chunk of tokens whose logits are not needed; started, not awaited.
@@ -72,9 +94,10 @@ class CachedModel:
         if 0 < stop <= len(tokens):
             tokens = tokens[:stop]
         self.cache.mark()
-        self.module(mx.array(list(tokens), mx.uint32)[None], cache=self.cache.layers)
+        with self.showing():
+            self.module(mx.array(list(tokens), mx.uint32)[None], cache=self.cache.layers)
         self.cache.advance(len(tokens))
-        mx.async_eval(self.cache.arrays)
+        mx.async_eval(self.cache.arrays, self.hidden.arrays if self.hidden else [])
         if self.length in boundaries:
             self.cache.checkpoint()
 
@@ -102,9 +125,10 @@ class CachedModel:
         """
         self.cache.mark()
         layers = self.cache.layers if dispatch is None else self.cache.early(dispatch)
-        with self.kernels.passing(tokens.shape[0]), self.cache.recording(tokens.shape[0]):
+        count = tokens.shape[0]
+        with self.kernels.passing(count), self.cache.recording(count), self.showing():
             logits: mx.array = self.module(tokens[None], cache=layers)[0, -rows:]
-        self.cache.advance(tokens.shape[0])
+        self.cache.advance(count)
         return self.fitted(logits)
 
     def fitted(self, logits: mx.array) -> mx.array:
@@ -117,13 +141,14 @@ class CachedModel:
     def rollback(self, length: int) -> None:
         """Forget everything after the first ``length`` tokens; where that is impossible, after the
         newest checkpoint before them, or everything."""
-        if self.cache.length <= length and not self.cache.torn:
-            return
-        length = min(length, self.cache.sound)
-        if self.cache.can_rollback(length):
-            self.cache.rollback(length)
-        else:
-            self.cache.return_to(length)
+        if self.cache.length > length or self.cache.torn:
+            length = min(length, self.cache.sound)
+            if self.cache.can_rollback(length):
+                self.cache.rollback(length)
+            else:
+                self.cache.return_to(length)
+        if self.hidden is not None:
+            self.hidden.rollback(self.length)
 
 
 _PREFIX = (11, 3, 29, 17)
@@ -171,7 +196,9 @@ class TreePass:
         if self.reason is not None:
             raise ValueError(self.reason)
         tokens = mx.concatenate([unread, tree.tokens])
-        return self._model.fitted(self._run(self._model.cache, tokens, tree.depths, tree.sees))
+        with self._model.showing():
+            logits = self._run(self._model.cache, tokens, tree.depths, tree.sees)
+        return self._model.fitted(logits)
 
     def keep(self, path: Sequence[int]) -> None:
         """Of the newest pass's nodes, leave those of a branch in the cache, ascending.
@@ -181,6 +208,8 @@ class TreePass:
         Raises:
             ValueError: the cache has been changed since the pass.
         """
+        if self._model.hidden is not None:
+            self._model.hidden.compact(self._nodes_at, path)
         self._model.cache.compact(self._nodes_at, path, self._appended)
         self._appended = []
 
