@@ -68,6 +68,15 @@ TEXTS = {
     "empty": "",
 }
 
+NUMBERS = [
+    *(-1, 0, 2**31, 2**63, 2**64 + 1, 10**30, 10**400, -(10**400)),
+    *(1e12, -1e12, 253402300800, -62135596801, 1e308, -1e-308, 0.5),
+]
+"""Numbers that a date, an index or an array's size cannot be."""
+
+VALUES = [*NUMBERS, *TEXTS.values(), None, True, False, [], {}, [[]], [1, None], {"": {"": [1]}}]
+"""What may stand where something else is expected."""
+
 
 def harmful(character: str) -> bool:
     """Whether a terminal may obey a character; by the Unicode database, not by our own table."""

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,9 @@ from .options import LARGEST, Parser, add_actions, add_flag, whole
 
 if TYPE_CHECKING:
     from ..store import Chat, Message, Store
+
+LONGEST = 300
+"""Most characters of a problem."""
 
 TITLE_WIDTH = 100
 """Most characters of a title in a list."""
@@ -44,6 +46,16 @@ them, or none if one is damaged. Those already here are not added again.
 DELETE = """\
 Delete conversations. macspec history undo restores them; after thirty days
 they are removed from the disk.
+"""
+
+CHECK = """\
+Check the file in which conversations are saved: that SQLite can read all of
+it, and that every value can be. Exit status 0: it is sound; 1: it is damaged.
+"""
+
+REPAIR = """\
+Keep all conversations that can be read, in a new file. The damaged file is set
+aside in the same folder; nothing of it is deleted.
 """
 
 UNDO = """\
@@ -97,12 +109,16 @@ def add_options(history: Parser) -> None:
     add_flag(it, "--for-good", "remove them from the disk now; no undo")
 
     action("undo", "", "restore what was deleted last", "", UNDO)
+    action("check", "", "check the file of conversations", "", CHECK)
+    action("repair", "", "keep what can be read of a damaged file", "", REPAIR)
 
 
 def history(options: argparse.Namespace) -> int:
     """Do what ``options.action`` says and return the exit status."""
     from ..store import Store, store_path
 
+    if options.action in FILE:
+        return FILE[options.action](store_path())
     store = Store(store_path())
     try:
         if options.action in READING:
@@ -190,6 +206,26 @@ def _undo(store: Store, options: argparse.Namespace) -> str:
     return f"restored {_count(chats)}: {_named(chats)}"
 
 
+def _check(path: Path) -> int:
+    from ..store.repair import problems
+
+    found = problems(path)
+    for problem in found:
+        Output().text(f"{one_line(problem)[:LONGEST]}\n")
+    say("macspec history repair keeps what can be read" if found else "the conversations are sound")
+    return 1 if found else 0
+
+
+def _repair(path: Path) -> int:
+    from ..store.repair import repair
+
+    done = repair(path)
+    kept = f"kept {_conversations(done.chats)} with {done.messages} messages"
+    say(f"{kept}; the damaged file is now {done.aside}")
+    return 0
+
+
+FILE = {"check": _check, "repair": _repair}
 READING = {"list": _list, "search": _search, "show": _show, "export": _export}
 CHANGING = {"import": _import, "rename": _rename, "delete": _delete, "undo": _undo}
 
@@ -200,8 +236,9 @@ def _refuse_trouble(store: Store) -> None:
 
 
 def _line(chat: Chat, width: int) -> str:
-    day = datetime.fromtimestamp(chat.deleted or chat.changed).strftime("%Y-%m-%d %H:%M")
-    return f"{chat.id:>{width}}  {day}  {_title(chat)}\n"
+    from ..store.valid import day
+
+    return f"{chat.id:>{width}}  {day(chat.deleted or chat.changed):<16}  {_title(chat)}\n"
 
 
 def _title(chat: Chat) -> str:
@@ -216,16 +253,26 @@ def _named(chats: Sequence[Chat]) -> str:
 
 
 def _count(chats: Sequence[object]) -> str:
-    return "1 conversation" if len(chats) == 1 else f"{len(chats)} conversations"
+    return _conversations(len(chats))
+
+
+def _conversations(count: int) -> str:
+    return "1 conversation" if count == 1 else f"{count} conversations"
 
 
 def _read_json(name: str) -> list[tuple[Chat, list[Message]]]:
-    from ..store.transfer import from_json
+    from ..store.transfer import FEWER, LARGEST_FILE, from_json
 
     try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        if name == "-":
+            data = sys.stdin.buffer.read(LARGEST_FILE + 1)
+        else:
+            with open(name, "rb") as file:
+                data = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:
         raise BadOptionError(f"cannot read {name}: {cause(error)}") from None
+    if len(data) > LARGEST_FILE:
+        raise BadOptionError(f"{name} is over {LARGEST_FILE >> 20} MB: {FEWER}")
     try:
         return from_json(data.decode())
     except UnicodeDecodeError:

@@ -23,11 +23,13 @@ PATIENCE = 5.0
 COPY_LIMIT = 256 * 2**20
 """Bytes; a larger file that cannot be written is not copied to memory."""
 
+LOCKED = "another program has locked it"
+
 ADVICE = {
     "the disk is full": "free some space",
     "it cannot be written": "check its permissions",
-    "another program has locked it": "quit that program",
-    "it is damaged": "move it away to start a new one, or repair it with sqlite3's .recover",
+    LOCKED: "quit that program",
+    "it is damaged": "run macspec history repair, which keeps what can be read",
     "it belongs to another program": "move it away to start a new one",
     "it was written by a newer macspec": "update macspec",
 }
@@ -37,8 +39,8 @@ REASONS = {
     sqlite3.SQLITE_READONLY: "it cannot be written",
     sqlite3.SQLITE_PERM: "it cannot be written",
     sqlite3.SQLITE_CANTOPEN: "it cannot be written",
-    sqlite3.SQLITE_BUSY: "another program has locked it",
-    sqlite3.SQLITE_LOCKED: "another program has locked it",
+    sqlite3.SQLITE_BUSY: LOCKED,
+    sqlite3.SQLITE_LOCKED: LOCKED,
     sqlite3.SQLITE_CORRUPT: "it is damaged",
     sqlite3.SQLITE_NOTADB: "it is damaged",
 }
@@ -144,7 +146,7 @@ class Database:
         if self.path is not None and self.trouble is None:
             with (
                 suppress(*FAILURES),
-                closing(_connected(self.path, "mode=ro", self._patience)) as connection,
+                closing(connected(self.path, "mode=ro", self._patience)) as connection,
             ):
                 connection.execute("BEGIN")
                 return work(connection)
@@ -188,7 +190,7 @@ class Database:
 
     def _fall_back(self, error: Exception) -> None:
         assert self.path is not None
-        why = _reason(error)
+        why = reason(error)
         old = getattr(self, "_connection", None)
         if isinstance(error, ForeignFileError):
             self._connection = _memory()
@@ -216,9 +218,9 @@ def _opened(path: Path, patience: float) -> sqlite3.Connection:
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     _private(path)
-    connection = _connected(path, "mode=rw", patience)
+    connection = connected(path, "mode=rw", patience)
     try:
-        _version(connection)  # before anything is changed
+        version(connection)  # before anything is changed
         _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"), patience)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")
@@ -230,7 +232,8 @@ def _opened(path: Path, patience: float) -> sqlite3.Connection:
     return connection
 
 
-def _connected(path: Path, mode: str, patience: float) -> sqlite3.Connection:
+def connected(path: Path, mode: str, patience: float) -> sqlite3.Connection:
+    """A connection as SQLite opens it: with ``mode=ro`` or ``mode=rw``, and nothing changed."""
     return _lenient(
         sqlite3.connect(
             f"{path.absolute().as_uri()}?{mode}",
@@ -260,8 +263,8 @@ def _copied(path: Path, patience: float) -> sqlite3.Connection | None:
     until = time.monotonic() + patience
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         copy = _memory()
-        with suppress(*FAILURES), closing(_connected(path, mode, patience)) as source:
-            _version(source)
+        with suppress(*FAILURES), closing(connected(path, mode, patience)) as source:
+            version(source)
             (pages,) = source.execute("PRAGMA page_count").fetchone()
             (size,) = source.execute("PRAGMA page_size").fetchone()
             if pages * size <= COPY_LIMIT:
@@ -305,7 +308,8 @@ def _code(error: Exception) -> int:
     return int(getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR) & 0xFF
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Why the file fails, in a clause."""
     if isinstance(error, PermissionError):
         return "it cannot be written"
     if isinstance(error, OSError):
@@ -315,11 +319,11 @@ def _reason(error: Exception) -> str:
 
 def upgrade(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
     """Upgrade a file, which may be empty, to the newest version in one transaction."""
-    if _version(connection, len(steps)) == len(steps):
+    if version(connection, len(steps)) == len(steps):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for step in steps[_version(connection, len(steps)) :]:
+        for step in steps[version(connection, len(steps)) :]:
             for statement in _statements(step):
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -331,7 +335,7 @@ def upgrade(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> Non
         raise
 
 
-def _version(connection: sqlite3.Connection, newest: int = len(STEPS)) -> int:
+def version(connection: sqlite3.Connection, newest: int = len(STEPS)) -> int:
     """The version of a file, 0 if it is empty.
 
     Raises:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path, PurePath
 from typing import Any
 
 from ..errors import BadOptionError
 from ..plaintext import one_line, utf8
+from . import valid
 
 USER, ASSISTANT, RAW = "user", "assistant", "raw"
 ROLES = (USER, ASSISTANT, RAW)
@@ -159,10 +160,12 @@ def stored_model(model: str | None) -> str | None:
     return model
 
 
-SELECT_CHAT = """
-SELECT id, uid, title, titled, system, sampling, unsent, leaf, made, changed, deleted,
-    imported,
-    (SELECT count(*) FROM messages WHERE messages.chat = chats.id) FROM chats
+CHAT_NAMES = (
+    "id, uid, title, titled, system, sampling, unsent, leaf, made, changed, deleted, imported"
+)
+
+SELECT_CHAT = f"""
+SELECT {CHAT_NAMES}, (SELECT count(*) FROM messages WHERE messages.chat = chats.id) FROM chats
 """
 
 SELECT_MESSAGE = (
@@ -177,19 +180,22 @@ WITH RECURSIVE up(at) AS (
 """
 
 
-def stored(value: Any) -> Any:
-    """A value as SQLite can hold it: text with half a surrogate pair becomes a BLOB."""
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return value.encode("utf-8", "surrogatepass")
-    return value
-
-
-def restored(value: Any) -> Any:
-    """The reverse of ``stored``."""
-    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
+CHAT_COLUMNS: tuple[Callable[[Any], Any], ...] = (
+    int,
+    valid.text,
+    valid.text,
+    valid.one_of(TITLED, BY_USER),
+    valid.text,
+    lambda value: valid.sampling(valid.document(value)),
+    valid.text,
+    valid.whole,
+    valid.time,
+    valid.time,
+    valid.optional(valid.time),
+    valid.whole,
+    int,
+)
+"""How each column of ``SELECT_CHAT`` is read."""
 
 
 def metadata_json(metadata: GenerationMetadata | None) -> str | None:
@@ -199,22 +205,29 @@ def metadata_json(metadata: GenerationMetadata | None) -> str | None:
 
 def select_chats(connection: sqlite3.Connection, where: str, *arguments: object) -> list[Chat]:
     """Conversations by a WHERE clause, which may go on with ORDER BY and LIMIT."""
-    found = []
-    for row in connection.execute(f"{SELECT_CHAT} WHERE {where}", arguments):
-        values = [*map(restored, row)]
-        values[5] = json.loads(values[5])  # sampling
-        found.append(Chat(*values))
-    return found
+    rows = connection.execute(f"{SELECT_CHAT} WHERE {where}", arguments)
+    return [chat_of(row) for row in rows]
 
 
 def select_messages(connection: sqlite3.Connection, sql: str, *arguments: object) -> list[Message]:
     """Messages by a query that selects the columns of ``SELECT_MESSAGE``."""
-    found = []
-    for row in connection.execute(sql, arguments):
-        values = [*map(restored, row)]
-        values[-1] = None if values[-1] is None else _metadata(values[-1])
-        found.append(Message(*values))
-    return found
+    return [message_of(row) for row in connection.execute(sql, arguments)]
+
+
+def chat_of(row: Sequence[Any]) -> Chat:
+    """The conversation of a row of ``SELECT_CHAT``, whatever the row holds."""
+    return Chat(*_read(CHAT_COLUMNS, row))
+
+
+def message_of(row: Sequence[Any]) -> Message:
+    """The message of a row of ``SELECT_MESSAGE``, whatever the row holds."""
+    message = Message(*_read(MESSAGE_COLUMNS, row))
+    astray = message.parent is not None and message.parent >= message.id
+    return replace(message, parent=None) if astray else message
+
+
+def _read(columns: Sequence[Callable[[Any], Any]], row: Sequence[Any]) -> list[Any]:
+    return [read(value) for read, value in zip(columns, row, strict=True)]
 
 
 def get_chat(connection: sqlite3.Connection, id: int) -> Chat:
@@ -233,7 +246,11 @@ def get_message(connection: sqlite3.Connection, id: int) -> Message:
 
 def get_messages(connection: sqlite3.Connection, chat: int) -> list[Message]:
     """All messages of a conversation, parents before their children."""
-    return select_messages(connection, f"{SELECT_MESSAGE} WHERE chat = ? ORDER BY id", chat)
+    found = select_messages(connection, f"{SELECT_MESSAGE} WHERE chat = ? ORDER BY id", chat)
+    known = {None, *(message.id for message in found)}
+    return [
+        message if message.parent in known else replace(message, parent=None) for message in found
+    ]
 
 
 def get_path(connection: sqlite3.Connection, leaf: int | None) -> list[Message]:
@@ -279,20 +296,41 @@ def insert_message(
 def update(connection: sqlite3.Connection, table: str, id: int, changes: Mapping[str, Any]) -> None:
     """Set columns of one row."""
     names = ", ".join(f"{name} = ?" for name in changes)
-    values = (*map(stored, changes.values()), id)
+    values = (*map(valid.stored, changes.values()), id)
     connection.execute(f"UPDATE {table} SET {names} WHERE id = ?", values)
 
 
 def _insert(connection: sqlite3.Connection, verb: str, table: str, row: Mapping[str, Any]) -> int:
     """Add a row, its values in the order of the table's columns."""
-    marks, values = ", ".join("?" * len(row)), [*map(stored, row.values())]
+    marks, values = ", ".join("?" * len(row)), [*map(valid.stored, row.values())]
     cursor = connection.execute(f"{verb} INTO {table} VALUES ({marks})", values)
     return int(cursor.lastrowid or 0)
 
 
-def _metadata(text: str) -> GenerationMetadata:
-    values = json.loads(text)
-    for name in ("spans", "reasoning_spans"):
-        if values.get(name) is not None:
-            values[name] = [(length, drafter) for length, drafter in values[name]]
-    return GenerationMetadata(**values)
+def metadata_of(values: Any) -> GenerationMetadata | None:
+    """Metadata from its JSON, without the fields that are not valid; None: it is no object."""
+    if not isinstance(values, dict):
+        return None
+    known = {
+        name: values[name]
+        for name, allows in valid.METADATA.items()
+        if values.get(name) is not None and allows(values[name])
+    }
+    for name in known.keys() & {"spans", "reasoning_spans"}:
+        known[name] = [(length, drafter) for length, drafter in known[name]]
+    return GenerationMetadata(**known)
+
+
+MESSAGE_COLUMNS: tuple[Callable[[Any], Any], ...] = (
+    int,
+    int,
+    valid.whole,
+    valid.one_of(ROLES, RAW),
+    valid.text,
+    valid.text,
+    valid.one_of(STATES, CUT_OFF),
+    lambda value: value if isinstance(value, str) and value.isascii() else None,
+    valid.time,
+    lambda value: metadata_of(valid.document(value)),
+)
+"""How each column of ``SELECT_MESSAGE`` is read."""

@@ -7,7 +7,8 @@ import sqlite3
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from .records import Hit, get_chat, listed_chats, restored
+from .records import Hit, get_chat, listed_chats
+from .valid import restored
 
 WORDS = 32
 """Words of a query that are used."""

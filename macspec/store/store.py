@@ -14,7 +14,7 @@ from typing import Any
 from ..config.paths import data_folder
 from ..errors import BadOptionError
 from ..plaintext import one_line
-from . import records, transfer
+from . import records, transfer, valid
 from .database import PATIENCE, Database
 from .records import Chat, GenerationMetadata, Hit, Message, get_chat, get_message, update
 from .search import search
@@ -98,7 +98,8 @@ class Store:
     def last_models(self) -> dict[int, str | None]:
         """The target of each conversation's newest reply, by conversation; None: built-in."""
         newest = "SELECT max(id) FROM messages WHERE making IS NOT NULL GROUP BY chat"
-        query = f"SELECT chat, json_extract(making, '$.model') FROM messages WHERE id IN ({newest})"
+        model = "CASE WHEN json_valid(making) THEN json_extract(making, '$.model') END"
+        query = f"SELECT chat, {model} FROM messages WHERE id IN ({newest})"
         found = self._database.read_apart(lambda connection: connection.execute(query).fetchall())
         return {id: None if name is None else str(name) for id, name in found}
 
@@ -215,7 +216,8 @@ class Store:
 
         def walk(connection: sqlite3.Connection) -> tuple[Chat, list[Message]]:
             it = get_chat(connection, chat)
-            return it, records.get_path(connection, it.leaf if leaf is None else leaf)
+            path = records.get_path(connection, it.leaf if leaf is None else leaf)
+            return it, [message for message in path if message.chat == chat]
 
         it, path = self._read(walk)
         self._mirror.keep(it, path)
@@ -226,7 +228,8 @@ class Store:
         query = "SELECT id, parent FROM messages WHERE chat = ? ORDER BY id"
         found: dict[int | None, list[int]] = {}
         for id, parent in self._read(lambda each: each.execute(query, (chat,)).fetchall()):
-            found.setdefault(parent, []).append(id)
+            above = parent if isinstance(parent, int) and parent < id else None
+            found.setdefault(above, []).append(id)
         return found
 
     def siblings(self, id: int) -> list[int]:
@@ -236,7 +239,7 @@ class Store:
 
     def newest_leaf(self, id: int) -> int:
         """The end of the newest path through a message."""
-        below = "SELECT max(id) FROM messages WHERE parent = ?"
+        below = "SELECT max(id) FROM messages WHERE parent = ? AND id > parent"
 
         def descend(connection: sqlite3.Connection) -> int:
             at = get_message(connection, id).id
@@ -255,7 +258,7 @@ class Store:
             "ORDER BY messages.id DESC LIMIT ?"
         )
         found = self._read(lambda each: each.execute(query, (longest, limit)).fetchall())
-        return [records.restored(text) for (text,) in reversed(found)]
+        return [valid.restored(text) for (text,) in reversed(found)]
 
     def add(self, chat: int, parent: int | None, text: str, role: str = records.USER) -> Message:
         """Add a turn after a parent (None: as a first turn), and show it."""

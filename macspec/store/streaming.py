@@ -143,7 +143,7 @@ class Writers:
 
     def alive(self, name: str | None) -> bool:
         """Whether the process of that name still holds it."""
-        if name is None or Path(name).name != name or not name.endswith(WRITER_SUFFIX):
+        if not isinstance(name, str) or Path(name).name != name or not name.endswith(WRITER_SUFFIX):
             return False
         return is_locked(self._folder / name)
 

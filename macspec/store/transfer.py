@@ -6,27 +6,33 @@ Imported files are untrusted, so every field is checked.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadOptionError, cause
+from ..config.schema import setting_of
+from ..errors import BadOptionError, brief, cause
 from ..plaintext import neutral, utf8
-from . import records
+from . import records, valid
 from .records import Chat, GenerationMetadata, Message
 
 FORMAT = "macspec conversations"
 
 VERSION = 1
 
-LAST_TIME = 1e12
-"""Seconds since 1970; later times are invalid."""
+LARGEST_FILE = 128 * 2**20
+"""Bytes of an imported file."""
+
+MOST_VALUES = 10_000_000
+"""In an imported file; each may take a hundred times the memory of its text."""
+
+FEWER = "export fewer conversations at a time"
 
 UID = re.compile("[0-9a-f]{32}")
 
@@ -59,6 +65,8 @@ def to_json(chats: Iterable[tuple[Chat, Sequence[Message]]]) -> str:
         entry = asdict(chat)
         for name in ("id", "deleted", "imported", "messages"):
             del entry[name]
+        ids = [message.id for message in messages]
+        entry["leaf"] = chat.leaf if chat.leaf in ids else max(ids, default=None)
         entry["messages"] = [_entry(message) for message in messages]
         entries.append(entry)
     whole = {"format": FORMAT, "version": VERSION, "chats": entries}
@@ -67,10 +75,12 @@ def to_json(chats: Iterable[tuple[Chat, Sequence[Message]]]) -> str:
 
 def from_json(text: str) -> list[tuple[Chat, list[Message]]]:
     """The conversations of an exported file, for ``Store.import_chats``, or BadOptionError."""
+    if sum(map(text.count, ",[{")) > MOST_VALUES:
+        raise BadOptionError(f"it has over {MOST_VALUES} values: {FEWER}")
     try:
-        document = json.loads(text, parse_constant=_refuse)
+        document = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        raise BadOptionError(f"not valid JSON: {error}") from None
+        raise BadOptionError(f"not valid JSON: {brief(error)}") from None
     whole = Node(document)
     if whole.get("format", str, "") != FORMAT:
         raise BadOptionError("not a file of macspec history export --format json")
@@ -103,8 +113,15 @@ class Node:
             raise self.refusal(key)
         return value
 
+    def checked(self, key: str, right: Callable[[Any], bool]) -> Any:
+        """A value that passes a check; null counts as missing."""
+        value = self._value.get(key)
+        if value is not None and not right(value):
+            raise self.refusal(key)
+        return value
+
     def time(self, key: str, default: Any = ...) -> float:
-        return float(self.get(key, (int, float), default, lambda at: abs(at) <= LAST_TIME))
+        return float(self.get(key, (int, float), default, valid.is_time))
 
     def entries(self, key: str) -> list[Node]:
         values = self.get(key, list)
@@ -148,7 +165,7 @@ def _chat(node: Node) -> tuple[Chat, list[Message]]:
         title=node.get("title", str, ""),
         titled=node.get("titled", str, records.FIRST_LINE, records.TITLED.__contains__),
         system=node.get("system", str, ""),
-        sampling=node.get("sampling", dict, {}, _shallow),
+        sampling=node.get("sampling", dict, {}, _samples),
         unsent=node.get("unsent", str, ""),
         leaf=leaf,
         made=made,
@@ -157,7 +174,7 @@ def _chat(node: Node) -> tuple[Chat, list[Message]]:
 
 
 def _message(node: Node) -> Message:
-    metadata = node.inner("making")
+    making = node.inner("making")
     return Message(
         id=node.get("id", int),
         chat=0,
@@ -168,53 +185,35 @@ def _message(node: Node) -> Message:
         state=node.get("state", str, records.COMPLETE, records.STATES.__contains__),
         reason=node.get("reason", str, None, str.isascii),
         made=node.time("made"),
-        metadata=None if metadata is None else _metadata(metadata),
+        metadata=None if making is None else _metadata(making),
     )
 
 
-def _metadata(node: Node) -> GenerationMetadata:
-    return GenerationMetadata(
-        model=node.get("model", str, None),
-        draft=node.get("draft", str, None),
-        sampling=node.get("sampling", dict, {}, _shallow),
-        rule=node.get("rule", str, None),
-        method=node.get("method", str, None),
-        depth=node.get("depth", (int, str), None),
-        seed=node.get("seed", int, None),
-        stats=node.get("stats", dict, None, _shallow),
-        spans=_spans(node, "spans"),
-        reasoning_spans=_spans(node, "reasoning_spans"),
-        energy=node.get("energy", dict, None, _shallow),
-    )
+def _metadata(node: Node) -> GenerationMetadata | None:
+    values = {name: node.checked(name, right) for name, right in valid.METADATA.items()}
+    return records.metadata_of(values)
 
 
-def _spans(node: Node, key: str) -> list[tuple[int, str | None]] | None:
-    spans = node.get(key, list, None, lambda spans: all(map(_is_span, spans)))
-    return None if spans is None else [(length, drafter) for length, drafter in spans]
-
-
-def _is_span(value: object) -> bool:
-    match value:
-        case [int(length), None | str()]:
-            return not isinstance(length, bool)
-    return False
-
-
-def _shallow(value: object, depth: int = 4) -> bool:
-    """Whether lists and objects are nested no deeper than this."""
-    if isinstance(value, dict | list):
-        inner = value.values() if isinstance(value, dict) else value
-        return depth > 0 and all(_shallow(each, depth - 1) for each in inner)
-    return True
+def _samples(values: dict[str, Any]) -> bool:
+    """Whether the settings that a conversation overrides have values that settings allow."""
+    known = {name for name in values if setting_of(f"sampling.{name}") is not None}
+    return valid.sampling(values).keys() == known and valid.numbers(values)
 
 
 def _refuse(constant: str) -> object:
     raise ValueError(f"{constant} is not a JSON number")
 
 
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:20]} is too large")
+    return number
+
+
 def markdown(chat: Chat, thread: Sequence[Message]) -> str:
     """The messages of one path to read, each under a heading, with control characters shown."""
-    parts = [f"# {records.title_of(chat)}", f"*{_day(chat.made)}*"]
+    parts = [f"# {records.title_of(chat)}", f"*{valid.day(chat.made)}*"]
     if chat.system:
         parts += ["## System", whole(neutral(chat.system))]
     for message in thread:
@@ -232,7 +231,7 @@ def heading(message: Message) -> str:
         metadata = message.metadata
         who = records.model_name(metadata.model if metadata is not None else None)
     state = "" if message.state == records.COMPLETE else f", {message.state}"
-    return f"{who} ({_day(message.made)}{state})"
+    return f"{who} ({valid.day(message.made)}{state})"
 
 
 def whole(text: str) -> str:
@@ -253,13 +252,6 @@ def whole(text: str) -> str:
 
 def _quoted(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
-
-
-def _day(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
-    except (OverflowError, OSError, ValueError):
-        return "no date"
 
 
 def copy(connection: sqlite3.Connection, chat: Chat, messages: Sequence[Message]) -> int:

@@ -6,8 +6,10 @@ import io
 import json
 import re
 import shutil
+import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +266,24 @@ def test_hostile_text_is_exported_and_imported_whole(
     texts = [store.messages(chat.id)[0].text for chat in store.chats()]
     store.close()
     assert sorted(texts) == sorted(TEXTS.values())
+
+
+@pytest.mark.usefixtures("three")
+def test_the_file_is_checked_and_repaired(macspec: Callable[..., Any]) -> None:
+    outcome = macspec("history", "check")
+    assert (outcome.status, outcome.out) == (0, b"")
+    assert outcome.err == "macspec: the conversations are sound\n"
+    with closing(sqlite3.connect(store_path())) as connection:
+        connection.execute("UPDATE chats SET changed = 1e12, title = ? WHERE id = 2", ("\x1b[2J",))
+        connection.commit()
+    listed = macspec("history", "list")
+    assert listed.status == 0
+    assert "no date" in listed.out.decode()
+    outcome = macspec("history", "check")
+    assert outcome.status == 1
+    assert outcome.out == b"changed of conversation 2 cannot be\n"
+    outcome = macspec("history", "repair")
+    assert outcome.status == 0
+    assert "kept 3 conversations with 7 messages; the damaged file is now " in outcome.err
+    assert macspec("history", "check").status == 0
+    assert len(list(store_path().parent.glob("chats-damaged-*.db"))) == 1

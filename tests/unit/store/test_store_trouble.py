@@ -84,7 +84,7 @@ def without_tables(path: Path) -> None:
     [
         (foreign, "belongs to another program"),
         (newer, "written by a newer macspec; update macspec"),
-        (no_database, "it is damaged; move it away"),
+        (no_database, "it is damaged; run macspec history repair"),
         (damaged_header, "it is damaged"),
         (cut_short, "it is damaged"),
         (without_tables, "it is damaged"),

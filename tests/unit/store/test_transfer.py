@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-from hostile import TEXTS, harms
+from hostile import TEXTS, VALUES, harms
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soundstore import show_everything
 
 from macspec.errors import BadOptionError
 from macspec.store import CUT_OFF, GenerationMetadata, Store
@@ -219,49 +221,78 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path] * bool(path) + [p for key, each in inner for p in places(each, (*path, key))]
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=5,
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_whatever_is_changed_it_is_taken_in_or_refused(data: st.DataObject) -> None:
+def made_here() -> Any:
+    """The document of a real export with every field."""
     source = Store(None)
     chat = source.new_chat(sampling={"temperature": 0.1})
     reply = source.reply(chat.id, source.add(chat.id, None, "a").id)
     reply.append("b")
-    reply.finish(
-        "end",
-        GenerationMetadata("m", "d", {"top_k": 1}, "block", "auto", 3, 5, {"a": 1}, [(1, None)]),
+    stats = {"tokens": 2, "ttft_s": 0.1, "seconds": {"decode": 1.0}, "earlier": [{"tokens": 1}]}
+    energy = {"decode": {"joules": 1.0, "tokens": 2, "counted": ["gpu"]}}
+    metadata = GenerationMetadata(
+        "m", "d", {"top_k": 1}, "block", "auto", 3, 5, stats, [(1, None)], [(0, "d")], energy
     )
-    document = json.loads(exported(source))
-    for _ in range(data.draw(st.integers(1, 3))):
-        *path, last = data.draw(st.sampled_from(places(document)))
-        holder = document
-        for key in path:
-            holder = holder[key]
-        if data.draw(st.booleans()):
-            del holder[last]
-        else:
-            holder[last] = data.draw(JSON)
-        if not places(document):
-            break
-    store = Store(None)
+    reply.finish("end", metadata)
+    return json.loads(exported(source))
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(1500, marks=pytest.mark.slow)])
+def test_whatever_is_changed_it_is_refused_or_stops_no_listing(count: int) -> None:
+    random, document = Random(count), made_here()
+    taken = 0
+    for _ in range(count):
+        hostile = copy.deepcopy(document)
+        for _ in range(random.randint(1, 3)):
+            if not places(hostile):
+                break
+            *path, last = random.choice(places(hostile))
+            holder = hostile
+            for key in path:
+                holder = holder[key]
+            if random.random() < 0.2:
+                del holder[last]
+            else:
+                holder[last] = copy.deepcopy(random.choice(VALUES))
+        try:
+            chats = from_json(json.dumps(hostile))
+        except BadOptionError:
+            continue
+        store = Store(None)
+        store.import_chats(chats)
+        show_everything(store)
+        taken += 1
+    assert 0 < taken < count
+
+
+EXPORT = json.dumps(made_here()).encode()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_bytes_that_are_changed_are_refused_or_stop_no_listing(data: st.DataObject) -> None:
+    text = bytearray(EXPORT)
+    for _ in range(data.draw(st.integers(1, 5))):
+        at = data.draw(st.integers(0, len(text) - 1))
+        text[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
     try:
-        chats = from_json(json.dumps(document))
+        chats = from_json(text.decode(errors="replace"))
     except BadOptionError:
         return
-    added = [chat for chat in store.import_chats(chats) if chat is not None]
-    for chat in added:
-        store.thread(chat.id)
-        store.search("b")
-    assert without_ids(exported(store))["chats"] is not None
-    assert store.trouble is None
+    store = Store(None)
+    store.import_chats(chats)
+    show_everything(store)
+
+
+@pytest.mark.parametrize("changed", [1e12, -1e12, 253402300800, -62135596801])
+def test_a_date_that_no_calendar_has_is_refused(changed: float) -> None:
+    with pytest.raises(BadOptionError, match=r"chats\[0\].changed is missing or invalid"):
+        from_json(json.dumps(with_chat(changed=changed)))
+
+
+def test_a_file_with_too_many_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("macspec.store.transfer.MOST_VALUES", 5)
+    with pytest.raises(BadOptionError, match="over 5 values"):
+        from_json("[" * 6)
 
 
 def test_all_or_nothing(path: Path) -> None:
