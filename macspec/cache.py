@@ -27,6 +27,7 @@ from mlx_lm.models.cache import (
 )
 
 from .errors import BadOptionError
+from .pending import Pending, PendingRows
 from .recurrent import Recorder, Tape
 from .windowed import SLACK, ChunkedWindowKVCache, WindowedKVCache
 
@@ -53,6 +54,8 @@ class _Pass:
     start: int
     """Positions held before it."""
     states: Snapshot
+    pending: Pending | None
+    """Rows that the states did not hold yet."""
     rows: int = 0
     """0 until it is built."""
     tape: Tape | None = None
@@ -71,6 +74,7 @@ class ModelCache:
             can be rolled back once such a window is full.
         kv_bits: store keys and values with this many bits, one of `KV_BITS`, from token 0.
         recorder: records the passes of a model with stateful layers.
+        pending_rows: builds its passes where kernels take rows back.
         steps: passes of one row that stateful layers can go back by.
 
     Raises:
@@ -89,6 +93,7 @@ class ModelCache:
         slack: int = SLACK,
         kv_bits: int | None = None,
         recorder: Recorder | None = None,
+        pending_rows: PendingRows | None = None,
         steps: int = 2,
     ) -> None:
         if kv_bits is None:
@@ -103,8 +108,10 @@ class ModelCache:
         self._empty = _snapshot(self._leaves)
         self._rows = 0
         self._passes: list[_Pass] = []
-        self._checkpoints: list[tuple[int, Snapshot]] = []
+        self._checkpoints: list[tuple[int, Snapshot, Pending | None]] = []
         self._recorder, self._steps = recorder, steps
+        self._pending_rows = pending_rows
+        self._pending: Pending | None = None
         self._open = False
         self._begun = 0
         self.reason = _reason(self._stateful, recorder)
@@ -152,19 +159,31 @@ class ModelCache:
         """Bytes held, spare room included."""
         return sum(array.nbytes for array in self.arrays)
 
-    def mark(self) -> None:
-        """Begin a pass. It holds references and copies no data."""
+    def mark(self, rows: int = 0) -> None:
+        """Begin a pass. It holds references and copies no data.
+
+        Args:
+            rows: of the pass, if it is built inside of `recording`.
+        """
         if not self._open:
             self._begun = self.length
         self._open = True
         if self._stateful:
             chain = bool(self._passes) and self._passes[-1].rows == 1
             before = self._passes[1 - self._steps :] if chain else []
-            self._passes = [*before, _Pass(self._rows, _snapshot(self._stateful))]
+            self._passes = [*before, _Pass(self._rows, _snapshot(self._stateful), self._pending)]
+            # Last, so that the states from before an interrupt can be put back.
+            if not self._takes(rows):
+                self._fold()
 
     @contextmanager
     def recording(self, rows: int) -> Iterator[None]:
         """Let some rows of the pass that is built inside be taken back from stateful layers."""
+        if self._pending_rows is not None and self._takes(rows):
+            with self._pending_rows.building(self._rows, rows, self._pending) as building:
+                yield
+            self._pending = building.pending()
+            return
         if self._recorder is None or rows == 1:
             yield
             return
@@ -183,6 +202,7 @@ class ModelCache:
 
     def advance(self, rows: int) -> None:
         """The pass is built, and had ``rows`` rows."""
+        assert self._pending is None or self._pending.start == self._begun, "rows were left out"
         self._open = False
         self._rows += rows
         if self._passes:
@@ -198,7 +218,8 @@ class ModelCache:
         for cache in self._windowed:
             if not cache.holds(length):
                 return False
-        if self._stateful and length != self._rows and self._pass_with(length) is None:
+        stays = length == self._rows or self._pending_from(length) or self._pass_with(length)
+        if self._stateful and not stays:
             return False
         return not self._open or (length <= self._begun and _whole(self._counting))
 
@@ -215,9 +236,13 @@ class ModelCache:
             return
         _trim(self._counting, length)
         back = self._pass_with(length)
-        if back is not None:
+        if pending := self._pending_from(length):
+            self._pending = pending.keep(length - pending.start)
+        elif back is not None:
             _restore(self._stateful, back.states)
+            self._pending = back.pending
             if back.tape is not None and length > back.start:
+                self._fold()
                 back.tape.replay(length - back.start)
                 back.rows, back.tape = length - back.start, None
         self._passes = [it for it in self._passes if it.start < length]
@@ -229,8 +254,8 @@ class ModelCache:
         """Make the present length one that `return_to` can go back to; of the newest ones."""
         if self.checkpoints:
             others = [it for it in self._checkpoints if it[0] != self.length]
-            state = self.length, _snapshot(self._stateful + self._windowed)
-            self._checkpoints = [*others, state][-CHECKPOINTS:]
+            state = _snapshot(self._stateful + self._windowed)
+            self._checkpoints = [*others, (self.length, state, self._pending)][-CHECKPOINTS:]
 
     def return_to(self, length: int) -> None:
         """Go back to the newest checkpoint within ``length`` positions, or empty every layer."""
@@ -239,11 +264,26 @@ class ModelCache:
         if not self._checkpoints or not _whole(self._linear):
             self.reset()
             return
-        self._rows, state = self._checkpoints[-1]
+        self._rows, state, self._pending = self._checkpoints[-1]
         _restore(self._stateful + self._windowed, state)
         _trim(self._linear, self._rows)
         self._passes = []
         self._open = False
+
+    def _takes(self, rows: int) -> bool:
+        """Whether the rows of such a pass stay pending."""
+        return self._pending_rows is not None and self._pending_rows.takes(rows)
+
+    def _pending_from(self, length: int) -> Pending | None:
+        """The pending rows, if they are those from a position on, or from one before it."""
+        pending = self._pending
+        return pending if pending and not self._open and pending.start <= length else None
+
+    def _fold(self) -> None:
+        """Bring the states to the present length."""
+        if self._pending is not None:
+            self._pending.fold()
+            self._pending = None
 
     def _pass_with(self, length: int) -> _Pass | None:
         """The newest pass that began at ``length`` positions, or whose row there is recorded."""
@@ -286,7 +326,7 @@ class ModelCache:
     def reset(self) -> None:
         """Empty every layer and free its memory."""
         _restore(self._leaves, self._empty)
-        self._passes, self._checkpoints = [], []
+        self._passes, self._checkpoints, self._pending = [], [], None
         self._rows = 0
         self._open = False
 

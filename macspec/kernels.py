@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import mlx.core as mx
 
 from .noise import Noise
+from .pending import Recurrence
 from .sampling import Sampling
 from .verification import Rule, Tree, TreeVerdict, Verdict, follow
 
@@ -32,6 +33,11 @@ class Kernels:
     def __init__(self, state: str = "MLX's own", notices: Sequence[str] = ()) -> None:
         self.state = state
         self.notices = tuple(notices)
+
+    @property
+    def recurrences(self) -> Sequence[Recurrence]:
+        """Of the target's stateful layers; the same objects at every call."""
+        return ()
 
     def passing(
         self, rows: int, sees: Sequence[int] | None = None, mask: mx.array | None = None

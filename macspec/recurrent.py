@@ -121,6 +121,11 @@ class Recorder:
             for at, mixer in innermost.items()
         ]
 
+    @property
+    def mixers(self) -> list[Place]:
+        """Where the mixers are."""
+        return [place for place, _ in self._mixers]
+
     @contextmanager
     def recording(self, rows: int) -> Iterator[Tape]:
         """Record the pass that is built inside."""
@@ -147,7 +152,7 @@ class Recorder:
 
             return StandIn(mixer, called)
 
-        with replaced([place for place, _ in self._mixers], recorded):
+        with replaced(self.mixers, recorded):
             yield tape
 
 

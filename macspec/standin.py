@@ -1,7 +1,10 @@
-"""Stand-ins: what takes the place of a model's modules while one pass is built."""
+"""Stand-ins: what takes the place of a model's modules and functions while one pass is built."""
 
 from __future__ import annotations
 
+import inspect
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 from mlx.nn.layers.base import Module
 
 Place = tuple[Any, Any]
-"""A module's holder, and its key there."""
+"""The holder of a module or function, and its key there."""
 
 
 class StandIn:
@@ -63,3 +66,47 @@ def places(node: Any, wanted: Callable[[Module], bool]) -> Iterator[Place]:
             yield node, key
         if isinstance(child, dict | list):
             yield from places(child, wanted)
+
+
+_lock = threading.Lock()
+_held: dict[tuple[int, Any], tuple[int, Any]] = {}
+"""By holder and key of a place: how many passes hold it, and what belongs there."""
+
+
+@contextmanager
+def shared(held: Sequence[tuple[Place, Callable[[Any], Any]]]) -> Iterator[None]:
+    """Put in each place what its function returns for what is there, for as long as any thread
+    holds it; these stand-ins must ask their own thread whether they are meant."""
+    taken: list[Place] = []
+    try:
+        with _lock:
+            for (holder, key), make in held:
+                count, stock = _held.get((id(holder), key), (0, None))
+                if not count:
+                    stock = holder[key]
+                    holder[key] = make(stock)
+                _held[id(holder), key] = count + 1, stock
+                taken.append((holder, key))
+        yield
+    finally:
+        with _lock:
+            for holder, key in taken:
+                count, stock = _held[id(holder), key]
+                if count == 1:
+                    holder[key] = stock
+                    del _held[id(holder), key]
+                else:
+                    _held[id(holder), key] = count - 1, stock
+
+
+def bindings(module: Module, function: Callable[..., Any]) -> Iterator[Place]:
+    """Where the modules that a model's layers come from bind a function by its name."""
+    name, seen = function.__name__, set()
+    for layer in module.modules():
+        call: Any = inspect.unwrap(type(layer).__call__)
+        imported = sys.modules.get(type(layer).__module__)
+        for names in (getattr(call, "__globals__", {}), vars(imported) if imported else {}):
+            bound = names.get(name)
+            if id(names) not in seen and function in (bound, getattr(bound, "__wrapped__", None)):
+                seen.add(id(names))
+                yield names, name

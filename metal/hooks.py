@@ -9,8 +9,6 @@ not affected. After the last pass everything is as mlx-lm made it.
 from __future__ import annotations
 
 import functools
-import inspect
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +19,8 @@ from mlx.nn.layers.base import Module
 from mlx.nn.layers.quantized import QuantizedEmbedding, QuantizedLinear
 from mlx_lm.models import base
 
-NAME = "scaled_dot_product_attention"
+from macspec.standin import Place, bindings, shared
+
 STOCK: Any = base.scaled_dot_product_attention
 QUANTIZED = (QuantizedLinear, QuantizedEmbedding)
 
@@ -45,9 +44,6 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_lock = threading.Lock()
-_held: dict[tuple[int, Any], tuple[int, Any]] = {}
-"""By holder and key of a place: how many passes hold it, and what belongs there."""
 
 
 class QuantizedLayer:
@@ -100,62 +96,31 @@ class Hooks:
     """The places of one model of mlx-lm."""
 
     def __init__(self, module: Module) -> None:
-        with _lock:
-            layers = list(_quantized_layers(module))
-            functions = list(_functions(module))
-        self.layers: list[Module] = [layer for _, _, layer in layers]
-        self._places: list[tuple[Any, Any, Callable[[Any], Any]]] = [
-            *((holder, key, QuantizedLayer) for holder, key, _ in layers),
-            *((names, NAME, _attention) for names in functions),
+        layers = list(_quantized_layers(module))
+        self.layers: list[Module] = [layer for _, layer in layers]
+        self._places: list[tuple[Place, Callable[[Any], Any]]] = [
+            *((place, QuantizedLayer) for place, _ in layers),
+            *((place, _attention) for place in bindings(module, STOCK)),
         ]
 
     @contextmanager
     def handled(self, handler: Handler) -> Iterator[None]:
         """Let the handler see what this thread computes with the model inside."""
-        before = _thread.handler
-        held: list[tuple[Any, Any]] = []
-        try:
-            with _lock:
-                for holder, key, stand_in in self._places:
-                    count, stock = _held.get((id(holder), key), (0, None))
-                    if not count:
-                        stock = holder[key]
-                        holder[key] = stand_in(stock)
-                    _held[id(holder), key] = count + 1, stock
-                    held.append((holder, key))
-            _thread.handler = handler
-            yield
-        finally:
-            # First: without a handler, hooks that an interrupt leaves in place do nothing.
-            _thread.handler = before
-            with _lock:
-                for holder, key in held:
-                    count, stock = _held[id(holder), key]
-                    if count == 1:
-                        holder[key] = stock
-                        del _held[id(holder), key]
-                    else:
-                        _held[id(holder), key] = count - 1, stock
+        with shared(self._places):
+            before = _thread.handler
+            try:
+                _thread.handler = handler
+                yield
+            finally:
+                # First: without a handler, hooks that an interrupt leaves in place do nothing.
+                _thread.handler = before
 
 
-def _quantized_layers(node: Any) -> Iterator[tuple[Any, Any, Module]]:
-    """Every layer that the kernels know below ``node``, with its holder and key."""
+def _quantized_layers(node: Any) -> Iterator[tuple[Place, Module]]:
+    """Where every layer below ``node`` is that the kernels know, and the layer."""
     for key, child in enumerate(node) if isinstance(node, list) else node.items():
         stock = child.layer if isinstance(child, QuantizedLayer) else child
         if type(stock) in QUANTIZED:
-            yield node, key, stock
+            yield (node, key), stock
         elif isinstance(child, dict | list):
             yield from _quantized_layers(child)
-
-
-def _functions(module: Module) -> Iterator[dict[str, Any]]:
-    """The global names of the layers' modules that bind mlx-lm's function."""
-    seen = set()
-    for layer in module.modules():
-        call: Any = inspect.unwrap(type(layer).__call__)
-        imported = sys.modules.get(type(layer).__module__)
-        for names in (getattr(call, "__globals__", {}), vars(imported) if imported else {}):
-            bound = names.get(NAME)
-            if id(names) not in seen and STOCK in (bound, getattr(bound, "__wrapped__", None)):
-                seen.add(id(names))
-                yield names

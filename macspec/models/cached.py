@@ -23,7 +23,7 @@ from ..cache import ModelCache
 from ..kernels import Kernels
 from ..tap import HiddenRows, Tap
 from ..verification import Tree
-from .rollback import distance, recorder_of
+from .rollback import distance, pending_rows_of, recorder_of
 
 PREFILL_CHUNK = 512
 """Rows of one prefill pass, as in mlx-lm."""
@@ -56,7 +56,10 @@ class CachedModel:
         self.kernels = kernels or Kernels()
         self.vocabulary = vocabulary
         self._recorder = recorder_of(module, vocabulary)
-        self.cache = ModelCache(module, kv_bits=kv_bits, recorder=self._recorder, steps=steps)
+        pending_rows = pending_rows_of(module, vocabulary, self._recorder, self.kernels.recurrences)
+        self.cache = ModelCache(
+            module, kv_bits=kv_bits, recorder=self._recorder, pending_rows=pending_rows, steps=steps
+        )
         self.hidden: HiddenRows | None = None
         """What its passes hand out beside logits, for a head that reads it."""
 
@@ -123,9 +126,9 @@ class CachedModel:
         Args:
             dispatch: starts an evaluation; with it the device begins while the pass is being built.
         """
-        self.cache.mark()
-        layers = self.cache.layers if dispatch is None else self.cache.early(dispatch)
         count = tokens.shape[0]
+        self.cache.mark(count)
+        layers = self.cache.layers if dispatch is None else self.cache.early(dispatch)
         with self.kernels.passing(count), self.cache.recording(count), self.showing():
             logits: mx.array = self.module(tokens[None], cache=layers)[0, -rows:]
         self.cache.advance(count)

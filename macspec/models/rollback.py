@@ -8,10 +8,11 @@ from typing import Any
 import mlx.core as mx
 
 from ..cache import ModelCache
+from ..pending import PendingRows, Recurrence
 from ..recurrent import RECORDED, REPLAYED, Recorder
 
-TRIED = "_tried_recorder"
-"""The attribute of a model that holds the outcome."""
+TRIED, TRIED_PENDING = "_tried_recorder", "_tried_pending_rows"
+"""The attributes of a model that hold the outcomes."""
 
 _PREFIX = (11, 3, 29, 17)
 _ROWS = (13, 41, 7, 37, 23)
@@ -48,6 +49,40 @@ def recorder_of(module: Any, vocabulary: int) -> Recorder | None:
     return recorder
 
 
+def pending_rows_of(
+    module: Any, vocabulary: int, recorder: Recorder | None, recurrences: Sequence[Recurrence]
+) -> PendingRows | None:
+    """What keeps rows pending until it is known which stay, by these kernels; tried as a recorder.
+
+    Returns:
+        None where not all states are left by kernels and convolutions, or where the trial failed.
+    """
+    if recorder is None:
+        return None
+    known: dict[str, Any] = vars(module)
+    asked = tuple(recurrences)
+    if known.get(TRIED_PENDING, ((None,), None))[0] != asked:
+        known[TRIED_PENDING] = asked, _tried_pending(module, vocabulary, recorder, asked)
+    found: PendingRows | None = known[TRIED_PENDING][1]
+    return found
+
+
+def _tried_pending(
+    module: Any, vocabulary: int, recorder: Recorder, recurrences: Sequence[Recurrence]
+) -> PendingRows | None:
+    try:
+        found = PendingRows(module, recorder.mixers, recurrences)
+        cache = ModelCache(module, recorder=recorder, pending_rows=found)
+        cache.mark(len(_ROWS))
+        with cache.recording(len(_ROWS)):
+            # Not evaluated: it only shows whether all states are accounted for.
+            module(mx.zeros((1, len(_ROWS)), mx.int32), cache=cache.layers)
+        taken = found.takes(len(_ROWS))
+        return found if taken and _passes(module, vocabulary, recorder, found) else None
+    except Exception:  # as in ``_tried``
+        return None
+
+
 def _tried(module: Any, vocabulary: int) -> Recorder | None:
     for how in (RECORDED, REPLAYED):
         try:
@@ -59,9 +94,11 @@ def _tried(module: Any, vocabulary: int) -> Recorder | None:
     return None
 
 
-def _passes(module: Any, vocabulary: int, recorder: Recorder) -> bool:
+def _passes(
+    module: Any, vocabulary: int, recorder: Recorder, pending_rows: PendingRows | None = None
+) -> bool:
     def fed(cache: ModelCache, tokens: Sequence[int]) -> mx.array:
-        cache.mark()
+        cache.mark(len(tokens))
         ids = mx.array([[token % vocabulary for token in tokens]], mx.uint32)
         with cache.recording(len(tokens)):
             logits: mx.array = module(ids, cache=cache.layers)[0, -1]
@@ -78,7 +115,7 @@ def _passes(module: Any, vocabulary: int, recorder: Recorder) -> bool:
     expected = [straight(kept) for kept in range(len(_ROWS) + 1)]
     # How many times nearer the answer must be than to that for a row more.
     nearer = 100 if module(mx.zeros((1, 1), mx.int32)).dtype == mx.float32 else 4
-    cache = ModelCache(module, recorder=recorder)
+    cache = ModelCache(module, recorder=recorder, pending_rows=pending_rows)
     for kept in range(len(_ROWS)):
         cache.reset()
         fed(cache, _PREFIX)
