@@ -89,11 +89,11 @@ class Tap:
         for number in self.wanted:
             if number >= len(layers):
                 return f"it has {len(layers)} layers, and no layer {number}"
-        ids = [id(layers[number]) for number in self.wanted if number != FINAL]
-        found = {
-            id(holder[key]): (holder, key) for holder, key in places(self._module, lambda _: True)
-        }
-        self._layers = [found[it] for it in ids]
+        if len(set(map(id, layers))) < len(layers):
+            return "its layers run more than once"
+        where = places(self._module, lambda _: True)
+        found = {id(holder[key]): (holder, key) for holder, key in where}
+        self._layers = [found[id(layers[it])] for it in self.wanted if it != FINAL]
 
         def run() -> mx.array:
             cache = ModelCache(self._module, recorder=recorder)
