@@ -12,7 +12,7 @@ from typing import Any
 import mlx.core as mx
 import references
 
-from macspec.metal import matmul, self_check
+from macspec.metal import matmul, recorded
 from macspec.metal.kernel import TYPES
 from macspec.metal.variants import CHOICES, MATMUL_ROWS
 
@@ -23,17 +23,17 @@ def compute() -> dict[str, dict[str, Any]]:
     for bits in matmul.BITS:
         for group_size in matmul.GROUP_SIZES:
             for dtype in TYPES:
-                inputs = self_check.recorded_inputs(MATMUL_ROWS[-1], dtype)
-                matrix = self_check.recorded_matrix(bits, group_size, dtype)
+                inputs = recorded.recorded_inputs(MATMUL_ROWS[-1], dtype)
+                matrix = recorded.recorded_matrix(bits, group_size, dtype)
                 whole = matmul.reference(inputs, matrix)
-                products[self_check.matmul_key(bits, group_size, dtype)] = " ".join(
-                    self_check.checksum(whole[:rows] + 0) for rows in MATMUL_ROWS
+                products[recorded.matmul_key(bits, group_size, dtype)] = " ".join(
+                    recorded.checksum(whole[:rows] + 0) for rows in MATMUL_ROWS
                 )
     accepts, samples = {}, {}
     for rule, truncated in CHOICES:
-        key = self_check.choice_key(rule, truncated)
-        accepts[key] = self_check.verdicts(references.accept, rule, truncated, mx.float32)
-        samples[key] = self_check.drafts(references.draft_sample, rule, truncated, mx.float32)
+        key = recorded.choice_key(rule, truncated)
+        accepts[key] = recorded.verdicts(references.accept, rule, truncated, mx.float32)
+        samples[key] = recorded.drafts(references.draft_sample, rule, truncated, mx.float32)
     return {"products": products, "accept": accepts, "draft_sample": samples}
 
 

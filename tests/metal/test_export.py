@@ -7,7 +7,7 @@ import pytest
 import quantized
 
 from macspec.metal import accept, matmul, verify_attention
-from macspec.metal.self_check import check_of
+from macspec.metal.checks import check_of
 from macspec.metal.variants import variants_for
 
 

@@ -16,7 +16,15 @@ from harness import installed
 from matrices import Matmul as Case
 from matrices import make, mlx_rows
 
-from macspec.metal import accept, dispatch, matmul, self_check, verify_attention
+from macspec.metal import (
+    accept,
+    checks,
+    dispatch,
+    matmul,
+    recorded,
+    self_check,
+    verify_attention,
+)
 from macspec.metal.matmul import Matmul
 from macspec.metal.self_check import CRASHED, Outcome, Outcomes
 from macspec.metal.variants import Variant, variants_for
@@ -66,16 +74,16 @@ KERNELS = ("verify_qmv", "verify_qmm", "verify_attention", "accept", "draft_samp
 
 
 def test_the_recorded_bits_are_those_of_the_references() -> None:
-    assert self_check.recorded() == json.loads(json.dumps(expected.compute()))
+    assert recorded.recorded() == json.loads(json.dumps(expected.compute()))
 
 
 def test_recorded_draws_do_not_hang_on_rounding() -> None:
     for truncated in (False, True):
-        how = self_check.recorded_sampling("drawn", truncated)
-        for draw in range(self_check.DEPTH + 1):
-            noise = self_check.recorded_noise("drawn", draw)
+        how = recorded.recorded_sampling("drawn", truncated)
+        for draw in range(recorded.DEPTH + 1):
+            noise = recorded.recorded_noise("drawn", draw)
             assert noise is not None
-            scores = how.scores(self_check.recorded_logits(mx.float32), None) + noise.gumbel(0)
+            scores = how.scores(recorded.recorded_logits(mx.float32), None) + noise.gumbel(0)
             best = mx.sort(scores, axis=-1)[:, -2:]
             assert mx.min(best[:, 1] - best[:, 0]).item() > 1e-3
 
@@ -161,19 +169,19 @@ def test_what_is_wrong_is_named_and_off(
 
 def test_a_large_matrix_is_compared_at_both_ends(kept: Outcomes) -> None:
     """And an error in its middle shows in the recorded bits, which need no reference."""
-    _, matrix = make(Case(2, self_check.COMPARED + 80, 64, 32, 4, mx.float32))
+    _, matrix = make(Case(2, checks.COMPARED + 80, 64, 32, 4, mx.float32))
     product = matrix.shape
-    tried = self_check.check_of(Variant("verify_qmv", product, 2), {product: matrix})
+    tried = checks.check_of(Variant("verify_qmv", product, 2), {product: matrix})
     with installed(inspected=False):
         assert tried.failure() is None
-        intact = self_check.multiply
+        intact = checks.multiply
 
         def last_is_wrong(kernel: str, x: mx.array, matrix: Any) -> mx.array:
             y = intact(kernel, x, matrix)
             return mx.concatenate([y[:, :-1], y[:, -1:] + 1], axis=1) if y.shape[1] > 2048 else y
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(self_check, "multiply", last_is_wrong)
+            patch.setattr(checks, "multiply", last_is_wrong)
             assert "off by" in str(tried.failure())
 
 

@@ -1,0 +1,212 @@
+"""What a kernel must give to pass its self-check, and what it is timed against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from macspec.noise import Noise
+from macspec.verification import rule_named
+
+from . import accept, matmul, verify_attention
+from .matmul import STRICT, Matmul, Matrix, multiply
+from .recorded import (
+    SEED,
+    checksum,
+    choice_key,
+    drafts,
+    matmul_key,
+    recorded,
+    recorded_inputs,
+    recorded_matrix,
+    recorded_sampling,
+    verdicts,
+)
+from .variants import ACCEPT, MATMUL_ROWS, Choice, Variant
+from .verify_attention import Attention
+
+TOLERANCE = {mx.float32: 2e-5, mx.float16: 4e-3, mx.bfloat16: 3e-2}
+"""Largest error, in units of the largest value, between kernel and reference: matmuls and
+attention are added in float32 on both sides, so it is some roundings of the type."""
+
+COMPARED = 2048
+"""Outputs at either end of a matrix that are compared with the reference, which needs all of its
+weights in float32."""
+
+PASSES = 4
+"""Random passes on which choices must be equal to the reference's."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One variant, ready to run on the device.
+
+    Attributes:
+        start: what a chain of calls begins with.
+        ours, mlx: one call by macspec's kernel, and by what MLX does instead. Each returns its
+            argument, once the result is there: a chain is as many calls, one after the other.
+        failure: what is wrong with the kernel's results, in half a sentence; None if they are
+            right.
+    """
+
+    start: mx.array
+    ours: Callable[[mx.array], mx.array]
+    mlx: Callable[[mx.array], mx.array]
+    failure: Callable[[], str | None]
+
+
+def check_of(variant: Variant, matrices: Mapping[Matmul, Matrix]) -> Check:
+    """The check of a variant, with a matrix of the model where it takes one."""
+    if isinstance(variant.shape, Matmul):
+        return _matmul_check(variant, matrices[variant.shape])
+    if isinstance(variant.shape, Attention):
+        return _attention_check(variant.rows, variant.shape)
+    return _choice_check(variant, variant.shape)
+
+
+def _matmul_check(variant: Variant, matrix: Matrix) -> Check:
+    kernel, dtype = variant.kernel, matrix.dtype
+    x = _normal((variant.rows, matrix.inputs), dtype)
+
+    def failure() -> str | None:
+        fixed = recorded_matrix(matrix.bits, matrix.group_size, dtype)
+        y = multiply(kernel, recorded_inputs(variant.rows, dtype), fixed)
+        sums = recorded()["products"][matmul_key(matrix.bits, matrix.group_size, dtype)].split()
+        if checksum(y) != sums[MATMUL_ROWS.index(variant.rows)]:
+            return "its bits are not the recorded ones"
+        y = multiply(kernel, x, matrix)
+        if kernel == STRICT:
+            same = mx.array_equal(y, matmul.row_by_row(x, matrix))
+            return None if same else "its bits are not those of MLX's one-row kernel"
+        for begin in {0, max(matrix.outputs - COMPARED, 0)}:
+            some = slice(begin, begin + COMPARED)
+            part = replace(
+                matrix, w=matrix.w[some], scales=matrix.scales[some], biases=matrix.biases[some]
+            )
+            if why := _distance(y[:, some], matmul.reference(x, part)):
+                return why
+        return None
+
+    return Check(
+        x,
+        lambda x: _after(multiply(kernel, x, matrix)[:, :1], x),
+        lambda x: _after(matmul.by_mlx(x, matrix)[:, :1], x),
+        failure,
+    )
+
+
+def _attention_check(rows: int, shape: Attention) -> Check:
+    queries = _normal((1, shape.query_heads, rows, shape.width), shape.dtype)
+    keys = _normal((1, shape.heads, shape.length, shape.width), shape.dtype, 1)
+    values = _normal((1, shape.heads, shape.length, shape.value_width), shape.dtype, 2)
+    scale = float(shape.width**-0.5)
+    chain = verify_attention.causal(rows)
+    # In the tree every row sees the first and itself.
+    tree = tuple(1 | 1 << row for row in range(rows))
+
+    def ours(queries: mx.array) -> mx.array:
+        out = verify_attention.verify_attention(queries, keys, values, sees=chain, scale=scale)
+        return _after(out[..., :1], queries)
+
+    def mlx(queries: mx.array) -> mx.array:
+        out = mx.fast.scaled_dot_product_attention(
+            queries, keys, values, scale=scale, mask="causal"
+        )
+        return _after(out[..., :1], queries)
+
+    def failure() -> str | None:
+        for sees in (chain, tree):
+            for length in (shape.length, 100):
+                arrays = queries, keys[:, :, :length], values[:, :, :length]
+                out = verify_attention.verify_attention(*arrays, sees=sees, scale=scale)
+                right = verify_attention.reference(*arrays, sees=sees, scale=scale)
+                if why := _distance(out, right):
+                    return why
+        return None
+
+    return Check(queries, ours, mlx, failure)
+
+
+def _choice_check(variant: Variant, shape: Choice) -> Check:
+    accepts, block = variant.kernel == ACCEPT, shape.rule == "block"
+    sampling = recorded_sampling(shape.rule, shape.truncated)
+    rule = rule_named("block" if block else "keyed")
+    logits = _normal((variant.rows, shape.width), shape.dtype) * 3
+    likely = logits[: max(variant.rows - 1, 1)].astype(mx.float32)
+    log_q = None
+    if block and accepts:
+        likely = log_q = sampling.scores(likely * 0.9)
+    drafted = mx.argmax(likely, axis=-1).astype(mx.uint32)
+
+    def verdict(x: mx.array, number: int, ours: bool) -> tuple[mx.array, ...]:
+        noise = noise_of(number)
+        if ours:
+            found = accept.accept(sampling, logits, x, log_q, noise)
+        else:
+            found = rule.accept(sampling.scores(logits), x, log_q, noise)
+        return found.accepted, found.token
+
+    def draw(x: mx.array, number: int, ours: bool) -> tuple[mx.array, ...]:
+        noise, rows = noise_of(number), _after(x, logits)
+        if ours:
+            return accept.draft_sample(sampling, rows, noise, 0, keeps_q=block)[:1]
+        scores = sampling.scores(rows)
+        if noise is not None:
+            drawn = rule.draft_noise(noise)
+            assert drawn is not None
+            scores = scores + drawn[:1]
+        return (mx.argmax(scores, axis=-1),)
+
+    def noise_of(number: int) -> Noise | None:
+        if shape.rule == "greedy":
+            return None
+        return Noise(SEED, number, 10 * number, variant.rows, shape.width)
+
+    def call(x: mx.array, ours: bool) -> mx.array:
+        for result in choose(x, 0, ours):
+            x = _after(result, x)
+        return x
+
+    def chosen(number: int, ours: bool) -> list[Any]:
+        return [result.item() for result in choose(drafted, number, ours)]
+
+    def failure() -> str | None:
+        run: Any = accept.accept if accepts else accept.draft_sample
+        found: Any = (verdicts if accepts else drafts)(
+            run, shape.rule, shape.truncated, shape.dtype
+        )
+        stored = recorded()["accept" if accepts else "draft_sample"]
+        if found != stored[choice_key(shape.rule, shape.truncated)]:
+            return "its choices are not the recorded ones"
+        if any(chosen(number, True) != chosen(number, False) for number in range(PASSES)):
+            return "its choices are not the reference's"
+        return None
+
+    choose = verdict if accepts else draw
+    return Check(drafted, lambda x: call(x, True), lambda x: call(x, False), failure)
+
+
+def _normal(shape: tuple[int, ...], dtype: mx.Dtype, seed: int = 0) -> mx.array:
+    """Normal variates that do not depend on the device."""
+    random = np.random.default_rng([*shape, seed])
+    return mx.array(random.standard_normal(shape, np.float32)).astype(dtype)
+
+
+def _after(result: mx.array, x: mx.array) -> mx.array:
+    """``x``, once ``result``, which can be broadcast to it, is there."""
+    return x + (result * 0).astype(x.dtype)
+
+
+def _distance(found: mx.array, right: mx.array) -> str | None:
+    """How far two results are apart, if that is too far."""
+    difference = mx.max(mx.abs(found.astype(mx.float32) - right.astype(mx.float32)))
+    largest: Any = mx.max(mx.abs(right.astype(mx.float32))).item()
+    error: Any = difference.item()
+    # Not a number is not right either.
+    if error <= TOLERANCE[right.dtype] * largest:
+        return None
+    return f"off by {error / (largest or 1):.1e} of the largest value"

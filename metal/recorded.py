@@ -1,0 +1,131 @@
+"""Results of the portable references that kernels must give on every machine.
+
+``expected.json`` records the results of the portable references. For matmuls the numbers are small
+multiples of a power of two, so that every order of adding gives the same sum; for choices the best
+two scores are further apart than any rounding error.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from macspec.noise import DRAFT, TARGET, Noise, bits
+from macspec.sampling import Sampling
+
+from .kernel import dtype_name
+from .matmul import Matrix
+from .variants import MATMUL_ROWS
+
+OUTPUTS, INPUTS = 2048, 512
+"""Of the recorded matrices."""
+WIDTH, DEPTH = 1000, 4
+"""Of the recorded passes: ids, and drafted tokens."""
+SEED = 20
+
+
+@cache
+def recorded() -> dict[str, dict[str, Any]]:
+    """What ``expected.json`` holds."""
+    stored: dict[str, dict[str, Any]] = json.loads(
+        (Path(__file__).parent / "expected.json").read_text(encoding="utf-8")
+    )
+    return stored
+
+
+def matmul_key(bits: int, group_size: int, dtype: mx.Dtype) -> str:
+    """Of recorded matmuls, which are checksums by number of rows."""
+    return f"{bits} {group_size} {dtype_name(dtype)}"
+
+
+def choice_key(rule: str, truncated: bool) -> str:
+    """Of recorded choices, which are the same in every type."""
+    return f"{rule}{' truncated' * truncated}"
+
+
+def checksum(array: mx.array) -> str:
+    """Of an array's bits."""
+    return f"{zlib.crc32(np.array(array.view(mx.uint8)).tobytes()):08x}"
+
+
+def recorded_matrix(bits: int, group_size: int, dtype: mx.Dtype) -> Matrix:
+    """A matrix [2048, 512] of multiples of 2^(1 - bits) from -2 to below 2."""
+    packed = _hashed((OUTPUTS, INPUTS * bits // 32), bits)
+    wide = _hashed((OUTPUTS, INPUTS // group_size), 5) % mx.array(2, mx.uint32) == 0
+    scales = mx.where(wide, 2.0 ** (2 - bits), 2.0 ** (1 - bits)).astype(dtype)
+    biases = mx.where(wide, -2.0, -1.0).astype(dtype)
+    return Matrix(packed, scales, biases, group_size, bits)
+
+
+def recorded_inputs(rows: int, dtype: mx.Dtype) -> mx.array:
+    """[rows, 512] of -2 to 2."""
+    most = _hashed((MATMUL_ROWS[-1], INPUTS), 7)[:rows] % mx.array(5, mx.uint32)
+    return (most.astype(mx.float32) - 2).astype(dtype)
+
+
+def recorded_logits(dtype: mx.Dtype) -> mx.array:
+    """[5, 1000] of multiples of 1/16 from 0 to below 8, with ties, and the same in every type."""
+    steps = _hashed((DEPTH + 1, WIDTH), 11) % mx.array(128, mx.uint32)
+    return (steps.astype(mx.float32) / 16).astype(dtype)
+
+
+def recorded_sampling(rule: str, truncated: bool) -> Sampling:
+    """How the recorded choices are made."""
+    how = Sampling(temperature=0 if rule == "greedy" else 0.8)
+    return replace(how, top_k=40, top_p=0.9) if truncated else how
+
+
+def recorded_noise(rule: str, draw: int = 3) -> Noise | None:
+    """Of a pass whose choices are recorded; every ``draw`` has other numbers under block."""
+    return None if rule == "greedy" else Noise(SEED, draw, 100 + draw, DEPTH + 1, WIDTH)
+
+
+def verdicts(
+    run: Callable[..., Any], rule: str, truncated: bool, dtype: mx.Dtype
+) -> list[list[int]]:
+    """How many drafted tokens ``run`` (as ``accept``) accepts, and what follows, in five passes.
+
+    Under match none to all of the drafted tokens are right; under block they are draws.
+    """
+    how, rows = recorded_sampling(rule, truncated), recorded_logits(dtype)
+    found = []
+    for draw in range(DEPTH + 1):
+        noise = recorded_noise(rule, draw)
+        log_q = None
+        if rule == "block":
+            assert noise is not None
+            log_q = how.scores(recorded_logits(mx.float32)[:DEPTH] * 0.9, None)
+            drafted = mx.argmax(log_q + noise.gumbel(DRAFT)[:DEPTH], axis=-1)
+        else:
+            scores = how.scores(recorded_logits(mx.float32), None)
+            right = scores if noise is None else scores + noise.gumbel(TARGET)
+            drafted = mx.argmax(right, axis=-1)[:DEPTH]
+            drafted = mx.where(mx.arange(DEPTH) < draw, drafted, (drafted + 1) % WIDTH)
+        verdict = run(how, rows, drafted.astype(mx.uint32), log_q, noise)
+        found.append([int(verdict.accepted.item()), int(verdict.token.item())])
+    return found
+
+
+def drafts(run: Callable[..., Any], rule: str, truncated: bool, dtype: mx.Dtype) -> list[int]:
+    """The tokens that ``run`` (as ``draft_sample``) draws at each step."""
+    how, noise = recorded_sampling(rule, truncated), recorded_noise(rule)
+    rows = recorded_logits(dtype)
+    return [
+        int(run(how, rows[step : step + 1], noise, step, keeps_q=rule == "block")[0].item())
+        for step in range(DEPTH)
+    ]
+
+
+def _hashed(shape: tuple[int, ...], seed: int) -> mx.array:
+    """uint32 from the noise's hash, the same everywhere."""
+    keys = mx.array([[seed, seed + 1]], mx.uint32)
+    drawn: mx.array = bits(keys, mx.arange(int(np.prod(shape)), dtype=mx.uint32))
+    return drawn.reshape(shape)
