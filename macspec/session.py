@@ -194,7 +194,8 @@ class Session:
             forced=forced,
             learn=learn,
         )
-        limits = (self.decoder.target.cache.reason, self.decoder.draft_off)
+        target = self.decoder.target
+        limits = (target.cache.reason, target.absorbed.reason, self.decoder.draft_off)
         notices = [*filter(None, limits), *prompt.notices]
         events = self._run(reply, prompt, notices)
         self._open = weakref.ref(events)

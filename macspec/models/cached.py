@@ -23,6 +23,7 @@ from ..cache import ModelCache
 from ..kernels import Kernels
 from ..tap import HiddenRows, Tap
 from ..verification import Tree
+from .absorbed import absorbed_of
 from .rollback import distance, pending_rows_of, recorder_of
 
 PREFILL_CHUNK = 512
@@ -62,6 +63,7 @@ class CachedModel:
         )
         self.hidden: HiddenRows | None = None
         """What its passes hand out beside logits, for a head that reads it."""
+        self.absorbed = absorbed_of(module, vocabulary)
 
     @property
     def length(self) -> int:
@@ -97,7 +99,7 @@ class CachedModel:
         if 0 < stop <= len(tokens):
             tokens = tokens[:stop]
         self.cache.mark()
-        with self.showing():
+        with self.showing(), self.absorbed.passing(len(tokens), self.length):
             self.module(mx.array(list(tokens), mx.uint32)[None], cache=self.cache.layers)
         self.cache.advance(len(tokens))
         mx.async_eval(self.cache.arrays, self.hidden.arrays if self.hidden else [])
@@ -129,7 +131,8 @@ class CachedModel:
         count = tokens.shape[0]
         self.cache.mark(count)
         layers = self.cache.layers if dispatch is None else self.cache.early(dispatch)
-        with self.kernels.passing(count), self.cache.recording(count), self.showing():
+        absorbed = self.absorbed.passing(count, self.length)
+        with self.kernels.passing(count), self.cache.recording(count), self.showing(), absorbed:
             logits: mx.array = self.module(tokens[None], cache=layers)[0, -rows:]
         self.cache.advance(count)
         return self.fitted(logits)
@@ -234,7 +237,8 @@ class TreePass:
             self.places = places
             for holder, key, rope in self._ropes:
                 holder[key] = rope
-            with self._model.kernels.passing(rows, bits, mask):
+            absorbed = self._model.absorbed.passing(rows, held)
+            with self._model.kernels.passing(rows, bits, mask), absorbed:
                 logits: mx.array = self._model.module(tokens[None], cache=views)[0, -(nodes + 1) :]
         finally:
             # First: without positions, wrappers that an interrupt leaves in place do nothing.

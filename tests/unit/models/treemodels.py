@@ -113,12 +113,52 @@ OFF: dict[str, dict[str, Any]] = {
 }
 """Models that put the position to other uses: learned, turned by hand, tuned, grown with length."""
 
+LATENT: dict[str, dict[str, Any]] = {
+    "deepseek_v3": _LATENT,
+    "deepseek_v32": {**_LATENT, "index_n_heads": 2, "index_head_dim": 8, "index_topk": 6},
+    "glm4_moe_lite": {
+        **_LATENT,
+        "moe_layer_freq": 1,
+        "rope_scaling": None,
+        "attention_bias": False,
+        "topk_method": "noaux_tc",
+        "scoring_func": "sigmoid",
+    },
+    "longcat_flash": {
+        **_LATENT,
+        "attention_bias": False,
+        "attention_method": "MLA",
+        "ffn_hidden_size": 24,
+        "expert_ffn_hidden_size": 8,
+        "moe_topk": 2,
+        "num_layers": 2,
+        "zero_expert_num": 2,
+        "zero_expert_type": "identity",
+        "mla_scale_q_lora": True,
+        "mla_scale_kv_lora": True,
+    },
+    "mistral4": {**_LATENT, "rope_parameters": {**_YARN, **_TUNED, "rope_type": "yarn"}},
+    "bailing_hybrid": {
+        **_LATENT,
+        "num_hidden_layers": 3,
+        "num_shared_experts": 1,
+        "layer_group_size": 3,
+        "group_norm_size": 1,
+        "use_qk_norm": True,
+        "use_bias": False,
+        "use_qkv_bias": False,
+        "score_function": "sigmoid",
+        "rope_interleave": True,
+    },
+}
+"""Models whose cache holds latents, from which keys and values are multiplied."""
+
 
 @cache
 def treelike(name: str) -> Any:
     """The model of that name in float32, with the same random weights at every call."""
     kind = name.split(",")[0]
-    config = {**_COMMON, "model_type": kind, **(ON | OFF)[name]}
+    config = {**_COMMON, "model_type": kind, **(ON | OFF | LATENT)[name]}
     architecture = importlib.import_module(f"mlx_lm.models.{kind}")
     mx.random.seed(11)
     model = architecture.Model(architecture.ModelArgs.from_dict(config))
