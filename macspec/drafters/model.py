@@ -38,7 +38,7 @@ class DraftModel:
         self.model.read_next(tokens, boundaries)
 
     def first(self, tokens: Sequence[int], dispatch: Dispatch) -> mx.array:
-        return self.model.logits(self.model.unread(tokens), 1)
+        return self.model.logits(self.model.unread(tokens), 1, dispatch)
 
     def next(self, token: mx.array, dispatch: Dispatch) -> mx.array:
         return self.model.logits(token, 1)

@@ -7,8 +7,11 @@ from typing import Any, cast
 import mlx.core as mx
 import numpy as np
 import pytest
+from tinymodels import tiny
 
 from macspec.drafters import ChainDrafter, Context, DraftModel
+from macspec.drafters.drafter import Dispatch
+from macspec.models.cached import CachedModel
 from macspec.noise import DRAFT, TARGET, Noise
 from macspec.sampling import Sampling
 from macspec.verification import Tree
@@ -37,7 +40,7 @@ class LastToken:
     def unread(self, tokens: list[int]) -> mx.array:
         return mx.array(tokens[len(self.read) :], mx.uint32)
 
-    def logits(self, tokens: mx.array, rows: int) -> mx.array:
+    def logits(self, tokens: mx.array, rows: int, _: Dispatch | None = None) -> mx.array:
         ids: list[int] = tokens.tolist()
         self.read += ids
         self.passes.append(len(ids))
@@ -115,6 +118,31 @@ def test_the_last_drafted_token_is_not_read() -> None:
     assert model.passes == [len(TOKENS), 1, 1, 1]
     chain.rollback(len(TOKENS) + 1)
     assert model.read == [*TOKENS, drafted[0]]
+
+
+def test_the_device_starts_before_the_first_step_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tiny("llama")
+    model = CachedModel(module, WIDTH)
+    begun: list[mx.array] = []
+    built: list[int] = []
+    layer = type(module.layers[-1])
+    original = layer.__call__
+
+    def counting(self: Any, *args: Any, **named: Any) -> Any:
+        built.append(len(begun))
+        return original(self, *args, **named)
+
+    monkeypatch.setattr(layer, "__call__", counting)
+    model.logits(mx.array(TOKENS, mx.uint32), 1, begun.append)
+    for _ in range(2):
+        built.clear()
+        begun.clear()
+        given = Context([*TOKENS, 7], Sampling(), None, False, dispatch=begun.append)
+        ChainDrafter(DraftModel(model, context=20)).propose(given, 2)
+        first, second = built[: len(module.layers)], built[len(module.layers) :]
+        assert first[0] == 0 < first[1]
+        assert second[0] == second[-1] == len(begun) - 1, "later steps are behind the first one"
+        model.rollback(len(TOKENS))
 
 
 def test_room_ends_with_the_draft_models_context() -> None:
