@@ -8,25 +8,29 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
+from mlx_lm.models import ssm
 
 from macspec.noise import Noise
 from macspec.verification import rule_named
 
-from . import accept, matmul, verify_attention
+from . import accept, mamba2, matmul, verify_attention
+from .mamba2 import Mamba2, Rows
 from .matmul import STRICT, Matmul, Matrix, multiply
 from .recorded import (
     SEED,
     checksum,
     choice_key,
     drafts,
+    mamba2_key,
     matmul_key,
     recorded,
     recorded_inputs,
     recorded_matrix,
     recorded_sampling,
+    scanned,
     verdicts,
 )
-from .variants import ACCEPT, MATMUL_ROWS, Choice, Variant
+from .variants import ACCEPT, MAMBA2_ROWS, MATMUL_ROWS, Choice, Variant
 from .verify_attention import Attention
 
 TOLERANCE = {mx.float32: 2e-5, mx.float16: 4e-3, mx.bfloat16: 3e-2}
@@ -63,6 +67,8 @@ def check_of(variant: Variant, matrices: Mapping[Matmul, Matrix]) -> Check:
     """The check of a variant, with a matrix of the model where it takes one."""
     if isinstance(variant.shape, Matmul):
         return _matmul_check(variant, matrices[variant.shape])
+    if isinstance(variant.shape, Mamba2):
+        return _mamba2_check(variant.rows, variant.shape)
     if isinstance(variant.shape, Attention):
         return _attention_check(variant.rows, variant.shape)
     return _choice_check(variant, variant.shape)
@@ -129,6 +135,60 @@ def _attention_check(rows: int, shape: Attention) -> Check:
         return None
 
     return Check(queries, ours, mlx, failure)
+
+
+def _mamba2_check(rows: int, shape: Mamba2) -> Check:
+    """A pass in which all but one of as many rows stay."""
+    before, own = (_ssm_arguments(rows, shape, seed) for seed in (1, 2))
+    state = _normal((1, shape.heads, shape.width, shape.state), mx.float32)
+    kept = rows - 1
+
+    def ours(x: mx.array) -> mx.array:
+        pending = Rows.of(before)
+        out, _ = mamba2.mamba2(state, pending, kept, Rows.of({**own, "hidden_states": x}))
+        return _after(out[..., :1], x)
+
+    def mlx(x: mx.array) -> mx.array:
+        """The rows, and those that stay once more."""
+        for some in (slice(rows), slice(kept)):
+            cut = {name: own[name][:, some] for name in mamba2.ROWS}
+            y, _ = ssm.ssm_update(**{**own, **cut, "hidden_states": x[:, some], "state": state})
+            x = _after(y[:, :1, ..., :1], x)
+        return x
+
+    def failure() -> str | None:
+        sums = recorded()["mamba2"][mamba2_key(shape)].split()
+        if scanned(mamba2.mamba2, shape, rows) != sums[MAMBA2_ROWS.index(rows)]:
+            return "its bits are not the recorded ones"
+        found = mamba2.mamba2(state, Rows.of(before), kept, Rows.of(own))
+        _, after = mamba2.row_by_row(before, kept, state)
+        out, _ = mamba2.row_by_row(own, rows, after)
+        if not all(map(mx.array_equal, found, (out, after))):
+            return "its bits are not those of mlx-lm's one-row kernel"
+        return None
+
+    return Check(own["hidden_states"], ours, mlx, failure)
+
+
+def _ssm_arguments(rows: int, shape: Mamba2, seed: int) -> dict[str, Any]:
+    """Of mlx-lm's function, but for the state."""
+
+    def some(*sizes: int, dtype: mx.Dtype = shape.dtype) -> mx.array:
+        return _normal(sizes, dtype, seed)
+
+    a_log, d = shape.weights
+    return {
+        "hidden_states": some(1, rows, shape.heads, shape.width),
+        "A_log": _normal((shape.heads,), a_log),
+        "B": some(1, rows, shape.groups, shape.state),
+        "C": -some(1, rows, shape.groups, shape.state)[..., ::-1],
+        "D": _normal((shape.heads,), d, 3),
+        "dt": some(1, rows, shape.heads),
+        "dt_bias": _normal((shape.heads,), a_log, 4),
+        "time_step_limit": (0.001, 100.0),
+        "mask": None,
+        "lengths": None,
+    }
 
 
 def _choice_check(variant: Variant, shape: Choice) -> Check:

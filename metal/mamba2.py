@@ -45,11 +45,14 @@ class Mamba2:
     width: int
     state: int
     dtype: mx.Dtype
+    weights: tuple[mx.Dtype, mx.Dtype]
+    """Types of ``a_log`` and ``d``."""
 
     def __str__(self) -> str:
+        weights = " and ".join(map(dtype_name, self.weights))
         return (
             f"{self.heads}:{self.groups} heads of {self.width}, states of {self.state}, "
-            f"{dtype_name(self.dtype)}"
+            f"{dtype_name(self.dtype)}, weights in {weights}"
         )
 
     @property
@@ -64,8 +67,8 @@ class Mamba2:
                 f"{self.heads} heads in {self.groups} groups: the kernel takes even groups of "
                 f"{LEAST_HEADS} heads or more"
             )
-        if self.dtype not in TYPES:
-            return f"{dtype_name(self.dtype)}: the kernel takes floats"
+        if not {self.dtype, *self.weights} <= {*TYPES}:
+            return f"{self}: the kernel takes floats"
         return None
 
 
@@ -92,20 +95,23 @@ class Rows:
         """From the arguments of mlx-lm's ``ssm_update``.
 
         Raises:
-            NotImplementedError: there are several texts, or rows that do not count.
+            NotImplementedError: there are several texts or types, or rows that do not count.
         """
-        x = arguments["hidden_states"]
-        if x.shape[0] != 1 or arguments["mask"] is not None or arguments["lengths"] is not None:
-            raise NotImplementedError("rows that do not count")
+        x, b, c = (arguments[name] for name in ("hidden_states", "B", "C"))
+        all_count = x.shape[0] == 1 and arguments["mask"] is arguments["lengths"] is None
+        if not all_count or not x.dtype == b.dtype == c.dtype:
+            raise NotImplementedError("not the rows of one text")
         # mlx-lm's own, so that the bits are those of its one-row path.
         dt = ssm.compute_dt(arguments["dt"], arguments["dt_bias"], arguments["time_step_limit"])
-        return cls(x, arguments["B"], arguments["C"], dt, arguments["A_log"], arguments["D"])
+        return cls(x, b, c, dt, arguments["A_log"], arguments["D"])
 
     @property
     def shape(self) -> Mamba2:
         """What the kernel sees of them, but for their number."""
         _, _, heads, width = self.x.shape
-        return Mamba2(heads, self.b.shape[2], width, self.b.shape[3], self.x.dtype)
+        _, _, groups, state = self.b.shape
+        weights = self.a_log.dtype, self.d.dtype
+        return Mamba2(heads, groups, width, state, self.x.dtype, weights)
 
     @property
     def zeros(self) -> mx.array:

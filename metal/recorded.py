@@ -1,8 +1,8 @@
-"""Results of the portable references that kernels must give on every machine.
+"""What kernels must give on every machine: the portable references' results in ``expected.json``.
 
-``expected.json`` records the results of the portable references. For matmuls the numbers are small
-multiples of a power of two, so that every order of adding gives the same sum; for choices the best
-two scores are further apart than any rounding error.
+For matmuls and recurrences the numbers are small multiples of a power of two, so that every order
+of adding gives the same sum; for choices the best two scores are further apart than any rounding
+error.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from macspec.noise import DRAFT, TARGET, Noise, bits
 from macspec.sampling import Sampling
 
 from .kernel import dtype_name
+from .mamba2 import Mamba2, Rows
 from .matmul import Matrix
-from .variants import MATMUL_ROWS
+from .variants import MAMBA2_ROWS, MATMUL_ROWS
 
 OUTPUTS, INPUTS = 2048, 512
 """Of the recorded matrices."""
@@ -44,6 +45,11 @@ def recorded() -> dict[str, dict[str, Any]]:
 def matmul_key(bits: int, group_size: int, dtype: mx.Dtype) -> str:
     """Of recorded matmuls, which are checksums by number of rows."""
     return f"{bits} {group_size} {dtype_name(dtype)}"
+
+
+def mamba2_key(shape: Mamba2) -> str:
+    """Of recorded passes of Mamba-2, which are checksums by number of rows."""
+    return f"{shape.state} {dtype_name(shape.dtype)}"
 
 
 def choice_key(rule: str, truncated: bool) -> str:
@@ -69,6 +75,36 @@ def recorded_inputs(rows: int, dtype: mx.Dtype) -> mx.array:
     """[rows, 512] of -2 to 2."""
     most = _hashed((MATMUL_ROWS[-1], INPUTS), 7)[:rows] % mx.array(5, mx.uint32)
     return (most.astype(mx.float32) - 2).astype(dtype)
+
+
+def recorded_rows(shape: Mamba2, rows: int, seed: int = 0) -> Rows:
+    """Multiples of 1/2 in two groups of four heads, which forget all or nothing with each row."""
+
+    def some(*shape: int, seed: int) -> mx.array:
+        return (_hashed(shape, seed) % mx.array(5, mx.uint32)).astype(mx.float32) - 2
+
+    most, (a_log, d) = MAMBA2_ROWS[-1], shape.weights
+    x = some(1, most, 8, 16, seed=seed + 13)[:, :rows].astype(shape.dtype)
+    b, c = (
+        some(1, most, 2, shape.state, seed=seed + it)[:, :rows].astype(shape.dtype)
+        for it in (15, 17)
+    )
+    dt = (some(1, most, 8, seed=seed + 19)[:, :rows] + 3) / 2
+    forgets = mx.arange(8) % 2 == 0
+    return Rows(x, b, c, dt, mx.where(forgets, 8, -200).astype(a_log), mx.arange(8).astype(d))
+
+
+def recorded_state(shape: Mamba2) -> mx.array:
+    """[1, 8, 16, state]."""
+    return (_hashed((1, 8, 16, shape.state), 23) % mx.array(9, mx.uint32)).astype(mx.float32) - 4
+
+
+def scanned(run: Callable[..., Any], shape: Mamba2, rows: int) -> str:
+    """The checksum of what ``run`` (as ``mamba2``) gives for rows on all but one of as many."""
+    before, own = recorded_rows(shape, rows), recorded_rows(shape, rows, 1)
+    out, after = run(recorded_state(shape), before, rows - 1, own)
+    # Adding 0 takes the sign from a negative zero.
+    return checksum(out + 0) + checksum(after + 0)
 
 
 def recorded_logits(dtype: mx.Dtype) -> mx.array:

@@ -19,6 +19,7 @@ from macspec.models import Pair
 from . import accept, matmul, verify_attention
 from .hooks import Hooks
 from .kernel import TYPES, dtype_name
+from .mamba2 import Mamba2
 from .matmul import QMM, QMV, STRICT, Matmul, Matrix
 from .verify_attention import Attention
 
@@ -32,6 +33,7 @@ MATMUL_ROWS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
 QMM_FROM = 6
 """Rows from which matrices of 8 rows can pay."""
 ATTENTION_ROWS = (2, 4, 8, 16)
+MAMBA2_ROWS = (2, 4, 8, 16)
 CHOICE_ROWS = {ACCEPT: 5, SAMPLE: 1}
 LENGTHS = (1024, 8192)
 """Contexts at which attention is measured; one between them is judged by the nearer by ratio."""
@@ -66,7 +68,7 @@ class Variant:
     """One kernel, for one shape and number of rows."""
 
     kernel: str
-    shape: Matmul | Attention | Choice
+    shape: Matmul | Attention | Mamba2 | Choice
     rows: int
 
     def __str__(self) -> str:

@@ -5,6 +5,7 @@ python tests/metal/expected.py > metal/expected.json
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 import mlx.core as mx
 import references
 
-from macspec.metal import matmul, recorded
+from macspec.metal import mamba2, matmul, recorded
 from macspec.metal.kernel import TYPES
-from macspec.metal.variants import CHOICES, MATMUL_ROWS
+from macspec.metal.mamba2 import Mamba2
+from macspec.metal.variants import CHOICES, MAMBA2_ROWS, MATMUL_ROWS
 
 
 def compute() -> dict[str, dict[str, Any]]:
@@ -34,7 +36,12 @@ def compute() -> dict[str, dict[str, Any]]:
         key = recorded.choice_key(rule, truncated)
         accepts[key] = recorded.verdicts(references.accept, rule, truncated, mx.float32)
         samples[key] = recorded.drafts(references.draft_sample, rule, truncated, mx.float32)
-    return {"products": products, "accept": accepts, "draft_sample": samples}
+    scans = {}
+    for state, dtype in itertools.product(mamba2.STATES, TYPES):
+        shape = Mamba2(8, 2, 16, state, dtype, (mx.float32, dtype))
+        sums = (recorded.scanned(mamba2.reference, shape, rows) for rows in MAMBA2_ROWS)
+        scans[recorded.mamba2_key(shape)] = " ".join(sums)
+    return {"products": products, "mamba2": scans, "accept": accepts, "draft_sample": samples}
 
 
 if __name__ == "__main__":

@@ -21,8 +21,9 @@ import mlx.core as mx
 from harness.headers import flattened
 from harness.text import export
 
-from macspec.metal import accept, matmul, verify_attention
+from macspec.metal import accept, mamba2, matmul, verify_attention
 from macspec.metal.kernel import Kernel, Launch
+from macspec.metal.mamba2 import Rows
 from macspec.metal.matmul import Matrix
 from macspec.noise import Noise
 from macspec.sampling import Sampling
@@ -41,6 +42,7 @@ def launch_all() -> None:
         for bits, group_size in itertools.product(matmul.BITS, matmul.GROUP_SIZES):
             _multiply(dtype, bits, group_size)
         _attend(dtype)
+        _recur(dtype)
         _choose(dtype)
 
 
@@ -73,6 +75,15 @@ def _attend(dtype: mx.Dtype) -> None:
             sees=verify_attention.causal(rows),
             scale=1.0,
         )
+
+
+def _recur(dtype: mx.Dtype) -> None:
+    types = itertools.product(mamba2.STATES, {mx.float32, dtype}, {mx.float32, dtype})
+    for state, a_log, d in types:
+        b = mx.zeros((1, 1, 1, state), dtype)
+        x, dt = mx.zeros((1, 1, 8, 64), dtype), mx.zeros((1, 1, 8))
+        rows = Rows(x, b, b, dt, mx.zeros((8,), a_log), mx.zeros((8,), d))
+        mamba2.mamba2(None, rows, 0, rows)
 
 
 def _choose(dtype: mx.Dtype) -> None:

@@ -182,8 +182,9 @@ def test_random_shapes(seed):
     ],
 )
 def test_what_the_kernel_does_not_take(shape, words):
-    assert words in str(Mamba2(*shape).unsupported)
-    assert Mamba2(8, 2, 64, 64, mx.float16).unsupported is None
+    weights = mx.float32, mx.float16
+    assert words in str(Mamba2(*shape, weights).unsupported)
+    assert Mamba2(8, 2, 64, 64, mx.float16, weights).unsupported is None
 
 
 def arguments(rows, **changed):
@@ -253,6 +254,7 @@ def cut(rows, first):
         {"mask": mx.ones((1, 2), mx.bool_)},
         {"lengths": mx.array([2])},
         {"hidden_states": mx.zeros((2, 2, 8, 4))},
+        {"C": mx.zeros((1, 2, 2, 32), mx.float16)},
     ],
     ids=str,
 )

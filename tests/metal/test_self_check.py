@@ -13,6 +13,7 @@ import mlx.core as mx
 import pytest
 import quantized
 from harness import installed
+from harness.mlxlm_kernels import ssm_rows
 from matrices import Matmul as Case
 from matrices import make, mlx_rows
 
@@ -20,11 +21,13 @@ from macspec.metal import (
     accept,
     checks,
     dispatch,
+    mamba2,
     matmul,
     recorded,
     self_check,
     verify_attention,
 )
+from macspec.metal.mamba2 import Mamba2, Rows
 from macspec.metal.matmul import Matmul
 from macspec.metal.self_check import CRASHED, Outcome, Outcomes
 from macspec.metal.variants import Variant, variants_for
@@ -124,6 +127,27 @@ def test_strict_is_compared_with_mlxs_own_order(
         fresh = Outcomes(kept._path.with_name("other.json"), {})
         outcome = self_check.self_check([asked], {product: matrix}, fresh)[asked]
     assert outcome.failure == "its bits are not those of MLX's one-row kernel"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (0, None),
+        (1e-6, "its bits are not those of mlx-lm's one-row kernel"),
+    ],
+)
+def test_mamba2_is_compared_with_mlx_lms_one_row_kernel(
+    kept: Outcomes, monkeypatch: pytest.MonkeyPatch, change: float, words: str | None
+) -> None:
+    def row_by_row(arguments: Any, count: int, state: mx.array) -> tuple[mx.array, mx.array]:
+        out, after = ssm_rows(Rows.of(arguments), count, state)
+        return out, after + change
+
+    monkeypatch.setattr(mamba2, "row_by_row", row_by_row)
+    shape = Mamba2(8, 2, 8, 32, mx.bfloat16, (mx.float32, mx.bfloat16))
+    asked = Variant("mamba2", shape, 2)
+    with installed(inspected=False):
+        assert self_check.self_check([asked], {}, kept)[asked].failure == words
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, change: Any) -> None:
