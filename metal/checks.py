@@ -9,18 +9,22 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 from mlx_lm.models import ssm
+from mlx_lm.models.gated_delta import normalize_qk
 
 from macspec.noise import Noise
 from macspec.verification import rule_named
 
-from . import accept, mamba2, matmul, verify_attention
+from . import accept, gated_delta, mamba2, matmul, verify_attention
+from .gated_delta import GatedDelta
 from .mamba2 import Mamba2, Rows
 from .matmul import STRICT, Matmul, Matrix, multiply
 from .recorded import (
     SEED,
+    advanced,
     checksum,
     choice_key,
     drafts,
+    gated_delta_key,
     mamba2_key,
     matmul_key,
     recorded,
@@ -30,7 +34,7 @@ from .recorded import (
     scanned,
     verdicts,
 )
-from .variants import ACCEPT, MAMBA2_ROWS, MATMUL_ROWS, Choice, Variant
+from .variants import ACCEPT, MATMUL_ROWS, RECURRENCE_ROWS, Choice, Variant
 from .verify_attention import Attention
 
 TOLERANCE = {mx.float32: 2e-5, mx.float16: 4e-3, mx.bfloat16: 3e-2}
@@ -69,6 +73,8 @@ def check_of(variant: Variant, matrices: Mapping[Matmul, Matrix]) -> Check:
         return _matmul_check(variant, matrices[variant.shape])
     if isinstance(variant.shape, Mamba2):
         return _mamba2_check(variant.rows, variant.shape)
+    if isinstance(variant.shape, GatedDelta):
+        return _gated_delta_check(variant.rows, variant.shape)
     if isinstance(variant.shape, Attention):
         return _attention_check(variant.rows, variant.shape)
     return _choice_check(variant, variant.shape)
@@ -158,7 +164,7 @@ def _mamba2_check(rows: int, shape: Mamba2) -> Check:
 
     def failure() -> str | None:
         sums = recorded()["mamba2"][mamba2_key(shape)].split()
-        if scanned(mamba2.mamba2, shape, rows) != sums[MAMBA2_ROWS.index(rows)]:
+        if scanned(mamba2.mamba2, shape, rows) != sums[RECURRENCE_ROWS.index(rows)]:
             return "its bits are not the recorded ones"
         found = mamba2.mamba2(state, Rows.of(before), kept, Rows.of(own))
         _, after = mamba2.row_by_row(before, kept, state)
@@ -189,6 +195,45 @@ def _ssm_arguments(rows: int, shape: Mamba2, seed: int) -> dict[str, Any]:
         "mask": None,
         "lengths": None,
     }
+
+
+def _gated_delta_check(rows: int, shape: GatedDelta) -> Check:
+    """A pass in which half of as many rows stay."""
+    before, own = (_gated_delta_rows(rows, shape, seed) for seed in (1, 2))
+    start = _normal((1, shape.heads, shape.value_width, shape.width), mx.float32)
+
+    def call(run: Callable[..., Any]) -> Callable[[mx.array], mx.array]:
+        def once(state: mx.array) -> mx.array:
+            out, after = run(state, before, rows // 2, own)
+            chained: mx.array = mx.depends(after, out)
+            return chained
+
+        return once
+
+    def failure() -> str | None:
+        sums = recorded()["gated_delta"][gated_delta_key(shape)]
+        if advanced(gated_delta.gated_delta, shape) != sums:
+            return "its bits are not the recorded ones"
+        for kept in {0, rows // 2, rows}:
+            found = gated_delta.gated_delta(start, before, kept, own)
+            right = gated_delta.by_mlx(start, before, kept, own)
+            if not all(map(mx.array_equal, found, right)):
+                return "its bits are not those of mlx-lm's kernel"
+        return None
+
+    return Check(start, call(gated_delta.gated_delta), call(gated_delta.by_mlx), failure)
+
+
+def _gated_delta_rows(rows: int, shape: GatedDelta, seed: int) -> gated_delta.Rows:
+    def some(*sizes: int, seed: int = seed) -> mx.array:
+        return _normal((1, rows, *sizes), mx.float32, seed)
+
+    keys = [some(shape.key_heads, shape.width, seed=seed + it) for it in (0, 8)]
+    q, k = normalize_qk(*keys, inv_scale=shape.width**-0.5, eps=1e-6)
+    gates = (shape.heads, shape.width) if shape.by_column else (shape.heads,)
+    v, beta = some(shape.heads, shape.value_width), mx.sigmoid(some(shape.heads))
+    q, k, v, beta = (it.astype(shape.dtype) for it in (q, k, v, beta))
+    return gated_delta.Rows(q, k, v, mx.sigmoid(some(*gates) + 2), beta)
 
 
 def _choice_check(variant: Variant, shape: Choice) -> Check:

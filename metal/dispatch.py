@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +16,7 @@ from macspec.errors import BadOptionError, brief
 from macspec.kernels import MODES, Draw, Kernels
 from macspec.models import Pair
 from macspec.noise import Noise
+from macspec.pending import Recurrence
 from macspec.sampling import Sampling
 from macspec.verification import Rule, Tree, TreeVerdict, Verdict
 from macspec.verification.match import Keyed
@@ -23,12 +24,14 @@ from macspec.verification.match import Keyed
 from . import accept, verify_attention
 from .hooks import Hooks
 from .matmul import STRICT, Matmul, multiply
+from .recurrences import NETS, Net
 from .self_check import Outcome, Outcomes, self_check
 from .variants import (
     ACCEPT,
     ATTENTION,
     ATTENTION_ROWS,
     CHOICE_ROWS,
+    RECURRENCE_ROWS,
     SAMPLE,
     Choice,
     Variant,
@@ -82,6 +85,35 @@ def checked_kernels(
     return MetalKernels(pair.target.module, found, target.unsupported, strict=strict)
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """A recurrence's kernel, for the numbers of rows at which it is used."""
+
+    net: Net
+    points: frozenset[int]
+
+    @property
+    def stock(self) -> Callable[..., Any]:
+        return self.net.stock
+
+    def takes(self, rows: int) -> bool:
+        return at_least(rows, RECURRENCE_ROWS) in self.points
+
+    def rows(self, arguments: Mapping[str, Any]) -> Any:
+        return self.net.rows(arguments)
+
+    def run(
+        self, state: mx.array | None, before: Any, kept: int, rows: Any
+    ) -> tuple[mx.array, mx.array]:
+        return self.net.run(state, before, kept, rows)
+
+
+def _chosen(net: Net, outcomes: Mapping[Variant, Outcome], used: set[Variant]) -> Chosen:
+    asked = [variant for variant in outcomes if variant.kernel == net.kernel]
+    points = {variant.rows for variant in asked} - {it.rows for it in asked if it not in used}
+    return Chosen(net, frozenset(points))
+
+
 class MetalKernels(Kernels):
     """The kernels of one target's passes.
 
@@ -108,6 +140,8 @@ class MetalKernels(Kernels):
             if outcome.faster or (variant.kernel == STRICT and outcome.failure is None)
         ]
         self._others = {v for v in used if not isinstance(v.shape, Matmul)}
+        found = (_chosen(net, outcomes, self._others) for net in NETS)
+        self._recurrences = tuple(it for it in found if it.points)
         self._matmuls: dict[tuple[Matmul, int], str] = {}
         for variant in sorted(used, key=lambda variant: outcomes[variant].seconds or 0.0):
             if isinstance(variant.shape, Matmul):
@@ -123,6 +157,10 @@ class MetalKernels(Kernels):
             chosen = [f"{at}: {name}" for at, name in self._matmuls.items()]
             text = "\n".join(sorted([*chosen, *map(str, self._others)]))
             self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def recurrences(self) -> Sequence[Recurrence]:
+        return self._recurrences
 
     @contextmanager
     def passing(

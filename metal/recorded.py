@@ -21,10 +21,12 @@ import numpy as np
 from macspec.noise import DRAFT, TARGET, Noise, bits
 from macspec.sampling import Sampling
 
+from . import gated_delta
+from .gated_delta import GatedDelta
 from .kernel import dtype_name
 from .mamba2 import Mamba2, Rows
 from .matmul import Matrix
-from .variants import MAMBA2_ROWS, MATMUL_ROWS
+from .variants import MATMUL_ROWS, RECURRENCE_ROWS
 
 OUTPUTS, INPUTS = 2048, 512
 """Of the recorded matrices."""
@@ -50,6 +52,11 @@ def matmul_key(bits: int, group_size: int, dtype: mx.Dtype) -> str:
 def mamba2_key(shape: Mamba2) -> str:
     """Of recorded passes of Mamba-2, which are checksums by number of rows."""
     return f"{shape.state} {dtype_name(shape.dtype)}"
+
+
+def gated_delta_key(shape: GatedDelta) -> str:
+    """Of recorded passes of gated delta nets, which are checksums by number of kept rows."""
+    return f"{'by column ' * shape.by_column}{dtype_name(shape.dtype)}"
 
 
 def choice_key(rule: str, truncated: bool) -> str:
@@ -83,7 +90,7 @@ def recorded_rows(shape: Mamba2, rows: int, seed: int = 0) -> Rows:
     def some(*shape: int, seed: int) -> mx.array:
         return (_hashed(shape, seed) % mx.array(5, mx.uint32)).astype(mx.float32) - 2
 
-    most, (a_log, d) = MAMBA2_ROWS[-1], shape.weights
+    most, (a_log, d) = RECURRENCE_ROWS[-1], shape.weights
     x = some(1, most, 8, 16, seed=seed + 13)[:, :rows].astype(shape.dtype)
     b, c = (
         some(1, most, 2, shape.state, seed=seed + it)[:, :rows].astype(shape.dtype)
@@ -105,6 +112,31 @@ def scanned(run: Callable[..., Any], shape: Mamba2, rows: int) -> str:
     out, after = run(recorded_state(shape), before, rows - 1, own)
     # Adding 0 takes the sign from a negative zero.
     return checksum(out + 0) + checksum(after + 0)
+
+
+def recorded_delta(shape: GatedDelta, seed: int = 0) -> gated_delta.Rows:
+    """Three rows of two heads that share one of keys: few of these, halves, are not zero."""
+
+    def some(number: int, values: tuple[float, ...], *sizes: int) -> mx.array:
+        chosen = _hashed((1, 3, *sizes), seed + number) % mx.array(len(values), mx.uint32)
+        return mx.array(values)[chosen]
+
+    gates = (2, 64) if shape.by_column else (2,)
+    return gated_delta.Rows(
+        some(31, (1, -1, *(0,) * 14), 1, 64).astype(shape.dtype),
+        some(32, (0.5, -0.5, *(0,) * 14), 1, 64).astype(shape.dtype),
+        some(33, (-2, -1, 0, 1, 2), 2, 16).astype(shape.dtype),
+        some(34, (1, 1, 1, 0.5), *gates),
+        some(35, (1, 0.5), 2).astype(shape.dtype),
+    )
+
+
+def advanced(run: Callable[..., Any], shape: GatedDelta) -> str:
+    """Checksums of what ``run`` (as ``gated_delta``) gives for none to all pending rows kept."""
+    before, own = recorded_delta(shape), recorded_delta(shape, 10)
+    state = (_hashed((1, 2, 16, 64), 37) % mx.array(5, mx.uint32)).astype(mx.float32) - 2
+    results = (run(state, before, kept, own) for kept in range(4))
+    return " ".join(checksum(out + 0) + checksum(after + 0) for out, after in results)
 
 
 def recorded_logits(dtype: mx.Dtype) -> mx.array:

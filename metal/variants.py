@@ -5,7 +5,7 @@ A pass of the model is built but never run; what it multiplies and attends to is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,12 +15,15 @@ from mlx.nn.layers.linear import Linear
 
 from macspec.cache import ModelCache
 from macspec.models import Pair
+from macspec.pending import Functions, handled
 
 from . import accept, matmul, verify_attention
+from .gated_delta import GatedDelta
 from .hooks import Hooks
 from .kernel import TYPES, dtype_name
 from .mamba2 import Mamba2
 from .matmul import QMM, QMV, STRICT, Matmul, Matrix
+from .recurrences import NETS
 from .verify_attention import Attention
 
 ATTENTION = verify_attention.KERNEL.name
@@ -33,7 +36,7 @@ MATMUL_ROWS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
 QMM_FROM = 6
 """Rows from which matrices of 8 rows can pay."""
 ATTENTION_ROWS = (2, 4, 8, 16)
-MAMBA2_ROWS = (2, 4, 8, 16)
+RECURRENCE_ROWS = (2, 4, 8, 16)
 CHOICE_ROWS = {ACCEPT: 5, SAMPLE: 1}
 LENGTHS = (1024, 8192)
 """Contexts at which attention is measured; one between them is judged by the nearer by ratio."""
@@ -68,7 +71,7 @@ class Variant:
     """One kernel, for one shape and number of rows."""
 
     kernel: str
-    shape: Matmul | Attention | Mamba2 | Choice
+    shape: Matmul | Attention | Choice | GatedDelta | Mamba2
     rows: int
 
     def __str__(self) -> str:
@@ -82,6 +85,8 @@ class Workload:
     matmuls: dict[Matmul, Matrix] = field(default_factory=dict)
     """With a matrix of the model for each."""
     attentions: set[Attention] = field(default_factory=set)
+    recurrences: dict[str, set[GatedDelta | Mamba2]] = field(default_factory=dict)
+    """By kernel."""
     others: set[str] = field(default_factory=set)
     logits: mx.Dtype = mx.float32
     attended: bool = False
@@ -115,6 +120,11 @@ class Workload:
             else:
                 self.attentions.add(found)
 
+    def called(self, stock: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+        net = next(net for net in NETS if net.stock == stock)
+        self.recurrences.setdefault(net.kernel, set()).add(net.shape(net.rows(arguments)))
+        return stock(**arguments)
+
 
 def variants_for(pair: Pair, *, strict: bool = False) -> tuple[Workload, list[Variant]]:
     """What the target's passes ask for, and every variant that sessions of the pair could use.
@@ -135,6 +145,12 @@ def variants_for(pair: Pair, *, strict: bool = False) -> tuple[Workload, list[Va
             for count in ATTENTION_ROWS
             for length in LENGTHS
         ]
+    found += [
+        Variant(kernel, shape, count)
+        for kernel, shapes in target.recurrences.items()
+        for shape in sorted(shapes, key=str)
+        for count in RECURRENCE_ROWS
+    ]
     found += _of_choices(ACCEPT, pair.vocabulary, target.logits)
     if pair.draft is not None:
         found += _of_choices(SAMPLE, pair.vocabulary, workload(pair.draft.module).logits)
@@ -164,8 +180,14 @@ def workload(module: Any) -> Workload:
     """Build a pass of a model, evaluate nothing, and record what it asks for."""
     found = Workload()
     layers = ModelCache(module).layers
-    with Hooks(module).handled(found):
+    functions = Functions(module, [net.stock for net in NETS])
+    with Hooks(module).handled(found), functions.held(), handled(found):
         found.logits = module(mx.zeros((1, PROBE_ROWS), mx.int32), cache=layers).dtype
+    for kernel, shapes in list(found.recurrences.items()):
+        if whys := [it.unsupported for it in shapes if it.unsupported]:
+            # A state must not be one pass late in some layers only.
+            found.others.update(f"recurrence: {why}" for why in whys)
+            del found.recurrences[kernel]
     parts = list(module.modules())
     if any(type(part).__name__ == "QuantizedSwitchLinear" for part in parts):
         found.others.add("experts: their matrices are chosen row by row")

@@ -13,10 +13,11 @@ from typing import Any
 import mlx.core as mx
 import references
 
-from macspec.metal import mamba2, matmul, recorded
+from macspec.metal import gated_delta, mamba2, matmul, recorded
+from macspec.metal.gated_delta import GatedDelta
 from macspec.metal.kernel import TYPES
 from macspec.metal.mamba2 import Mamba2
-from macspec.metal.variants import CHOICES, MAMBA2_ROWS, MATMUL_ROWS
+from macspec.metal.variants import CHOICES, MATMUL_ROWS, RECURRENCE_ROWS
 
 
 def compute() -> dict[str, dict[str, Any]]:
@@ -39,9 +40,20 @@ def compute() -> dict[str, dict[str, Any]]:
     scans = {}
     for state, dtype in itertools.product(mamba2.STATES, TYPES):
         shape = Mamba2(8, 2, 16, state, dtype, (mx.float32, dtype))
-        sums = (recorded.scanned(mamba2.reference, shape, rows) for rows in MAMBA2_ROWS)
+        sums = (recorded.scanned(mamba2.reference, shape, rows) for rows in RECURRENCE_ROWS)
         scans[recorded.mamba2_key(shape)] = " ".join(sums)
-    return {"products": products, "mamba2": scans, "accept": accepts, "draft_sample": samples}
+    deltas = {}
+    for by_column, dtype in itertools.product((False, True), TYPES):
+        delta = GatedDelta(1, 2, 64, 16, by_column, dtype)
+        key = recorded.gated_delta_key(delta)
+        deltas[key] = recorded.advanced(gated_delta.reference, delta)
+    return {
+        "products": products,
+        "mamba2": scans,
+        "gated_delta": deltas,
+        "accept": accepts,
+        "draft_sample": samples,
+    }
 
 
 if __name__ == "__main__":
