@@ -72,7 +72,8 @@ class ModelCache:
     Args:
         slack: positions that windowed and chunked layers keep beyond their window; the most that
             can be rolled back once such a window is full.
-        kv_bits: store keys and values with this many bits, one of `KV_BITS`, from token 0.
+        kv_bits: store keys and values with this many bits, one of `KV_BITS`, from token 0, in the
+            layers that keep every position; windows and states stay as they are.
         recorder: records the passes of a model with stateful layers.
         pending_rows: builds its passes where kernels take rows back.
         steps: passes of one row that stateful layers can go back by.
@@ -96,10 +97,7 @@ class ModelCache:
         pending_rows: PendingRows | None = None,
         steps: int = 2,
     ) -> None:
-        if kv_bits is None:
-            self.layers = [_replaced(layer, slack) for layer in make_prompt_cache(module)]
-        else:
-            self.layers = _quantized(module, kv_bits)
+        self.layers = _layers(module, slack, kv_bits)
         self._leaves = list(_leaves(self.layers))
         self._linear = [c for c in self._leaves if type(c) in _LINEAR]
         self._windowed = [c for c in self._leaves if type(c) in _WINDOWED]
@@ -416,35 +414,65 @@ def _whole(caches: list[Any]) -> bool:
     return len(starts) <= 1
 
 
-def _quantized(module: Module, bits: int) -> list[Any]:
-    """Quantized caches for every layer, tried on passes that are never evaluated."""
+def _layers(module: Module, slack: int, bits: int | None) -> list[Any]:
+    """Caches for every layer; quantized ones are tried on passes that are never evaluated."""
+
+    def fresh() -> list[Any]:
+        return [_replaced(layer, slack) for layer in make_prompt_cache(module)]
+
+    if bits is None:
+        return fresh()
     if bits not in KV_BITS:
         raise BadOptionError(f"kv-bits must be 2, 4 or 8, not {bits}")
-    plain = make_prompt_cache(module)
-    others = sorted({type(layer).__name__ for layer in plain if type(layer) is not KVCache})
-    if others:
-        raise BadOptionError(
-            "kv-bits works only where every layer has a plain key-value cache, and this model "
-            f"has {', '.join(others)}; leave kv-bits out"
-        )
+    plain = fresh()
     module(mx.zeros((1, 1), mx.int32), cache=plain)
-    groups = [_group_size(layer.keys.shape[-1], layer.values.shape[-1]) for layer in plain]
+    groups = [_group(leaf) for leaf in _leaves(plain)]
+    if not any(groups):
+        raise BadOptionError(f"{_unquantizable(plain)}; leave kv-bits out")
     for rows in (1, 2):
-        trial = [QuantizedKVCache(group_size=group, bits=bits) for group in groups]
         try:
+            trial = _quantized(fresh(), iter(groups), bits)
             module(mx.zeros((1, rows), mx.int32), cache=trial)
         except Exception as error:
             raise BadOptionError(
                 "this model's attention cannot read a quantized cache; leave kv-bits out"
             ) from error
-    return [QuantizedKVCache(group_size=group, bits=bits) for group in groups]
+    return _quantized(fresh(), iter(groups), bits)
 
 
-def _group_size(*widths: int) -> int:
-    for group in (64, 32):
-        if not any(width % group for width in widths):
-            return group
-    sizes = " and ".join(str(width) for width in sorted(set(widths)))
-    raise BadOptionError(
-        f"kv-bits needs a head size that 32 divides, and this model's is {sizes}; leave kv-bits out"
-    )
+def _quantized(layers: Iterable[Any], groups: Iterator[int | None], bits: int) -> list[Any]:
+    """The layers, with quantized caches for those leaves that have a group size."""
+    found: list[Any] = []
+    for layer in layers:
+        if type(layer) is CacheList:
+            found.append(type(layer)(*_quantized(layer.caches, groups, bits)))
+        elif group := next(groups):
+            found.append(QuantizedKVCache(group_size=group, bits=bits))
+        else:
+            found.append(layer)
+    return found
+
+
+def _group(cache: Any) -> int | None:
+    """The group size that quantizes a cache that has been used; None: it stays as it is."""
+    widths = _widths([cache])
+    return group_size(*widths) if widths else None
+
+
+def _widths(leaves: Iterable[Any]) -> set[int]:
+    """Of the keys and values in plain caches that have been used."""
+    arrays: Any = tree_flatten([vars(leaf) for leaf in leaves if type(leaf) is KVCache])
+    return {value.shape[-1] for _, value in arrays if isinstance(value, mx.array)}
+
+
+def group_size(*widths: int) -> int | None:
+    """The group size that quantizes heads of these widths."""
+    return next((group for group in (64, 32) if not any(it % group for it in widths)), None)
+
+
+def _unquantizable(layers: list[Any]) -> str:
+    if widths := _widths(_leaves(layers)):
+        sizes = " and ".join(map(str, sorted(widths)))
+        return f"kv-bits needs a head size that 32 divides, and this model's is {sizes}"
+    kinds = ", ".join(sorted({type(leaf).__name__ for leaf in _leaves(layers)}))
+    return f"kv-bits quantizes layers that keep every position, and this model has only {kinds}"

@@ -333,7 +333,7 @@ class Session:
     def measure(self) -> Iterator[None]:
         """Measure missing costs in idle moments; it can be left after any step."""
         self.close()
-        return measure(self.decoder)
+        return _wired(measure(self.decoder))
 
     def remember(self) -> None:
         """Save what was learned for later sessions; call it when idle and before leaving."""
@@ -363,6 +363,16 @@ class Session:
             depth=self.depth,
             stats=reply.counter.stats(),
         )
+
+
+def _wired(steps: Iterator[None]) -> Iterator[None]:
+    """The steps, each with the models' memory wired."""
+    over = False
+    while not over:
+        with wired():
+            over = next(steps, True) is True
+        if not over:
+            yield
 
 
 def _controller(pair: Pair, state: ControlState | None) -> Controller:

@@ -129,19 +129,30 @@ class NGram(Lookup):
         self.copy = copy
         self._tokens: list[int] = []
         self._continued: dict[tuple[int, ...], int] = {}
+        self._replaced: list[int] = []
+        """What each entry of the index replaced, 0 for nothing: for taking tokens back."""
 
     def _read(self, tokens: Sequence[int]) -> None:
         for token in tokens:
             self._tokens.append(token)
-            at = len(self._tokens) - 1
-            for size in self.sizes:
-                if at >= size:
-                    self._continued[tuple(self._tokens[at - size : at])] = at
+            for run in self._runs():
+                self._replaced.append(self._continued.get(run, 0))
+                self._continued[run] = len(self._tokens) - 1
 
     def _forget(self, length: int) -> None:
-        kept = self._tokens[:length]
-        self._tokens, self._continued = [], {}
-        self._read(kept)
+        while len(self._tokens) > length:
+            for run in reversed(self._runs()):
+                before = self._replaced.pop()
+                if before:
+                    self._continued[run] = before
+                else:
+                    del self._continued[run]
+            self._tokens.pop()
+
+    def _runs(self) -> list[tuple[int, ...]]:
+        """The runs that the last token continues."""
+        at = len(self._tokens) - 1
+        return [tuple(self._tokens[at - size : at]) for size in self.sizes if size <= at]
 
     def _search(self) -> Continuation:
         tokens, end = self._tokens, len(self._tokens)

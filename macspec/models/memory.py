@@ -15,7 +15,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ChunkedKVCache, KVCache, RotatingKVCache, make_prompt_cache
 
-from ..cache import CHECKPOINTS
+from ..cache import CHECKPOINTS, group_size
 from ..choices import MAX_DEPTH
 from ..device import on_metal
 from ..errors import OutOfMemoryError
@@ -193,7 +193,7 @@ def _layer(cache: Any, query_heads: int) -> LayerEstimate:
             values=heads * (head_size + value_size),
             itemsize=keys.dtype.size,
             window=getattr(cache, "max_size", None) or getattr(cache, "chunk_size", None),
-            group=_group(head_size, value_size) if type(cache) is KVCache else None,
+            group=group_size(head_size, value_size) if type(cache) is KVCache else None,
             heads=max(query_heads, heads),
             fused=on_metal() and head_size == value_size and head_size in FUSED_HEADS,
         )
@@ -204,11 +204,6 @@ def _layer(cache: Any, query_heads: int) -> LayerEstimate:
 def _arrays(tree: Any) -> list[mx.array]:
     leaves: list[Any] = list(dict(tree_flatten(tree)).values())
     return [leaf for leaf in leaves if isinstance(leaf, mx.array)]
-
-
-def _group(*sizes: int) -> int | None:
-    """The group size that quantizes heads of these sizes."""
-    return next((group for group in (64, 32) if not any(size % group for size in sizes)), None)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from typing import Any
 import mlx.core as mx
 import pytest
 from mlx_lm.models.cache import KVCache, QuantizedKVCache
-from tinymodels import tiny
+from tinymodels import VOCABULARY, tiny
 
-from macspec.cache import ModelCache
+from macspec.cache import ModelCache, _leaves
 from macspec.errors import BadOptionError
+from macspec.models.rollback import recorder_of
 
 
 @pytest.mark.parametrize(("name", "group"), [("llama-wide", 64), ("llama-middle", 32)])
@@ -30,6 +31,33 @@ def test_every_layer_is_quantized_from_the_first_token(name: str, group: int, bi
     assert cache.nbytes < full.nbytes / 2
 
 
+@pytest.mark.parametrize("name", ["gemma3_text", "llama4", "qwen3_next", "falcon_h1"])
+def test_layers_that_keep_no_position_or_few_stay_as_they_are(name: str) -> None:
+    model = tiny(name, head_dim=32)
+    plain = list(_leaves(ModelCache(model).layers))
+    cache = ModelCache(model, kv_bits=8, recorder=recorder_of(model, VOCABULARY))
+    kinds = [type(leaf) for leaf in _leaves(cache.layers)]
+    full = [type(leaf) is KVCache for leaf in plain]
+    assert 0 < sum(full) < len(full)
+    assert [kind is QuantizedKVCache for kind in kinds] == full
+    assert all(q or kind is type(p) for q, kind, p in zip(full, kinds, plain, strict=True))
+
+    def fed(cache: ModelCache, tokens: list[int]) -> mx.array:
+        cache.mark()
+        with cache.recording(len(tokens)):
+            logits: mx.array = model(mx.array([tokens]), cache=cache.layers)[0, -1]
+        cache.advance(len(tokens))
+        return logits
+
+    fed(cache, list(range(20)))
+    fed(cache, [3, 4, 5])
+    cache.rollback(21)
+    straight = ModelCache(model, kv_bits=8)
+    fed(straight, list(range(20)))
+    fed(straight, [3])
+    assert mx.allclose(fed(cache, [7]), fed(straight, [7]), atol=1e-4)
+
+
 class Reader:
     """A model whose attention takes the keys as one array."""
 
@@ -47,10 +75,8 @@ class Reader:
     [
         ("llama-wide", 3, "kv-bits must be 2, 4 or 8, not 3"),
         ("llama", 8, "head size that 32 divides, and this model's is 8"),
-        ("gemma3_text", 8, "plain key-value cache, and this model has RotatingKVCache"),
-        ("llama4", 4, "plain key-value cache, and this model has ChunkedKVCache"),
-        ("mamba", 4, "plain key-value cache, and this model has ArraysCache"),
-        ("qwen3_next", 4, "plain key-value cache, and this model has ArraysCache"),
+        ("gemma3_text", 8, "head size that 32 divides, and this model's is 8"),
+        ("mamba", 4, "layers that keep every position, and this model has only ArraysCache"),
         (Reader(), 8, "attention cannot read a quantized cache"),
     ],
 )

@@ -218,6 +218,33 @@ def test_a_plain_round_by_itself_is_compared_with_a_row_of_them(
         assert session.controller.curve.plain.needs_comparison != known
 
 
+def test_costs_are_measured_in_wired_memory(pocket: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(pocket)
+    for _ in session.reply(HELLO, GREEDY, max_tokens=4):
+        pass
+    wired: list[bool] = []
+    seen: list[bool] = []
+
+    @contextmanager
+    def wiring() -> Iterator[None]:
+        wired.append(True)
+        yield
+        wired.pop()
+
+    monkeypatch.setattr("macspec.session.wired", wiring)
+    original = type(session.decoder.target).logits
+
+    def watched(*args: Any, **named: Any) -> Any:
+        seen.append(bool(wired))
+        return original(*args, **named)
+
+    monkeypatch.setattr(type(session.decoder.target), "logits", watched)
+    for _, _ in zip(range(2), session.measure(), strict=False):
+        assert not wired
+    assert seen
+    assert all(seen)
+
+
 def test_a_long_prompt_is_prefilled_in_chunks(
     pocket: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,9 +115,17 @@ _CONFIGS: dict[str, dict[str, Any]] = {
 
 
 @cache
-def tiny(name: str) -> Any:
-    """The model of that name in float32, with the same random weights at every call."""
+def tiny(name: str, **changes: Any) -> Any:
+    """The model of that name in float32, with the same random weights at every call.
+
+    Args:
+        changes: to its configuration.
+    """
     config = _CONFIGS[name]
+    if "text_config" in config:
+        config = {**config, "text_config": {**config["text_config"], **changes}}
+    else:
+        config = {**config, **changes}
     architecture = importlib.import_module(f"mlx_lm.models.{config['model_type']}")
     mx.random.seed(11)
     model = architecture.Model(architecture.ModelArgs.from_dict(config))
