@@ -121,7 +121,8 @@ class ReplyStats:
     predicted_speedup: float | None
     """Over plain decoding, as the controller expected: expected tokens / expected plain steps."""
     measured_speedup: float | None
-    """Over plain decoding by the cost curve: decode speed times the seconds of a plain round."""
+    """Over plain decoding: decode speed times the seconds of this session's plain rounds at about
+    the same context; None where there were none."""
     seconds: Seconds
     dropped_messages: int = 0
 

@@ -352,7 +352,8 @@ class Session:
         return self.decoder.why
 
     def _finish(self, reply: Reply) -> Finished:
-        reply.counter.plain_seconds = self.controller.curve.plain.newest
+        middle = len(self.decoder.tokens) - len(reply.ids) // 2
+        reply.counter.plain_seconds = self.controller.curve.plain.measured(middle)
         return Finished(
             reason=reply.reason or "interrupted",
             text=reply.stream.text,

@@ -127,7 +127,7 @@ class Conversation:
         """Open a conversation where it was left."""
         self._check_idle()
         self.tree.open(id)
-        self._live.elsewhere()
+        self._live.elsewhere(self._tokens())
 
     def new(self) -> None:
         """Start a conversation; it is stored once it has a message or unsent text."""
@@ -147,7 +147,7 @@ class Conversation:
         """Continue in a copy of everything up to a turn; this conversation is unchanged."""
         self._check_idle()
         chat = self.store.fork(self.tree.message(turn_id).id)
-        self.tree.open(chat.id)
+        self.open(chat.id)
         return chat
 
     def delete(self) -> None:
@@ -270,7 +270,16 @@ class Conversation:
 
     def _leave(self) -> None:
         self.tree.clear()
-        self._live.elsewhere()
+        self._live.elsewhere(0)
+
+    def _tokens(self) -> int:
+        """Tokens of the path up to its last reply, as that was made."""
+        for message in reversed(self.tree.thread):
+            if message.metadata is not None and message.metadata.stats is not None:
+                stats = message.metadata.stats
+                counts = (stats.get("prompt_tokens"), stats.get("tokens"))
+                return sum(count for count in counts if isinstance(count, int))
+        return 0
 
     async def _compare(self, comparing: Comparing) -> AsyncIterator[Comparison]:
         self._check_idle()
@@ -284,7 +293,7 @@ class Conversation:
             self._work = None
             self.setup.sync()
             self._live.resting()
-            self._live.shown = shown
+            self._live.show(shown)
 
     async def _stream(
         self, begin: Callable[[], tuple[Message, Turn | None]]

@@ -17,10 +17,13 @@ from .panelstate import PanelState
 SHORT_WIDTH = 40
 """Columns up to which the summary line saves blanks."""
 
+NAMED = 60
+"""Columns from which on the summary line names what the speed is compared with."""
+
 NARROW = 31
 """Columns below which labels are shortened."""
 
-BIG, BESIDE = 32, 20
+BIG, BESIDE = 39, 20
 """Columns that large digits need, and the column where the numbers beside them begin."""
 
 RAIL = 11
@@ -39,6 +42,15 @@ SIGNS: dict[str, tuple[str, Role]] = {
 UNKNOWN: tuple[str, Role] = ("○", "label")
 
 SAME_TEXT, SAME_DISTRIBUTION = "same text", "same distribution"
+
+EXACT = {SAME_TEXT: "same text as plain", SAME_DISTRIBUTION: "same odds as plain"}
+"""The same in words for those who have not met them."""
+
+ENOUGH = 64
+"""Tokens from which on a speed is compared with plain decoding: fewer are noise."""
+
+TOOK, FELL = "●", "○"
+"""An accepted and a rejected token of a round."""
 
 
 # -- activity and models ------------------------------------------------------------------------
@@ -89,10 +101,19 @@ def speed_role(times: float | None) -> Role:
     return "good" if times >= 1.03 else "warn" if times < 0.97 else "value"
 
 
+def drafted(state: PanelState) -> bool:
+    """Whether anything was drafted in the reply."""
+    return state.acceptance is not None
+
+
 def against_plain(state: PanelState) -> float | None:
-    """The reply's speed over plain decoding's; the current speed's before the reply has one."""
-    mine = state.tokens_per_s_reply or state.tokens_per_s
-    return ratio(mine, state.plain_tokens_per_s)
+    """The reply's speed over plain decoding's, or the session's while the reply is short; None
+    where nothing was drafted or compared, or too little for more than noise."""
+    if not drafted(state) or state.session_tokens < ENOUGH:
+        return None
+    if state.tokens < ENOUGH:
+        return number(state.session_speedup)
+    return ratio(state.tokens_per_s_reply, state.plain_tokens_per_s)
 
 
 def current_speed(state: PanelState) -> float | None:
@@ -101,12 +122,11 @@ def current_speed(state: PanelState) -> float | None:
 
 
 def speed_head(state: PanelState, width: int, rows: int) -> list[Line]:
-    times, plain = against_plain(state), state.plain_tokens_per_s
-    right: Line = ()
-    if number(plain) is not None:
-        right = ((" plain ", "label"), (fixed(plain, 5, 1), "plain"))
+    times, right = against_plain(state), BLANK
     if times is not None:
-        right = ((f"{fixed(times, 4, 2)}×", speed_role(times)), *right)
+        right = ((f"{fixed(times, 4, 2).strip()}×", speed_role(times)), (" plain", "label"))
+    elif state.passes and not drafted(state):
+        right = (("plain", "label"),)
     return [ruled("Speed", width, right)]
 
 
@@ -116,20 +136,24 @@ def speed(state: PanelState, width: int, rows: int) -> list[Line]:
     digits = big(fixed(now, 4, 1)) if rows >= HIGH and width >= BIG else None
     if digits is None:
         left: Line = ((fixed(now, 5, 1), "value"), (" tok/s", "label"))
-        right: Line = (("TTFT ", "label"), (ttft, "value"))
+        right: Line = (("first token ", "label"), (ttft, "value"))
         return [sides(left, right, width)] + [BLANK] * (rows - 1)
     room = width - BESIDE
-    reply = f"{fixed(state.tokens_per_s_reply, 5, 1)}   "
+    session = fixed(state.session_tokens_per_s, 5, 1)
     lines: tuple[Line, ...] = (
-        ((f"{digits[0]:<{BESIDE}}", "value"),),
-        ((f"{digits[1]:<{BESIDE}}", "value"), *figure("reply", reply, room)),
+        ((f"{digits[0]:<{BESIDE}}", "value"), *figure("this reply", _rate(state), room)),
+        ((f"{digits[1]:<{BESIDE}}", "value"), *figure("session", f"{session}   ", room)),
         (
             (f"{digits[2]:<13}", "value"),
             (f"{'tok/s':<{BESIDE - 13}}", "label"),
-            *figure("TTFT", ttft, room),
+            *figure("first token", ttft, room),
         ),
     )
     return [*lines, *[BLANK] * (rows - HIGH)]
+
+
+def _rate(state: PanelState) -> str:
+    return f"{fixed(state.tokens_per_s_reply, 5, 1)}   "
 
 
 def history(state: PanelState, width: int, rows: int) -> list[Line]:
@@ -145,7 +169,7 @@ def changes(state: PanelState, width: int, rows: int) -> list[Line]:
 
 def latency(state: PanelState, width: int, rows: int) -> list[Line]:
     median, p95 = milliseconds(state.itl_ms_median), milliseconds(state.itl_ms_p95)
-    return [_two(("ITL", median, "value"), ("p95", p95, "value"), width)]
+    return [_two(("per token", median, "value"), ("slowest 5%", p95, "value"), width)]
 
 
 # -- speculation --------------------------------------------------------------------------------
@@ -153,20 +177,33 @@ def latency(state: PanelState, width: int, rows: int) -> list[Line]:
 
 def speculation_head(state: PanelState, width: int, rows: int) -> list[Line]:
     if not state.passes:
-        return [ruled("Speculation", width)]
+        return [ruled("Drafting", width)]
     if state.drafter is None:
-        return [ruled("Speculation", width, (("plain decoding", "warn"),))]
+        return [ruled("Drafting", width, (("not drafting", "label"),))]
     between = " depth " if width >= NARROW else " "
     right: Line = (
         (one_line(state.drafter), "value"),
         (between, "label"),
         (fixed(state.round_depth, 2), "value"),
     )
-    return [ruled("Speculation", width, right)]
+    return [ruled("Drafting", width, right)]
+
+
+def newest_round(state: PanelState, width: int, rows: int) -> list[Line]:
+    """A sign for each token that the latest round drafted."""
+    label, count = "round ", state.round_drafted
+    if not count:
+        return [((label, "label"), (f"{DASH} nothing drafted" if state.passes else DASH, "label"))]
+    accepted = min(state.round_accepted, count)
+    end = f" {accepted}/{count}".rjust(6)
+    shown = min(count, max(width - len(label) - len(end), 0))
+    took = min(accepted, shown)
+    left: Line = ((label, "label"), (TOOK * took, "gain"), (FELL * (shown - took), "track"))
+    return [sides(left, ((end, "value"),), width)]
 
 
 def acceptance(state: PanelState, width: int, rows: int) -> list[Line]:
-    shares = {"acceptance": state.acceptance, "       now": state.acceptance_now}
+    shares = {"accepted": state.acceptance, "     now": state.acceptance_now}
     return [_share(label, share, state, width) for label, share in shares.items()][:rows]
 
 
@@ -174,14 +211,17 @@ def _share(label: str, share: float | None, state: PanelState, width: int) -> Li
     left: Line = ((label, "label"), (" ", "plain"), (percent(share), "value"), (" ", "plain"))
     room = max(width - cells(left), 0)
     if number(share) is None:
-        drafts = state.method != "off" and state.depth != 0
-        reasons = ("nothing drafted", "none yet") if drafts else ("switched off", "off")
+        reasons: tuple[str, ...] = ("none yet",)
+        if state.method == "off" or state.depth == 0:
+            reasons = ("switched off", "off")
+        elif state.passes:
+            reasons = ("nothing drafted", "none")
         return (*left, (fitting(room, *reasons), "label"))
     return (*left, *bar(share, room))
 
 
 def positions(state: PanelState, width: int, rows: int) -> list[Line]:
-    shares, name = state.acceptance_by_position, "by position"
+    shares, name = state.acceptance_by_position, "1st, 2nd, …"
     found = columns(shares, width, rows)
     if not shares:
         found[0] = ((f"{DASH} {name}", "label"),)
@@ -192,7 +232,7 @@ def positions(state: PanelState, width: int, rows: int) -> list[Line]:
 
 def passes(state: PanelState, width: int, rows: int) -> list[Line]:
     rate, count = fixed(state.tokens_per_pass, 5, 2), whole(state.passes or None, 7)
-    return [_two(("tok/pass", rate, "value"), ("passes", count, "plain"), width)]
+    return [_two(("tokens/pass", rate, "value"), ("passes", count, "plain"), width)]
 
 
 def chosen(state: PanelState, width: int, rows: int) -> list[Line]:
@@ -201,17 +241,12 @@ def chosen(state: PanelState, width: int, rows: int) -> list[Line]:
 
 
 def why(state: PanelState, width: int, rows: int) -> list[Line]:
-    """The engine's sentence, without what the heading already says."""
+    """The engine's sentence."""
     text = one_line(state.why)
-    role: Role = "label"
-    if not state.passes:
-        quiet = state.activity in ("reading", "writing", "waiting")
-        text = text or ("" if quiet else "Numbers appear with the first reply.")
-    elif state.drafter is None:
-        text, role = text.removeprefix("plain: "), "plain"
-    else:
-        text = text.removeprefix(f"{state.drafter} at depth {state.round_depth}: ")
-    return [((line, role),) for line in wrapped(text, width, rows)]
+    if not text and not state.passes and state.activity not in ("reading", "writing", "waiting"):
+        text = "Numbers appear with the first reply."
+    role: Role = "plain" if state.passes and state.drafter is None else "label"
+    return [((line, role),) for line in wrapped(text[:1].upper() + text[1:], width, rows)]
 
 
 # -- context and memory -------------------------------------------------------------------------
@@ -259,10 +294,16 @@ def energy_head(state: PanelState, width: int, rows: int) -> list[Line]:
     return [ruled("Energy", width, ((source, "label"),) if source else ())]
 
 
+def unpowered(state: PanelState) -> bool:
+    """Whether nothing measures power here, so that all rows of it fold into one."""
+    return bool(state.energy_reason) and not state.watts
+
+
 def power(state: PanelState, width: int, rows: int) -> list[Line]:
+    if unpowered(state):
+        return [(("power not available", "label"),), *[BLANK] * (rows - 1)]
     if not state.watts:
-        reason = one_line(state.energy_reason) or "no reading yet"
-        return [((line, "label"),) for line in wrapped(f"{DASH} {reason}", width, rows)]
+        return [((f"{DASH} no reading yet", "label"),), *[BLANK] * (rows - 1)]
     beside = max(width // RAIL, 1)
     rails = [fit(_rail(*rail), max(width // beside, 1)) for rail in state.watts.items()]
     found = [rails[at : at + beside] for at in range(0, rows * beside, beside)]
@@ -337,7 +378,7 @@ def badge(state: PanelState, width: int, rows: int) -> list[Line]:
     right: Line = ((one_line(whose), "value"),)
     if whose != "greedy" and width >= NARROW - 1:
         right = (*right, (" rule", "label"))
-    left: Line = (("✓ ", "good"), (same, "good"))
+    left: Line = (("✓ ", "good"), (EXACT[same], "good"))
     if failed(state):
         left = (("✗ ", "bad"), ("self-check failed", "bad"))
     return [sides(left, right, width)]
@@ -345,8 +386,8 @@ def badge(state: PanelState, width: int, rows: int) -> list[Line]:
 
 def kernels(state: PanelState, width: int, rows: int) -> list[Line]:
     text = one_line(state.kernels) or f"{DASH} no model loaded"
-    first, *more = wrapped(f"kernels {text}", width, rows)
-    lines: list[Line] = [(("kernels", "label"), (first.removeprefix("kernels"), "plain"))]
+    first, *more = wrapped(f"computed by {text}", width, rows)
+    lines: list[Line] = [(("computed by", "label"), (first.removeprefix("computed by"), "plain"))]
     return lines + [((line, "plain"),) for line in more]
 
 
@@ -364,23 +405,26 @@ def _two(left: tuple[str, str, Role], right: tuple[str, str, Role], width: int) 
 
 def summary(state: PanelState, width: int) -> list[Line]:
     """The parts of the panel's one-line form, the most important first."""
-    same, _ = promise(state.rule, number(state.temperature) or 0.0)
-    badge: Line = (("✓ ", "good"), (f"{same.removeprefix('same '):<12}", "label"))
+    badge: Line = (("✓ ", "good"), ("exact", "label"))
     if failed(state):
-        badge = (("✗ ", "bad"), (f"{'self-check':<12}", "bad"))
+        badge = (("✗ ", "bad"), ("check", "bad"))
     drafting = "plain"
     if state.drafter is not None:
         drafting = f"{fitting(6, one_line(state.drafter))} {fixed(state.round_depth, 2).strip()}"
     times, context = against_plain(state), ratio(state.context_used, state.context_limit)
+    over = " plain" if width >= NAMED else ""
+    headline: Line = ((" " * (5 + len(over)), "label"),)
+    if times is not None:
+        headline = ((f"{fixed(times, 4, 2)}×", speed_role(times)), (over, "label"))
     unit = " tok/s" if width > SHORT_WIDTH else " t/s"
     return [
         ((fixed(current_speed(state), 5, 1), "value"), (unit, "label")),
-        ((f"{fixed(times, 4, 2)}×", speed_role(times)),),
-        ((percent(state.acceptance), "value"), (" acc", "label")),
+        headline,
         ((f"{drafting:<9}", "plain"),),
+        ((percent(state.acceptance), "value"), (" accepted", "label")),
         ((fixed(state.tokens_per_pass, 4, 2), "value"), ("/pass", "label")),
         badge,
-        (("ctx ", "label"), (percent(context), "value")),
-        ((fixed(state.joules_per_token, 4, 2), "value"), (" J/tok", "label")),
-        (("TTFT", "label"), (seconds(state.ttft_s), "value")),
+        (("context ", "label"), (percent(context), "value")),
+        ((fixed(state.joules_per_token, 4, 2), "value"), (" J/token", "label")),
+        (("first token", "label"), (seconds(state.ttft_s), "value")),
     ]

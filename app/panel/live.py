@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from macspec.checked import last_check
-from macspec.events import Finished, Prefilled, Prefilling, Round
+from macspec.events import Finished, Prefilled, Prefilling, ReplyStats, Round
 from macspec.power import ClockWatch
 from macspec.stats import ReplyCounter
 from macspec.worker import Failed, Loaded, LoadProgress, PairInfo, Status
@@ -41,19 +41,19 @@ class LiveStats:
         self.pair: PairInfo | None = None
         self._status: Status | None = None
         self._plain: float | None = None
+        self._session = SessionSpeed()
         self._self_check = ""
         self._pending = False
         """Whether a reply was requested and is not over."""
-        self._elsewhere = False
-        """Whether the last reply belongs to another conversation than the one on screen."""
+        self._elsewhere: int | None = None
+        """Tokens of the conversation on screen, if the last reply belongs to another one."""
 
     def loading(self) -> None:
         self._activity, self._progress = "loading", None
 
     def asked(self) -> None:
         self._clocks.jumped()
-        self.shown, self._elsewhere = ReplyCounter(), False
-        self._speeds.begin()
+        self.show(ReplyCounter())
         self._pending = True
         self._activity, self._progress = "waiting", None
 
@@ -61,9 +61,15 @@ class LiveStats:
         self._pending = False
         self._rest()
 
-    def elsewhere(self) -> None:
-        """Another conversation is on screen; the engine does not hold it."""
-        self._elsewhere = True
+    def show(self, reply: ReplyCounter) -> None:
+        """Show the numbers of this reply."""
+        self.shown, self._elsewhere = reply, None
+        self._speeds.begin()
+
+    def elsewhere(self, tokens: int) -> None:
+        """Another conversation is on screen, of so many tokens; the engine does not hold it."""
+        self.show(ReplyCounter())
+        self._elsewhere = tokens
 
     def mark(self, what: str) -> None:
         if self._activity == "writing":
@@ -88,18 +94,18 @@ class LiveStats:
                 self._activity = "loading"
                 self._progress = event.done / event.total if event.total else None
             case Loaded():
+                if event.pair != self.pair:
+                    self._another_pair()
                 self.pair, pair = event.pair, event.pair
                 check = last_check(pair.target, pair.draft, pair.weights)
                 self._self_check = "" if check is None else str(check)
                 self._status = None
-                if not event.kept_cache:
-                    self._plain = None
                 if self._activity == "loading":
                     self._rest()
             case Finished():
                 speed, over = event.stats.decode_tokens_per_s, event.stats.measured_speedup
-                if speed and over:
-                    self._plain = over / speed
+                self._plain = over / speed if speed and over else None
+                self._session.add(event.stats, self._plain)
                 self.resting()
             case Failed():
                 if event.kind == "crashed":
@@ -107,9 +113,16 @@ class LiveStats:
                 self._rest()
             case Status():
                 self._status = event
-                self._plain = event.plain_seconds or self._plain
+                if event.pair == self.pair:
+                    self._plain = event.plain_seconds
                 if event.pair is not None:
                     self.pair = event.pair
+
+    def _another_pair(self) -> None:
+        """Nothing that was measured with one pair is shown beside the name of another."""
+        self._plain, self._session = None, SessionSpeed()
+        if self.shown.passes:
+            self.elsewhere(self._context())
 
     def _rest(self) -> None:
         ready = "no model" if self.pair is None else "ready"
@@ -119,11 +132,17 @@ class LiveStats:
         """The current numbers, without those that the engine does not know."""
         pair, status, reply = self.pair, self._status, self.shown
         stats, newest = reply.stats(live=True), reply.newest
+        session = (
+            self._session if reply.final is not None else self._session.plus(stats, self._plain)
+        )
         known = PanelState(
             activity=self._activity,
             progress=self._progress,
             plain_tokens_per_s=1 / self._plain if self._plain else None,
-            tokens_per_s=self._speeds.now,
+            tokens_per_s=self._speeds.now if self._activity == "writing" else None,
+            session_tokens=session.tokens,
+            session_tokens_per_s=session.tokens_per_s,
+            session_speedup=session.speedup,
             speeds=self._speeds.values,
             marks=self._speeds.marks,
             why=self._why(),
@@ -136,6 +155,8 @@ class LiveStats:
             passes=stats.passes,
             drafter=newest.drafter if newest is not None and newest.drafted else None,
             round_depth=None if newest is None else newest.depth,
+            round_drafted=0 if newest is None else newest.drafted,
+            round_accepted=0 if newest is None else newest.accepted,
             tokens_per_s_reply=stats.decode_tokens_per_s,
             ttft_s=stats.ttft_s,
             itl_ms_median=stats.itl_ms_median,
@@ -157,8 +178,8 @@ class LiveStats:
         return known
 
     def _context(self) -> int:
-        if self._elsewhere:
-            return 0
+        if self._elsewhere is not None:
+            return self._elsewhere
         used = self.shown.prompt_tokens + self.shown.tokens
         return used if used or self._status is None else self._status.cached_tokens
 
@@ -167,6 +188,44 @@ class LiveStats:
         if self.shown.newest is not None:
             return self.shown.newest.why
         return "" if self._status is None or self._pending else self._status.why
+
+
+@dataclass(slots=True)
+class SessionSpeed:
+    """The decode of all replies since a pair was loaded."""
+
+    tokens: int = 0
+    _seconds: float = 0.0
+    _compared: float = 0.0
+    """Seconds of the replies that drafted and whose plain speed is known, and what they would have
+    taken without."""
+    _plain: float = 0.0
+
+    def add(self, reply: ReplyStats, plain: float | None) -> None:
+        """Add a reply; ``plain``: seconds of a plain round in it, if that was measured."""
+        seconds = reply.seconds.decode
+        if reply.decode_tokens_per_s is None or seconds <= 0:
+            return
+        tokens = round(reply.decode_tokens_per_s * seconds)
+        self.tokens += tokens
+        self._seconds += seconds
+        if reply.drafted and plain is not None:
+            self._compared += seconds
+            self._plain += tokens * plain
+
+    def plus(self, reply: ReplyStats, plain: float | None) -> SessionSpeed:
+        """The same with the reply that streams."""
+        both = replace(self)
+        both.add(reply, plain)
+        return both
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        return self.tokens / self._seconds if self._seconds else None
+
+    @property
+    def speedup(self) -> float | None:
+        return self._plain / self._compared if self._compared else None
 
 
 class Speeds:

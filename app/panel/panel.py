@@ -75,6 +75,8 @@ NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 SLACK: dict[str, tuple[float, float]] = {
     "tokens_per_s": (0.07, 0.01),
     "tokens_per_s_reply": (0.07, 0.005),
+    "session_tokens_per_s": (0.07, 0.005),
+    "session_speedup": (0.007, 0.0),
     "plain_tokens_per_s": (0.07, 0.01),
     "acceptance_now": (0.012, 0.0),
     "acceptance": (0.006, 0.0),

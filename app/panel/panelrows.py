@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 
@@ -35,18 +36,34 @@ class Row:
     """In words, one for each name in the label; empty or a dash: unknown."""
     cut: bool = False
     """Whether a line may cut the values, so that the tooltip shows them whole."""
+    absent: Callable[[PanelState], bool] = lambda state: False
+    """Whether it is left out, as nothing here measures it."""
 
 
 def _round(state: PanelState) -> tuple[str]:
     if not state.passes:
         return ("",)
     depth = fixed(state.round_depth, 2).strip()
-    return ("plain decoding" if state.drafter is None else f"{state.drafter}, depth {depth}",)
+    return ("not drafting" if state.drafter is None else f"{state.drafter}, depth {depth}",)
+
+
+def _newest(state: PanelState) -> str:
+    return f"{state.round_accepted} of {state.round_drafted}" if state.round_drafted else ""
 
 
 def _times(state: PanelState) -> str:
     times, plain = draw.against_plain(state), fixed(state.plain_tokens_per_s, 6, 1).strip()
-    return "" if times is None else f"{fixed(times, 5, 2)} (plain: {plain} tok/s)"
+    if times is None:
+        return "plain" if state.passes and not draw.drafted(state) else ""
+    at = "" if plain == DASH else f" (plain: {plain} tok/s)"
+    return f"{fixed(times, 5, 2).strip()}{at}"
+
+
+def _session(state: PanelState) -> str:
+    speed, times = fixed(state.session_tokens_per_s, 6, 1).strip(), state.session_speedup
+    if times is None or state.session_tokens < draw.ENOUGH:
+        return speed
+    return f"{speed} ({fixed(times, 5, 2).strip()} × plain)"
 
 
 def _memory(state: PanelState) -> str:
@@ -92,17 +109,25 @@ ROWS: tuple[Row, ...] = (
     GAP,
     Row(
         "× plain", draw.speed_head, (0,),
-        "This reply's speed relative to plain decoding: what the same model would reach without "
-        "speculation, estimated from the measured cost of its passes.",
+        "This reply's speed over plain decoding: the same model without speculation, timed in "
+        "plain rounds of this session at about this context. Shown from 64 tokens on; plain: "
+        "nothing was drafted.",
         lambda state: (_times(state),),
     ),
     Row(
-        "tok/s, reply, TTFT", draw.speed, (0, 3, 3),
-        "Tokens per second over the last second and over the whole reply; time to first token.",
+        "tok/s, this reply, session, first token", draw.speed, (0, 3, 3),
+        "Tokens per second: in the last second, over this reply, and over all replies since the "
+        "pair was loaded. First token: how long reading the prompt took.",
         lambda state: (
             fixed(draw.current_speed(state), 6, 1), fixed(state.tokens_per_s_reply, 6, 1),
-            seconds(state.ttft_s),
+            _session(state), seconds(state.ttft_s),
         ),
+    ),
+    Row(
+        "why", draw.why, (1, 2),
+        "Why the latest round drafted as it did, or did not draft at all. A round drafts some "
+        "tokens and checks them in one pass of the target; × plain is the gain to expect.",
+        lambda state: (state.why,), cut=True,
     ),
     Row(
         "history", draw.history, (0, 2, 7),
@@ -111,43 +136,43 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("▴", draw.changes, (1,), "Where you changed a setting, and which one."),
     Row(
-        "ITL, p95", draw.latency, (1,),
-        "Inter-token latency: the median time between tokens, and the time that 95% of them stay "
-        "below.",
+        "per token, slowest 5%", draw.latency, (3,),
+        "The usual time from one token to the next, and what the slowest 5% of tokens exceed.",
         lambda state: (milliseconds(state.itl_ms_median), milliseconds(state.itl_ms_p95)),
     ),
     GAP,
     Row(
-        "Speculation", draw.speculation_head, (0,),
-        "The drafter of the latest round and how many tokens it drafted; plain decoding means "
-        "that nothing was drafted.",
+        "Drafting", draw.speculation_head, (0,),
+        "Who drafts now and how far ahead: draft is the draft model; ngram and suffix copy from "
+        "text that repeats. Depth is the number of tokens.",
         _round,
     ),
     Row(
-        "acceptance, now", draw.acceptance, (0, 2),
+        "round", draw.newest_round, (1,),
+        "The latest round: ● a drafted token that the target accepted, ○ one that it rejected.",
+        lambda state: (_newest(state),),
+    ),
+    Row(
+        "accepted, now", draw.acceptance, (0, 2),
         "The share of drafted tokens that the target accepted, over this reply and over its last "
         "rounds.",
         lambda state: (percent(state.acceptance), percent(state.acceptance_now)),
     ),
     Row(
-        "by position", draw.positions, (1, 3, 6, 7),
-        "Acceptance of the first drafted token of a round, the second, and so on.",
+        "1st 2nd …", draw.positions, (2, 3, 6, 7),
+        "How often the first drafted token of a round was accepted, the second, and so on.",
         lambda state: (", ".join(percent(it).strip() for it in state.acceptance_by_position),),
     ),
     Row(
-        "tok/pass", draw.passes, (0,),
-        "Tokens per pass of the target, including its own; plain decoding gives 1.00.",
+        "tokens/pass", draw.passes, (0,),
+        "Tokens that a pass of the target yields: the accepted ones and its own. Plain decoding "
+        "gives 1.00.",
         lambda state: (fixed(state.tokens_per_pass, 6, 2),),
     ),
     Row(
         "method, depth", draw.chosen, (7,),
         "Your settings; auto leaves the choice to the engine.",
         lambda state: (state.method, str(state.depth)),
-    ),
-    Row(
-        "why", draw.why, (1, 2, 3),
-        "Why the latest round drafted the way it did, or did not draft at all.",
-        lambda state: (state.why,), cut=True,
     ),
     GAP,
     Row("", draw.capacity_head, (4,)),
@@ -163,7 +188,7 @@ ROWS: tuple[Row, ...] = (
         lambda state: (_memory(state),),
     ),
     GAP,
-    Row("", draw.energy_head, (4,)),
+    Row("", draw.energy_head, (4,), absent=draw.unpowered),
     Row(
         "W", draw.power, (1, 6),
         "Power drawn by each part of the chip, including other programs; all is the whole "
@@ -179,7 +204,7 @@ ROWS: tuple[Row, ...] = (
                 "gross": state.joules_per_token, "net": state.net_joules_per_token,
                 "plain": state.plain_joules_per_token,
             }),
-        ), cut=True,
+        ), cut=True, absent=draw.unpowered,
     ),
     GAP,
     Row(
@@ -190,12 +215,12 @@ ROWS: tuple[Row, ...] = (
     Row(
         "exactness", draw.badge, (0,),
         "What is guaranteed: greedy and keyed replies are exactly the text of plain decoding; "
-        "the block and match rules sample from the same distribution.",
+        "with the block and match rules every text is exactly as likely as without drafts.",
         lambda state: (_exactness(state),),
     ),
     Row(
-        "kernels", draw.kernels, (2, 7),
-        "What does the computing: macspec's own Metal kernels, MLX's, or the reference code.",
+        "computed by", draw.kernels, (2, 7),
+        "What does the arithmetic: macspec's own Metal kernels, or those of MLX.",
         lambda state: (state.kernels,), cut=True,
     ),
 )  # fmt: skip
@@ -207,23 +232,30 @@ HELP = tuple((row.label, row.help) for row in ROWS if row.help)
 """The rows of the panel, and what they mean."""
 
 
-def plan(height: int) -> tuple[tuple[int, int], ...]:
+def plan(state: PanelState, height: int) -> tuple[tuple[int, int], ...]:
     """The rows of a panel so high, by their index, and the lines of each.
 
-    It depends on the height alone, so that nothing moves while a reply streams.
+    It depends on the height and on what can be measured here, so that nothing moves while a reply
+    streams.
     """
-    order = sorted(range(len(LINES)), key=lambda line: LINES[line][1])
+    return _plan(height, tuple(row.absent(state) for row in ROWS))
+
+
+@cache
+def _plan(height: int, absent: tuple[bool, ...]) -> tuple[tuple[int, int], ...]:
+    there = [line for line in LINES if not absent[line[0]]]
+    order = sorted(range(len(there)), key=lambda line: there[line][1])
     kept = sorted(order[: max(height, 0)])
     return tuple(
         (index, len(list(lines)))
-        for index, lines in groupby((LINES[line] for line in kept), itemgetter(0))
+        for index, lines in groupby((there[line] for line in kept), itemgetter(0))
     )
 
 
 def panel_lines(state: PanelState, width: int, height: int) -> tuple[Line, ...]:
     """``height`` lines, each of them ``width`` columns wide."""
     lines: list[Line] = []
-    for index, count in plan(height):
+    for index, count in plan(state, height):
         lines += ROWS[index].draw(state, width, count)
     lines += [BLANK] * (height - len(lines))
     return tuple(fit(line, width) for line in lines[: max(height, 0)])
@@ -232,7 +264,7 @@ def panel_lines(state: PanelState, width: int, height: int) -> tuple[Line, ...]:
 def tooltip(state: PanelState, y: int, height: int) -> str | None:
     """What a line of a panel so high means, and all of what it may have cut; None for a gap."""
     at = 0
-    for index, count in plan(height):
+    for index, count in plan(state, height):
         at += count
         if y < at:
             row = ROWS[index]

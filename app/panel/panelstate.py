@@ -40,6 +40,9 @@ class PanelState:
     drafter: str | None = None
     """Of the latest round; None: it did not draft."""
     round_depth: int | None = None
+    round_drafted: int = 0
+    """Tokens that the latest round drafted, and how many of them were accepted."""
+    round_accepted: int = 0
     method: str = "auto"
     depth: int | str = "auto"
     rule: str = "block"
@@ -52,7 +55,12 @@ class PanelState:
     tokens_per_s_reply: float | None = None
     """Over the reply's decode."""
     plain_tokens_per_s: float | None = None
-    """What plain decoding would reach, from the cost curve."""
+    """What plain decoding reached with this pair at this context; None: it was not measured."""
+    session_tokens: int = 0
+    """Decoded since the pair was loaded."""
+    session_tokens_per_s: float | None = None
+    session_speedup: float | None = None
+    """Over plain decoding, in the replies that drafted and whose plain speed was measured."""
     speeds: Sequence[float] = ()
     """One per half second of decode, the newest last."""
     marks: Sequence[Mark] = ()

@@ -68,9 +68,9 @@ class Plan(NamedTuple):
         return self.cost - 1
 
 
-PLAIN = Plan(None, 0, why="plain")
+PLAIN = Plan(None, 0, why="not drafting")
 
-OFF = PLAIN._replace(why="plain: speculation is off")
+OFF = PLAIN._replace(why="not drafting: speculation is off")
 
 
 def outlook(method: str, depth: int | str) -> str:
@@ -124,7 +124,7 @@ CHECK = 96
 PIPELINED = RUN + 2
 """Plain rounds that follow an unpipelined one, to compare the two; the outer ones say nothing."""
 
-PLAIN_PROBE = PLAIN._replace(probe=True, why="plain: measuring what a plain step costs")
+PLAIN_PROBE = PLAIN._replace(probe=True, why="not drafting: timing a plain step")
 
 Use = tuple[int, int | None, float, float]
 """Depth, position of a branch, expected tokens, cost."""
@@ -162,7 +162,9 @@ class Controller:
         """
         useful = [offer for offer in offers if min(offer.room, limit) > 0]
         if not useful:
-            self.last = PLAIN._replace(length=length, why="plain: no drafter has anything to offer")
+            self.last = PLAIN._replace(
+                length=length, why="not drafting: no match in the text so far"
+            )
             return self.last
         plans = (self._best(offer, length, limit, depth) for offer in useful)
         best = max(plans, key=_by_worth)
@@ -336,11 +338,9 @@ class Controller:
 
 def _explained(plan: Plan) -> Plan:
     branch = "" if plan.branch is None else " with a branch"
-    why = (
-        f"{plan.drafter} at depth {plan.depth}{branch}: about {plan.expected:.2f} tokens in the "
-        f"time of {plan.cost:.2f} plain steps"
+    return plan._replace(
+        why=f"{plan.drafter} at depth {plan.depth}{branch}: {plan.worth:.2f}× plain expected"
     )
-    return plan._replace(why=why)
 
 
 _by_worth = operator.attrgetter("worth")
@@ -348,6 +348,5 @@ _by_worth = operator.attrgetter("worth")
 
 def _against(best: Plan) -> str:
     return (
-        f"plain: {best.drafter} at depth {best.depth} would yield {best.expected:.2f} tokens in "
-        f"the time of {best.cost:.2f} plain steps"
+        f"not drafting: {best.drafter} at depth {best.depth} would run at {best.worth:.2f}× plain"
     )

@@ -6,7 +6,7 @@ import math
 import statistics
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -52,6 +52,8 @@ class PlainStep:
     def __init__(self) -> None:
         self._seen: deque[tuple[int, float]] = deque(maxlen=PLAIN_ROUNDS)
         """Context length and seconds."""
+        self._own = 0
+        """How many of the last ones were not restored."""
         self._run: list[float] = []
         """Seconds of the newest rounds of a pipelined run."""
         self._single: tuple[int, float] | None = None
@@ -66,8 +68,12 @@ class PlainStep:
 
     def at(self, length: int) -> float | None:
         """Seconds at this context length; None without recent rounds near it."""
-        near = [seconds for where, seconds in self._seen if _near(where, length)]
-        return statistics.median(near[-ANCHORS:]) if near else None
+        return _seconds_at(length, self._seen)
+
+    def measured(self, length: int) -> float | None:
+        """As ``at``, by this session's rounds only: earlier ones may be of a machine in another
+        state."""
+        return _seconds_at(length, list(self._seen)[len(self._seen) - self._own :])
 
     @property
     def unpipelined(self) -> float:
@@ -87,20 +93,24 @@ class PlainStep:
                 mean of several rounds is meaningful, at 1 nothing.
         """
         if overlaps == 0:
-            self._seen.append((length, seconds / self.unpipelined))
+            self._add(length, seconds / self.unpipelined)
             self._single, self._run = (length, seconds), []
         elif overlaps == 2:
             self._run.append(seconds)
         if len(self._run) < RUN:
             return
         mean, self._run = statistics.mean(self._run), []
-        self._seen.append((length, mean))
+        self._add(length, mean)
         if self._single is not None and _near(self._single[0], length):
             self._ratios.append(min(max(self._single[1] / mean, 1.0), MOST))
         self._single = None
 
     def interrupted(self) -> None:
         self._single = None
+
+    def _add(self, length: int, seconds: float) -> None:
+        self._seen.append((length, seconds))
+        self._own = min(self._own + 1, PLAIN_ROUNDS)
 
     def as_dict(self) -> dict[str, Any]:
         return {"plain": list(self._seen), "alone": list(self._ratios)}
@@ -109,9 +119,15 @@ class PlainStep:
         """Take over what ``as_dict`` gave; else a ValueError, TypeError or KeyError."""
         seen = [(int(positive(at)), positive(seconds)) for at, seconds in stored["plain"]]
         unpipelined = [positive(ratio) for ratio in stored.get("alone", ())]
-        self._seen = deque(seen, maxlen=PLAIN_ROUNDS)
+        self._seen, self._own = deque(seen, maxlen=PLAIN_ROUNDS), 0
         self._ratios = deque(unpipelined, maxlen=COMPARISONS)
         self._run, self._single = [], None
+
+
+def _seconds_at(length: int, seen: Iterable[tuple[int, float]]) -> float | None:
+    """The median of the newest rounds near a context length."""
+    near = [seconds for where, seconds in seen if _near(where, length)]
+    return statistics.median(near[-ANCHORS:]) if near else None
 
 
 def _near(a: int, b: int) -> bool:

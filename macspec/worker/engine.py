@@ -141,7 +141,9 @@ class Engine:
         return tuning
 
     def status(self) -> Status:
-        session = self.session
+        session, plain = self.session, None
+        if session is not None:
+            plain = session.controller.curve.plain.measured(session.cached_tokens)
         return Status(
             pair=None if session is None else _info(session),
             tuning=self._tuning,
@@ -150,7 +152,7 @@ class Engine:
             memory=mx.get_active_memory(),
             memory_limit=device_limit(),
             kernels="" if session is None else session.kernels.state,
-            plain_seconds=None if session is None else session.controller.curve.plain.newest,
+            plain_seconds=plain,
         )
 
     def idle(self) -> Iterator[None]:

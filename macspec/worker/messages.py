@@ -154,7 +154,7 @@ class Status:
     kernels: str = ""
     """Which kernels are used and why; empty while no pair is loaded."""
     plain_seconds: float | None = None
-    """Seconds of a plain round by the cost curve; None: unknown."""
+    """Seconds of a plain round at this context, by the rounds of this session; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

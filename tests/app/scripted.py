@@ -97,7 +97,7 @@ def said(
         stand = min(pattern[len(steps) % len(pattern)], depth)
         tokens = tuple(words[at : at + stand + 1])
         accepted = min(stand, len(tokens))
-        why = f"{drafter} at depth {depth}: about 2.60 tokens for the time of 1.30 plain steps"
+        why = f"{drafter} at depth {depth}: 2.00× plain expected"
         steps.append(Step(tokens, accepted, drafter, depth, seconds, part, why))
         at += len(tokens)
     return steps
@@ -105,7 +105,7 @@ def said(
 
 def plain(text: str, seconds: float = 0.045, part: str = "answer") -> list[Step]:
     """The same without speculation."""
-    why = "plain: speculation is off"
+    why = "not drafting: speculation is off"
     words = re.findall(r"\s*\S+|\s+", text)
     return [Step((word,), seconds=seconds, part=part, why=why) for word in words]
 

@@ -188,10 +188,10 @@ async def test_a_line_under_the_mouse_is_explained() -> None:
     async with app.run_test(size=SIZE) as pilot:
         panel = app.query_one(Panel)
         lines = said(panel).splitlines()
-        y = next(y for y, line in enumerate(lines) if line.startswith("acceptance"))
+        y = next(y for y, line in enumerate(lines) if line.startswith("accepted"))
         await pilot.hover(Panel, offset=(3, y))
         assert "accepted" in str(panel.tooltip)
-        y = next(y for y, line in enumerate(lines) if line.startswith("kernels"))
+        y = next(y for y, line in enumerate(lines) if line.startswith("computed by"))
         await pilot.hover(Panel, offset=(3, y))
         assert "MLX's attention" in str(panel.tooltip)
 
@@ -215,7 +215,7 @@ async def test_the_summary_has_what_matters_most(size: tuple[int, int]) -> None:
         line = said(app.query_one(Summary))
         assert "41.3" in line
         assert "1.75×" in line
-        assert "74% acc" in line
+        assert "draft 4" in line
         app.show(replace(READY, activity="loading", progress=0.4, passes=0))
         assert "40%" in said(app.query_one(Summary))
 

@@ -73,11 +73,64 @@ def test_another_conversation_is_not_in_the_context() -> None:
     stats.see(Prefilled(10, 0, 0.5))
     stats.see(passed(2))
     assert stats.state().context_used == 12
-    stats.elsewhere()
-    assert (stats.state().context_used, stats.state().tokens) == (0, 2)
+    stats.elsewhere(9)
+    assert (stats.state().context_used, stats.state().tokens) == (9, 0)
     stats.asked()
     stats.see(Prefilled(30, 0, 0.5))
     assert stats.state().context_used == 30
+
+
+def reply(stats: LiveStats, plain: float | None, drafted: int = 2) -> None:
+    """A reply of 81 tokens in 2 seconds of decode, and what the engine reports of it."""
+    counter = ReplyCounter()
+    stats.asked()
+    for number in range(41):
+        event = passed(2 if number else 1, 0.05, drafted, drafted // 2, drafted)
+        for each in (stats, counter):
+            each.see(event)
+    counter.plain_seconds = plain
+    stats.see(Finished("end", "", (), 1, "block", "auto", "auto", counter.stats()))
+
+
+def test_plain_is_of_this_pair_or_not_known() -> None:
+    stats = live()
+    reply(stats, 0.05)
+    state = stats.state()
+    assert (state.session_tokens, state.plain_tokens_per_s) == (80, pytest.approx(20))
+    assert state.session_tokens_per_s == pytest.approx(40)
+    assert state.session_speedup == pytest.approx(2.0)
+    reply(stats, None)
+    assert stats.state().plain_tokens_per_s is None
+    assert stats.state().session_speedup == pytest.approx(2.0)
+    reply(stats, 0.05)
+    other = replace(PAIR, target="another")
+    stats.see(Loaded(other))
+    stats.see(replace(STATUS, plain_seconds=0.05))  # of the pair before
+    state = stats.state()
+    assert (state.plain_tokens_per_s, state.session_tokens, state.tokens) == (None, 0, 0)
+    assert state.tokens_per_s is state.tokens_per_s_reply is state.session_speedup is None
+
+
+def test_a_reply_without_drafts_is_not_compared() -> None:
+    stats = live()
+    reply(stats, 0.05, drafted=0)
+    state = stats.state()
+    assert (state.acceptance, state.session_speedup, state.session_tokens) == (None, None, 80)
+
+
+def test_after_a_comparison_all_speeds_are_of_the_reply() -> None:
+    stats = live()
+    reply(stats, 0.05)
+    shown, before = stats.shown, stats.state()
+    stats.asked()
+    stats.see(Prefilled(10, 0, 0.5))
+    for _ in range(9):
+        stats.see(passed(4, 0.05))
+    stats.resting()
+    stats.show(shown)
+    after = stats.state()
+    assert after.tokens_per_s is None
+    assert after.tokens_per_s_reply == before.tokens_per_s_reply
 
 
 def test_a_reply_that_waits_for_a_pair_waits_on() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macspec.app.panel.charts import marks, scale, sparkline
-from macspec.app.panel.draw import promise
+from macspec.app.panel.draw import ENOUGH, EXACT, promise
 from macspec.app.panel.figures import (
     DASH,
     fixed,
@@ -65,6 +65,11 @@ STATES = st.builds(
     why=WORDS,
     tokens_per_s=MAYBE,
     tokens_per_s_reply=MAYBE,
+    session_tokens=st.integers(0),
+    session_tokens_per_s=MAYBE,
+    session_speedup=MAYBE,
+    round_drafted=st.integers(0),
+    round_accepted=st.integers(0),
     plain_tokens_per_s=MAYBE,
     speeds=SEQUENCE,
     marks=st.lists(st.builds(Mark, st.integers(-5, 60), WORDS), max_size=5).map(tuple),
@@ -156,7 +161,7 @@ def test_a_ratio_of_nothing_is_none() -> None:
 @settings(deadline=None)
 @given(st.integers(0, 60))
 def test_a_height_is_filled_from_what_matters_most(height: int) -> None:
-    shown = [index for index, lines in plan(height) for _ in range(lines)]
+    shown = [index for index, lines in plan(PanelState(), height) for _ in range(lines)]
     assert len(shown) == min(height, len(LINES))
     first = [index for index, rank in LINES if rank == 0]
     if height >= len(first):
@@ -206,17 +211,48 @@ def test_numbers_do_not_move_what_stands_beside_them(
 def test_a_dash_has_a_reason() -> None:
     text = written(panel_lines(PanelState(energy_reason="watts need a Mac"), 34, 45))
     assert f"{DASH} no model loaded" in text
-    assert f"{DASH} watts need a Mac" in text
-    assert "nothing drafted" in text
+    assert "power not available" in text
+    assert "J/token" not in text
+    assert "none yet" in text
+    spoken = written(panel_lines(PanelState(passes=3, tokens=9), 34, 45))
+    assert "nothing drafted" in spoken
     assert "switched off" in written(panel_lines(PanelState(method="off"), 34, 45))
 
 
+def test_a_short_session_is_not_compared_with_plain() -> None:
+    state = PanelState(
+        passes=9,
+        tokens=20,
+        drafter="draft",
+        acceptance=0.5,
+        tokens_per_s_reply=60.0,
+        plain_tokens_per_s=20.0,
+        session_tokens=ENOUGH - 1,
+        session_speedup=1.5,
+    )
+    assert "×" not in written(panel_lines(state, 39, 9))
+    longer = replace(state, session_tokens=ENOUGH)
+    assert "1.50× plain" in written(panel_lines(longer, 39, 9))
+    own = replace(longer, tokens=ENOUGH)
+    assert "3.00× plain" in written(panel_lines(own, 39, 9))
+    for unknown in (replace(own, plain_tokens_per_s=None), replace(own, acceptance=None)):
+        assert "×" not in written(panel_lines(unknown, 39, 9))
+    assert "plain" in written(panel_lines(replace(own, acceptance=None), 39, 9))
+
+
+def test_the_latest_round_is_drawn_token_by_token() -> None:
+    state = PanelState(passes=9, drafter="suffix", round_drafted=16, round_accepted=13)
+    assert "round ●●●●●●●●●●●●●○○○" in written(panel_lines(state, 39, 30))
+    assert "13/16" in written(panel_lines(state, 39, 30))
+    plain = replace(state, drafter=None, round_drafted=0, round_accepted=0)
+    assert f"round {DASH} nothing drafted" in written(panel_lines(plain, 39, 30))
+
+
 def test_why_speculation_is_off_is_told() -> None:
-    why = "plain: draft at depth 2 should bring 1.21 tokens for the time of 1.71 plain steps"
+    why = "not drafting: draft at depth 2 would run at 0.71× plain"
     parked = PanelState(passes=4, drafter=None, why=why)
     text = " ".join(written(panel_lines(parked, 34, 30)).split())
-    assert "plain decoding" in text
-    assert why.removeprefix("plain: ") in text
+    assert f"N{why[1:]}" in text
 
 
 @pytest.mark.parametrize(
@@ -234,7 +270,7 @@ def test_the_badge_promises_what_the_rule_keeps(
 ) -> None:
     assert promise(rule, temperature) == same
     text = written(panel_lines(PanelState(rule=rule, temperature=temperature), 34, 30))
-    assert f"✓ {same[0]}" in text
+    assert f"✓ {EXACT[same[0]]}" in text
 
 
 def test_a_self_check_that_failed_is_no_promise() -> None:
@@ -268,7 +304,7 @@ def test_a_rail_that_stands_still_keeps_its_place() -> None:
 
 def test_the_sentence_stands_still_until_its_numbers_matter() -> None:
     def why(tokens: float) -> str:
-        return f"draft at depth 4: about {tokens:.2f} tokens for the time of 1.71 plain steps"
+        return f"draft at depth 4: {tokens:.2f}× plain expected"
 
     shown = PanelState(activity="writing", drafter="draft", round_depth=4, why=why(3.12))
     assert hysteresis(shown, replace(shown, why=why(3.2))).why == why(3.12)
@@ -355,6 +391,11 @@ def test_in_words_it_says_what_is_known() -> None:
         why="it pays",
         tokens_per_s_reply=45.23,
         plain_tokens_per_s=30.1,
+        session_tokens=900,
+        session_tokens_per_s=44.0,
+        session_speedup=1.45,
+        round_drafted=4,
+        round_accepted=2,
         ttft_s=0.314,
         itl_ms_median=20.12,
         context_used=1234,
@@ -375,23 +416,25 @@ def test_in_words_it_says_what_is_known() -> None:
         "draft: Qwen3-0.6B-4bit",
         "× plain: 1.50 (plain: 30.1 tok/s)",
         "tok/s: 45.2",
-        "reply: 45.2",
-        "TTFT: 314 ms",
-        "ITL: 20 ms",
-        "Speculation: draft, depth 4",
-        "acceptance: 72%",
-        "by position: 90%, 70%",
-        "tok/pass: 2.61",
+        "this reply: 45.2",
+        "session: 44.0 (1.45 × plain)",
+        "first token: 314 ms",
+        "why: it pays",
+        "per token: 20 ms",
+        "Drafting: draft, depth 4",
+        "round: 2 of 4",
+        "accepted: 72%",
+        "1st 2nd …: 90%, 70%",
+        "tokens/pass: 2.61",
         "method: auto",
         "depth: auto",
-        "why: it pays",
         "context: 1,234 of 8,192 tokens",
         "memory: 5.0 of 10.0 GB (6.0 at full context)",
         "W: gpu 9.12, cpu 3.20 (zeus)",
         "J/token: gross 0.31, net 0.25",
         "self-check: today",
         "exactness: same distribution; rule block, temperature 0.70",
-        "kernels: ours",
+        "computed by: ours",
     ]
 
 
@@ -409,7 +452,9 @@ def test_in_words_before_anything() -> None:
 
 def test_in_words_without_a_draft_model() -> None:
     state = PanelState(passes=3, draft_off="another vocabulary")
-    assert {"draft: another vocabulary", "Speculation: plain decoding"} <= set(facts(state))
+    assert {"draft: another vocabulary", "Drafting: not drafting", "× plain: plain"} <= set(
+        facts(state)
+    )
 
 
 @settings(deadline=None)

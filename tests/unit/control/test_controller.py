@@ -307,7 +307,7 @@ def test_what_a_plain_step_costs_is_measured_where_the_context_is_another() -> N
     assert controller.choose([offer], 1500, 500).depth > 0
     probe = controller.choose([offer], 60, 500)
     assert probe.depth == 0
-    assert "measuring what a plain step costs" in probe.why
+    assert "timing a plain step" in probe.why
     play(controller, probe, 0, 0.5)
     assert controller.choose([offer], 60, 500).depth > 0
 

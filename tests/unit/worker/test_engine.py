@@ -117,7 +117,7 @@ def test_before_the_first_round_nothing_is_claimed_of_it(engine: Engine) -> None
     engine.tune({"depth": 4})
     assert "at depth 4" in engine.status().why
     engine.tune({"method": "off"})
-    assert engine.status().why == "plain: speculation is off"
+    assert engine.status().why == "not drafting: speculation is off"
     engine.tune({"method": "auto", "depth": "auto"})
     talk(engine)
     assert "yet" not in engine.status().why
