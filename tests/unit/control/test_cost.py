@@ -273,6 +273,15 @@ def test_contexts_that_are_not_alike_are_not_mixed() -> None:
     assert (plain.newest, plain.at(30), plain.at(3800)) == (1.0, 1.0, 3.0)
 
 
+def test_what_was_restored_was_not_measured_here() -> None:
+    before, plain = PlainStep(), PlainStep()
+    row(before, 3.0)
+    plain.restore(before.as_dict())
+    assert (plain.at(100), plain.measured(100)) == (3.0, None)
+    row(plain, 1.0)
+    assert (plain.measured(100), plain.measured(4000)) == (1.0, None)
+
+
 def test_a_round_by_itself_is_no_plain_step() -> None:
     plain = PlainStep()
     for number in range(COMPARISONS):
