@@ -7,6 +7,8 @@ import gc
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import on
@@ -22,8 +24,8 @@ from macspec.config.file import change_file
 from macspec.config.schema import SETTINGS
 from macspec.errors import BadOptionError, MacspecError
 from macspec.events import Notice
-from macspec.store import title_of
-from macspec.worker import LoadProgress, PairChoice
+from macspec.store import COMPLETE, title_of
+from macspec.worker import LoadProgress, PairChoice, PromptTokens
 
 from . import message, outside, themes
 from .actions import BY_ID
@@ -51,11 +53,19 @@ STARTED = 3.0
 UNSENT = 1.0
 """Seconds after the last key at which the prompt is saved."""
 
+COUNTED = 0.3
+"""Seconds after the last key at which the tokens of the prompt are counted."""
+
+ELSEWHERE = 1.0
+"""Seconds between two looks at what other windows do to the conversation."""
+
 TWICE = 2.0
 """Seconds within which a second Ctrl+C leaves."""
 
 REPEATED = ("deeper", "shallower", "older", "newer", "method", "rule", "theme")
 """Actions whose key may be held down: each waits for the one before."""
+
+TOO_LONG = "not sent: {:,} of {:,} tokens; shorten it, or use a model with a longer context"
 
 BUILT_IN_NOTICE = "using the small built-in pair"
 """Begins what the engine says of that pair; here the welcome card says it."""
@@ -103,6 +113,9 @@ class MacspecApp(App[None], inherit_bindings=False):
         self._one_by_one: dict[str, asyncio.Lock] = {}
         self._writing = asyncio.Lock()
         self._unsent: Timer | None = None
+        self._count: Timer | None = None
+        self._counted: tuple[str, PromptTokens | None] = "", None
+        """The text whose tokens were counted last, and how many it has."""
         self._armed = float("-inf")
         # Without ansi_color, NO_COLOR would still use greys.
         super().__init__(driver_class=driver, ansi_color="NO_COLOR" in os.environ or None)
@@ -128,6 +141,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         self.conversation.measured = transcript.update_turn
         self.begin(self._open(), "open")
         self.set_interval(PERIOD, self.show_state)
+        self.set_interval(ELSEWHERE, self._look_elsewhere)
         # What is there by now stays: no later collection has to look at it while a reply streams.
         if not self.is_headless:
             self.set_timer(STARTED, gc.freeze)
@@ -212,18 +226,42 @@ class MacspecApp(App[None], inherit_bindings=False):
                 action, argument = command
                 self.do(action.id, argument)
                 return
+            if turn_id is None and self._replying:
+                self.main.prompt.hold(event)
+                return
+            counted, count = self._counted
+            if counted == event.text and count is not None and count.too_long:
+                raise BadOptionError(TOO_LONG.format(count.least, count.context))
             text, notices = event.message()
             for notice in notices:
                 self.status(notice, "warning")
             it = self.conversation
             updates = it.ask(text) if turn_id is None else it.edit(turn_id, text)
-            self.begin(self.feed.stream(updates, event.text), "reply")
+            self.begin(self.feed.stream(updates, partial(self._give_back, event)), "reply")
         except MacspecError as error:
-            if turn_id is None:
-                self.main.prompt.give_back(event.text)
-            else:
-                self.edit_turn(turn_id, event.text, changed=True)
+            self._give_back(event)
             self.status(str(error), "warning")
+
+    def _give_back(self, event: Prompt.Submitted) -> None:
+        """Put a message that was not sent back into the prompt."""
+        if event.turn_id in [turn.id for turn in self.conversation.turns]:
+            assert event.turn_id is not None
+            self.edit_turn(event.turn_id, event.text, changed=True)
+        else:
+            self.main.prompt.give_back(event.text)
+
+    @property
+    def _replying(self) -> bool:
+        """Whether a reply streams or is about to, or a comparison runs."""
+        return self.conversation.busy or any(it.group == "reply" for it in self.workers)
+
+    def _send_queued(self) -> None:
+        """Send the next message of the queue, or give all back if the reply did not end well."""
+        turns, prompt = self.conversation.turns, self.main.prompt
+        if turns and turns[-1].state == COMPLETE:
+            self._sent(prompt.next_held())
+        else:
+            prompt.give_back_queue()
 
     @on(Prompt.Asked)
     def _help_asked_for(self) -> None:
@@ -232,9 +270,31 @@ class MacspecApp(App[None], inherit_bindings=False):
     @on(Prompt.Changed)
     def _typed(self) -> None:
         """Save what is typed, a moment after the last key."""
-        if self._unsent is not None:
-            self._unsent.stop()
+        for timer in (self._unsent, self._count):
+            if timer is not None:
+                timer.stop()
         self._unsent = self.set_timer(UNSENT, self._save_unsent)
+        self._count = self.set_timer(COUNTED, lambda: self.begin(self._count_typed(), "count"))
+        if not self.main.prompt.area.text:
+            self.main.prompt.show_count(None)
+
+    async def _count_typed(self) -> None:
+        """Show how many tokens the prompt has, unless it is a command."""
+        prompt, text, count = self.main.prompt, self.main.prompt.value, None
+        if not text.startswith("/"):
+            with suppress(message.FileError):
+                count = await self.conversation.count(prompt.message())
+        if self.main.there and text == prompt.value:
+            self._counted = text, count
+            prompt.show_count(count)
+
+    async def _look_elsewhere(self) -> None:
+        """Show what another window did to this conversation."""
+        turns = self.conversation.turns
+        if news := self.conversation.refresh():
+            if turns != self.conversation.turns:
+                await self.redraw()
+            self.status(news, "warning")
 
     def _save_unsent(self) -> None:
         if self.main.there:
@@ -308,6 +368,8 @@ class MacspecApp(App[None], inherit_bindings=False):
         chat = self.conversation.chat
         title = "New conversation" if chat is None else shortened(title_of(chat), 60)
         main.title_line.show(title, state)
+        if main.prompt.queue and not self._replying:
+            self._send_queued()
         if not main.has_class("-no-panel"):
             (main.panel if main.beside else main.summary).show(state)
         main.sliders.show(state)
@@ -321,7 +383,8 @@ class MacspecApp(App[None], inherit_bindings=False):
         self.show_state()
 
     async def reply(self, updates: AsyncIterator[Update], typed: str = "") -> None:
-        self.begin(self.feed.stream(updates, typed), "reply")
+        give_back = partial(self.main.prompt.give_back, typed) if typed else lambda: None
+        self.begin(self.feed.stream(updates, give_back), "reply")
 
     def edit_turn(self, turn_id: int, text: str, *, changed: bool = False) -> None:
         """Put a message into the prompt, to be resent; ``changed``: some of it was typed before."""
@@ -377,12 +440,18 @@ class MacspecApp(App[None], inherit_bindings=False):
             )
         )
         if id is None and chat is not None:
-            if self.conversation.store.chat(chat.id).deleted is not None:
+            if self._gone(chat.id):
                 self.conversation.new()
                 await self.redraw()
             else:
                 self.conversation.refresh()
         return id
+
+    def _gone(self, id: int) -> bool:
+        try:
+            return self.conversation.store.chat(id).deleted is not None
+        except BadOptionError:
+            return True
 
     async def ask(self, question: Question, check: Callable[[str], str]) -> None:
         from .screens.box import Ask

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from macspec.errors import MacspecError
 
 from .chat.conversation import Conversation
-from .chat.turns import Began, ChatNotice, Dropped, Ended, TextPiece, Turn, Update
+from .chat.turns import Began, ChatNotice, Dropped, Ended, TextPiece, Turn, Update, Withdrawn
 from .screens.main import Main
 
 
@@ -50,16 +50,21 @@ class Feed:
         if unseen or (severity != "information" and not transcript.following):
             self._status(line, severity)
 
-    async def stream(self, updates: AsyncIterator[Update], typed: str = "") -> None:
-        """Show a reply as it streams; ``typed`` goes back into the prompt if it cannot be sent."""
+    async def stream(
+        self, updates: AsyncIterator[Update], give_back: Callable[[], None] = lambda: None
+    ) -> None:
+        """Show a reply as it streams; what cannot be sent is to be given back."""
         began = False
         try:
             async for update in updates:
                 began = began or isinstance(update, Began)
                 await self._see(update)
+                if isinstance(update, Withdrawn):
+                    give_back()
+                    raise MacspecError(f"not sent: {update.line}")
         except MacspecError:
-            if typed and not began:
-                self._main.prompt.give_back(typed)
+            if not began:
+                give_back()
             raise
         finally:
             self._changed()
@@ -76,6 +81,8 @@ class Feed:
             case Ended(turn):
                 await transcript.end(turn)
                 self._update_turns()
+            case Withdrawn():
+                await self.show()
             case ChatNotice(line, severity):
                 self.notice(line, severity)
 

@@ -147,8 +147,11 @@ class LineMode:
         for notice in notices:
             self.view.status(notice)
         it, unsent = self.conversation, self.view.unoffered
-        await self.view.reply(it.ask(whole) if editing is None else it.edit(editing, whole))
-        self._keep(unsent)
+        updates = it.ask(whole) if editing is None else it.edit(editing, whole)
+        before = self.view.failures
+        await self.view.reply(updates, text)
+        lost = text if self.view.failures > before and not self.view.draft else ""
+        self._keep("\n\n".join(filter(None, (unsent, lost))))
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something to its end; Ctrl+C ends it early."""

@@ -26,7 +26,7 @@ from .chat.chatlist import find_chats, when
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import PRIVATE, WHAT, ModelPicker, proposal
-from .chat.turns import ChatNotice, Dropped, Ended, TextPiece, Turn, Update
+from .chat.turns import ChatNotice, Dropped, Ended, TextPiece, Turn, Update, Withdrawn
 from .commands import Commands, Question
 from .linereader import Reader
 
@@ -144,6 +144,10 @@ class LineView:
                 case Ended(turn):
                     self._close_line()
                     self._say_how(turn)
+                case Withdrawn(line):
+                    self.notice(f"not sent: {line}", "error")
+                    if self.reader.can_offer(typed):
+                        self.draft = typed
 
     def _begin_part(self, reasoning: bool) -> None:
         """Say that the model reasons from here on, or answers."""

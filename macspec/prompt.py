@@ -186,6 +186,24 @@ class Prompting:
         places = _boundaries(turns, tokens, template) if shared else ()
         return Prompt(tokens, notices, missing, inside, places)
 
+    def count(
+        self, messages: str | Sequence[Message], *, raw: bool = False, think: bool | None = None
+    ) -> tuple[int, int, int]:
+        """Tokens of the last message, of the whole prompt, and of the prompt without what may be
+        dropped from it; BadOptionError as ``chat`` and ``raw``."""
+        template = self._template(think)
+        if raw:
+            whole = len(template.raw(str(messages)))
+            return whole, whole, whole
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        turns = checked_messages(messages)
+        spoken = [turn for turn in turns if turn["role"] != "system"]
+        system = [turn for turn in turns if turn["role"] == "system"]
+        newest = spoken[turn_starts(turns)[-1] :]
+        message = template.raw(turns[-1]["content"])
+        return len(message), len(template.tokens(turns)), len(template.tokens([*system, *newest]))
+
     def _template(self, think: bool | None) -> Template:
         if think not in self._templates:
             self._templates[think] = Template(self._pair, think)

@@ -262,6 +262,13 @@ class Session:
         with wired():
             return self.decoder.score_margin([*prompt.tokens, *before], tokens)
 
+    def count_tokens(
+        self, messages: str | Sequence[Message], *, raw: bool = False, think: bool | None = None
+    ) -> tuple[int, int, int]:
+        """Tokens of the last message, of the whole prompt, and of the prompt without what may be
+        dropped from it; errors as ``reply``."""
+        return self._prompting.count(messages, raw=raw, think=think)
+
     def _prompt(
         self,
         messages: str | Sequence[Message],

@@ -24,7 +24,7 @@ from macspec.store import (
     model_name,
     stored_model,
 )
-from macspec.worker import EngineClient, Failed, PairChoice, ReplyRequest
+from macspec.worker import EngineClient, Failed, PairChoice, PromptTokens, ReplyRequest
 from macspec.worker.messages import Answer
 
 from ..actions import BUSY, Situation
@@ -35,8 +35,8 @@ from .comparison import Comparing, Comparison
 from .energy import EnergyMeter
 from .enginesetup import EngineSetup
 from .replies import StreamingReply, request
-from .tree import Tree
-from .turns import Began, ChatNotice, Dropped, Ended, Turn, Update, with_newest
+from .tree import GONE, Tree
+from .turns import Began, ChatNotice, Dropped, Ended, Turn, Update, Withdrawn, with_newest
 
 COMPARING = "a comparison is running: wait for it, or stop it with Esc"
 
@@ -76,6 +76,8 @@ class Conversation:
         self._energy = EnergyMeter(meter)
         self.setup = EngineSetup(engine, config, self.tree, self._live, clock, self._energy.start)
         self._work: StreamingReply | Comparing | None = None
+        self._news = ""
+        """What another window did to the conversation that is written to."""
         self._trouble: str | None = None
         """The problem of the store that was reported last."""
 
@@ -134,10 +136,16 @@ class Conversation:
         self._check_idle()
         self._leave()
 
-    def refresh(self) -> None:
-        """Load this conversation again if it was changed elsewhere."""
-        if not self.busy and self.chat is not None:
-            self.tree.open(self.chat.id)
+    def refresh(self) -> str:
+        """Take over what another window changed in this conversation; returns that in a line."""
+        return "" if self.busy else self.tree.elsewhere()
+
+    def _claim(self, turn_id: int | None = None) -> int | None:
+        """Before something is written: restore a conversation that another window deleted. Returns
+        the id that a turn has now."""
+        place = [turn.id for turn in self.turns].index(turn_id) if turn_id is not None else 0
+        self._news = self.tree.claim()
+        return None if turn_id is None else self.turns[place].id
 
     def rename(self, title: str) -> Chat:
         self.tree.chat = self.store.rename(self._stored().id, one_line(title))
@@ -198,6 +206,7 @@ class Conversation:
             raise BadOptionError(
                 "this text was generated with --raw and has no turns: start a new conversation"
             )
+        self._claim()
         return self._stream(lambda: self.tree.add(text, self.tree.leaf, USER))
 
     def edit(self, turn_id: int, text: str) -> AsyncIterator[Update]:
@@ -207,12 +216,14 @@ class Conversation:
         old = self.tree.message(turn_id)
         if old.role == ASSISTANT:
             raise BadOptionError("only your own messages can be edited; regenerate a reply instead")
+        old = self.tree.message(self._claim(turn_id) or turn_id)
         return self._stream(lambda: self.tree.add(text, old.parent, old.role))
 
     def regenerate(self, turn_id: int | None = None) -> AsyncIterator[Update]:
         """Another reply in place of one, or to a message of the user's; None: the last."""
         self._check_idle()
         message = self.tree.answered(turn_id)
+        message = self.tree.message(self._claim(message.id) or message.id)
         return self._stream(lambda: (message, None))
 
     def resume(self, turn_id: int) -> AsyncIterator[Update]:
@@ -221,7 +232,18 @@ class Conversation:
         message = self.tree.message(turn_id)
         if message.role != ASSISTANT:
             raise BadOptionError("only a reply can be continued")
+        message = self.tree.message(self._claim(turn_id) or turn_id)
         return self._stream(lambda: (message, None))
+
+    async def count(self, text: str) -> PromptTokens | None:
+        """How long the prompt would be if this was sent; None where that is not known."""
+        if not text.strip() or not self.setup.ready:
+            return None
+        message = Message(0, 0, self.tree.leaf, USER, text)
+        settings, system = self.config.reply, self.tree.system
+        asked = request([*self.tree.thread, message], system, settings, self.think)
+        answers = [answer async for answer in self.engine.count_tokens(asked)]
+        return next((it for it in answers if isinstance(it, PromptTokens)), None)
 
     def stop(self) -> None:
         """Stop the reply that streams, and keep its text, or stop the comparison."""
@@ -300,6 +322,7 @@ class Conversation:
     ) -> AsyncIterator[Update]:
         """Ask the engine to answer the message that ``begin`` gives, with its turn if it is new."""
         self._check_idle()
+        before = self.tree.leaf
         message, prompt = begin()
         streaming = StreamingReply(
             self.tree, message, self._metadata(), lambda: self.setup.choice or PairChoice()
@@ -314,6 +337,8 @@ class Conversation:
         try:
             with awake(self.config.power.keep_awake):
                 yield Began(prompt, streaming.shown)
+                if self._news:
+                    yield ChatNotice(self._news, "warning")
                 async for event in self._answers(streaming, asked):
                     self._live.see(event)
                     if isinstance(event, Prefilled):
@@ -328,6 +353,13 @@ class Conversation:
             self._live.resting()
             ended = self.tree.change(streaming.close())
             self._energy.settle(streaming.watch, partial(self._settled, streaming.reply.id))
+        if streaming.refusal is not None:
+            self.tree.take_back(streaming.reply.id if prompt is None else message.id, before)
+            yield Withdrawn(streaming.refusal)
+            return
+        if self._lost_chat():
+            self._claim()
+            yield ChatNotice(self._news, "warning")
         for notice in self._warnings():
             yield notice
         yield Ended(ended or streaming.shown)
@@ -354,6 +386,10 @@ class Conversation:
                         streaming.call = self.engine.reply(asked)
                         break
                 yield event
+
+    def _lost_chat(self) -> bool:
+        """Whether the conversation was removed while the reply streamed."""
+        return self.tree.stored()[0] == GONE
 
     def _settled(self, id: int, energy: ReplyEnergy) -> None:
         if isinstance(self._work, StreamingReply) and self._work.reply.id == id:

@@ -164,6 +164,11 @@ class EngineSetup:
         """The pair that answers a request made now: loads and replies are queued."""
         return self._coming or self.choice or PairChoice()
 
+    @property
+    def ready(self) -> bool:
+        """Whether a pair is loaded and nothing else is being loaded."""
+        return self.choice is not None and self._load is None and not self._lost
+
     def cancel(self) -> None:
         """Cancel the load in progress; the pair before stays."""
         if self._load is not None:

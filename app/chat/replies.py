@@ -94,6 +94,8 @@ class StreamingReply:
         """The reply, once it is over."""
         self.stopped = False
         """Whether the engine was asked to end it."""
+        self.refusal: str | None = None
+        """Why the engine refused to begin; None: it did not."""
 
     def take(self, event: Answer) -> TextPiece | ChatNotice | None:
         """Take the next event; returns what there is to show of it."""
@@ -109,6 +111,8 @@ class StreamingReply:
                 self.message = self.reply.finish(reason, self._metadata(event))
             case Failed("stopped"):
                 self.message = self.reply.finish("interrupted", self._metadata())
+            case Failed("refused", message) if self.resumed is None and not self.reply.text:
+                self.message, self.refusal = self.reply.cut_off(), message
             case Failed(_, message):
                 self.message = self.reply.cut_off(self._metadata())
                 return ChatNotice(message, "error")

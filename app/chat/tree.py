@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from macspec.errors import BadOptionError
 from macspec.store import ASSISTANT, Chat, Message, Store
 
 from .turns import Turn, turn_of
+
+GONE = "this conversation was removed for good in another window"
+DELETED = "this conversation was deleted in another window"
+CHANGED = "this conversation was changed in another window"
 
 
 class Tree:
@@ -23,6 +28,8 @@ class Tree:
         self.thread: list[Message] = []
         """The messages of the path."""
         self._dropped: frozenset[int] = frozenset()
+        self._told = ""
+        """What another window did to it, as far as it was told."""
 
     @property
     def system(self) -> str:
@@ -53,6 +60,58 @@ class Tree:
         self.chat = None
         self._system, self._sampling = self._new_system, {}
         self.thread, self.turns, self._dropped = [], (), frozenset()
+
+    def elsewhere(self) -> str:
+        """What another window did to this conversation since, in a line; empty: nothing new.
+
+        It is shown as it is now; one that was deleted stays on screen until it is written to.
+        """
+        if self.chat is None:
+            return ""
+        what, now = self.stored()
+        news, self._told = what != self._told, what
+        if what == CHANGED:
+            self._told = ""
+            self.open(now.id)
+        elif what and news:
+            return f"{what}; a message restores it"
+        elif not what:
+            self.chat = now
+        return what if what == CHANGED else ""
+
+    def claim(self) -> str:
+        """As ``elsewhere``, before something is written: the path stays as it is shown, and a
+        conversation that was deleted is restored."""
+        if self.chat is None:
+            return ""
+        what, now = self.stored()
+        self._told = ""
+        if what in (DELETED, GONE):
+            now = self.store.come_back(now, self.thread)
+            if now.id == self.chat.id:
+                self.chat = now
+            else:
+                self.open(now.id)
+            return f"{what}; it is restored"
+        if what == CHANGED:
+            self.chat = now
+            return f"{what}; both versions are kept"
+        return ""
+
+    def stored(self) -> tuple[str, Chat]:
+        """How the conversation differs from what is known of it, and as it is."""
+        chat = self.chat
+        assert chat is not None
+        try:
+            now = self.store.chat(chat.id)
+        except BadOptionError:
+            return GONE, chat
+        if now.uid != chat.uid:
+            return GONE, chat
+        if now.deleted is not None:
+            return DELETED, now
+        same = (now.leaf, now.messages) == (chat.leaf, chat.messages)
+        return "" if same else CHANGED, now
 
     def begun(self) -> Chat:
         """The conversation, which is stored now if it was not."""
@@ -111,9 +170,18 @@ class Tree:
         for place, old in enumerate(self.thread):
             if old.id == message.id:
                 self.thread[place] = message
+                with suppress(BadOptionError):  # It was removed for good.
+                    self.chat = self.store.chat(message.chat)
                 self._show()
                 return self.turns[place]
         return None
+
+    def take_back(self, id: int, leaf: int | None) -> None:
+        """Remove a message that was never answered, and show the path that ends at ``leaf``."""
+        assert self.chat is not None
+        self.store.take_back(id)
+        self.store.set_leaf(self.chat.id, leaf)
+        self.open(self.chat.id)
 
     def step(self, id: int, by: int) -> None:
         """Show another version of a message, up to the end of its newest path; BadOptionError if

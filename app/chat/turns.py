@@ -100,7 +100,15 @@ class Ended:
     reply: Turn
 
 
-Update = Began | TextPiece | ChatNotice | Dropped | Ended
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The engine refused to reply, so that nothing was sent; nothing follows."""
+
+    line: str
+    """Why, and what to do. Neutral."""
+
+
+Update = Began | TextPiece | ChatNotice | Dropped | Ended | Withdrawn
 
 
 EARLIER = "earlier"

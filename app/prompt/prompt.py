@@ -10,10 +10,14 @@ from typing import Self
 from textual import events, on
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static, TextArea
+
+from macspec.plaintext import one_line
+from macspec.worker import PromptTokens
 
 from .. import outside
 from ..message import Pastes, Recall, with_files
@@ -52,6 +56,17 @@ class Prompt(Vertical):
         & > #line { height: auto; }
         & #sign { width: 2; height: 1; color: $primary; text-style: bold; }
         & > #editing { display: none; height: 1; color: $warning; text-overflow: ellipsis; }
+        & > #queue {
+            display: none;
+            height: auto;
+            max-height: 4;
+            color: $text-muted;
+            text-wrap: nowrap;
+            text-overflow: ellipsis;
+        }
+        &.-queued > #queue { display: block; }
+        border-subtitle-color: $text-muted;
+        &.-too-long { border-subtitle-color: $text-error; }
         &.-editing > #editing { display: block; }
     }
     """
@@ -79,6 +94,8 @@ class Prompt(Vertical):
         self._pastes = Pastes()
         self._recall = Recall()
         self._edited: Editing | None = None
+        self.queue: list[Prompt.Submitted] = []
+        """Messages that wait for the end of a reply, the first one first."""
         self._screen_size = Size(0, 0)
         self.area = PromptArea(self._pastes, self._take_key)
         self.area.placeholder = "Ask anything   / commands   @ files   ? keys"
@@ -86,6 +103,7 @@ class Prompt(Vertical):
 
     def compose(self) -> ComposeResult:
         yield self.popup
+        yield Static("", id="queue", markup=False)
         yield Static("", id="editing", markup=False)
         with Horizontal(id="line"):
             yield Static("❯ ", id="sign", markup=False)
@@ -106,6 +124,7 @@ class Prompt(Vertical):
         if self._edited is not None:
             changed = [text for text in texts if text != self._edited.original]
             texts = [self._edited.unsent, *changed]
+        texts = [*(each.text for each in self.queue), *texts]
         return "\n\n".join(text for text in texts if text.strip())
 
     def set_history(self, sent: Iterable[str]) -> None:
@@ -119,6 +138,47 @@ class Prompt(Vertical):
     def give_back(self, text: str) -> None:
         """Put a text that could not be sent in front of what was typed since."""
         self._show("\n\n".join(part for part in (text, self.value) if part.strip()))
+
+    def hold(self, message: Submitted) -> None:
+        """Queue a message; Up in the empty prompt takes it back."""
+        self._show_queue([*self.queue, message])
+
+    def next_held(self) -> Submitted:
+        """The message to send next."""
+        first, *rest = self.queue
+        self._show_queue(rest)
+        return first
+
+    def give_back_queue(self) -> None:
+        """Put what is queued into the prompt, to be sent or not."""
+        texts = [each.text for each in self.queue]
+        self._show_queue([])
+        self.give_back("\n\n".join(texts))
+
+    def _show_queue(self, queue: Sequence[Submitted]) -> None:
+        self.queue = list(queue)
+        lines = [f"queued  {one_line(each.text)}" for each in queue[:3]]
+        if len(queue) > len(lines):
+            lines.append(f"        and {len(queue) - len(lines)} more")
+        elif lines:
+            lines.append("        sent after this reply; ↑ takes the last one back")
+        self.query_one("#queue", Static).update(Content("\n").join(map(Content, lines)))
+        self.set_class(bool(queue), "-queued")
+
+    def show_count(self, count: PromptTokens | None) -> None:
+        """Show how long the typed message is, and what the context has left for it."""
+        text = ""
+        if count is not None and count.too_long:
+            text = f"{count.least:,} of {count.context:,} tokens: too long"
+        elif count is not None:
+            more = "; the oldest turns will be left out" if count.message > count.left else ""
+            text = f"{count.message:,} of {count.left:,} tokens{more}"
+        self.set_class(count is not None and count.too_long, "-too-long")
+        self.border_subtitle = Content(text)
+
+    def message(self) -> str:
+        """What would be sent; FileError: a file cannot be included."""
+        return with_files(self.area.text, self._pastes.expand)[0]
 
     def edit(self, turn_id: int, text: str, what: str, *, changed: bool = False) -> None:
         """Edit an earlier message, such as "message 3"; the current text comes back afterwards.
@@ -193,6 +253,10 @@ class Prompt(Vertical):
             self._enter()
         elif key in ("enter", "ctrl+j", *NEW_LINE):
             area.type("\n", area.selection.start)
+        elif key == "up" and self.queue and not area.text and not self.editing:
+            *rest, last = self.queue
+            self._show_queue(rest)
+            self._show(last.text)
         elif key == "up" and area.navigator.is_first_wrapped_line(area.cursor_location):
             return self._walk(self._recall.step(self.value, -1), at_start=True)
         elif key == "down" and area.navigator.is_last_wrapped_line(area.cursor_location):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -159,7 +160,7 @@ def _section(title: str, rows: Sequence[tuple[str, str]], width: int) -> Iterato
     beside = width >= column + 30
     for name, about in rows:
         if not beside:
-            yield Content.styled(name, "bold")
+            yield from (Content.styled(line, "bold") for line in textwrap.wrap(name, width))
         begin = name.ljust(column) if beside else "  "
         first, *rest = indented(begin, about, max(width, 12))
         yield Content(first).stylize("bold", 0, len(begin))

@@ -8,17 +8,14 @@ from collections.abc import Iterable
 from rich.cells import cell_len
 from rich.text import Text
 
-from macspec.plaintext import one_line
-
 from ..chat.turns import Turn, TurnStats
 from ..panel.draw import short_name
-from ..panel.figures import DASH
 from .rows import Look, Row, Styles, broken, drawn, row
 from .source import Author, Source, legend
 
 REASONS = {
-    "length": "stopped at the length limit",
-    "context": "stopped because the context is full",
+    "length": "Stopped: length limit",
+    "context": "Stopped: context full",
 }
 
 
@@ -41,35 +38,27 @@ def marks(turn: Turn) -> list[str]:
 
 def ending(turn: Turn) -> str | None:
     if turn.state == "stopped":
-        return "■ stopped"
+        return "■ Stopped"
     if turn.state == "cut off":
-        return "✗ cut off"
+        return "✗ Interrupted"
     if turn.state == "complete" and turn.reason in REASONS:
         return f"■ {REASONS[turn.reason]}"
     return None
 
 
 def figures(stats: TurnStats) -> list[str]:
-    """The numbers under a reply; a dash where something was not measured."""
-
-    def shown(value: float | None, form: str) -> str:
-        return DASH if value is None else format(value, form)
-
-    energy = f"{shown(stats.joules_per_token, '.2f')} J/token"
-    if stats.joules_per_token is None and stats.energy_basis:
-        energy += f" ({one_line(stats.energy_basis)})"
-    seconds = DASH if stats.ttft_s is None else f"{stats.ttft_s:.2f} s"
+    """The numbers under a reply, as far as they are known, the most important first."""
     tokens = f"{stats.tokens:,} token" + "s" * (stats.tokens != 1)
     if stats.parts > 1:
         tokens += f" in {stats.parts} parts" if stats.whole else " in the last part"
-    return [
-        tokens,
-        f"{shown(stats.tokens_per_s, '.1f')} tok/s",
-        f"{shown(stats.acceptance, '.0%')} accepted",
-        f"{shown(stats.tokens_per_pass, '.2f')} tokens/pass",
-        f"TTFT {seconds}",
-        energy,
-    ]
+    found = {
+        "{:.1f} tok/s": stats.tokens_per_s,
+        "{:.0%} accepted": stats.acceptance,
+        "first token {:.2f} s": stats.ttft_s,
+        "{:.2f} J/token": stats.joules_per_token,
+        "{:.2f} tokens/pass": stats.tokens_per_pass,
+    }
+    return [tokens, *(form.format(value) for form, value in found.items() if value is not None)]
 
 
 SEPARATOR = " · "
@@ -138,11 +127,11 @@ def fold(thought: Source, unfolded: bool, look: Look) -> list[Row]:
 
 
 def foot(turn: Turn, look: Look) -> list[Row]:
-    """How a reply ended, its numbers, and a blank row."""
+    """How a reply ended and its numbers, as many as a row holds; and a blank row."""
     styles = look.styles
-    made = []
+    parts = []
     if (end := ending(turn)) is not None:
-        made += flowing([Text(end, styles["mark"])], look)
+        parts.append(Text(end, styles["mark"]))
     if turn.stats is not None:
-        made += flowing((Text(each, styles["dim"]) for each in figures(turn.stats)), look)
-    return [*made, *blank(styles)]
+        parts += (Text(each, styles["dim"]) for each in figures(turn.stats))
+    return [*flowing(parts, look)[:1], *blank(styles)]

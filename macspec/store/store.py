@@ -171,6 +171,43 @@ class Store:
             raise BadOptionError("there is nothing to restore")
         return chats
 
+    def come_back(self, chat: Chat, path: Sequence[Message]) -> Chat:
+        """The conversation as it is now, for someone who writes to it: restored if it was deleted;
+        if it was removed for good, a copy of what they have of it, under new ids."""
+        uid = secrets.token_hex(16)
+
+        def restore(connection: sqlite3.Connection) -> Chat:
+            for it in records.select_chats(connection, "id = ? AND uid = ?", chat.id, chat.uid):
+                if it.deleted is not None:
+                    update(connection, "chats", it.id, {"deleted": None})
+                return get_chat(connection, it.id)
+            leaf = path[-1].id if path else None
+            new = replace(chat, uid=uid, leaf=leaf, deleted=None, imported=None)
+            return get_chat(connection, transfer.copy(connection, new, path))
+
+        return self._mirrored(self._write(restore))
+
+    def take_back(self, id: int) -> None:
+        """Remove a message that was never answered, with what follows it, and show what was before
+        it."""
+
+        def remove(connection: sqlite3.Connection) -> None:
+            message = get_message(connection, id)
+            below = (
+                "WITH RECURSIVE down(at) AS (VALUES (?) UNION ALL "
+                "SELECT id FROM messages JOIN down ON parent = at) "
+                "DELETE FROM messages WHERE id IN (SELECT at FROM down)"
+            )
+            connection.execute(below, (id,))
+            changes: dict[str, Any] = {"leaf": message.parent}
+            chat = get_chat(connection, message.chat)
+            if not chat.messages and chat.titled == records.FIRST_LINE:
+                changes["title"] = ""
+            update(connection, "chats", chat.id, changes)
+
+        self._write(remove)
+        self._mirror.forget(id)
+
     def purge(self, *ids: int) -> list[Chat]:
         """Remove conversations from the disk for good."""
 
@@ -307,7 +344,7 @@ class Store:
             if new.parent is not None and get_message(connection, new.parent).chat != chat.id:
                 raise BadOptionError(f"message {new.parent} is not in conversation {chat.id}")
             id = records.insert_message(connection, new, writer=writer)
-            changes: dict[str, Any] = {"leaf": id, "changed": new.made}
+            changes: dict[str, Any] = {"leaf": id, "changed": new.made, "deleted": None}
             if not chat.title and chat.titled == records.FIRST_LINE:
                 changes["title"] = records.first_line(new.text)
             update(connection, "chats", chat.id, changes)
@@ -388,6 +425,15 @@ class MemoryMirror:
             self._chats.pop(id, None)
             for message in [each for each in self._messages.values() if each.chat == id]:
                 del self._messages[message.id]
+
+    def forget(self, message: int) -> None:
+        """Forget a message and what follows it."""
+        gone = {message}
+        for each in sorted(self._messages.values(), key=lambda each: each.id):
+            if each.parent in gone:
+                gone.add(each.id)
+        for id in gone:
+            self._messages.pop(id, None)
 
     def restore(self, connection: sqlite3.Connection) -> None:
         """Put the conversations into a database, and the messages it lacks."""

@@ -6,9 +6,11 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..errors import BadOptionError
 from ..io import LockedFile, is_locked
 from . import records
 from .database import Database
@@ -43,6 +45,7 @@ class OpenReply:
         self._database = database
         self._ended = ended
         self._clock = clock
+        self._message = message
         self._text = [message.text]
         self._reasoning = [message.reasoning]
         self._changed = threading.Event()
@@ -99,10 +102,23 @@ class OpenReply:
 
         def end(connection: sqlite3.Connection) -> Message:
             update(connection, "messages", self.id, fields)
-            update(connection, "chats", self.chat, {"changed": self._clock()})
+            # Whoever deleted the conversation meanwhile did not know of this reply.
+            update(connection, "chats", self.chat, {"changed": self._clock(), "deleted": None})
             return get_message(connection, self.id)
 
-        message = self._database.write(end)
+        try:
+            message = self._database.write(end)
+        except BadOptionError:  # Removed for good: whoever has the conversation may keep it.
+            known = metadata or self._message.metadata
+            text, reasoning = self.text, "".join(self._reasoning)
+            return replace(
+                self._message,
+                text=text,
+                reasoning=reasoning,
+                state=state,
+                reason=reason,
+                metadata=known,
+            )
         self._ended(message)
         return message
 

@@ -11,6 +11,7 @@ from .messages import (
     LoadProgress,
     PairChoice,
     PairInfo,
+    PromptTokens,
     ReplyRequest,
     ScoreMargin,
     Status,

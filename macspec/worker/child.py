@@ -25,6 +25,7 @@ from .messages import (
     FORMAT,
     Answer,
     Close,
+    CountTokens,
     Failed,
     GetStatus,
     MeasureMargin,
@@ -39,6 +40,9 @@ from .messages import (
 
 if TYPE_CHECKING:
     from .engine import Engine
+
+QUICK = (Tune, GetStatus, CountTokens)
+"""Commands that are answered between two rounds of a reply."""
 
 HELD = 4 * 2**20
 """Bytes of events to buffer for a late reader before decoding waits."""
@@ -108,7 +112,7 @@ class Server:
 
     def _done(self, call: int, command: Any) -> Answer:
         engine = self._engine
-        if not isinstance(command, Tune | GetStatus):
+        if not isinstance(command, QUICK):
             self._idle = None
             if self._inbox.stopped(call):
                 raise Stopped
@@ -121,6 +125,8 @@ class Server:
                     return self._reply(call, command)
                 case Tune(changes):
                     return Tuned(engine.tune(changes))
+                case CountTokens():
+                    return engine.count_tokens(command.request)
                 case MeasureMargin():
                     return engine.score_margin(command)
                 case _:
@@ -184,7 +190,7 @@ class Inbox:
         """The next command and its call; ``quick``: that need not wait for the end of a reply."""
         with self._arrived:
             for item in self._commands:
-                if not quick or isinstance(item[1], Tune | GetStatus):
+                if not quick or isinstance(item[1], QUICK):
                     self._commands.remove(item)
                     return item
         return None

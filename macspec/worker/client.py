@@ -14,6 +14,7 @@ from ..events import Text
 from .messages import (
     Answer,
     Command,
+    CountTokens,
     Failed,
     GetStatus,
     MeasureMargin,
@@ -79,6 +80,10 @@ class EngineClient(ABC):
     ) -> Call:
         """How close a choice of a reply was under the current rule and sampling: ScoreMargin."""
         return self.ask(MeasureMargin(request, said, tokens))
+
+    def count_tokens(self, request: ReplyRequest) -> Call:
+        """How long the prompt of a reply would be: PromptTokens."""
+        return self.ask(CountTokens(request))
 
 
 class Call:

@@ -32,6 +32,7 @@ from .messages import (
     MeasureMargin,
     PairChoice,
     PairInfo,
+    PromptTokens,
     ReplyRequest,
     Report,
     ScoreMargin,
@@ -120,6 +121,13 @@ class Engine:
             think=request.think,
         )
         return ScoreMargin(margin, tolerance)
+
+    def count_tokens(self, request: ReplyRequest) -> PromptTokens:
+        """How long the prompt of a reply would be; BadOptionError without a pair, or as
+        ``Session.reply``."""
+        session = self._loaded()
+        sizes = session.count_tokens(request.messages, raw=request.raw, think=request.think)
+        return PromptTokens(*sizes, session.pair.context)
 
     def stop(self) -> Finished:
         """End the reply, if it has not ended, and return how it ended."""

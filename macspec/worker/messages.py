@@ -83,6 +83,14 @@ class MeasureMargin:
 
 
 @dataclass(frozen=True, slots=True)
+class CountTokens:
+    """Ask how long the prompt of a reply would be."""
+
+    request: ReplyRequest
+    """Ends with the message that is counted."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """End another call: a reply keeps its text, a load leaves the old pair."""
 
@@ -168,6 +176,28 @@ class ScoreMargin:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptTokens:
+    """How long a prompt would be, in tokens."""
+
+    message: int
+    """Of its last message."""
+    whole: int
+    """With everything before it."""
+    least: int
+    """With nothing before it but the system prompt: what must be below ``context``."""
+    context: int
+
+    @property
+    def too_long(self) -> bool:
+        return self.least >= self.context
+
+    @property
+    def left(self) -> int:
+        """What the context has for the message, before older turns are left out."""
+        return max(self.context - (self.whole - self.message), 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """A call failed, or a reply was cut off."""
 
@@ -178,9 +208,9 @@ class Failed:
     """What is wrong and what to do, in one line."""
 
 
-Command = PairChoice | ReplyRequest | Tune | GetStatus | MeasureMargin | Stop | Close
+Command = PairChoice | ReplyRequest | Tune | GetStatus | MeasureMargin | CountTokens | Stop | Close
 
-Answer = Event | LoadProgress | Loaded | Tuned | Status | ScoreMargin | Failed
+Answer = Event | LoadProgress | Loaded | Tuned | Status | ScoreMargin | PromptTokens | Failed
 
 Report = Callable[[Answer], None]
 """Takes the events of a load as they happen."""
@@ -191,6 +221,7 @@ ENDS: dict[type[Command], type[Answer]] = {
     Tune: Tuned,
     GetStatus: Status,
     MeasureMargin: ScoreMargin,
+    CountTokens: PromptTokens,
 }
 """What a command's call ends with, if not ``Failed``."""
 

@@ -26,7 +26,14 @@ from macspec.worker import (
     Tuned,
     Tuning,
 )
-from macspec.worker.messages import Answer, Command, MeasureMargin, Tune
+from macspec.worker.messages import (
+    Answer,
+    Command,
+    CountTokens,
+    MeasureMargin,
+    PromptTokens,
+    Tune,
+)
 
 PAIR = PairInfo(
     target="Qwen3-8B-4bit",
@@ -171,6 +178,8 @@ class ScriptedEngine(EngineClient):
             case MeasureMargin(_, said, tokens):
                 self.margins.append((said, tokens))
                 return _at_once(self.margin)
+            case CountTokens(request):
+                return _at_once(self._count(request))
         pair = self._pair if self.loaded else None
         return _at_once(replace(self._status, pair=pair, tuning=self.tuning))
 
@@ -258,6 +267,11 @@ class ScriptedEngine(EngineClient):
         assert self._playing is not None
         kept = "the text so far is kept, and the next message restarts it"
         self._finish(self._playing, Failed("crashed", f"the engine stopped: {how}; {kept}"))
+
+    def _count(self, request: ReplyRequest) -> PromptTokens:
+        """A word is a token, and a message has two of its own."""
+        sizes = [len(message["content"].split()) + 2 for message in request.messages]
+        return PromptTokens(sizes[-1] - 2, sum(sizes), sizes[-1], self._pair.context)
 
     def _stop(self) -> None:
         if self._playing is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from scripted import Script, ScriptedEngine, said
+from scripted import PAIR, Script, ScriptedEngine, said
 
 from macspec.app.actions import BUSY
 from macspec.app.prompt.prompt import Prompt
@@ -104,13 +105,68 @@ async def test_what_makes_no_sense_now_is_said(running: Callable[..., Any]) -> N
         assert it.status == BUSY
 
 
-async def test_a_message_during_a_reply_comes_back(running: Callable[..., Any]) -> None:
+async def test_messages_during_a_reply_wait_for_its_end(running: Callable[..., Any]) -> None:
+    async with running("One.", "Two.", "Three.") as it:
+        await it.send("Count")
+        await it.until(lambda: it.engine.playing)
+        await it.send("and then?")
+        await it.send("the lst?")
+        await it.until(lambda: "queued  the lst?" in it.screen)
+        assert it.app.main.prompt.value == ""
+        await it.pilot.press("up")
+        assert it.app.main.prompt.value == "the lst?"
+        assert "queued  the lst?" not in it.screen
+        it.app.main.prompt.load("the last?")
+        await it.pilot.press("enter")
+        for count in (2, 3):
+            it.engine.play_all()
+            await it.until(lambda count=count: len(it.engine.requests) == count)
+        it.engine.play_all()
+        await it.until(lambda: not it.app.conversation.busy)
+        asked = [turn.text for turn in it.app.conversation.turns if turn.role == "user"]
+        assert asked == ["Count", "and then?", "the last?"]
+        assert not it.app.main.prompt.queue
+
+
+async def test_esc_gives_the_queue_back(running: Callable[..., Any]) -> None:
     async with running(LONG) as it:
         await it.send("Count")
         await it.until(lambda: it.engine.playing)
-        await it.send("and what else?")
-        assert it.app.main.prompt.value == "and what else?"
-        assert "wait for it" in it.status
+        it.engine.play(3)
+        await it.send("and then?")
+        await it.pilot.press(*"typed")
+        assert it.app.main.prompt.unsent == "and then?\n\ntyped"
+        await it.pilot.press("escape")
+        await it.until(lambda: it.app.main.prompt.value == "and then?\n\ntyped")
+        assert len(it.engine.requests) == 1
+
+
+async def test_a_message_that_is_too_long_is_not_sent(running: Callable[..., Any]) -> None:
+    engine = ScriptedEngine("Yes.", pair=replace(PAIR, context=40))
+    async with running(engine=engine) as it:
+        await it.pilot.press(*"one two")
+        await it.until(lambda: "2 of 38 tokens" in it.screen)
+        long = "word " * 50
+        it.app.main.prompt.load(long)
+        await it.until(lambda: "52 of 40 tokens: too long" in it.screen)
+        await it.pilot.press("enter")
+        await it.until(lambda: it.status.startswith("not sent: 52 of 40 tokens"))
+        assert it.app.main.prompt.value == long
+        assert it.engine.requests == []
+        await it.ask("hi")
+        assert it.app.conversation.turns[-1].text == "Yes."
+
+
+async def test_what_the_engine_refuses_comes_back(running: Callable[..., Any]) -> None:
+    refusal = Script([], failure=Failed("refused", "the prompt has 60 tokens"))
+    async with running(refusal, "Yes.") as it:
+        await it.ask("long")
+        await it.until(lambda: it.status == "not sent: the prompt has 60 tokens")
+        assert it.app.main.prompt.value == "long"
+        assert it.app.conversation.turns == ()
+        assert it.app.main.has_class("-empty")
+        await it.ask("short")
+        assert it.engine.requests[-1].messages == ({"role": "user", "content": "short"},)
 
 
 async def test_a_lost_engine_costs_nothing_that_was_said(running: Callable[..., Any]) -> None:

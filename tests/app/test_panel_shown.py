@@ -41,7 +41,7 @@ async def test_a_narrow_screen_has_its_line_then_all_of_it(
         assert shown(it) == {"Summary"}
         await it.pilot.press("ctrl+b")
         await it.until(lambda: shown(it) == {"Panel"})
-        assert "acceptance" in it.screen
+        assert "accepted" in it.screen
         await it.pilot.press("ctrl+b")
         await it.until(lambda: shown(it) == set())
         await it.pilot.press("ctrl+b")

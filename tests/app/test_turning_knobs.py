@@ -155,8 +155,8 @@ async def test_the_model_switcher(running: Callable[..., Any]) -> None:
 async def test_numbers_on_a_narrow_terminal(running: Callable[..., Any]) -> None:
     async with running("Yes and no.", size=(80, 24)) as it:
         await it.ask("Hello")
-        assert "tok/pass" not in it.screen
+        assert "Drafting" not in it.screen
         await it.pilot.press("tab", "N")
-        await it.until(lambda: "tok/pass" in it.screen)
+        await it.until(lambda: "Drafting" in it.screen)
         await it.pilot.press("escape")
         await it.until(lambda: it.app.main.is_active)

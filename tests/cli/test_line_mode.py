@@ -73,7 +73,7 @@ def test_each_line_is_a_message_or_a_command(store, tmp_path):
     assert "depth 4 from the next round" in done.stderr
     assert "method: draft\ndepth: 4\n" in done.stdout
     assert "rule block, temperature 0.00" in done.stdout
-    assert "acceptance: " in done.stdout
+    assert "accepted: " in done.stdout
     (chat_now,) = store.chats()
     assert chat_now.title == "Sums"
     thread = store.thread(chat_now.id)

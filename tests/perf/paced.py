@@ -30,7 +30,7 @@ from macspec.worker import (
     Tuning,
 )
 from macspec.worker.child import main
-from macspec.worker.messages import Answer, MeasureMargin
+from macspec.worker.messages import Answer, MeasureMargin, PromptTokens
 
 DEPTH = 4
 ROUNDS = (1, 3, 2, 1, 3)
@@ -148,6 +148,9 @@ class PacedEngine:
 
     def score_margin(self, choice: MeasureMargin) -> ScoreMargin:
         raise BadOptionError("this engine has no scores")
+
+    def count_tokens(self, request: ReplyRequest) -> PromptTokens:
+        return PromptTokens(1, 1, 1, PAIR.context)
 
     def tune(self, changes: Mapping[str, Any]) -> Tuning:
         sampling = {**self.tuning.sampling, **(changes.get("sampling") or {})}

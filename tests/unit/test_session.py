@@ -179,6 +179,18 @@ def test_a_history_beyond_the_context_drops_its_oldest_turns(pocket: Pair) -> No
         session.reply(messages, GREEDY, on_overflow="refuse")
 
 
+def test_a_prompt_is_counted_before_it_is_sent(pocket: Pair) -> None:
+    session = Session(pocket)
+    before = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello!"}]
+    messages = [{"role": "system", "content": "Be brief."}, *before, *HELLO]
+    message, whole, least = session.count_tokens(messages)
+    assert whole == len(prompt_tokens(pocket, messages))
+    assert least == len(prompt_tokens(pocket, [messages[0], *HELLO]))
+    assert message < least < whole
+    with pytest.raises(BadOptionError, match="prompt is empty"):
+        session.count_tokens("")
+
+
 def test_one_turn_longer_than_the_context_is_refused(pocket: Pair) -> None:
     with pytest.raises(ContextOverflowError, match=str(pocket.context)):
         Session(pocket).reply("hotel " * 600)

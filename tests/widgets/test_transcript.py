@@ -31,8 +31,8 @@ async def test_turns_are_shown_with_their_numbers() -> None:
             "",
             "  big · draft small · ‹ 2/3 ›",
             "  It is so.",
-            "  128 tokens · 41.3 tok/s · 72% accepted · 3.10 tokens/pass · TTFT 0.42 s "
-            "· 0.31 J/token",
+            "  128 tokens · 41.3 tok/s · 72% accepted · first token 0.42 s · 0.31 J/token "
+            "· 3.10 tokens/pass",
         ]
 
 
@@ -46,7 +46,7 @@ async def test_states_have_marks() -> None:
                 user(3),
                 reply(4, state="stopped", stats=None),
                 reply(5, state="cut off", stats=None),
-                reply(6, reason="length", stats=None),
+                reply(6, reason="length"),
                 reply(7, reason="context", stats=None),
             ]
         )
@@ -57,26 +57,25 @@ async def test_states_have_marks() -> None:
     assert "─ context full: the model no longer sees what is above ─" in shown
     assert shown.index("answer 2") < shown.index("no longer sees") < shown.index("question 3")
     for mark in (
-        "■ stopped",
-        "✗ cut off",
-        "■ stopped at the length limit",
-        "■ stopped because the context is full",
+        "■ Stopped",
+        "✗ Interrupted",
+        "■ Stopped: length limit · 128 tokens",
+        "■ Stopped: context full",
     ):
         assert mark in shown
     assert "the model is now another one ␛[31m" in shown
 
 
-async def test_energy_that_was_not_measured_has_a_reason() -> None:
+async def test_the_numbers_of_a_reply_are_one_row_of_what_is_known() -> None:
     app = TranscriptHost()
     async with app.run_test(size=(60, 12)) as pilot:
         turn = reply(1)
-        stats = replace(
-            turn.stats, joules_per_token=None, energy_basis="no source", acceptance=None
-        )
-        await app.transcript.show([replace(turn, stats=stats)])
+        stats = replace(turn.stats, tokens=1, joules_per_token=None, acceptance=None)
+        await app.transcript.show([turn, replace(reply(2), stats=stats)])
         await pilot.pause()
-        assert "– J/token (no source)" in seen(app)
-        assert "– accepted" in seen(app)
+        lines = [line.strip() for line in seen(app).splitlines()]
+    assert "128 tokens · 41.3 tok/s · 72% accepted" in lines
+    assert "1 token · 41.3 tok/s · first token 0.42 s" in lines
 
 
 async def test_a_long_conversation_is_drawn_where_one_looks() -> None:
@@ -134,7 +133,7 @@ async def test_at_the_end_another_size_stays_at_the_end() -> None:
         await app.transcript.show(talk(20))
         await until(pilot, lambda: "answer 20" in seen(app))
         await pilot.resize_terminal(40, 12)
-        await until(pilot, lambda: "0.31 J/token" in seen(app))
+        await until(pilot, lambda: "128 tokens" in seen(app))
         assert app.transcript.following
 
 

@@ -11,7 +11,7 @@ from conversing import conversation_with, ended, eventually, load, read, reading
 from scripted import PAIR, STATUS, Script, ScriptedEngine, Step, plain, said
 
 from macspec.app.chat.conversation import Conversation
-from macspec.app.chat.turns import Began, Dropped, TextPiece
+from macspec.app.chat.turns import Began, Dropped, TextPiece, Withdrawn
 from macspec.config import schema
 from macspec.errors import BadOptionError
 from macspec.store import COMPLETE, CUT_OFF, OPEN, RAW, STOPPED, USER, Store
@@ -303,14 +303,29 @@ async def test_an_engine_that_was_lost_before_is_asked_once_more() -> None:
     assert len(told(updates)) == 1
 
 
-async def test_what_is_refused_is_said_and_the_question_stays() -> None:
+async def test_what_is_refused_is_said_and_not_kept() -> None:
     refusal = Failed("refused", "no model is loaded: choose one first")
     engine = ScriptedEngine(Script([], failure=refusal), "Yes.", instant=True)
     conversation = conversation_with(engine)
     updates = await read(conversation.ask("Anybody?"))
-    assert told(updates) == ["no model is loaded: choose one first"]
-    assert (ended(updates).state, conversation.turns[0].text) == (CUT_OFF, "Anybody?")
-    assert ended(await read(conversation.regenerate())).text == "Yes."
+    assert updates[-1] == Withdrawn("no model is loaded: choose one first")
+    assert conversation.turns == ()
+    assert conversation.store.chats() == []
+    assert ended(await read(conversation.ask("Yes?"))).text == "Yes."
+    assert asked(engine) == [("user", "Yes?")]
+
+
+async def test_a_refused_version_leaves_the_one_before() -> None:
+    refusal = Script([], failure=Failed("refused", "too long"))
+    engine = ScriptedEngine("One.", "Two.", refusal, refusal, "Three.", instant=True)
+    conversation = conversation_with(engine)
+    await read(conversation.ask("First?"))
+    await read(conversation.ask("Second?"))
+    before = conversation.turns
+    for updates in (conversation.edit(before[0].id, "Longer?"), conversation.regenerate()):
+        assert isinstance((await read(updates))[-1], Withdrawn)
+        assert conversation.turns == before
+    assert ended(await read(conversation.ask("Third?"))).text == "Three."
 
 
 async def test_reasoning_is_apart() -> None:
@@ -433,6 +448,61 @@ async def test_while_a_reply_streams_there_is_no_other() -> None:
                 other()
         engine.play_all()
         await reply.all()
+
+
+async def test_what_another_window_deletes_comes_back_with_the_next_message(tmp_path: Path) -> None:
+    engine = ScriptedEngine("One.", "Two.", "Three.", instant=True)
+    here, there = Store(tmp_path / "chats.db"), Store(tmp_path / "chats.db")
+    conversation = conversation_with(engine, here)
+    await read(conversation.ask("First?"))
+    assert conversation.refresh() == ""
+    for delete in (there.delete, there.purge):
+        assert conversation.chat is not None
+        delete(conversation.chat.id)
+        assert "deleted" in (news := conversation.refresh()) or "removed for good" in news
+        assert conversation.refresh() == ""
+        assert conversation.turns
+        updates = await read(conversation.ask("Again?"))
+        assert "it is restored" in told(updates)[0]
+        (chat,) = there.chats()
+        assert [turn.text for turn in there.thread(chat.id)][:2] == ["First?", "One."]
+        assert ended(updates).text == there.thread(chat.id)[-1].text
+
+
+async def test_a_reply_outlives_its_conversation(tmp_path: Path) -> None:
+    engine = ScriptedEngine(Script(said("a b c d", pattern=(1,))))
+    here, there = Store(tmp_path / "chats.db"), Store(tmp_path / "chats.db")
+    conversation = conversation_with(engine, here)
+    for delete in (there.delete, there.purge):
+        async with reading(conversation.ask("Go.")) as reply:
+            engine.play()
+            await reply.text("a b")
+            assert conversation.chat is not None
+            delete(conversation.chat.id)
+            engine.play_all()
+            updates = await reply.all()
+        assert ended(updates).text == "a b c d"
+        (chat,) = there.chats()
+        assert [turn.text for turn in there.thread(chat.id)] == ["Go.", "a b c d"]
+        conversation.new()
+        there.purge(chat.id)
+
+
+async def test_what_another_window_says_is_shown(tmp_path: Path) -> None:
+    engine = ScriptedEngine("One.", "Two.", "Three.", instant=True)
+    path = tmp_path / "chats.db"
+    first, second = (conversation_with(engine, Store(path)) for _ in range(2))
+    await read(first.ask("First?"))
+    assert first.chat is not None
+    second.open(first.chat.id)
+    await read(second.ask("Second?"))
+    assert "changed in another window" in first.refresh()
+    assert [turn.text for turn in first.turns] == ["First?", "One.", "Second?", "Two."]
+    assert first.refresh() == ""
+    first.rename("Mine")
+    assert second.refresh() == ""
+    assert second.chat is not None
+    assert second.chat.title == "Mine"
 
 
 async def test_a_signal_keeps_the_reply_at_once(tmp_path: Path) -> None:

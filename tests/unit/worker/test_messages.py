@@ -43,6 +43,8 @@ EVERY = {
     messages.MeasureMargin: st.builds(
         messages.MeasureMargin, st.builds(messages.ReplyRequest, texts), ids, ids
     ),
+    messages.CountTokens: st.builds(messages.CountTokens, st.builds(messages.ReplyRequest, turns)),
+    messages.PromptTokens: st.builds(messages.PromptTokens, *[counts] * 4),
     messages.ScoreMargin: st.builds(messages.ScoreMargin, numbers, numbers),
     messages.Stop: st.builds(messages.Stop, counts),
     messages.Close: st.just(messages.Close()),
