@@ -40,6 +40,8 @@ EARLY = 2
 _LINEAR = (KVCache, QuantizedKVCache)
 _WINDOWED = (WindowedKVCache, ChunkedWindowKVCache)
 
+PLAIN = "this model runs plain, without speculation: "
+
 CHECKPOINTS = 3
 """States of stateful and windowed layers that are kept to return to, the newest ones."""
 
@@ -121,7 +123,10 @@ class ModelCache:
 
     @property
     def rollback_by(self) -> str | None:
-        """How stateful layers go back by a row: recorded or replayed; None: by neither."""
+        """How rows are taken back from stateful layers: recorded, replayed, or off with the
+        reason; None where no layer is stateful."""
+        if self.reason is not None:
+            return f"off: {self.reason.removeprefix(PLAIN)}"
         return None if self._recorder is None else self._recorder.how
 
     @property
@@ -376,13 +381,10 @@ def _reason(stateful: list[Any], recorder: Recorder | None) -> str | None:
         if recorder is not None:
             return None
         return (
-            "this model runs plain, without speculation: its recurrent layers keep one running "
-            "state, and a rejected token cannot be removed from it"
+            f"{PLAIN}its recurrent layers keep one running state, and a rejected token cannot be "
+            "removed from it"
         )
-    return (
-        "this model runs plain, without speculation: a rejected token cannot be removed from "
-        f"its kind of cache ({names})"
-    )
+    return f"{PLAIN}a rejected token cannot be removed from its kind of cache ({names})"
 
 
 def _snapshot(caches: list[Any]) -> Snapshot:

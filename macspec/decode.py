@@ -117,10 +117,7 @@ class Decoder:
                 drafter = ChainDrafter(DraftModel(model, pair.draft.context))
                 drafters[drafter.name] = drafter
             else:
-                self.draft_off = (
-                    f"the draft model {pair.draft.name} is off: its layers keep a running state, "
-                    "and a rejected token cannot be removed from it"
-                )
+                self.draft_off = f"the draft model {pair.draft.name} is {model.cache.rollback_by}"
 
     def prefill(
         self, reply: Reply, prompt: list[int], boundaries: Sequence[int] = ()
@@ -157,7 +154,7 @@ class Decoder:
         """
         plan = self.plan(reply)
         flight = self.launch(reply, plan)
-        known_at = flight.began
+        known_at, replays = flight.began, False
         while True:
             prefetched = None
             if self.can_prefetch(reply, flight, plan):
@@ -174,8 +171,9 @@ class Decoder:
             if not first and not slept:
                 overlaps = flight.prefetched + (prefetched is not None)
                 self.controller.observe_cost(
-                    flight.plan, flight.depth, len(tokens), known_at - before, overlaps
+                    flight.plan, flight.depth, len(tokens), known_at - before, overlaps, replays
                 )
+            replays = self.target.cache.stateful and result.accepted < flight.drafted
             self.observe(flight, result, tokens)
             self.tokens += tokens
 

@@ -79,11 +79,12 @@ def pair(state: PanelState, width: int, rows: int) -> list[Line]:
         draft = f"{DASH} {one_line(state.draft_off or 'none for this target')}"
     if state.draft is not None:
         draft = short_name(state.draft)
-    lines: tuple[Line, ...] = (
-        (("target ", "label"), (target, "label" if state.target is None else "value")),
-        (("draft  ", "label"), (draft, "label" if state.draft is None else "plain")),
-    )
-    return [fit(line, width) for line in lines[:rows]]
+    first: Line = (("target ", "label"), (target, "label" if state.target is None else "value"))
+    how = f"rollback: {one_line(state.rollback or '').partition(':')[0]}"
+    if state.rollback is not None and cells(first) + 1 + cell_len(how) <= width:
+        first = sides(first, ((how, "label"),), width)
+    second: Line = (("draft  ", "label"), (draft, "label" if state.draft is None else "plain"))
+    return [fit(line, width) for line in (first, second)[:rows]]
 
 
 def short_name(name: str) -> str:

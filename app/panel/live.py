@@ -168,6 +168,7 @@ class LiveStats:
                 target=pair.target,
                 draft=pair.draft,
                 draft_off=pair.draft_off,
+                rollback=pair.rollback,
                 context_limit=pair.context,
                 context_used=self._context(),
                 memory_plan=pair.planned,

@@ -102,9 +102,13 @@ ROWS: tuple[Row, ...] = (
         lambda state: (f"{state.activity}, {state.tokens} tokens in {state.passes} passes",),
     ),
     Row(
-        "target, draft", draw.pair, (5, 5),
-        "The model whose output you get, and the small one that drafts for it.",
-        lambda state: (state.target or "", state.draft or state.draft_off or ""), cut=True,
+        "target, draft, rollback", draw.pair, (5, 5),
+        "The model whose output you get, and the small one that drafts for it; of a model with a "
+        "running state also how rejected tokens are taken back: recorded (only the recurrence runs "
+        "again), replayed (whole layers do), or off.",
+        lambda state: (
+            state.target or "", state.draft or state.draft_off or "", state.rollback or "",
+        ), cut=True,
     ),
     GAP,
     Row(

@@ -28,6 +28,8 @@ class PanelState:
     draft: str | None = None
     draft_off: str | None = None
     """Why there is no draft model although one was requested."""
+    rollback: str | None = None
+    """How rows are taken back from the target's stateful layers; None: it has none."""
     # Speculation, in the current reply or the last one.
     acceptance_now: float | None = None
     """Over the latest rounds."""

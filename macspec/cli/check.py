@@ -183,8 +183,7 @@ def _pair(pair: Pair) -> Iterator[str]:
     cache = CachedModel(pair.target.module, pair.vocabulary).cache
     if cache.rollback_by is not None:
         yield _row("rollback", cache.rollback_by)
-    notices = (*pair.notices, cache.reason)
-    yield from (_row("notice", notice) for notice in notices if notice is not None)
+    yield from (_row("notice", notice) for notice in pair.notices)
 
 
 def _compared(reply: CheckedReply) -> str:

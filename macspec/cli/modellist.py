@@ -20,6 +20,7 @@ from ..models.loading import Model, open_model
 from ..models.machine import pressure, unified_memory, wired_advice
 from ..models.memory import gigabytes
 from ..models.progress import size
+from ..models.rollback import untried
 from ..models.scan import FoundModel, MachineMemory, OpenedModel, PairFit, scan, why_not
 from ..plaintext import one_line
 from ..terminal import Output
@@ -89,14 +90,16 @@ def _show_machine(output: Output, machine: MachineMemory, as_json: bool) -> None
 
 def _record(found: FoundModel, it: OpenedModel) -> dict[str, Any]:
     record: dict[str, Any] = {"name": found.name, "size": found.size, "memory": it.memory}
-    return {**record, "fits": it.fits, "folder": found.folder, "reason": it.reason}
+    record |= {"fits": it.fits, "folder": found.folder, "reason": it.reason}
+    return {**record, "rollback": it.rollback}
 
 
 def _models_table(models: Iterable[tuple[FoundModel, OpenedModel]]) -> str:
     rows = []
     for found, it in models:
         needs = DASH if it.memory is None else f"{gigabytes(it.memory)} at {it.positions}"
-        rows.append((found.name, size(found.size), needs, _fit(it.fits), it.reason or ""))
+        note = f"rollback: {it.rollback}" if it.rollback else it.reason or ""
+        rows.append((found.name, size(found.size), needs, _fit(it.fits), note))
     return _table(rows)
 
 
@@ -182,9 +185,11 @@ def _show(
         )
     planned = demand.plan(positions)
     weights, caches = [estimate.weights], [estimate.cache(positions, kv_bits)]
+    kept = [estimate.checkpoints(positions)]
     if draft is not None:
         weights.append(draft.weights)
         caches.append(draft.cache(positions))
+        kept.append(draft.checkpoints(positions))
     rows = [
         ("weights", _parts(weights)),
         ("caches", f"{_parts(caches)}, for {positions} positions"),
@@ -198,6 +203,10 @@ def _show(
         ("now", f"memory pressure {pressure()}"),
         ("verdict", _verdict(planned, longest)),
     ]
+    if any(kept):
+        rows.insert(2, ("checkpoints", f"{_parts(kept)}, of the caches"))
+    if (rollback := untried(model.module).rollback_by) is not None:
+        rows.append(("rollback", rollback))
     if off is not None:
         rows.append(("draft off", off))
     advice = wired_advice(planned.total + taken, memory.device_limit())

@@ -201,7 +201,13 @@ class Controller:
         return gained > self.curve.catching_up(offer.drafter, offer.unread)
 
     def observe_cost(
-        self, plan: Plan, drafted: int, committed: int, seconds: float, overlaps: int = 0
+        self,
+        plan: Plan,
+        drafted: int,
+        committed: int,
+        seconds: float,
+        overlaps: int = 0,
+        replayed: bool = False,
     ) -> None:
         """Learn what a round cost.
 
@@ -209,9 +215,10 @@ class Controller:
             drafted: verified tokens of the chain, of which there may be fewer than planned.
             seconds: since the result of the round before.
             overlaps: 1 if it was itself prefetched, plus 1 if the next one was.
+            replayed: it began with the replay of rows that the round before kept.
         """
         kind = plan.kind if drafted else None
-        self.curve.observe(kind, drafted, plan.length, seconds, plan.unread, overlaps)
+        self.curve.observe(kind, drafted, plan.length, seconds, plan.unread, overlaps, replayed)
         if drafted:
             self._pipelined = 0
             self._since_plain += 1
@@ -271,7 +278,12 @@ class Controller:
         tokens = self.acceptance.expected(name, bucket, MAX_DEPTH)
         hoped = self.acceptance.expected(name, bucket, MAX_DEPTH, doubts) if doubts else tokens
         costs = self.curve.rounds(name, depths, length)
-        uses: list[Use] = [(d, None, hoped[d], cost) for d, cost in zip(depths, costs, strict=True)]
+        replay = self.curve.replay
+        uses: list[Use] = [
+            # Unless the whole chain is accepted, a replay follows.
+            (d, None, hoped[d], cost + replay * (1 - tokens[d] + tokens[d - 1]))
+            for d, cost in zip(depths, costs, strict=True)
+        ]
         if offer.branches:
             uses += self._branched(offer, length, hoped, uses)
         reading = self.curve.catching_up(name, offer.unread)

@@ -213,6 +213,10 @@ class CostCurve:
         self._reading: dict[str, float] = {}
         self._rounds: dict[tuple[str, int], deque[tuple[int, float]]] = {}
         """Depth and cost of the rounds, by drafter and bucket."""
+        self._replays: deque[float] = deque(maxlen=LONG)
+        """By how much rounds that began with a replay exceeded the one before that did not."""
+        self._without: dict[tuple[str, int, int], float] = {}
+        """The newest round without a replay, by drafter, bucket and depth."""
         self.plain = PlainStep()
 
     def missing(self, length: int) -> list[int]:
@@ -277,6 +281,12 @@ class CostCurve:
                 costs[depth] = self._parts(drafter, depth, length) * own
         return [costs[depth] for depth in depths]
 
+    @property
+    def replay(self) -> float:
+        """What a partial accept adds, in plain steps, where rows are taken back by replay; the
+        device does it at the beginning of the next round."""
+        return max(drawn(0.0, self._replays, PRIOR), 0.0)
+
     def catching_up(self, drafter: str, unread: int) -> float:
         """What reading committed tokens adds to the first draft step, which reads one anyway."""
         drafter = drafter.removesuffix(BRANCHED)
@@ -291,15 +301,17 @@ class CostCurve:
         seconds: float,
         unread: int = 0,
         overlaps: int = 0,
+        replayed: bool = False,
     ) -> None:
         """A round took so many seconds; one with much unread text is not typical and ignored.
 
         Args:
             overlaps: 1 if it was itself prefetched, plus 1 if the next one was.
+            replayed: it began with the replay of rows that the round before kept.
         """
         if drafter is None or depth == 0:
             unpipelined = self.plain.unpipelined
-            self.plain.observe(length, seconds, overlaps)
+            self.plain.observe(length, seconds / (1 + self.replay * replayed), overlaps)
             if self.plain.unpipelined != unpipelined:
                 self._costs.clear()
             return
@@ -312,6 +324,11 @@ class CostCurve:
         ratio = seconds / unit - self.catching_up(drafter, unread)
         ratio = min(max(ratio, cost / LEAP), cost * LEAP)
         kind = drafter, bucket(length)
+        if not replayed:
+            self._without[*kind, depth] = ratio
+        elif (*kind, depth) in self._without:
+            self._replays.append(ratio - self._without[*kind, depth])
+        ratio -= self.replay * replayed
         self._rounds.setdefault(kind, deque(maxlen=LONG)).append((depth, ratio))
         self._costs.pop(kind, None)
 
@@ -327,6 +344,7 @@ class CostCurve:
                 for (drafter, at), seen in self._rounds.items()
                 for depth in sorted({depth for depth, _ in seen})
             ],
+            "replays": list(self._replays),
             **self.plain.as_dict(),
         }
 
@@ -341,9 +359,13 @@ class CostCurve:
         for name, depth, at, value in stored["rounds"]:
             seen = rounds.setdefault((str(name), int(at)), deque(maxlen=LONG))
             seen.append((int(positive(depth)), positive(value)))
+        replays = [float(value) for value in stored.get("replays", ())]
+        if not all(map(math.isfinite, replays)):
+            raise ValueError(f"{replays} are no costs")
         plain = PlainStep()
         plain.restore(stored)
         self._passes, self._rounds = passes, rounds
+        self._replays = deque(replays, maxlen=LONG)
         self._steps, self._reading = steps, reading
         self._known.clear()
         self._costs.clear()

@@ -87,9 +87,14 @@ class LayerEstimate:
         if kv_bits is not None and self.group is not None:
             # A scale and a bias for every group.
             each = self.values * kv_bits // 8 + 2 * self.itemsize * self.values // self.group
-        often = 1 if self.window is None or self.window >= context else 1 + CHECKPOINTS
-        # The state now, before the pass, and at the checkpoints.
-        return (2 + CHECKPOINTS) * self.state + often * held * each
+        # The state now and before the pass.
+        return 2 * self.state + held * each + self.checkpoints(context)
+
+    def checkpoints(self, context: int) -> int:
+        """Bytes of the states and windows that are kept to return to."""
+        windowed = self.window is not None and self.window < context
+        held = -(-self.held(context) // STEP) * STEP if windowed else 0
+        return CHECKPOINTS * (self.state + held * self.values * self.itemsize)
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,10 @@ class MemoryEstimate:
         """Bytes of the model's cache at a context."""
         held = min(context, self.context)
         return sum(layer.bytes(held, kv_bits) for layer in self.layers)
+
+    def checkpoints(self, context: int) -> int:
+        """The part of them that states and windows to return to take."""
+        return sum(layer.checkpoints(min(context, self.context)) for layer in self.layers)
 
     def buffers(self, context: int, kv_bits: int | None = None) -> int:
         """Bytes of the larger of a prefill and a verify pass at a context; an estimate."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import mlx.core as mx
@@ -20,15 +21,13 @@ _NEXT = (19,)
 """What a model is tried with."""
 
 
-def why_plain(module: Any) -> str | None:
-    """Why a model cannot speculate, as far as that shows without its weights."""
+def untried(module: Any) -> ModelCache:
+    """A model's cache that goes back as it should, as far as that shows without the weights."""
     cache = ModelCache(module)
-    if not cache.stateful:
-        return None
-    try:
-        return ModelCache(module, recorder=Recorder(module)).reason
-    except Exception:  # as in ``recorder_of``
-        return cache.reason
+    if cache.stateful:
+        with suppress(Exception):  # as in ``_tried``
+            return ModelCache(module, recorder=Recorder(module))
+    return cache
 
 
 def recorder_of(module: Any, vocabulary: int) -> Recorder | None:

@@ -65,6 +65,9 @@ class OpenedModel:
     fits: bool | None = None
     reason: str | None = None
     """Why it cannot be loaded, or runs without drafts; None where it has no such limits."""
+    rollback: str | None = None
+    """How rows are taken back from its stateful layers, to be tried when it is loaded; None: it has
+    none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +139,12 @@ def _folder(name: str) -> FoundModel:
 
 def _opened(model: Model, limit: int) -> OpenedModel:
     from .memory import Demand
-    from .rollback import why_plain
+    from .rollback import untried
 
-    size, context, reason = model.parameters, model.context, why_plain(model.module)
+    cache, size, context = untried(model.module), model.parameters, model.context
     needs = Demand(model.estimate, None, limit).plan(min(CONTEXT, context))
-    return OpenedModel(model.name, size, context, needs.total, needs.context, needs.fits, reason)
+    memory = needs.total, needs.context, needs.fits
+    return OpenedModel(model.name, size, context, *memory, cache.reason, cache.rollback_by)
 
 
 def _pair_fit(one: Model, other: Model, limit: int) -> Iterator[PairFit]:
@@ -161,12 +165,12 @@ def _pair_fit(one: Model, other: Model, limit: int) -> Iterator[PairFit]:
 
 def why_not(target: Model, draft: Model) -> str | None:
     """Why one model cannot draft for another, in one sentence; None if it can."""
-    from .rollback import why_plain
+    from .rollback import untried
     from .vocabulary import mismatch
 
-    if (off := why_plain(target.module)) is not None:
+    if (off := untried(target.module).reason) is not None:
         return off
-    if (off := why_plain(draft.module)) is not None:
+    if (off := untried(draft.module).reason) is not None:
         return f"a draft model must be able to take tokens back, but {off}"
     return mismatch(target.tokenizer, draft.tokenizer)
 

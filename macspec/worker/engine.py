@@ -312,6 +312,7 @@ def _info(session: Session) -> PairInfo:
         weights=pair.plan.weights,
         planned=pair.plan.total,
         thinks=session.thinks,
+        rollback=session.decoder.target.cache.rollback_by,
     )
 
 

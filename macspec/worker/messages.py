@@ -116,6 +116,8 @@ class PairInfo:
     """What the pair needs with a full context."""
     thinks: bool = True
     """Whether the target's chat template can switch reasoning."""
+    rollback: str | None = None
+    """How rows are taken back from the target's stateful layers; None: it has none."""
 
 
 @dataclass(frozen=True, slots=True)

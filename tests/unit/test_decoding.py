@@ -48,6 +48,7 @@ class Ids:
     """A template for prompts that are ids already."""
 
     notices: tuple[str, ...] = ()
+    switch = None
 
     def raw(self, text: str) -> list[int]:
         return [int(word) for word in text.split()]
@@ -300,5 +301,5 @@ def test_a_draft_model_that_cannot_go_back_is_off_and_says_why(
     assert session.finished.token_ids == stock_greedy("llama", PROMPT, 24)
     assert [e.message for e in events if isinstance(e, Notice) and "draft model" in e.message]
     assert {e.drafter for e in events if isinstance(e, Round)} <= {"ngram", "suffix", None}
-    with pytest.raises(BadOptionError, match="running state"):
+    with pytest.raises(BadOptionError, match=r"is off: .* running state"):
         session.method = "draft"

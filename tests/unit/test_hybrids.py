@@ -14,12 +14,13 @@ from replies import assert_like_fresh
 from test_decoding import GREEDY, KEYED, PROMPT, session_of, stock_greedy, tokens_of
 from tinymodels import VOCABULARY, tiny
 
-from macspec.cache import ModelCache
+from macspec.cache import PLAIN, ModelCache
 from macspec.models import Pair
 from macspec.models.rollback import recorder_of
 from macspec.prompt import Prompt, Prompting
 from macspec.rounds import Reply
 from macspec.stats import ReplyCounter
+from macspec.worker.engine import _info
 
 SERIAL = {"qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5-wide", "lfm2", "lfm2_moe", "olmo_hybrid"}
 """Whose passes of several rows compute what passes of one row do, to the bit."""
@@ -46,6 +47,13 @@ def fresh(name: str, *, steps: int = 2) -> ModelCache:
     assert cache.reason is None
     fed(name, cache, TEXT)
     return cache
+
+
+@pytest.mark.parametrize(("name", "how"), [("qwen3_5", "recorded"), ("llama", None)])
+def test_a_session_says_how_rows_are_taken_back(pocket: Pair, name: str, how: str | None) -> None:
+    assert _info(session_of(pocket, name)).rollback == how
+    cache = ModelCache(tiny(name))
+    assert cache.rollback_by == (how and f"off: {(cache.reason or '').removeprefix(PLAIN)}")
 
 
 @pytest.mark.parametrize("name", NAMES)

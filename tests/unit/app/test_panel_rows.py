@@ -50,6 +50,7 @@ STATES = st.builds(
     target=st.none() | WORDS,
     draft=st.none() | WORDS,
     draft_off=st.none() | WORDS,
+    rollback=st.none() | WORDS,
     acceptance_now=MAYBE,
     acceptance=MAYBE,
     acceptance_by_position=SEQUENCE,
@@ -455,6 +456,15 @@ def test_in_words_without_a_draft_model() -> None:
     assert {"draft: another vocabulary", "Drafting: not drafting", "× plain: plain"} <= set(
         facts(state)
     )
+
+
+@pytest.mark.parametrize("how", ["recorded", "replayed", "off: its kind of cache"])
+def test_it_says_how_a_running_state_goes_back(how: str) -> None:
+    state = PanelState(target="owner/Qwen3.5-27B", rollback=how)
+    assert f"rollback: {how}" in set(facts(state))
+    wide, narrow = (written(panel_lines(state, width, 60)) for width in (44, 24))
+    assert wide.splitlines()[1].endswith(f" rollback: {how.partition(':')[0]}")
+    assert "rollback" not in narrow
 
 
 @settings(deadline=None)

@@ -331,3 +331,27 @@ def test_it_names_what_is_set_and_nothing_else(method: str, depth: int | str) ->
         assert "off" not in said
         assert (f"depth {depth}" in said) == isinstance(depth, int)
         assert (method in said) == (method != "auto")
+
+
+def test_a_round_is_charged_for_the_replay_that_may_follow() -> None:
+    plans = []
+    for replay in (0.0, 1.0):
+        controller = made()
+        controller.curve.restore(controller.curve.as_dict() | {"replays": [replay] * 99})
+        controller.acceptance.restore({"draft 4 -1": [70, 100], "draft -1 -1": [70, 70]})
+        plans.append(controller.choose([Offer("draft", 8, 4)], 10, 50, depth=3))
+    free, dear = plans
+    tokens = controller.acceptance.expected("draft", 4, 3)
+    whole = tokens[3] - tokens[2]
+    assert dear.cost - free.cost == pytest.approx(controller.curve.replay * (1 - whole))
+    assert 0 < whole < 1
+
+
+def test_a_dear_replay_makes_rounds_shallower_or_none() -> None:
+    depths = []
+    for replay in (0.0, 0.5, 4.0):
+        controller = made()
+        controller.curve.restore(controller.curve.as_dict() | {"replays": [replay] * 99})
+        controller.acceptance.restore({"draft 4 -1": [70, 100], "draft -1 -1": [70, 70]})
+        depths.append(controller.choose([Offer("draft", 8, 4)], 10, 50).depth)
+    assert depths[0] >= depths[1] > depths[2] == 0

@@ -337,3 +337,29 @@ def test_it_comes_back_from_json() -> None:
         with pytest.raises((ValueError, KeyError)):
             older.restore(wrong)
     assert older.newest == plain.newest
+
+
+def test_what_a_replay_costs_is_learned_apart_from_rounds_and_plain_steps() -> None:
+    curve = CostCurve({"draft": 0.1})
+    before = curve.round("draft", 4, 100)
+    for number in range(60):
+        plain(curve)
+        replayed = number % 3 > 0
+        curve.observe("draft", 4, 100, before + 0.4 * replayed, replayed=replayed)
+        curve.observe(None, 0, 100, UNPIPELINED * (1 + 0.4 * replayed), replayed=replayed)
+    assert curve.replay == pytest.approx(0.4, rel=0.1)
+    assert curve.round("draft", 4, 100) == pytest.approx(before, rel=0.02)
+    assert curve.plain.at(100) == pytest.approx(1.0, rel=0.01)
+    again = CostCurve()
+    again.restore(json.loads(json.dumps(curve.as_dict())))
+    assert again.replay == curve.replay
+
+
+def test_without_replays_nothing_is_added() -> None:
+    curve = CostCurve({"draft": 0.1})
+    for _ in range(20):
+        plain(curve)
+        curve.observe("draft", 4, 100, 1.3 * curve.round("draft", 4, 100))
+    assert curve.replay == 0
+    with pytest.raises(ValueError, match="no costs"):
+        curve.restore(curve.as_dict() | {"replays": [float("nan")]})

@@ -19,7 +19,7 @@ from macspec.models import memory
 from macspec.models.catalog import CONTEXT, Entry, best, catalogue, find, shipped
 from macspec.models.machine import GIB, recommended_for
 from macspec.models.pair import LARGE_DRAFT
-from macspec.models.rollback import why_plain
+from macspec.models.rollback import untried
 
 SHAPES = json.loads((Path(__file__).parent / "shapes.json").read_text())
 PAIRS = {pair.name: pair for pair in shipped()}
@@ -93,7 +93,7 @@ def test_the_gates_that_shapes_decide_hold(name):
     bits = [int(text.split()[0]) for text in pair.quantization]
     for model, bit in zip(pair.models, bits, strict=True):
         made, _ = built(model, bit)
-        assert why_plain(made) is None
+        assert untried(made).reason is None
     families = {str(shape_of(model)["model_type"]) for model in pair.models}
     assert len({re.sub("_(moe|next)$", "", family) for family in families}) == 1
     target, *drafts = estimates(pair)

@@ -122,6 +122,8 @@ def test_windows_bound_their_layers():
     position = 2 * 2 * 32 * 4
     held = -(-(100 + SLACK + PREFILL_CHUNK) // STEP) * STEP
     assert layers[0].bytes(10**6, None) == (1 + CHECKPOINTS) * held * position
+    assert layers[0].checkpoints(10**6) == CHECKPOINTS * held * position
+    assert layers[0].checkpoints(50) == layers[1].checkpoints(10**6) == 0
     assert layers[1].bytes(512, None) == 512 * position
 
 

@@ -6,11 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
-from modelfolders import POCKET, edited, shared_model
+from modelfolders import POCKET, edited, hybrid, shared_model
 
+from macspec.cli import modellist
 from macspec.models.scan import (
     EVENTS,
     FoundModel,
@@ -92,6 +94,21 @@ def test_the_built_in_pair_fits_one_way_and_another_vocabulary_does_not(copy):
     assert set(found) == {("target", "draft"), ("target", "other")}
     assert found["target", "draft"] is None
     assert (found["target", "other"] or "").startswith("its vocabulary differs")
+
+
+def test_a_hybrid_says_how_it_goes_back(tmp_path, monkeypatch, capsys):
+    folder = hybrid(tmp_path / "hybrid")
+    opened = [it for it in scan([folder, DRAFT]) if isinstance(it, OpenedModel)]
+    assert [(it.reason, it.rollback) for it in opened] == [(None, "recorded"), (None, None)]
+    monkeypatch.setattr(modellist, "scan", lambda: iter([*scan([folder, DRAFT])]))
+    modellist.list_models([], as_json=False)
+    here = capsys.readouterr().out.partition("matching drafts")[0]
+    assert here.count("rollback") == here.count("rollback: recorded\n") == 1
+    options = Namespace(target=folder, draft=None, context=None, kv_bits=None)
+    assert modellist.show_plan(options, None) == 0
+    plan = capsys.readouterr().out
+    assert "rollback     recorded\n" in plan
+    assert "checkpoints  target 0.000 GB, of the caches\n" in plan
 
 
 def test_models_of_others():
