@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import platform
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -66,8 +67,9 @@ def measure(decoder: Decoder) -> Iterator[None]:
         return
     target.unread(decoder.tokens)
     most = decoder.pair.context - length
+    text, clock = decoder.tokens, decoder.clock
     while fitting := [rows for rows in curve.missing(length) if rows <= most]:
-        plain, wide = timed([(target, 1), (target, fitting[0])], decoder.clock)
+        plain, wide = timed([(target, 1), (target, fitting[0])], text, clock)
         curve.set_pass(fitting[0], length, wide / plain)
         yield
     if decoder.trees is None and decoder.settings.trees:
@@ -77,35 +79,47 @@ def measure(decoder: Decoder) -> Iterator[None]:
     draft = drafter.stepper if isinstance(drafter, ChainDrafter) else None
     if isinstance(draft, DraftModel) and draft.room(decoder.tokens) > 0:
         draft.model.unread(decoder.tokens)
-        plain, step = timed([(target, 1), (draft.model, 1)], decoder.clock)
+        plain, step = timed([(target, 1), (draft.model, 1)], text, clock)
         curve.set_step(DraftModel.name, step / plain)
         yield
         rows = min(AT_ONCE, draft.context - length)
         if rows > 1:
-            curve.set_reading(DraftModel.name, reading(draft.model, rows, decoder.clock) / plain)
+            curve.set_reading(
+                DraftModel.name, reading(draft.model, last(text, rows), clock) / plain
+            )
             yield
 
 
-def timed(passes: list[tuple[CachedModel, int]], clock: Callable[[], float]) -> list[float]:
-    """Median seconds of passes with the given rows, taken in turn, each rolled back."""
+def last(text: Sequence[int], count: int) -> list[int]:
+    """The last tokens of a text, again from its end where there are fewer; models with experts read
+    fewer weights for equal tokens than for these."""
+    repeated = itertools.cycle(reversed(text))
+    return [*itertools.islice(repeated, count)][::-1]
+
+
+def timed(
+    passes: list[tuple[CachedModel, int]], text: Sequence[int], clock: Callable[[], float]
+) -> list[float]:
+    """Median seconds of passes over that many last tokens, taken in turn, each rolled back."""
     seconds: list[list[float]] = [[] for _ in passes]
     for repeat in range(REPEATS + 1):
         for (model, rows), taken in zip(passes, seconds, strict=True):
+            tokens = mx.array(last(text, rows), mx.uint32)
             length, begin = model.length, clock()
-            mx.eval(mx.argmax(model.logits(mx.zeros(rows, mx.uint32), rows), axis=-1))
+            mx.eval(mx.argmax(model.logits(tokens, rows), axis=-1))
             if repeat:  # the first only warms up
                 taken.append(clock() - begin)
             model.rollback(length)
     return [statistics.median(taken) for taken in seconds]
 
 
-def reading(model: CachedModel, count: int, clock: Callable[[], float]) -> float:
-    """Median seconds per token for reading so many at once, rolled back."""
+def reading(model: CachedModel, tokens: Sequence[int], clock: Callable[[], float]) -> float:
+    """Median seconds per token for reading these at once, rolled back."""
     seconds = []
     for _ in range(REPEATS):
         length, begin = model.length, clock()
-        model.read([0] * count)
+        model.read(tokens)
         mx.synchronize()
         seconds.append(clock() - begin)
         model.rollback(length)
-    return statistics.median(seconds) / count
+    return statistics.median(seconds) / len(tokens)

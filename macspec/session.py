@@ -388,7 +388,8 @@ def _controller(pair: Pair, state: ControlState | None) -> Controller:
     steps = {}
     if pair.draft is not None:
         # Until it is measured: memory traffic, and a floor for what every pass costs.
-        steps[DraftModel.name] = 0.02 + pair.draft.weight_bytes / pair.target.weight_bytes
+        draft, target = pair.draft.estimate, pair.target.estimate
+        steps[DraftModel.name] = 0.02 + draft.active / target.active
     curve, acceptance = CostCurve(steps), AcceptanceEstimate()
     if state is not None:
         state.load(curve, acceptance)

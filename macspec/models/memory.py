@@ -14,12 +14,14 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ChunkedKVCache, KVCache, RotatingKVCache, make_prompt_cache
+from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchLinear
 
 from ..cache import CHECKPOINTS, group_size
 from ..choices import MAX_DEPTH
 from ..device import on_metal
 from ..errors import OutOfMemoryError
 from ..recurrent import Recorder
+from ..standin import StandIn, places, replaced
 from ..windowed import SLACK
 from .cached import PREFILL_CHUNK
 from .machine import unified_memory
@@ -52,6 +54,8 @@ LEAST = 2048
 HEADS = ("n_heads", "num_heads", "num_attention_heads")
 EXPERTS = ("top_k", "num_experts_per_tok")
 """What architectures call the query heads, and the experts that a token is sent to."""
+
+EXPERT_LAYERS = (SwitchLinear, QuantizedSwitchLinear)
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,8 @@ class MemoryEstimate:
     """What one model costs, known without reading its weights."""
 
     weights: int
+    active: int
+    """Bytes of weights that a pass of one row reads: of experts, those that it is sent to."""
     width: int
     """Logits of one row."""
     outputs: int
@@ -145,13 +151,16 @@ def estimate_memory(module: Any, context: int) -> MemoryEstimate:
     alike. Its weights may still be on the disk (``load_model(lazy=True)``).
     """
     cache = make_prompt_cache(module)
-    logits = module(mx.array([[0]]), cache=cache)
+    with _idle_experts(module) as idle:
+        logits = module(mx.array([[0]]), cache=cache)
+    weights = sum(array.nbytes for array in _arrays(module.parameters()))
     heads = _largest(module, HEADS)
     layers = tuple(
         _layer(layer, heads) for whole in cache for layer in getattr(whole, "caches", [whole])
     )
     return MemoryEstimate(
-        weights=sum(array.nbytes for array in _arrays(module.parameters())),
+        weights=weights,
+        active=weights - sum(idle),
         width=int(logits.shape[-1]),
         outputs=_outputs(module),
         itemsize=logits.dtype.size,
@@ -159,6 +168,24 @@ def estimate_memory(module: Any, context: int) -> MemoryEstimate:
         layers=layers,
         tape=_tape(module) if any(layer.state for layer in layers) else 0,
     )
+
+
+@contextmanager
+def _idle_experts(module: Any) -> Iterator[list[int]]:
+    """Collect, for each layer of experts in the pass of one row that is built inside, the bytes of
+    those that the row is not sent to."""
+    idle: list[int] = []
+
+    def counted(layer: Any, _: int) -> StandIn:
+        def call(x: mx.array, indices: mx.array, *args: Any, **named: Any) -> Any:
+            each = sum(array.nbytes for array in _arrays(layer.parameters())) // layer.num_experts
+            idle.append(each * (layer.num_experts - indices.size))
+            return layer(x, indices, *args, **named)
+
+        return StandIn(layer, call)
+
+    with replaced(list(places(module, lambda it: isinstance(it, EXPERT_LAYERS))), counted):
+        yield idle
 
 
 def _tape(module: Any) -> int:

@@ -230,7 +230,20 @@ def test_a_plain_round_by_itself_is_compared_with_a_row_of_them(
         assert session.controller.curve.plain.needs_comparison != known
 
 
-def test_costs_are_measured_in_wired_memory(pocket: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_draft_step_costs_what_it_reads_until_measured(pocket: Pair) -> None:
+    assert pocket.draft is not None
+    sizes = {"target": 10**9, "draft": 3 * 10**8}
+    models = {
+        role: replace(model, estimate=replace(model.estimate, active=sizes[role]))
+        for role, model in (("target", pocket.target), ("draft", pocket.draft))
+    }
+    session = Session(replace(pocket, **models))
+    assert session.controller.curve.step("draft") == pytest.approx(0.32)
+
+
+def test_costs_are_measured_on_the_last_tokens_in_wired_memory(
+    pocket: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = Session(pocket)
     for _ in session.reply(HELLO, GREEDY, max_tokens=4):
         pass
@@ -246,12 +259,15 @@ def test_costs_are_measured_in_wired_memory(pocket: Pair, monkeypatch: pytest.Mo
     monkeypatch.setattr("macspec.session.wired", wiring)
     original = type(session.decoder.target).logits
 
-    def watched(*args: Any, **named: Any) -> Any:
+    def watched(model: Any, tokens: mx.array, *args: Any) -> Any:
         seen.append(bool(wired))
-        return original(*args, **named)
+        text = session.decoder.tokens
+        assert tokens.tolist() == (text * 2)[-tokens.shape[0] :]
+        return original(model, tokens, *args)
 
     monkeypatch.setattr(type(session.decoder.target), "logits", watched)
-    for _, _ in zip(range(2), session.measure(), strict=False):
+    monkeypatch.setattr("macspec.learned.REPEATS", 1)
+    for _, _ in zip(range(3), session.measure(), strict=False):
         assert not wired
     assert seen
     assert all(seen)

@@ -6,6 +6,7 @@ import gc
 from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 import pytest
 from mlx.utils import tree_flatten
 from mlx_lm.models import deepseek_v3, gpt_oss, llama, llama4, mamba, qwen3_moe
@@ -88,6 +89,20 @@ def test_of_the_experts_those_count_that_a_token_is_sent_to():
     sparse = estimate_memory(make(qwen3_moe, **MIXTURE), 4096).outputs
     routed = 3 * (48 + 48 + 64)
     assert sparse == dense - (96 + 96 + 64) + 8 + routed
+
+
+@pytest.mark.parametrize("bits", [None, 4])
+def test_of_the_experts_a_row_reads_those_that_it_is_sent_to(bits):
+    model = make(qwen3_moe, **{**MIXTURE, "moe_intermediate_size": 64})
+    if bits is not None:
+        nn.quantize(model, bits=bits, group_size=32)
+    estimate = estimate_memory(model, 4096)
+    experts = sum(
+        array.nbytes for path, array in tree_flatten(model.parameters()) if "switch_mlp" in path
+    )
+    assert estimate.active == estimate.weights - experts * 5 // 8
+    dense = estimate_memory(make(llama), 4096)
+    assert dense.active == dense.weights
 
 
 def test_the_scores_are_kept_where_no_kernel_spares_them(monkeypatch):
@@ -187,7 +202,8 @@ def test_quantized_caches_are_counted_as_quantized(head, group, bits):
 def estimate(**changes: Any) -> MemoryEstimate:
     """A model whose cache costs 1,000 bytes a position and whose buffers cost nothing."""
     layer = LayerEstimate(values=500, itemsize=2)
-    settings = {"weights": 10**6, "width": 0, "outputs": 0, "itemsize": 2, "context": 8192}
+    sizes = {"weights": 10**6, "active": 10**6, "width": 0, "outputs": 0}
+    settings = {**sizes, "itemsize": 2, "context": 8192}
     return MemoryEstimate(**{**settings, "layers": (layer,), **changes})
 
 
