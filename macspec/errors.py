@@ -8,11 +8,15 @@ QUOTED = 200
 """Most characters quoted of another library's message."""
 
 
+LONGEST = 1000
+"""Most characters of a message."""
+
+
 class MacspecError(Exception):
     """Base of all errors shown to the user; a message may quote file names and other libraries."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
+        super().__init__(_shortened(one_line(message), LONGEST))
 
 
 class BadOptionError(MacspecError):
@@ -50,5 +54,25 @@ def cause(error: BaseException) -> str:
 
 def brief(error: BaseException) -> str:
     """Another library's error message in one line of at most ``QUOTED`` characters."""
-    text = one_line(str(error)) or type(error).__name__
-    return text if len(text) <= QUOTED else text[: QUOTED - 1] + "…"
+    return _shortened(one_line(str(error)[: 4 * QUOTED])) or type(error).__name__
+
+
+def quoted(value: object) -> str:
+    """A value of a file in one line of at most ``QUOTED`` characters."""
+    text = value if isinstance(value, str) else repr(value)
+    return _shortened(one_line(text[: 4 * QUOTED]))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the system or the device refused memory."""
+    refused = isinstance(error, RuntimeError) and "alloc" in str(error)
+    return refused or isinstance(error, MemoryError)
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether a library in Rust gave up; that is no ``Exception`` of Python's."""
+    return type(error).__name__ == "PanicException"
+
+
+def _shortened(text: str, most: int = QUOTED) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

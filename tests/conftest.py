@@ -21,6 +21,15 @@ for signum, handler in (
     if signal.getsignal(signum) is signal.SIG_IGN:
         signal.signal(signum, handler)
 
+
+@pytest.fixture(autouse=True)
+def untried(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Model folders are loaded at once, except where a test is about trying them first."""
+    if "tried" not in request.fixturenames:
+        check = "macspec.models.trial.Trial.check"
+        monkeypatch.setattr(check, lambda *arguments, **settings: None)
+
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

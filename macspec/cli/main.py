@@ -15,7 +15,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from ..errors import BadOptionError, MacspecError
+from ..errors import BadOptionError, MacspecError, brief
 from ..terminal import complain, decoded, leave_on_interrupt, read_prompt, status_of
 from .options import (
     LAST,
@@ -231,8 +231,8 @@ def _explain(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         return f"cannot write the output: {error.strerror}"
     return (
-        f"unexpected {type(error).__name__}: {error} (a bug in macspec: please report it with "
-        "what MACSPEC_DEBUG=1 shows and the output of macspec check)"
+        f"unexpected {type(error).__name__}: {brief(error)} (a bug in macspec: please report it "
+        "with what MACSPEC_DEBUG=1 shows and the output of macspec check)"
     )
 
 

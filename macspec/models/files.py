@@ -23,7 +23,16 @@ from urllib.request import getproxies
 
 from huggingface_hub import constants, errors, list_repo_files, snapshot_download
 
-from ..errors import BadOptionError, MacspecError, ModelBrokenError, ModelNotFoundError, brief
+from ..errors import (
+    BadOptionError,
+    MacspecError,
+    ModelBrokenError,
+    ModelNotFoundError,
+    brief,
+    is_panic,
+    quoted,
+)
+from .folder import check_files
 
 _errors: Any = errors
 # httpx in the hub's first versions, httpx2 in later ones.
@@ -40,6 +49,11 @@ PATTERNS = [
     "*.jinja",
 ]
 """What is downloaded: the files that mlx-lm reads, without code."""
+
+MOST_VALUES = 5_000_000
+"""In a header; each may take a hundred times the memory of its text."""
+
+MOST_DIMENSIONS = 32
 
 NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -221,6 +235,7 @@ def check_weights(name: str, folder: Path) -> None:
     Raises:
         ModelBrokenError: no such file, one that the index names is missing, or one is damaged.
     """
+    check_files(name, folder)
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
         raise ModelBrokenError(without_weights(name, [file.name for file in folder.iterdir()]))
@@ -230,14 +245,14 @@ def check_weights(name: str, folder: Path) -> None:
         )
     held: set[str] = set()
     for file in files:
-        with broken(f"{name}: {file.name} cannot be read", "check its permissions"):
+        with broken(f"{name}: {quoted(file.name)} cannot be read", "check its permissions"):
             try:
                 held.update(read_header(file))
             except ValueError as error:
-                raise ModelBrokenError(f"{name}: {file.name} {error}: {AGAIN}") from error
+                raise ModelBrokenError(f"{name}: {quoted(file.name)} {error}: {AGAIN}") from error
     if absent := _absent_shards(name, folder, held):
         raise ModelBrokenError(
-            f"{name}: {', '.join(absent[:3])}{' and more' if len(absent) > 3 else ''} of "
+            f"{name}: {quoted(', '.join(absent[:3]))}{' and more' if len(absent) > 3 else ''} of "
             f"model.safetensors.index.json is missing: {AGAIN}"
         )
 
@@ -275,10 +290,14 @@ def read_header(file: Path) -> dict[str, Any]:
             raise ValueError("is not a safetensors file: its header would be over 100 MB")
         text = stream.read(length)
     try:
+        if sum(map(text.count, b",[{")) > MOST_VALUES:
+            raise ValueError("it has too many values")
         header = json.loads(text)
         tensors = {key: tensor for key, tensor in header.items() if key != "__metadata__"}
         ends = [_end(key, tensor) for key, tensor in tensors.items()]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"has a damaged header ({brief(error)})") from error
+    except RecursionError as error:
         raise ValueError(f"has a damaged header ({brief(error)})") from error
     wanted = 8 + length + max(ends, default=0)
     if size < wanted:
@@ -291,8 +310,10 @@ def read_header(file: Path) -> dict[str, Any]:
 def _end(name: str, tensor: dict[str, Any]) -> int:
     """The byte after a tensor's last, which its type and shape must agree with."""
     begin, end = (int(offset) for offset in tensor["data_offsets"])
-    bits = BITS.get(tensor["dtype"])
-    if not 0 <= begin <= end or (bits and (end - begin) * 8 != bits * prod(tensor["shape"])):
+    bits, shape = BITS.get(tensor["dtype"]), tensor["shape"]
+    if len(shape) > MOST_DIMENSIONS or not all(0 <= size < 2**63 for size in shape):
+        raise ValueError(f"the shape of {name} cannot be")
+    if not 0 <= begin <= end or (bits and (end - begin) * 8 != bits * prod(shape)):
         raise ValueError(f"the size of {name} does not match its type and shape")
     return end
 
@@ -304,7 +325,9 @@ def broken(what: str, advice: str = AGAIN) -> Iterator[None]:
         yield
     except MacspecError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         raise ModelBrokenError(f"{what} ({brief(error)}): {advice}") from error
 
 

@@ -18,9 +18,12 @@ from mlx_lm import utils
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 from transformers.utils import logging as transformers_logging
 
-from ..errors import ModelBrokenError, OutOfMemoryError, brief
+from ..assets import pocket
+from ..errors import ModelBrokenError, OutOfMemoryError, brief, quoted
 from .files import broken, check_weights, without_weights
+from .folder import check_files, check_sizes
 from .memory import MemoryEstimate, estimate_memory, gigabytes
+from .trial import TRIAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,14 +74,32 @@ STRIDE = 256 * 2**20
 def open_model(name: str, folder: Path, *, trust_remote_code: bool = False) -> Model:
     """Load all of a model but its weights, which ``read_weights`` reads.
 
+    A folder that is not known yet is tried first, in a process with limits.
+
     Raises:
-        ModelBrokenError: a file is missing, damaged, or of a kind that cannot be loaded.
+        ModelBrokenError: a file is missing, damaged, or of a kind that cannot be loaded, or cannot
+            be loaded within those limits.
     """
+    if folder not in pocket():
+        check_files(name, folder)
+        TRIAL.check(name, folder, trust_remote_code=trust_remote_code)
+    return opened(name, folder, trust_remote_code)
+
+
+def opened(
+    name: str,
+    folder: Path,
+    trust_remote_code: bool = False,
+    stage: Callable[[str], None] = lambda what: None,
+) -> Model:
+    """As ``open_model``, untried; ``stage`` gets what is read next."""
     with _quiet():
+        stage("configuration")
         config = checked_config(name, folder, trust_remote_code)
         kind = config.get("model_type")
         misfit = (
-            f"{name}: its weights and config.json do not form a {kind} model that mlx-lm can run"
+            f"{name}: its weights and config.json do not form a {quoted(kind)} model that mlx-lm "
+            "can run"
         )
         with broken(misfit, "choose an MLX version of it"):
             module, config = mlx_lm.load_model(
@@ -87,7 +108,9 @@ def open_model(name: str, folder: Path, *, trust_remote_code: bool = False) -> M
                 get_model_classes=lambda config: _architecture(name, config),
                 trust_remote_code=trust_remote_code,
             )
+            stage("tokenizer")
             tokenizer = load_tokenizer(name, folder, config, trust_remote_code)
+            stage("configuration")
             context = context_length(config, tokenizer)
             estimate = estimate_memory(module, context)
             parameters = int(mlx_lm.get_total_parameters(module))
@@ -153,8 +176,8 @@ def checked_config(name: str, folder: Path, trust_remote_code: bool) -> dict[str
     config = read_config(name, folder)
     if config.get("model_file") is not None and not trust_remote_code:
         raise ModelBrokenError(
-            f"{name} runs its own code ({config['model_file']}): read it, and if you trust it "
-            "add --trust-remote-code"
+            f"{name} runs its own code ({quoted(config['model_file'])}): read it, and if you "
+            "trust it add --trust-remote-code"
         )
     check_weights(name, folder)
     return config
@@ -162,6 +185,7 @@ def checked_config(name: str, folder: Path, trust_remote_code: bool) -> dict[str
 
 def read_config(name: str, folder: Path) -> dict[str, Any]:
     """A folder's ``config.json``, with the end tokens of ``generation_config.json``."""
+    check_files(name, folder)
     path = folder / "config.json"
     if not path.is_file():
         with broken(f"{name}: {folder} cannot be read", "check its permissions"):
@@ -173,6 +197,7 @@ def read_config(name: str, folder: Path) -> dict[str, Any]:
         config = mlx_lm.load_config(folder)
         if not isinstance(config, dict):
             raise ValueError("it is not a JSON object")
+        check_sizes(name, config)
     return config
 
 
@@ -220,8 +245,9 @@ def _architecture(name: str, config: dict[str, Any]) -> Any:
     try:
         return mlx_lm._get_classes(config)
     except Exception as error:
+        kind = quoted(repr(config.get("model_type")))
         raise ModelBrokenError(
-            f"{name}: mlx-lm does not support the architecture {config.get('model_type')!r}: "
+            f"{name}: mlx-lm does not support the architecture {kind}: "
             "update mlx-lm, or choose another model"
         ) from error
 

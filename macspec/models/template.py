@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import BadOptionError, brief
+from jinja2 import TemplateSyntaxError
+
+from ..errors import BadOptionError, brief, quoted
 from ..text import opened
 from .pair import Pair
+from .rendering import LimitError, limited, rendered
 
 MARK = "macspec-probe"
 """A text that no template contains."""
@@ -77,11 +80,23 @@ class Template:
             _check_text(message["content"])
         try:
             tokens = self._render(messages, tokenize=True, **self._settings)
+        except BadOptionError:
+            raise
+        except TemplateSyntaxError as error:
+            raise BadOptionError(
+                f"the chat template of {self._name} is damaged (line {error.lineno}: "
+                f"{brief(error)}): copy the model again, or add --raw"
+            ) from error
         except Exception as error:
             raise BadOptionError(
                 f"the chat template of {self._name} rejects this conversation ({brief(error)}): "
                 "change its messages, or add --raw"
             ) from error
+        if not tokens:
+            raise BadOptionError(
+                f"the chat template of {self._name} makes an empty prompt of this conversation: "
+                "add --raw, or choose another copy of the model"
+            )
         return self._known(tokens)
 
     @property
@@ -106,7 +121,7 @@ class Template:
         elif begun and said:
             said = f"\n{self._tokenizer.think_end}\n\n{said}"
         _check_text(said)
-        return tokens + self._known(self._tokenizer.encode(said, add_special_tokens=False))
+        return tokens + self._known(self._encoded(said, add_special_tokens=False))
 
     def raw(self, text: str) -> list[int]:
         """The ids of a text as it is, with the special tokens that the tokenizer itself adds.
@@ -115,19 +130,36 @@ class Template:
             BadOptionError: it is not text.
         """
         _check_text(text)
-        return self._known(self._tokenizer.encode(text))
+        tokens = self._known(self._encoded(text))
+        if not tokens:
+            raise BadOptionError(f"the tokenizer of {self._name} makes no tokens of this prompt")
+        return tokens
+
+    def _encoded(self, text: str, **settings: Any) -> list[int]:
+        try:
+            with limited(len(text)):
+                return list(self._tokenizer.encode(text, **settings))
+        except Exception as error:
+            raise BadOptionError(
+                f"the tokenizer of {self._name} cannot read this text ({brief(error)}): change it"
+            ) from error
 
     def _render(self, messages: Messages, *, tokenize: bool = False, **settings: Any) -> Any:
         turns = [dict(message) for message in messages]
-        return self._tokenizer.apply_chat_template(
-            turns, tokenize=tokenize, add_generation_prompt=True, **settings
-        )
+        try:
+            return rendered(self._tokenizer, turns, tokenize=tokenize, **settings)
+        except LimitError as error:
+            raise BadOptionError(
+                f"the chat template of {self._name} was ended, as {error}: choose another copy of "
+                "the model"
+            ) from error
 
     def _known(self, tokens: Sequence[int]) -> list[int]:
         strange = next((token for token in tokens if token >= self._rows), None)
         if strange is not None:
+            token = quoted(repr(self._tokenizer.convert_ids_to_tokens(strange)))
             raise BadOptionError(
-                f"the prompt contains {self._tokenizer.convert_ids_to_tokens(strange)!r}, a token "
+                f"the prompt contains {token}, a token "
                 f"that {self._name} has no embedding for: leave that text out"
             )
         return list(tokens)
@@ -136,6 +168,8 @@ class Template:
         """The rendered text; None where the template rejects these messages."""
         try:
             return str(self._render(messages, **settings))
+        except BadOptionError:
+            raise
         except Exception:
             return None
 

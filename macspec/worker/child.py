@@ -6,10 +6,8 @@ logs them.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
-import signal
 import sys
 import threading
 import time
@@ -19,8 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MacspecError, brief
+from ..errors import MacspecError, brief, is_out_of_memory, is_panic
 from ..events import Event, Finished, Prefilled, Text
+from ..parent import exit_with_parent
 from .messages import (
     FORMAT,
     Answer,
@@ -52,8 +51,6 @@ LEAVE = 1.0
 
 LOOK = 0.02
 """Seconds between two attempts to write to a late reader."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 def between_rounds(event: Event) -> bool:
@@ -104,8 +101,14 @@ class Server:
             self._send(call, Failed("refused", str(error)))
         except Stopped:
             self._send(call, Failed("stopped", "stopped before it finished"))
-        except Exception as error:
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
             log(error)
+            if is_out_of_memory(error):
+                advice = "close other programs, or choose a shorter context or a smaller model"
+                self._send(call, Failed("error", f"not enough memory ({brief(error)}): {advice}"))
+                return
             what = f"unexpected {type(error).__name__} in the engine: {brief(error)}"
             report = "please report it with the output of macspec check"
             self._send(call, Failed("error", f"{what} (if it happens again, {report})"))
@@ -261,36 +264,6 @@ class Outbox:
     def _wait(self) -> None:
         select.select([], [self._descriptor], [], LOOK)
         self.flush()
-
-
-def exit_with_parent(parent: int) -> None:
-    """End this process when its parent ends, even while a library holds Python's lock.
-
-    The closed pipe from the parent shows it too, unless nobody can read it. On Linux the signal
-    comes when the thread that started this process ends, so that thread must live as long.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(0)
-    elif sys.platform == "darwin":
-        threading.Thread(target=_await_exit, args=(parent,), daemon=True).start()
-
-
-if sys.platform == "darwin":
-
-    def _await_exit(parent: int) -> None:
-        queue = select.kqueue()
-        leaving = select.kevent(
-            parent, select.KQ_FILTER_PROC, select.KQ_EV_ADD, select.KQ_NOTE_EXIT
-        )
-        try:
-            queue.control([leaving], 1, None)
-        except ProcessLookupError:
-            pass  # It has ended already.
-        except OSError:
-            return
-        os._exit(0)
 
 
 def engine() -> Engine:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config.paths import state_folder
-from ..errors import QUOTED, brief
+from ..errors import QUOTED, brief, cause
 from ..events import Notice
 from ..plaintext import one_line
 from .client import Call, EngineClient
@@ -29,6 +29,7 @@ from .messages import (
     Close,
     Command,
     Failed,
+    GetStatus,
     Loaded,
     PairChoice,
     ReplyRequest,
@@ -39,6 +40,7 @@ from .messages import (
     decode,
     encode,
 )
+from .watch import TICK, Watch
 
 # Not from the current folder, where anything may be called macspec.
 PROGRAM = (sys.executable, "-P", "-m", "macspec.worker.child")
@@ -47,6 +49,9 @@ GRACE = 1.0
 """Seconds an engine has to save what it learned before it is killed."""
 
 CHUNK = 2**16
+
+LONGEST = 64 * 2**20
+"""Bytes of a message."""
 
 MOST = 16
 """Chunks of a dead child's output that are still read; a pipe holds less."""
@@ -79,6 +84,7 @@ class ProcessEngine(EngineClient):
         self._pair_loaded = False
         """Whether the child has that pair."""
         self._tuning = Tuning()
+        self._watch = Watch()
         self._closed = False
         atexit.register(self.close)
 
@@ -91,26 +97,33 @@ class ProcessEngine(EngineClient):
     def start(self) -> None:
         with self._lock:
             if self._child is None and not self._closed:
-                self._child = ChildProcess(self._program, Log(self._log), self._take, self._lose)
+                log = Log(self._log)
+                self._child = ChildProcess(self._program, log, self._take, self._lose, self._look)
                 if self._tuning != Tuning():
                     self._child.send(encode(0, Tune(asdict(self._tuning))))
 
     def ask(self, command: Command) -> Call:
         with self._lock:
             number = next(self._numbers)
-            call = Call(ENDS[type(command)], lambda: self._stop(number))
+            numbers = [number]
+            call = Call(ENDS[type(command)], lambda: self._stop(numbers))
             if self._closed:
                 call.put(Failed("refused", "the engine is closed; restart macspec"))
                 return call
-            self.start()
+            try:
+                self.start()
+            except (OSError, RuntimeError) as error:  # No descriptor, or no thread, is left.
+                call.put(Failed("crashed", f"the engine could not be started ({cause(error)})"))
+                return call
             assert self._child is not None
             lost = None if self._pair_loaded else self._choice
             if lost is not None and isinstance(command, ReplyRequest):
                 again = next(self._numbers)
-                self._calls[again] = lost, call
+                numbers.append(again)
+                self._begin(again, lost, call)
                 self._child.send(encode(again, lost))
                 call.put(Notice("the engine was restarted and is reading the conversation again"))
-            self._calls[number] = command, call
+            self._begin(number, command, call)
             self._child.send(encode(number, command))
         return call
 
@@ -130,10 +143,38 @@ class ProcessEngine(EngineClient):
         if child is not None:
             child.close(encode(0, Close()), grace)
 
-    def _stop(self, number: int) -> None:
+    def _begin(self, number: int, command: Command, call: Call) -> None:
+        if self._current is None:
+            self._watch.begin()
+        self._calls[number] = command, call
+
+    def _stop(self, numbers: Sequence[int]) -> None:
         with self._lock:
-            if number in self._calls and self._child is not None:
-                self._child.send(encode(0, Stop(number)))
+            if self._current in numbers:
+                self._watch.stop()
+            for number in numbers:
+                if number in self._calls and self._child is not None:
+                    self._child.send(encode(0, Stop(number)))
+
+    @property
+    def _current(self) -> int | None:
+        """The number of the call that the child works on; None while it is idle."""
+        quick = (Tune, GetStatus)
+        working = (it for it, (command, _) in self._calls.items() if not isinstance(command, quick))
+        return min(working, default=None)
+
+    def _look(self) -> None:
+        """Nothing came for a moment, on the child's thread."""
+        with self._lock:
+            current, child = self._current, self._child
+            if current is None or child is None:
+                return
+            command, call = self._calls[current]
+            verdict = self._watch.look(command, child.pid)
+        if verdict.notice is not None:
+            call.put(verdict.notice)
+        if verdict.hopeless:
+            child.kill("it did not answer and was ended")
 
     def _take(self, number: int, event: Any) -> None:
         """Pass an event on to its call, on the child's thread."""
@@ -141,6 +182,8 @@ class ProcessEngine(EngineClient):
             command, call = self._calls.get(number, (None, None))
             if command is None or call is None:
                 return
+            current = self._current
+            back = self._watch.hear(event) if number == current else None
             if isinstance(event, Loaded) and isinstance(command, PairChoice):
                 self._choice, self._pair_loaded = command, True
             elif isinstance(event, Tuned):
@@ -149,6 +192,10 @@ class ProcessEngine(EngineClient):
                 del self._calls[number]
             elif isinstance(event, Notice) and call.end is not ENDS[type(command)]:
                 return  # Of a lost pair: shown when it was first loaded.
+            if self._current != current:
+                self._watch.begin()
+        if back is not None:
+            call.put(back)
         call.put(event)
 
     def _lose(self, how: str) -> None:
@@ -175,6 +222,7 @@ class ChildProcess:
         program: what to run, before the arguments of ``child.main``.
         on_message: called with each message, on that thread.
         on_end: called last, once, with how the child ended: a clause for people.
+        on_silence: called twice a second while nothing comes.
     """
 
     def __init__(
@@ -183,11 +231,14 @@ class ChildProcess:
         log: Log,
         on_message: Callable[[int, Any], None],
         on_end: Callable[[str], None],
+        on_silence: Callable[[], None] = lambda: None,
     ) -> None:
         self._program = program
         self._log = log
         self._on_message = on_message
         self._on_end = on_end
+        self._on_silence = on_silence
+        self._killed = ""
         self._lock = threading.Lock()
         self._unsent = bytearray()
         self._hang_up = False
@@ -219,6 +270,12 @@ class ChildProcess:
         if self._thread.is_alive() and self._process is not None:
             self._process.kill()
             self._thread.join(LINGER)
+
+    def kill(self, reason: str) -> None:
+        """End the child at once; ``reason`` is a clause for people."""
+        self._killed = reason
+        if self._process is not None and self.pid is not None:
+            self._process.kill()
 
     def _run(self) -> None:
         reason = ""
@@ -262,6 +319,8 @@ class ChildProcess:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if self._killed:
+            return self._killed
         for _ in range(MOST):
             self._keep(log)
         last = self._log.last_line
@@ -276,7 +335,9 @@ class ChildProcess:
         buffer = bytearray()
         while True:
             self._push(commands, selector)
-            ready = {key.fileobj for key, _ in selector.select()}
+            ready = {key.fileobj for key, _ in selector.select(TICK)}
+            if not ready:
+                self._on_silence()
             if self._wake_in in ready:
                 os.read(self._wake_in, CHUNK)
             if log in ready and self._keep(log):
@@ -287,6 +348,8 @@ class ChildProcess:
                     return
                 buffer += data or b""
                 end = buffer.rfind(b"\n") + 1
+                if len(buffer) - end > LONGEST:
+                    raise ValueError("it has no end")
                 for line in bytes(buffer[:end]).splitlines():
                     self._on_message(*decode(line))
                 del buffer[:end]

@@ -45,6 +45,8 @@ class ScriptedEngine:
         if name == "crash":
             print("the metal is bent", file=sys.stderr, flush=True)
             os._exit(3)
+        if name == "hang":
+            time.sleep(1000)
         for step in range(100 if name == "slow" else 2):
             report(LoadProgress("reading", step, 100))
             time.sleep(0.01 if name == "slow" else 0)
@@ -68,6 +70,12 @@ class ScriptedEngine:
                     time.sleep(0.01)
                 if number == 3 and "die" in how:
                     os.kill(os.getpid(), signal.SIGKILL)
+                if number == 3 and "hang" in how:
+                    time.sleep(1000)
+                if number == 3 and "noise" in how:
+                    noise(how[-1])
+                if number == 3 and "memory" in how:
+                    raise MemoryError
                 if number == 3 and "fail" in how:
                     raise RuntimeError(f"cannot go on with {how}")
                 if (number == 3 and "print" in how) or f"print-at-{number}" in how:
@@ -126,6 +134,26 @@ class ScriptedEngine:
 
     def close(self) -> None:
         print("closed in order", file=sys.stderr, flush=True)
+
+
+NOISE = {
+    "bytes": b"\xff\x00\x80\n",
+    "json": b'[1, {"Text": []}]\n',
+    "strange": b'{"a": 1}\n',
+    "deep": b"[" * 100_000 + b"\n",
+    "numbers": b"[[1], 2]\n",
+    "nothing": b"\n",
+    "half": b'[1, {"Text": ["a',
+}
+
+
+def noise(kind: str) -> None:
+    """Write what is no message to the pipe of the events, or close it."""
+    events = int(sys.argv[2])
+    if kind == "closed":
+        os.close(events)
+    else:
+        os.write(events, NOISE[kind])
 
 
 def words(count: int) -> str:

@@ -1,0 +1,193 @@
+"""Whatever a model folder holds, it works or is refused in one line, in bounded time and memory."""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from hostile import harms
+from hostilefolders import FILES, Edit, entry, folders, template
+from modelfolders import POCKET
+
+from macspec.errors import MacspecError
+from macspec.models import trial
+from macspec.models.loading import open_model
+from macspec.models.pair import load_pair
+from macspec.session import Session
+
+SECONDS = 10.0
+MEMORY = 2 * 10**9
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Folders are tried as for a user who has none yet."""
+    monkeypatch.setenv("MACSPEC_HOME", str(tmp_path / "home"))
+
+
+def answered(folder: Path) -> str | None:
+    """The error of a reply to a prompt; None: there is a reply."""
+    try:
+        session = Session(load_pair(str(folder)))
+        list(session.reply([{"role": "user", "content": "Hello"}], max_tokens=3))
+    except MacspecError as error:
+        return str(error)
+    return None
+
+
+def made(tmp_path: Path, edit: Edit) -> Path:
+    folder = tmp_path / "model"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(POCKET / "draft", folder)
+    edit(folder)
+    return folder
+
+
+def used() -> float:
+    """Seconds of processor time, of this process and of those that have ended."""
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
+
+
+CASES = list(folders())
+
+
+@pytest.mark.usefixtures("tried")
+@pytest.mark.parametrize("every", [200, pytest.param(1, marks=pytest.mark.slow)])
+def test_any_folder_works_or_is_refused_in_one_line(tmp_path: Path, every: int) -> None:
+    refused, slow = 0, []
+    for what, edit in CASES[::every]:
+        begun = used()
+        error = answered(made(tmp_path, edit))
+        if used() - begun > SECONDS:
+            slow.append(what)
+        if error is not None:
+            refused += 1
+            assert 10 < len(error) <= 1000, what
+            assert harms(error) == [], what
+            assert not error.startswith("unexpected"), what
+            assert "reshape" not in error, what
+    assert slow == []
+    assert 0 < refused < len(CASES[::every])
+    trial.TRIAL.close()
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    assert most * (1 if sys.platform == "darwin" else 1024) < MEMORY
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(CASES) >= 300
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (template("{% if true %}"), r"the chat template of .* is damaged \(line 1: "),
+        (template(""), "makes an empty prompt of this conversation"),
+        (
+            template("{{ 'x' * 9000000 }}"),
+            "was ended, as it makes 9000000 characters of 18: ",
+        ),
+        (entry("config.json", "num_hidden_layers", 10**9), "it must be from 0 to 10000"),
+        (entry("config.json", "num_labels", 10**9), "it must be from 0 to 100000"),
+        (entry("config.json", "model_type", "x" * 10_000_000), "the architecture .x{198}…:"),
+        (entry("config.json", "model_type", "x" * 100_000_000), "at most 16.8 MB"),
+    ],
+)
+def test_what_is_said(tmp_path: Path, edit: Edit, says: str) -> None:
+    error = answered(made(tmp_path, edit))
+    assert error is not None
+    assert re.search(says, error)
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "model.safetensors"])
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("a pipe", "is a device or a pipe"),
+        ("endless", "is a link to /dev/zero, outside of the folder"),
+        ("a link out", "is a link to /etc/hostname, outside of the folder"),
+    ],
+)
+def test_only_regular_files_of_the_folder_are_opened(
+    tmp_path: Path, file: str, how: str, says: str
+) -> None:
+    folder = made(tmp_path, lambda folder: FILES[how](folder / file))
+    assert f"{file} {says}" in (answered(folder) or "")
+
+
+def test_links_within_the_folder_and_in_the_hubs_cache_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "models--a--b"
+    folder = home / "snapshots" / "c0ffee"
+    folder.mkdir(parents=True)
+    (home / "blobs").mkdir()
+    for file in (POCKET / "draft").iterdir():
+        shutil.copy(file, home / "blobs" / file.name)
+        (folder / file.name).symlink_to(Path("../../blobs") / file.name)
+    assert answered(folder) is None
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    for file in folder.iterdir():
+        (plain / file.name).symlink_to(file)
+    assert "outside of the folder" in (answered(plain) or "")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert answered(plain) is None
+
+
+@pytest.mark.usefixtures("tried")
+def test_a_folder_that_passed_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = made(tmp_path, lambda folder: None)
+    asked = []
+    monkeypatch.setattr(trial.TRIAL, "_ask", lambda it: asked.append(it) or {"passed": True})
+    open_model("model", folder)
+    open_model("model", folder)
+    assert len(asked) == 1
+    template("{{ messages[0].content }}")(folder)
+    open_model("model", folder)
+    assert len(asked) == 2
+
+
+@pytest.mark.usefixtures("tried")
+def test_the_pair_that_ships_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial.TRIAL, "_ask", lambda it: pytest.fail("it was"))
+    load_pair()
+
+
+@pytest.mark.parametrize("content", [b"", b"[", b"[1]", b'{"a": "b"}', b"\xff", b"[" * 200_000])
+@pytest.mark.usefixtures("tried")
+def test_what_is_remembered_may_be_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setattr(trial.TRIAL, "_ask", lambda it: {"passed": True})
+    file = tmp_path / "home" / "cache" / "trials.json"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
+    open_model("model", made(tmp_path, lambda folder: None))
+
+
+@pytest.mark.usefixtures("tried")
+def test_where_it_cannot_be_tried_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "PROGRAM", ("false",))
+    trial.TRIAL.close()
+    assert answered(made(tmp_path, lambda folder: None)) is None
+
+
+def test_a_template_that_shows_itself_only_later_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("macspec.models.rendering.SECONDS", 0.5)
+    hidden = "{% if messages[0].content == 'Hello' %}{% for i in range(99999) %}"
+    hidden += "{% for j in range(99999) %}{% endfor %}{% endfor %}{% endif %}hi"
+    error = answered(made(tmp_path, template(hidden)))
+    assert "was ended, as it takes over" in (error or "")
