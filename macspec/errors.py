@@ -9,14 +9,17 @@ QUOTED = 200
 
 
 LONGEST = 1000
-"""Most characters of a message."""
+"""Most characters of a message; of a longer one the middle is left out."""
 
 
 class MacspecError(Exception):
     """Base of all errors shown to the user; a message may quote file names and other libraries."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(_shortened(one_line(message), LONGEST))
+        text = one_line(message)
+        if len(text) > LONGEST:
+            text = f"{text[: LONGEST // 2]}…{text[-LONGEST // 2 :]}"
+        super().__init__(text)
 
 
 class BadOptionError(MacspecError):
@@ -74,5 +77,5 @@ def is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
-def _shortened(text: str, most: int = QUOTED) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _shortened(text: str) -> str:
+    return text if len(text) <= QUOTED else text[: QUOTED - 1] + "…"
