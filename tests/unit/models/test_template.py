@@ -103,7 +103,7 @@ def test_a_conversation_that_the_template_refuses(with_template):
 @pytest.mark.parametrize("broken", ["{% if %}", "{{ nothing.at.all }}", "{{ 1 / 0 }}"])
 def test_a_broken_template_is_one_line(with_template, broken):
     template = Template(with_template(broken), think=True)
-    with pytest.raises(BadOptionError, match="rejects this conversation|is damaged") as caught:
+    with pytest.raises(BadOptionError, match=r"rejects this conversation|is damaged") as caught:
         template.tokens([USER])
     assert "\n" not in str(caught.value)
 
