@@ -154,8 +154,12 @@ class ModelCache:
     @property
     def arrays(self) -> list[mx.array]:
         """Every array held, for `mx.eval` after a prefill chunk."""
-        held: Any = tree_flatten([vars(leaf) for leaf in self._leaves])
-        return [value for _, value in held if isinstance(value, mx.array)]
+        return _arrays(self._leaves)
+
+    @property
+    def states(self) -> list[mx.array]:
+        """The arrays of stateful layers."""
+        return _arrays(self._stateful)
 
     @property
     def nbytes(self) -> int:
@@ -177,7 +181,7 @@ class ModelCache:
             self._passes = [*before, _Pass(self._rows, _snapshot(self._stateful), self._pending)]
             # Last, so that the states from before an interrupt can be put back.
             if not self._takes(rows):
-                self._fold()
+                self.fold()
 
     @contextmanager
     def recording(self, rows: int) -> Iterator[None]:
@@ -245,7 +249,7 @@ class ModelCache:
             _restore(self._stateful, back.states)
             self._pending = back.pending
             if back.tape is not None and length > back.start:
-                self._fold()
+                self.fold()
                 back.tape.replay(length - back.start)
                 back.rows, back.tape = length - back.start, None
         self._passes = [it for it in self._passes if it.start < length]
@@ -273,6 +277,12 @@ class ModelCache:
         self._passes = []
         self._open = False
 
+    def fold(self) -> None:
+        """Bring the states to the present length, without pending rows."""
+        if self._pending is not None:
+            self._pending.fold()
+            self._pending = None
+
     def _takes(self, rows: int) -> bool:
         """Whether the rows of such a pass stay pending."""
         return self._pending_rows is not None and self._pending_rows.takes(rows)
@@ -281,12 +291,6 @@ class ModelCache:
         """The pending rows, if they are those from a position on, or from one before it."""
         pending = self._pending
         return pending if pending and not self._open and pending.start <= length else None
-
-    def _fold(self) -> None:
-        """Bring the states to the present length."""
-        if self._pending is not None:
-            self._pending.fold()
-            self._pending = None
 
     def _pass_with(self, length: int) -> _Pass | None:
         """The newest pass that began at ``length`` positions, or whose row there is recorded."""
@@ -385,6 +389,11 @@ def _reason(stateful: list[Any], recorder: Recorder | None) -> str | None:
             "removed from it"
         )
     return f"{PLAIN}a rejected token cannot be removed from its kind of cache ({names})"
+
+
+def _arrays(caches: list[Any]) -> list[mx.array]:
+    held: Any = tree_flatten([vars(cache) for cache in caches])
+    return [value for _, value in held if isinstance(value, mx.array)]
 
 
 def _snapshot(caches: list[Any]) -> Snapshot:

@@ -120,6 +120,10 @@ class Functions:
     def __init__(self, module: Module, functions: Sequence[Callable[..., Any]]) -> None:
         self._places = [(it, _heard) for stock in functions for it in bindings(module, stock)]
 
+    def __deepcopy__(self, memo: Any) -> Functions:
+        """Itself: a copy of the model calls the same functions."""
+        return self
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Let `handled` work inside."""

@@ -25,6 +25,8 @@ COLUMNS = 32
 """Of the state that a lane holds at most, if other lanes can take the rest."""
 THREADS = 64
 """Of a threadgroup."""
+LEAST_HEADS = 8
+"""Fewer would change the address spaces of inputs."""
 
 
 class Rows(NamedTuple):
@@ -60,7 +62,9 @@ class Rows(NamedTuple):
             g = mlx_lm.compute_g(arguments["A_log"], a, dt_bias)
         else:
             g = mlx_lm.compute_lower_bound_g(arguments["A_log"], a, dt_bias, bound)
-        return cls(q, arguments["k"], arguments["v"], g, beta)
+        # Often a slice, which MLX would copy for both of the launches that read it.
+        v = mx.contiguous(arguments["v"])
+        return cls(q, arguments["k"], v, g, beta)
 
     @property
     def shape(self) -> GatedDelta:
@@ -111,8 +115,11 @@ class GatedDelta:
         """Why the kernel does not take it; None if it does."""
         if self.width % 32 or not 0 < self.width <= MOST_WIDTH:
             return f"keys of {self.width}: the kernel takes multiples of 32 up to {MOST_WIDTH}"
-        if self.heads % self.key_heads:
-            return f"{self.heads} heads do not share {self.key_heads} heads of keys evenly"
+        if self.heads % self.key_heads or self.heads < LEAST_HEADS:
+            return (
+                f"{self.heads} heads for {self.key_heads} of keys: the kernel takes {LEAST_HEADS} "
+                "or more, evenly shared"
+            )
         if self.dtype not in TYPES:
             return f"gated delta nets in {dtype_name(self.dtype)}: the kernel takes floats"
         return None

@@ -77,9 +77,32 @@ def _tried_pending(
             # Not evaluated: it only shows whether all states are accounted for.
             module(mx.zeros((1, len(_ROWS)), mx.int32), cache=cache.layers)
         taken = found.takes(len(_ROWS))
-        return found if taken and _passes(module, vocabulary, recorder, found) else None
+        return found if taken and _like_replay(module, vocabulary, recorder, found) else None
     except Exception:  # as in ``_tried``
         return None
+
+
+def _like_replay(
+    module: Any, vocabulary: int, recorder: Recorder, pending_rows: PendingRows
+) -> bool:
+    """Whether states and logits after a rollback are those after a replay."""
+
+    def after(kept: int, pending_rows: PendingRows | None) -> list[mx.array]:
+        cache = ModelCache(module, recorder=recorder, pending_rows=pending_rows)
+        _fed(module, vocabulary, cache, _PREFIX)
+        _fed(module, vocabulary, cache, _ROWS)
+        cache.rollback(len(_PREFIX) + kept)
+        cache.fold()
+        return [*cache.states, _fed(module, vocabulary, cache, _NEXT)]
+
+    nearer = _nearer(module)
+    for kept in (0, 3):
+        right, next_right = (after(rows, None) for rows in (kept, kept + 1))
+        for ours, replayed, other in zip(after(kept, pending_rows), right, next_right, strict=True):
+            error = distance(ours, replayed)
+            if error and not error * nearer < distance(replayed, other):
+                return False
+    return True
 
 
 def _tried(module: Any, vocabulary: int) -> Recorder | None:
@@ -93,16 +116,9 @@ def _tried(module: Any, vocabulary: int) -> Recorder | None:
     return None
 
 
-def _passes(
-    module: Any, vocabulary: int, recorder: Recorder, pending_rows: PendingRows | None = None
-) -> bool:
+def _passes(module: Any, vocabulary: int, recorder: Recorder) -> bool:
     def fed(cache: ModelCache, tokens: Sequence[int]) -> mx.array:
-        cache.mark(len(tokens))
-        ids = mx.array([[token % vocabulary for token in tokens]], mx.uint32)
-        with cache.recording(len(tokens)):
-            logits: mx.array = module(ids, cache=cache.layers)[0, -1]
-        cache.advance(len(tokens))
-        return logits
+        return _fed(module, vocabulary, cache, tokens)
 
     def straight(kept: int) -> mx.array:
         cache = ModelCache(module)
@@ -112,9 +128,8 @@ def _passes(
         return fed(cache, _NEXT)
 
     expected = [straight(kept) for kept in range(len(_ROWS) + 1)]
-    # How many times nearer the answer must be than to that for a row more.
-    nearer = 100 if module(mx.zeros((1, 1), mx.int32)).dtype == mx.float32 else 4
-    cache = ModelCache(module, recorder=recorder, pending_rows=pending_rows)
+    nearer = _nearer(module)
+    cache = ModelCache(module, recorder=recorder)
     for kept in range(len(_ROWS)):
         cache.reset()
         fed(cache, _PREFIX)
@@ -125,6 +140,21 @@ def _passes(
         if error and not error * nearer < distance(answer, expected[kept + 1]):
             return False
     return True
+
+
+def _fed(module: Any, vocabulary: int, cache: ModelCache, tokens: Sequence[int]) -> mx.array:
+    """The logits after a pass of these tokens."""
+    cache.mark(len(tokens))
+    ids = mx.array([[token % vocabulary for token in tokens]], mx.uint32)
+    with cache.recording(len(tokens)):
+        logits: mx.array = module(ids, cache=cache.layers)[0, -1]
+    cache.advance(len(tokens))
+    return logits
+
+
+def _nearer(module: Any) -> int:
+    """How many times nearer an answer must be to the right one than to that for a row more."""
+    return 100 if module(mx.zeros((1, 1), mx.int32)).dtype == mx.float32 else 4
 
 
 def distance(a: mx.array, b: mx.array) -> float:

@@ -34,7 +34,7 @@ ROWS = [17, 23, 42, 11, 30]
 
 def fed(name: str, cache: ModelCache, tokens: list[int]) -> mx.array:
     """Logits of a pass of these rows."""
-    cache.mark()
+    cache.mark(len(tokens))
     with cache.recording(len(tokens)):
         logits: Any = tiny(name)(mx.array([tokens]), cache=cache.layers)[0]
     cache.advance(len(tokens))
@@ -42,8 +42,9 @@ def fed(name: str, cache: ModelCache, tokens: list[int]) -> mx.array:
     return logits
 
 
-def fresh(name: str, *, steps: int = 2) -> ModelCache:
-    cache = ModelCache(tiny(name), recorder=recorder_of(tiny(name), VOCABULARY), steps=steps)
+def fresh(name: str, *, steps: int = 2, **how: Any) -> ModelCache:
+    recorder = recorder_of(tiny(name), VOCABULARY)
+    cache = ModelCache(tiny(name), recorder=recorder, steps=steps, **how)
     assert cache.reason is None
     fed(name, cache, TEXT)
     return cache
@@ -180,6 +181,11 @@ WALKERS = ["qwen3_5", "nemotron_h", "falcon_h1", "lfm2", "recurrent_gemma", "gem
 def test_a_random_walk_gives_what_fresh_sessions_give(
     pocket: Pair, name: str, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    walk(pocket, name, turns, monkeypatch)
+
+
+def walk(pocket: Pair, name: str, turns: int, monkeypatch: pytest.MonkeyPatch, **how: Any) -> None:
+    """Edits, regenerates, closings and changes of method, each reply against a plain session."""
     rng = random.Random(turns)
     raw = Prompting.raw
 
@@ -189,7 +195,7 @@ def test_a_random_walk_gives_what_fresh_sessions_give(
         return replace(prompt, boundaries=tuple(sorted(places)))
 
     monkeypatch.setattr(Prompting, "raw", with_boundaries)
-    session = session_of(pocket, name, rule="keyed")
+    session = session_of(pocket, name, rule="keyed", **how)
     plain = session_of(pocket, name, method="off", rule="keyed")
     text, written = list(PROMPT), [1]
     for _ in range(turns):

@@ -7,8 +7,9 @@ from typing import Any
 from unittest import mock
 
 import mlx.core as mx
-from mlx_lm.models import ssm
+from mlx_lm.models import gated_delta, ssm
 
+from macspec.metal import gated_delta as ours
 from macspec.metal.kernel import Kernel, Launch
 from macspec.metal.mamba2 import Rows
 
@@ -28,6 +29,11 @@ def mlxlm_kernel(make: Callable[[], Any]) -> Kernel:
 
 
 SSM = mlxlm_kernel(ssm.make_ssm_kernel)
+DELTA, DELTA_BY_COLUMN = (
+    mlxlm_kernel(lambda vectorized=it: gated_delta._make_gated_delta_kernel(vectorized=vectorized))
+    for it in (False, True)
+)
+DELTA_PACKED = mlxlm_kernel(gated_delta._make_gated_delta_packed_kernel)
 
 
 def ssm_rows(
@@ -60,3 +66,26 @@ def ssm_rows(
         y, state = outputs if fused else outputs.unfused
         found.append(y)
     return mx.concatenate(found, axis=1), state
+
+
+def delta_rows(
+    rows: ours.Rows, state: mx.array, *, fused: bool = True
+) -> tuple[mx.array, mx.array]:
+    """Outputs of rows and the state after them, by the kernel that mlx-lm takes for them."""
+    shape, count = rows.shape, rows.q.shape[1]
+    packed = shape.width == 128 and shape.value_width % 8 == 0 and not shape.by_column
+    kernel = DELTA_PACKED if packed else DELTA_BY_COLUMN if shape.by_column else DELTA
+    launch = Launch(
+        grid=(32, shape.value_width // 8 if packed else shape.value_width, shape.heads),
+        threadgroup=(32, 2 if packed else 4, 1),
+        template=(
+            *(("InT", shape.dtype), ("StT", mx.float32)),
+            *(("Dk", shape.width), ("Dv", shape.value_width)),
+            *(("Hk", shape.key_heads), ("Hv", shape.heads)),
+        ),
+        shapes=(rows.v.shape, state.shape),
+        dtypes=(shape.dtype, mx.float32),
+    )
+    outputs = run(kernel, [*rows, state, mx.array(count)], launch, inspected=False)
+    y, after = outputs if fused else outputs.unfused
+    return y, after
