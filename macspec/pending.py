@@ -143,7 +143,8 @@ def handled(handler: Handler) -> Iterator[None]:
 
 
 def _heard(stock: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(stock)
+    # An interrupt may have left a stand-in there.
+    function, signature = inspect.unwrap(stock), inspect.signature(stock)
 
     @functools.wraps(stock)
     def call(*args: Any, **named: Any) -> Any:
@@ -152,7 +153,7 @@ def _heard(stock: Callable[..., Any]) -> Callable[..., Any]:
             return stock(*args, **named)
         bound = signature.bind(*args, **named)
         bound.apply_defaults()
-        return handler.called(stock, bound.arguments)
+        return handler.called(function, bound.arguments)
 
     return call
 

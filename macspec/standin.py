@@ -107,6 +107,6 @@ def bindings(module: Module, function: Callable[..., Any]) -> Iterator[Place]:
         imported = sys.modules.get(type(layer).__module__)
         for names in (getattr(call, "__globals__", {}), vars(imported) if imported else {}):
             bound = names.get(name)
-            if id(names) not in seen and function in (bound, getattr(bound, "__wrapped__", None)):
+            if id(names) not in seen and bound and inspect.unwrap(bound) is function:
                 seen.add(id(names))
                 yield names, name

@@ -147,10 +147,9 @@ def _mamba2_check(rows: int, shape: Mamba2) -> Check:
     """A pass in which all but one of as many rows stay."""
     before, own = (_ssm_arguments(rows, shape, seed) for seed in (1, 2))
     state = _normal((1, shape.heads, shape.width, shape.state), mx.float32)
-    kept = rows - 1
+    kept, pending = rows - 1, Rows.of(before)
 
     def ours(x: mx.array) -> mx.array:
-        pending = Rows.of(before)
         out, _ = mamba2.mamba2(state, pending, kept, Rows.of({**own, "hidden_states": x}))
         return _after(out[..., :1], x)
 
@@ -166,7 +165,7 @@ def _mamba2_check(rows: int, shape: Mamba2) -> Check:
         sums = recorded()["mamba2"][mamba2_key(shape)].split()
         if scanned(mamba2.mamba2, shape, rows) != sums[RECURRENCE_ROWS.index(rows)]:
             return "its bits are not the recorded ones"
-        found = mamba2.mamba2(state, Rows.of(before), kept, Rows.of(own))
+        found = mamba2.mamba2(state, pending, kept, Rows.of(own))
         _, after = mamba2.row_by_row(before, kept, state)
         out, _ = mamba2.row_by_row(own, rows, after)
         if not all(map(mx.array_equal, found, (out, after))):
@@ -179,17 +178,17 @@ def _mamba2_check(rows: int, shape: Mamba2) -> Check:
 def _ssm_arguments(rows: int, shape: Mamba2, seed: int) -> dict[str, Any]:
     """Of mlx-lm's function, but for the state."""
 
-    def some(*sizes: int, dtype: mx.Dtype = shape.dtype) -> mx.array:
-        return _normal(sizes, dtype, seed)
+    def some(*sizes: int) -> mx.array:
+        return _normal((1, rows, *sizes), shape.dtype, seed)
 
     a_log, d = shape.weights
     return {
-        "hidden_states": some(1, rows, shape.heads, shape.width),
+        "hidden_states": some(shape.heads, shape.width),
         "A_log": _normal((shape.heads,), a_log),
-        "B": some(1, rows, shape.groups, shape.state),
-        "C": -some(1, rows, shape.groups, shape.state)[..., ::-1],
+        "B": some(shape.groups, shape.state),
+        "C": -some(shape.groups, shape.state)[..., ::-1],
         "D": _normal((shape.heads,), d, 3),
-        "dt": some(1, rows, shape.heads),
+        "dt": some(shape.heads),
         "dt_bias": _normal((shape.heads,), a_log, 4),
         "time_step_limit": (0.001, 100.0),
         "mask": None,

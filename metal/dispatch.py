@@ -21,7 +21,7 @@ from macspec.sampling import Sampling
 from macspec.verification import Rule, Tree, TreeVerdict, Verdict
 from macspec.verification.match import Keyed
 
-from . import accept, verify_attention
+from . import accept, mamba2, verify_attention
 from .hooks import Hooks
 from .matmul import STRICT, Matmul, multiply
 from .recurrences import NETS, Net
@@ -43,6 +43,9 @@ from .variants import (
 )
 from .verify_attention import Attention
 
+ORDERED = (STRICT, mamba2.KERNEL.name)
+"""Kernels that give several rows the bits that MLX gives each of them alone."""
+
 
 def kernels_for(pair: Pair, mode: str = "auto") -> Kernels:
     """The kernels for a pair on this machine.
@@ -51,9 +54,9 @@ def kernels_for(pair: Pair, mode: str = "auto") -> Kernels:
     some seconds, and the outcome is kept.
 
     Args:
-        mode: auto: those that pass and are faster; off: MLX's own; strict: of the matmuls only
-            those that give several rows the bits that MLX gives each of them alone, whatever they
-            cost, and MLX's attention.
+        mode: auto: those that pass and are faster; off: MLX's own; strict: matmuls and Mamba-2
+            that give several rows the bits that MLX gives each of them alone, whatever they cost,
+            and MLX's attention.
 
     Raises:
         BadOptionError: there is no such mode.
@@ -134,10 +137,11 @@ class MetalKernels(Kernels):
         self.outcomes, self.unsupported, self.strict = dict(outcomes), tuple(unsupported), strict
         self._hooks = Hooks(module)
         self._matrices = {id(layer): matrix_of(layer) for layer in self._hooks.layers}
+        ordered = ORDERED if strict else ()
         used = [
             variant
             for variant, outcome in outcomes.items()
-            if outcome.faster or (variant.kernel == STRICT and outcome.failure is None)
+            if outcome.faster or (variant.kernel in ordered and outcome.failure is None)
         ]
         self._others = {v for v in used if not isinstance(v.shape, Matmul)}
         found = (_chosen(net, outcomes, self._others) for net in NETS)
@@ -151,7 +155,7 @@ class MetalKernels(Kernels):
             f"macspec's {names}, for {len(used)} of {len(outcomes)} shapes"
             if used
             else "MLX's own: none of macspec's passed the self-check and was faster here",
-            (*self.unsupported, *_refused(outcomes)),
+            (*self.unsupported, *_refused(outcomes, used)),
         )
         if used:
             chosen = [f"{at}: {name}" for at, name in self._matmuls.items()]
@@ -255,13 +259,13 @@ class MetalKernels(Kernels):
         return sampling if Variant(kernel, shape, CHOICE_ROWS[kernel]) in self._others else None
 
 
-def _refused(outcomes: Mapping[Variant, Outcome]) -> Iterator[str]:
+def _refused(outcomes: Mapping[Variant, Outcome], used: Sequence[Variant]) -> Iterator[str]:
     """What is not used and why: each that failed, and how many are only slower."""
     slower = 0
     for variant, outcome in outcomes.items():
         if outcome.failure is not None:
             yield f"{variant}: not used, {outcome.failure}"
-        elif not outcome.faster and variant.kernel != STRICT:
+        elif variant not in used:
             slower += 1
     if slower:
         yield f"{slower} shape{'s' * (slower > 1)}: MLX's kernel is as fast or faster"

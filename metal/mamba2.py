@@ -47,6 +47,8 @@ class Mamba2:
     dtype: mx.Dtype
     weights: tuple[mx.Dtype, mx.Dtype]
     """Types of ``a_log`` and ``d``."""
+    mixed: bool = False
+    """Whether ``x``, ``b`` and ``c`` differ in type."""
 
     def __str__(self) -> str:
         weights = " and ".join(map(dtype_name, self.weights))
@@ -67,8 +69,8 @@ class Mamba2:
                 f"{self.heads} heads in {self.groups} groups: the kernel takes even groups of "
                 f"{LEAST_HEADS} heads or more"
             )
-        if not {self.dtype, *self.weights} <= {*TYPES}:
-            return f"{self}: the kernel takes floats"
+        if self.mixed or not {self.dtype, *self.weights} <= {*TYPES}:
+            return f"{self}: the kernel takes floats of one type"
         return None
 
 
@@ -95,11 +97,10 @@ class Rows:
         """From the arguments of mlx-lm's ``ssm_update``.
 
         Raises:
-            NotImplementedError: there are several texts or types, or rows that do not count.
+            NotImplementedError: there are several texts, or rows that do not count.
         """
         x, b, c = (arguments[name] for name in ("hidden_states", "B", "C"))
-        all_count = x.shape[0] == 1 and arguments["mask"] is arguments["lengths"] is None
-        if not all_count or not x.dtype == b.dtype == c.dtype:
+        if x.shape[0] != 1 or not arguments["mask"] is arguments["lengths"] is None:
             raise NotImplementedError("not the rows of one text")
         # mlx-lm's own, so that the bits are those of its one-row path.
         dt = ssm.compute_dt(arguments["dt"], arguments["dt_bias"], arguments["time_step_limit"])
@@ -111,7 +112,8 @@ class Rows:
         _, _, heads, width = self.x.shape
         _, _, groups, state = self.b.shape
         weights = self.a_log.dtype, self.d.dtype
-        return Mamba2(heads, groups, width, state, self.x.dtype, weights)
+        mixed = not self.x.dtype == self.b.dtype == self.c.dtype
+        return Mamba2(heads, groups, width, state, self.x.dtype, weights, mixed)
 
     @property
     def zeros(self) -> mx.array:

@@ -185,6 +185,8 @@ def test_what_the_kernel_does_not_take(shape, words):
     weights = mx.float32, mx.float16
     assert words in str(Mamba2(*shape, weights).unsupported)
     assert Mamba2(8, 2, 64, 64, mx.float16, weights).unsupported is None
+    mixed = replace(scan(1).rows, c=mx.zeros((1, 1, 2, 64), mx.float16))
+    assert "of one type" in str(mixed.shape.unsupported)
 
 
 def arguments(rows, **changed):
@@ -254,7 +256,6 @@ def cut(rows, first):
         {"mask": mx.ones((1, 2), mx.bool_)},
         {"lengths": mx.array([2])},
         {"hidden_states": mx.zeros((2, 2, 8, 4))},
-        {"C": mx.zeros((1, 2, 2, 32), mx.float16)},
     ],
     ids=str,
 )

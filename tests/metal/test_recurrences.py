@@ -1,0 +1,119 @@
+"""Models whose recurrences have a kernel, on what mlx-lm computes on a Mac."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from harness import installed
+from harness.mlxlm_kernels import ssm_rows
+from mlx_lm.models.ssm import ssm_update
+from tinymodels import VOCABULARY, tiny
+
+from macspec.cache import ModelCache
+from macspec.metal import mamba2
+from macspec.metal.dispatch import MetalKernels
+from macspec.metal.self_check import Outcome
+from macspec.metal.variants import RECURRENCE_ROWS, Variant, workload
+from macspec.models.rollback import pending_rows_of, recorder_of
+
+FASTER = Outcome(None, seconds=1.0, mlx_seconds=2.0)
+MODELS: dict[str, dict[str, Any]] = {
+    "nemotron_h": {"mamba_num_heads": 8, "ssm_state_size": 32},
+    "granitemoehybrid": {"mamba_n_heads": 8, "mamba_d_state": 32, "mamba_n_groups": 2},
+    "falcon_h1": {"mamba_n_heads": 8, "mamba_d_state": 32, "mamba_d_ssm": 64},
+    "mamba2": {"num_heads": 8, "state_size": 32},
+    "plamo2": {"mamba_num_heads": 8, "mamba_d_state": 32},
+}
+"""What a tiny model needs so that the kernel takes it."""
+NAMES = [pytest.param(it, marks=[pytest.mark.slow] * (it != "nemotron_h")) for it in MODELS]
+
+
+@pytest.fixture
+def on_a_mac(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Kernels run in the harness, mlx-lm's for a single row too; their names."""
+
+    @functools.wraps(ssm_update)
+    def update(*args: Any, **named: Any) -> Any:
+        bound = inspect.signature(ssm_update).bind(*args, **named)
+        bound.apply_defaults()
+        given = bound.arguments
+        if given["hidden_states"].shape[1] > 1 or given["state"] is None:
+            return ssm_update(**given)
+        return ssm_rows(mamba2.Rows.of(given), 1, given["state"])
+
+    for name in MODELS:
+        module = importlib.import_module(f"mlx_lm.models.{name}")
+        monkeypatch.setattr(module, "ssm_update", update)
+    with installed(inspected=False) as names:
+        yield names
+
+
+def variants(model: Any) -> list[Variant]:
+    return [
+        Variant(kernel, shape, rows)
+        for kernel, shapes in workload(model).recurrences.items()
+        for shape in shapes
+        for rows in RECURRENCE_ROWS
+    ]
+
+
+def fed(model: Any, cache: ModelCache, tokens: list[int]) -> mx.array:
+    cache.mark(len(tokens))
+    with cache.recording(len(tokens)):
+        logits: mx.array = model(mx.array([tokens]), cache=cache.layers)[0]
+    cache.advance(len(tokens))
+    mx.eval(logits)
+    return logits
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_passes_of_several_rows_have_the_bits_of_single_rows(
+    name: str, on_a_mac: list[str]
+) -> None:
+    """Of all rows, whichever were rejected in between."""
+    model = tiny(name, **MODELS[name])
+    kernels = MetalKernels(model, dict.fromkeys(variants(model), FASTER))
+    recorder = recorder_of(model, VOCABULARY)
+    taking = pending_rows_of(model, VOCABULARY, recorder, kernels.recurrences)
+    assert taking is not None
+    random.seed(3)
+    prompt = [random.randrange(VOCABULARY) for _ in range(9)]
+    plain, ours = ModelCache(model), ModelCache(model, recorder=recorder, pending_rows=taking)
+    for cache in (plain, ours):
+        # As a prompt is read: by a pass that leaves nothing pending.
+        cache.mark()
+        model(mx.array([prompt]), cache=cache.layers)
+        cache.advance(len(prompt))
+    for count in (5, 1, 3, 8, 2, 1, 1, 4):
+        tokens = [random.randrange(VOCABULARY) for _ in range(count)]
+        kept = random.randint(1, count)
+        launched = len(on_a_mac)
+        found = fed(model, ours, tokens)
+        assert set(on_a_mac[launched:]) <= {"mamba2"}
+        launched = len(on_a_mac)
+        ours.rollback(ours.length - count + kept)
+        assert len(on_a_mac) == launched, "nothing runs to take rows back"
+        for row in range(kept):
+            assert mx.array_equal(fed(model, plain, tokens[row : row + 1])[0], found[row])
+    assert "mamba2" in on_a_mac
+
+
+def test_strict_takes_mamba2_though_it_is_slower() -> None:
+    model = tiny("nemotron_h", **MODELS["nemotron_h"])
+    slower = dict.fromkeys(variants(model), Outcome(None, seconds=2.0, mlx_seconds=1.0))
+    assert not MetalKernels(model, slower).recurrences
+    (found,) = MetalKernels(model, slower, strict=True).recurrences
+    assert [found.takes(rows) for rows in (2, 16, 17)] == [True, True, False]
+
+
+def test_a_shape_without_a_kernel_is_named() -> None:
+    found = workload(tiny("nemotron_h"))
+    assert not found.recurrences
+    assert "recurrence: states of 8: the kernel takes 32, 64, 128, 256" in found.unsupported
