@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from macspec.choices import MAX_DEPTH, METHODS, RULES
+from macspec.choices import EFFORTS, MAX_DEPTH, METHODS, RULES
 from macspec.config.schema import section
 
 BUSY = "a reply is being generated: wait for it, or stop it with Esc"
@@ -64,7 +64,12 @@ DEPTHS = {
 SAMPLING = section("sampling")
 """What ``/sampling`` can set, by name."""
 TEMPERATURES = {"0": "deterministic", "0.4": "careful", "0.7": "usual", "1": "as trained"}
-THINK = {"auto": "the model's default", "on": "reason first", "off": "answer directly"}
+THINK = {
+    "auto": "the model's default",
+    "on": "reason first",
+    "off": "answer directly",
+    **{effort: f"{effort} effort" for effort in EFFORTS},
+}
 
 REPLY, CHAT, SPECULATION, VIEW, MACSPEC = GROUPS = (
     "Reply",
@@ -184,7 +189,7 @@ ACTIONS: tuple[Action, ...] = (
            words({name: setting.help for name, setting in SAMPLING.items()}), aliases=("set",)),
     Action("think", "Reasoning",
            "Turn the model's reasoning on or off, if the model has a switch for it.",
-           CHAT, ("h",), "think", "[auto|on|off]", words(THINK)),
+           CHAT, ("h",), "think", "[auto|on|off|low|medium|high]", words(THINK)),
 
     Action("tuning", "Sliders", "Go to the sliders for depth, method, rule and temperature.",
            SPECULATION, ("ctrl+g",), "tune", screen=True),

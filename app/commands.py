@@ -321,7 +321,7 @@ class Commands:
         if value not in THINK:
             raise BadOptionError(f"choose from {', '.join(THINK)}, not {argument}")
         if not argument and self.view.keys is not None:  # A key goes on to the next one.
-            value = _next(THINK, value)
+            value = _next(self.conversation.thinking, value)
         fixed = self.conversation.set_think(None if value == "auto" else value)
         self.view.status(fixed or f"reasoning {value}: {THINK[value]}, from the next reply")
 
@@ -453,6 +453,6 @@ class Commands:
 
 
 def _next(choices: Iterable[str], now: str) -> str:
-    """The choice after this one; after the last, the first."""
+    """The choice after this one; after the last, or one that is not there, the first."""
     every = list(choices)
-    return every[(every.index(now) + 1) % len(every)]
+    return every[(every.index(now) + 1) % len(every)] if now in every else every[0]

@@ -157,7 +157,9 @@ class LineView:
                 self.print()
             self.print("Reasoning:" if reasoning else "Answer:")
         elif reasoning:
-            more = "; /think off skips that" if self.conversation.thinks else ""
+            thinking = self.conversation.thinking
+            more = "; /think low shortens that" if "low" in thinking else ""
+            more = "; /think off skips that" if "off" in thinking else more
             self.status(f"the model reasons before it answers{more}")
 
     def _say_how(self, turn: Turn) -> None:

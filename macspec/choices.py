@@ -22,8 +22,26 @@ RULES: Mapping[str, str] = {
 }
 """The acceptance rules, each with a one-line description. All are exact."""
 
+EFFORTS = ("low", "medium", "high")
+"""How much a model reasons, where its template can say so."""
+
+Think = bool | str | None
+"""Reasoning on or off, or one of ``EFFORTS``; None: the model's default."""
+
 MAX_DEPTH = 32
 """Most tokens drafted in a round."""
+
+
+def think_named(name: str | None) -> Think:
+    """What a setting says of reasoning: on, off, an effort, or None."""
+    return {"on": True, "off": False}.get(name or "", name)
+
+
+def check_think(think: Think) -> Think:
+    """The same; a BadOptionError if it is neither a switch's position nor an effort."""
+    if isinstance(think, str) and think not in EFFORTS:
+        raise BadOptionError(f"think is {think!r}; it must be on, off, {', '.join(EFFORTS)}")
+    return think
 
 
 def check_method(method: str) -> str:

@@ -8,10 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from .choices import Think
 from .errors import BadOptionError, ContextOverflowError
 from .models.pair import Pair
 from .models.template import Template
-from .text import common_prefix, opened
+from .parts import ANSWER, REASONING, Format
+from .text import common_prefix
 
 Message = Mapping[str, str]
 
@@ -105,8 +107,8 @@ class Prompt:
     """One-line notices for the user."""
     dropped_messages: int = 0
     """Oldest messages left out, system turns not counted."""
-    reasoning: bool = False
-    """Whether the reply starts inside reasoning."""
+    part: str = ANSWER
+    """Where the reply begins, as in ``Format.part_after``."""
     boundaries: tuple[int, ...] = ()
     """Positions, ascending, up to which later prompts of this conversation are likely the same."""
 
@@ -116,11 +118,22 @@ class Prompting:
 
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
-        self._templates: dict[bool | None, Template] = {}
+        self._templates: dict[Think, Template] = {}
+
+    @property
+    def format(self) -> Format:
+        """How the target marks the parts of its replies."""
+        return self._template(None).format
 
     @property
     def thinks(self) -> bool:
+        """Whether the target can switch reasoning."""
         return self._template(None).switch is not None
+
+    @property
+    def efforts(self) -> bool:
+        """Whether it can reason more or less."""
+        return self._template(None).effort is not None
 
     def raw(self, messages: str | Sequence[Message], context: int) -> Prompt:
         """A text to be continued as it is.
@@ -135,7 +148,7 @@ class Prompting:
             raise BadOptionError("the prompt is empty; type a message")
         if len(tokens) >= context:
             raise overflow(len(tokens), context)
-        return Prompt(tokens, reasoning=opened(self._pair.target.tokenizer, tokens))
+        return Prompt(tokens, part=self.format.part_after(tokens))
 
     def chat(
         self,
@@ -143,7 +156,7 @@ class Prompting:
         context: int,
         reserve: int,
         *,
-        think: bool | None = None,
+        think: Think = None,
         on_overflow: Literal["drop", "refuse"] = "drop",
         resume: bool = False,
         boundaries: bool = False,
@@ -179,15 +192,17 @@ class Prompting:
                 notices.append(
                     f"the conversation is longer than the context; the oldest {turn} left out"
                 )
-        inside = opened(self._pair.target.tokenizer, tokens)
-        if resume and (turns[-1]["content"] or turns[-1].get("reasoning")):
-            inside = template.tags and not turns[-1]["content"]
+        part = self.format.part_after(tokens)
+        if resume and turns[-1]["content"]:
+            part = ANSWER
+        elif resume and turns[-1].get("reasoning") and self.format.marked:
+            part = REASONING
         shared = boundaries and not resume and not missing
         places = _boundaries(turns, tokens, template) if shared else ()
-        return Prompt(tokens, notices, missing, inside, places)
+        return Prompt(tokens, notices, missing, part, places)
 
     def count(
-        self, messages: str | Sequence[Message], *, raw: bool = False, think: bool | None = None
+        self, messages: str | Sequence[Message], *, raw: bool = False, think: Think = None
     ) -> tuple[int, int, int]:
         """Tokens of the last message, of the whole prompt, and of the prompt without what may be
         dropped from it; BadOptionError as ``chat`` and ``raw``."""
@@ -204,7 +219,7 @@ class Prompting:
         message = template.raw(turns[-1]["content"])
         return len(message), len(template.tokens(turns)), len(template.tokens([*system, *newest]))
 
-    def _template(self, think: bool | None) -> Template:
+    def _template(self, think: Think) -> Template:
         if think not in self._templates:
             self._templates[think] = Template(self._pair, think)
         return self._templates[think]

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import mlx.core as mx
 
+from .choices import Think, check_think
 from .control import AcceptanceEstimate, Controller, ControlState, CostCurve
 from .decode import Decoder
 from .drafters import Corpus, DraftModel, NGram, Suffix
@@ -21,11 +22,12 @@ from .learned import measure
 from .metal.dispatch import kernels_for
 from .models.memory import wired
 from .models.pair import Pair
+from .parts import PartReader
 from .prompt import Message, Prompt, Prompting
 from .rounds import Reply
 from .sampling import Sampling
 from .stats import ReplyCounter, SessionStats
-from .text import Reasoning, TextStream
+from .text import TextStream
 
 BUFFER_CACHE = 512 * 2**20
 """Bytes of freed buffers that MLX may keep for reuse."""
@@ -136,7 +138,7 @@ class Session:
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
         raw: bool = False,
-        think: bool | None = None,
+        think: Think = None,
         on_overflow: Literal["drop", "refuse"] = "drop",
         forced: Sequence[int] | None = None,
         resume: bool = False,
@@ -153,7 +155,8 @@ class Session:
             max_tokens: end after this many tokens; None: when the context is full.
             stop: end before any of these strings.
             raw: continue the text as it is, without a chat template.
-            think: the template's switch for reasoning; None: its default.
+            think: reasoning on or off, or its effort: low, medium or high; None: the template's
+                default.
             on_overflow: drop the oldest turns of a history that exceeds the context, or refuse it.
             forced: emit these tokens whatever the target chooses, at the real cost: for measuring.
             resume: continue the last message, which is the assistant's; its reasoning is in
@@ -169,6 +172,7 @@ class Session:
         self.close()
         if sampling is not None:
             self.sampling = sampling
+        check_think(think)
         if max_tokens is not None and max_tokens < 1:
             raise BadOptionError(f"max-tokens is {max_tokens}; it must be at least 1")
         if forced is not None and not forced:
@@ -184,7 +188,7 @@ class Session:
         seed = self.sampling.seed
         tokenizer = self.pair.target.tokenizer
         reply = Reply(
-            stream=TextStream(tokenizer, stop, Reasoning(tokenizer, begun=prompt.reasoning)),
+            stream=TextStream(tokenizer, stop, PartReader(self._prompting.format, prompt.part)),
             stop_ids=self.pair.stop_ids,
             limit=limit,
             limit_reason="length" if forced or limit == max_tokens else "context",
@@ -238,7 +242,7 @@ class Session:
         *,
         max_tokens: int | None = None,
         raw: bool = False,
-        think: bool | None = None,
+        think: Think = None,
     ) -> tuple[float, float]:
         """How close a choice in a reply was, in a pass of one row with nothing drafted.
 
@@ -274,7 +278,7 @@ class Session:
         messages: str | Sequence[Message],
         max_tokens: int | None,
         raw: bool,
-        think: bool | None,
+        think: Think,
         on_overflow: Literal["drop", "refuse"],
         resume: bool,
     ) -> Prompt:
@@ -352,6 +356,10 @@ class Session:
     @property
     def thinks(self) -> bool:
         return self._prompting.thinks
+
+    @property
+    def efforts(self) -> bool:
+        return self._prompting.efforts
 
     @property
     def why(self) -> str:

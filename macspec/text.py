@@ -1,4 +1,4 @@
-"""From token ids to text: reasoning and answer, stop strings, and who wrote which characters."""
+"""From token ids to text: characters, stop strings, and who wrote which of them."""
 
 from __future__ import annotations
 
@@ -9,70 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .events import Text
-
-ANSWER, REASONING, TAG = "answer", "reasoning", "tag"
-
-
-class Reasoning:
-    """Tracks whether a reply is reasoning or answer; a tag may have several tokens, so some are
-    decided only with the next one.
-
-    Args:
-        tokenizer: mlx-lm's ``TokenizerWrapper``, which knows the tags of many models.
-        begun: the prompt ends inside reasoning.
-    """
-
-    def __init__(self, tokenizer: Any, *, begun: bool = False) -> None:
-        starts = getattr(tokenizer, "think_start_tokens", None)
-        ends = getattr(tokenizer, "think_end_tokens", None)
-        # Of what comes next, the part and the tag that ends it.
-        known = bool(starts and ends)
-        self._tags = {ANSWER: tuple(starts or ()), REASONING: tuple(ends or ())} if known else {}
-        self.part = REASONING if begun and known else ANSWER
-        """The part of the next token, unless it is a tag."""
-        self._waiting: list[int] = []
-
-    def push(self, token: int) -> list[str]:
-        """Take a token and return the parts, in order, of the tokens decided now: answer,
-        reasoning or tag."""
-        if not self._tags:
-            return [self.part]
-        decided: list[str] = []
-        waiting = self._waiting
-        waiting.append(token)
-        while waiting:
-            tag = self._tags[self.part]
-            if tuple(waiting) == tag[: len(waiting)]:
-                if len(waiting) == len(tag):
-                    decided += [TAG] * len(tag)
-                    waiting.clear()
-                    self.part = ANSWER if self.part == REASONING else REASONING
-                break
-            decided.append(self.part)
-            del waiting[0]
-        return decided
-
-    def finish(self) -> list[str]:
-        """The parts of the undecided tokens, at the end of the reply."""
-        decided = [self.part] * len(self._waiting)
-        self._waiting.clear()
-        return decided
-
-
-def opened(tokenizer: Any, prompt: Sequence[int]) -> bool:
-    """Whether a prompt ends with the tag that starts reasoning, followed by white space at most."""
-    tag = getattr(tokenizer, "think_start_tokens", None)
-    if not tag:
-        return False
-    end, size = len(prompt), len(tag)
-    while end >= size:
-        if tuple(prompt[end - size : end]) == tuple(tag):
-            return True
-        if tokenizer.decode([prompt[end - 1]]).strip():
-            return False
-        end -= 1
-    return False
-
+from .parts import HEADER, TAG, Format, PartReader
 
 Span = tuple[int, str | None]
 """Number of characters, and the drafter that guessed their token; None: the target's own."""
@@ -111,16 +48,17 @@ class TextStream:
     Args:
         tokenizer: mlx-lm's ``TokenizerWrapper``.
         stop: strings that end the reply; they are not part of it.
+        parts: tells the parts of the tokens; None: all is the answer.
     """
 
     def __init__(
-        self, tokenizer: Any, stop: Sequence[str] = (), reasoning: Reasoning | None = None
+        self, tokenizer: Any, stop: Sequence[str] = (), parts: PartReader | None = None
     ) -> None:
         self._detokenizer = tokenizer.detokenizer
         # This detokenizer holds back a trailing space until the next token.
         self._keeps_spaces: bool = getattr(self._detokenizer, "_clean_spaces", False)
         self._stop = tuple(stop)
-        self._reasoning = reasoning or Reasoning(tokenizer)
+        self._parts = parts or PartReader(Format(tokenizer))
         self._units: deque[_Unit] = deque()
         self._newest = _Unit(None)
         self._after_tag = False
@@ -131,11 +69,11 @@ class TextStream:
 
     @property
     def part(self) -> str:
-        return self._reasoning.part
+        return TAG if self._parts.part == HEADER else self._parts.part
 
     def push(self, token: int, drafter: str | None = None) -> list[Piece]:
         """Take a token, and its drafter if it was a guess; return the text that it completes."""
-        parts = self._reasoning.push(token)
+        parts = self._parts.push(token)
         self._detokenizer.add_token(token)
         segment = self._detokenizer.last_segment
         if self._ordinary(segment, parts):
@@ -197,7 +135,7 @@ class TextStream:
         else:
             settled = len(held) if final else len(held) - self._possible_stop(held)
         if found or final:
-            self._decide(self._reasoning.finish())
+            self._decide(self._parts.finish())
         pieces: list[Piece] = []
         while self._units:
             unit = self._units[0]

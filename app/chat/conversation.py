@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from macspec.choices import EFFORTS
 from macspec.config.schema import Config
 from macspec.errors import BadOptionError
 from macspec.events import Finished, Prefilled, Prefilling
@@ -182,19 +183,21 @@ class Conversation:
     # Settings.
 
     def set_think(self, think: str | None) -> str | None:
-        """Reasoning on or off, or None for the model's default, from the next reply on; returns why
-        that has no effect on the pair that is loaded, if so."""
+        """Reasoning as in the settings, or None for the model's default, from the next reply on;
+        returns why that has no effect on the pair that is loaded, if so."""
         self.think = think
         pair = self._live.pair
-        if think is None or pair is None or pair.thinks:
+        if pair is None or (think or "auto") in self.thinking:
             return None
         name = model_name(pair.target)
-        return f"{name} cannot switch reasoning: {think} applies to models that can"
+        return f"{name} cannot switch reasoning to {think}: that applies to models that can"
 
     @property
-    def thinks(self) -> bool:
-        """Whether reasoning can be switched on and off here, as far as is known."""
-        return self._live.pair is None or self._live.pair.thinks
+    def thinking(self) -> list[str]:
+        """The choices for reasoning that have an effect here, as far as is known."""
+        pair = self._live.pair
+        switch, efforts = (True, False) if pair is None else (pair.thinks, pair.efforts)
+        return ["auto", *(("on", "off") if switch else ()), *(EFFORTS if efforts else ())]
 
     # Replies: each is a stream of updates that ends with ``Ended``.
 

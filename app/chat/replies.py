@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from macspec.choices import think_named
 from macspec.config.schema import Reply as ReplySettings
 from macspec.events import Finished, Notice, Text
 from macspec.plaintext import one_line
 from macspec.power import ReplyWatch
 from macspec.stats import ReplyCounter
-from macspec.store import ASSISTANT, RAW, USER, GenerationMetadata, Message, stored_model
+from macspec.store import (
+    ASSISTANT,
+    RAW,
+    GenerationMetadata,
+    Message,
+    request_messages,
+    stored_model,
+)
 from macspec.text import Written
 from macspec.worker import Call, Failed, PairChoice, ReplyRequest
 from macspec.worker.messages import Answer
 
-from .tree import Tree, spoken
+from .tree import Tree
 from .turns import ChatNotice, TextPiece, known_spans, with_earlier
 
 
@@ -27,24 +35,14 @@ def request(
     resumed: Message | None = None,
 ) -> ReplyRequest:
     """What to ask the engine for: an answer to the last message of a path, or the rest of the reply
-    to it that is ``resumed``. ``think`` is on, off or None."""
+    to it that is ``resumed``. ``think`` is as in the settings."""
     if path and path[-1].role == RAW:
         text = path[-1].text + ("" if resumed is None else resumed.text)
         return ReplyRequest(text, max_tokens=settings.max_tokens, raw=True)
-    messages: list[Mapping[str, str]] = []
-    if system:
-        messages.append({"role": "system", "content": system})
-    for group in spoken(path):
-        role = ASSISTANT if group[0].role == ASSISTANT else USER
-        text = "\n\n".join(message.text for message in group)
-        messages.append({"role": role, "content": text})
-    if resumed is not None:
-        text, reasoning = resumed.text, resumed.reasoning
-        messages.append({"role": ASSISTANT, "content": text, "reasoning": reasoning})
     return ReplyRequest(
-        tuple(messages),
+        tuple(request_messages(path, system, resumed)),
         max_tokens=settings.max_tokens,
-        think=None if think is None else think == "on",
+        think=think_named(think),
         resume=resumed is not None,
     )
 

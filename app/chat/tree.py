@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from macspec.errors import BadOptionError
-from macspec.store import ASSISTANT, Chat, Message, Store
+from macspec.store import ASSISTANT, Chat, Message, Store, spoken
 
 from .turns import Turn, turn_of
 
@@ -221,17 +221,3 @@ class Tree:
             )
             for message in self.thread
         )
-
-
-def spoken(thread: Sequence[Message]) -> list[list[Message]]:
-    """The messages of a path as the model gets them: empty replies are left out, and messages of
-    the user's that then follow each other are joined."""
-    groups: list[list[Message]] = []
-    for message in thread:
-        if message.role == ASSISTANT and not message.text:
-            continue
-        if groups and message.role != ASSISTANT and groups[-1][-1].role == message.role:
-            groups[-1].append(message)
-        else:
-            groups.append([message])
-    return groups

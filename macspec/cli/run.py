@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields, replace
 from functools import partial
 
+from ..choices import think_named
 from ..config.schema import section
 from ..events import Event, Finished, Notice, Text
 from ..models.progress import Progress
+from ..parts import REASONING, TAG
 from ..power import Meter, ReplyEnergy, ReplyWatch, awake, choose, remembered_idle
 from ..sampling import Sampling
 from ..terminal import Output, ProgressLine, interruptible, say, show, status_of
@@ -33,7 +35,7 @@ def run(options: argparse.Namespace, conversation: Conversation) -> int:
     sampling = Sampling(**{name: getattr(options, name) for name in section("sampling")})
     output = Output()
     gauge = Gauge(options.stats or options.json, options.settings.power.source)
-    show_event = partial(_json_line, output, gauge) if options.json else partial(_plain, output)
+    show_event = partial(_json_line, output, gauge) if options.json else _Plain(output)
     engine = Engine()
     engine.load(_pair(options), _loading(show_event))
     chosen = {name: getattr(options, name) for name in ("method", "depth", "rule")}
@@ -92,7 +94,7 @@ def _request(options: argparse.Namespace, conversation: Conversation) -> ReplyRe
         max_tokens=options.max_tokens,
         stop=tuple(options.stop),
         raw=options.raw,
-        think=None if options.think is None else options.think == "on",
+        think=think_named(options.think),
         on_overflow="drop" if conversation.continues else "refuse",
     )
 
@@ -123,13 +125,33 @@ def _loading(show_event: Callable[[Answer], None]) -> Callable[[Answer], None]:
     return see
 
 
-def _plain(output: Output, event: Answer) -> None:
-    """Write text to standard output as it comes, notices to standard error."""
-    if isinstance(event, Text):
-        output.text(event.delta)
-    elif isinstance(event, Notice):
-        output.end()
-        say(event.message)
+class _Plain:
+    """Writes text to standard output as it comes, notices to standard error.
+
+    A model's own tags for its reasoning are written, too; for headers of messages, which nobody
+    wants to read, ``<think>`` and ``</think>``.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._header = self._reasons = False
+
+    def __call__(self, event: Answer) -> None:
+        if isinstance(event, Text):
+            self._output.text(self._written(event))
+        elif isinstance(event, Notice):
+            self._output.end()
+            say(event.message)
+
+    def _written(self, event: Text) -> str:
+        if event.part == TAG:
+            self._header |= "<|message|>" in event.delta
+            return "" if self._header else event.delta
+        mark, reasons = "", event.part == REASONING
+        if self._header and event.delta and reasons != self._reasons:
+            self._reasons = reasons
+            mark = "<think>\n" if reasons else "\n</think>\n\n"
+        return mark + event.delta
 
 
 def _json_line(output: Output, gauge: Gauge, event: Answer) -> None:

@@ -20,6 +20,7 @@ from ..store import (
     OpenReply,
     Store,
     last_generated,
+    request_messages,
     store_path,
     stored_model,
 )
@@ -68,9 +69,8 @@ class Conversation:
         options = self._options
         if options.raw:
             return str(options.prompt)
-        system = [{"role": "system", "content": options.system}] if options.system else []
-        said = [{"role": turn.role, "content": turn.text} for turn in self._thread]
-        return [*system, *said, {"role": USER, "content": options.prompt}]
+        said = request_messages(self._thread, options.system or "")
+        return [*said, {"role": USER, "content": options.prompt}]
 
     def begin(self, sampling: Sampling) -> None:
         """Save the prompt; ``take`` saves the reply."""

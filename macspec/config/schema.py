@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from ..choices import MAX_DEPTH, METHODS, RULES
+from ..choices import EFFORTS, MAX_DEPTH, METHODS, RULES
 from . import kinds
 from .kinds import Kind
 
@@ -224,9 +224,9 @@ class Reply:
     )
     think: str | None = setting(
         None,
-        kinds.one_of("on", "off"),
+        kinds.one_of("on", "off", *EFFORTS),
         "Reasoning",
-        "whether the model reasons before it answers, if it has a switch for that",
+        "whether the model reasons before it answers, and how much, if it has a switch for that",
         unset="the model decides",
         example="off",
     )

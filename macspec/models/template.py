@@ -7,8 +7,9 @@ from typing import Any
 
 from jinja2 import TemplateSyntaxError
 
+from ..choices import EFFORTS, Think
 from ..errors import BadOptionError, brief, quoted
-from ..text import opened
+from ..parts import format_of
 from .pair import Pair
 from .rendering import LimitError, limited, rendered
 
@@ -18,42 +19,49 @@ MARK = "macspec-probe"
 SWITCHES = ("enable_thinking", "thinking")
 """What templates call the switch for reasoning."""
 
+EFFORT_NAMES = ("reasoning_effort", "thinking_effort")
+"""What they call its effort."""
+
+REASONING_FIELDS = ("reasoning_content", "thinking", "reasoning")
+"""What they call the reasoning of an earlier reply. Most drop it; that is left to them."""
+
 Messages = Sequence[Mapping[str, str]]
+"""Each with ``role`` and ``content``; a reply may have ``reasoning``."""
 
 
 class Template:
     """Turns messages into the token list that the target was trained to answer.
 
-    How the template handles a system message, and what it calls its switch for reasoning, is found
-    by rendering a probe. A system message that it rejects is left out.
+    How the template handles a system message, what it calls its switch for reasoning, and how it
+    takes the reasoning of earlier replies, is found by rendering probes. A system message that it
+    rejects or ignores is put in front of the first message.
 
     Args:
         pair: whose target's template is used, never the draft model's own.
-        think: reasoning on or off, where the template has a switch; None for its default.
+        think: reasoning on or off, or its effort, as far as the template can; None for its default.
     """
 
-    def __init__(self, pair: Pair, think: bool | None = None) -> None:
+    def __init__(self, pair: Pair, think: Think = None) -> None:
         self._name = pair.target.name
         self._tokenizer: Any = pair.target.tokenizer
         self.switch: str | None = None
         """What the template calls its switch for reasoning; None: it has none."""
+        self.effort: str | None = None
+        """What it calls the effort; None: it knows none."""
+        self.format = format_of(self._tokenizer)
         self._rows = pair.target.width
         self._settings: dict[str, Any] = {}
-        self._drops_system = False
+        self._folds_system = self._takes_blocks = False
         self.system_notice: str | None = None
-        """Set where a system message has no effect."""
+        """Set where there is no system role."""
         self.think_notice: str | None = None
-        """Set where ``think`` has no effect."""
+        """Set where ``think`` has no effect, or another one."""
         if self._tokenizer.has_chat_template:
             self._probe_system()
-            self._probe_switch()
-            if think is not None and self.switch is not None:
-                self._settings = {self.switch: think}
-            elif think is not None:
-                self.think_notice = (
-                    f"the chat template of {self._name} has no switch for reasoning: turning it "
-                    "on or off has no effect"
-                )
+            self._probe_blocks()
+            self.switch = self._probe_setting(SWITCHES, True, False)
+            self.effort = self._probe_setting(EFFORT_NAMES, EFFORTS[0], EFFORTS[-1])
+            self._set_thinking(think)
 
     def notices_for(self, messages: Messages) -> tuple[str, ...]:
         """What the template does not support of these messages, each a line for the user."""
@@ -64,7 +72,8 @@ class Template:
     def tokens(self, messages: Messages) -> list[int]:
         """The ids of a conversation, up to where the assistant's next turn begins.
 
-        Messages have ``role`` and ``content``. Old reasoning is stripped if the template does so.
+        Messages have ``role`` and ``content``, replies may have their ``reasoning`` beside it.
+        Whether the model sees that again is the template's choice.
 
         Raises:
             BadOptionError: there is no template, or it rejects these messages.
@@ -74,12 +83,13 @@ class Template:
                 f"{self._name} has no chat template: add --raw to continue the prompt as it is, "
                 "or choose a chat model"
             )
-        if self._drops_system:
-            messages = [message for message in messages if message["role"] != "system"]
+        if self._folds_system:
+            messages = _folded(messages)
         for message in messages:
-            _check_text(message["content"])
+            _check_text(message["content"] + message.get("reasoning", ""))
+        turns = [self._turn(message) for message in messages]
         try:
-            tokens = self._render(messages, tokenize=True, **self._settings)
+            tokens = self._render(turns, tokenize=True, **self._settings)
         except BadOptionError:
             raise
         except TemplateSyntaxError as error:
@@ -99,11 +109,6 @@ class Template:
             )
         return self._known(tokens)
 
-    @property
-    def tags(self) -> bool:
-        """Whether the target marks reasoning with tags that are known."""
-        return bool(self._tokenizer.think_start and self._tokenizer.think_end)
-
     def resumed(self, messages: Messages) -> list[int]:
         """The ids of a conversation up to the end of what the assistant has said so far.
 
@@ -112,14 +117,8 @@ class Template:
         """
         *before, reply = messages
         tokens = self.tokens(before)
-        said, reasoning = reply["content"], reply.get("reasoning", "") if self.tags else ""
-        begun = opened(self._tokenizer, tokens)
-        if reasoning:
-            start = "" if begun else f"{self._tokenizer.think_start}\n"
-            end = f"\n{self._tokenizer.think_end}\n\n"
-            said = f"{start}{reasoning.rstrip(chr(10))}{end}{said}" if said else start + reasoning
-        elif begun and said:
-            said = f"\n{self._tokenizer.think_end}\n\n{said}"
+        part = self.format.part_after(tokens)
+        said = self.format.written(reply.get("reasoning", ""), reply["content"], part)
         _check_text(said)
         return tokens + self._known(self._encoded(said, add_special_tokens=False))
 
@@ -144,8 +143,7 @@ class Template:
                 f"the tokenizer of {self._name} cannot read this text ({brief(error)}): change it"
             ) from error
 
-    def _render(self, messages: Messages, *, tokenize: bool = False, **settings: Any) -> Any:
-        turns = [dict(message) for message in messages]
+    def _render(self, turns: Sequence[Any], *, tokenize: bool = False, **settings: Any) -> Any:
         try:
             return rendered(self._tokenizer, turns, tokenize=tokenize, **settings)
         except LimitError as error:
@@ -153,6 +151,19 @@ class Template:
                 f"the chat template of {self._name} was ended, as {error}: choose another copy of "
                 "the model"
             ) from error
+
+    def _turn(self, message: Mapping[str, str]) -> dict[str, Any]:
+        """A message as the template's author expects it."""
+        turn: dict[str, Any] = {"role": message["role"], "content": message["content"]}
+        if message["role"] != "assistant":
+            return turn
+        turn["content"] = content = self.format.inert(message["content"])
+        reasoning = self.format.inert(message.get("reasoning", ""))
+        if reasoning and self._takes_blocks:
+            turn["content"] = _blocks(reasoning, content)
+        elif reasoning:
+            turn.update(dict.fromkeys(REASONING_FIELDS, reasoning))
+        return turn
 
     def _known(self, tokens: Sequence[int]) -> list[int]:
         strange = next((token for token in tokens if token >= self._rows), None)
@@ -164,7 +175,7 @@ class Template:
             )
         return list(tokens)
 
-    def _attempt(self, *messages: dict[str, str], **settings: Any) -> str | None:
+    def _attempt(self, *messages: dict[str, Any], **settings: Any) -> str | None:
         """The rendered text; None where the template rejects these messages."""
         try:
             return str(self._render(messages, **settings))
@@ -176,25 +187,65 @@ class Template:
     def _probe_system(self) -> None:
         user = {"role": "user", "content": "Hello"}
         text = self._attempt({"role": "system", "content": MARK}, user)
-        if text is None and self._attempt(user) is not None:
-            self._drops_system = True
+        if MARK not in (text or "") and self._attempt(user) is not None:
+            self._folds_system = True
             self.system_notice = (
-                f"the chat template of {self._name} rejects system messages: the system prompt "
-                "is left out"
-            )
-        elif text is not None and MARK not in text:
-            self.system_notice = (
-                f"the chat template of {self._name} ignores system messages: the system prompt "
-                "has no effect"
+                f"the chat template of {self._name} has no system role: the system prompt is put "
+                "in front of the first message"
             )
 
-    def _probe_switch(self) -> None:
+    def _probe_blocks(self) -> None:
+        """Find out whether it takes a reply as a list of blocks, as those of Mistral do."""
         user = {"role": "user", "content": "Hello"}
-        for switch in SWITCHES:
-            on, off = (self._attempt(user, **{switch: value}) for value in (True, False))
-            if on is not None and off is not None and on != off:
-                self.switch = switch
-                return
+        reply = {"role": "assistant", "content": _blocks(MARK, "Hello")}
+        start, end = self.format.opening.strip(), self.format.closing.strip()
+        if start and f"{start}{MARK}{end}" in (self._attempt(user, reply, user) or ""):
+            self._takes_blocks = True
+
+    def _probe_setting(self, names: Sequence[str], one: object, other: object) -> str | None:
+        """The first of the names whose two values make a difference."""
+        user = {"role": "user", "content": "Hello"}
+        for name in names:
+            texts = [self._attempt(user, **{name: value}) for value in (one, other)]
+            if None not in texts and texts[0] != texts[1]:
+                return name
+        return None
+
+    def _set_thinking(self, think: Think) -> None:
+        if think is None:
+            return
+        if self.switch is not None:
+            self._settings[self.switch] = bool(think)
+        if isinstance(think, str) and self.effort is not None:
+            self._settings[self.effort] = think
+        elif isinstance(think, str) and self.switch is not None:
+            self.think_notice = (
+                f"the chat template of {self._name} has no effort of reasoning: it is on"
+            )
+        elif self.switch is None and self.effort is None:
+            self.think_notice = (
+                f"the chat template of {self._name} has no switch for reasoning: turning it on or "
+                "off has no effect"
+            )
+        elif self.switch is None and think is False:
+            self.think_notice = (
+                f"the chat template of {self._name} cannot turn reasoning off: the least is "
+                f"{EFFORTS[0]}"
+            )
+
+
+def _blocks(reasoning: str, content: str) -> list[dict[str, str]]:
+    return [{"type": "thinking", "thinking": reasoning}, {"type": "text", "text": content}]
+
+
+def _folded(messages: Messages) -> list[Mapping[str, str]]:
+    """The messages with the system message in front of the first of the user's."""
+    system = [message["content"] for message in messages if message["role"] == "system"]
+    spoken = [message for message in messages if message["role"] != "system"]
+    if spoken and spoken[0]["role"] == "user":
+        system.append(spoken.pop(0)["content"])
+    text = "\n\n".join(filter(None, system))
+    return [{"role": "user", "content": text}, *spoken] if text else spoken
 
 
 def _check_text(text: str) -> None:

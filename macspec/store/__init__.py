@@ -14,6 +14,8 @@ from .records import (
     Message,
     last_generated,
     model_name,
+    request_messages,
+    spoken,
     stored_model,
     title_of,
 )

@@ -133,6 +133,35 @@ def last_generated(chat: Chat, thread: Sequence[Message]) -> GenerationMetadata 
     return next((it for it in reversed(own) if it is not None), None)
 
 
+def spoken(thread: Sequence[Message]) -> list[list[Message]]:
+    """The messages of a path as the model gets them: empty replies are left out, and messages of
+    the user's that then follow each other are joined."""
+    groups: list[list[Message]] = []
+    for message in thread:
+        if message.role == ASSISTANT and not message.text:
+            continue
+        if groups and message.role != ASSISTANT and groups[-1][-1].role == message.role:
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    return groups
+
+
+def request_messages(
+    thread: Sequence[Message], system: str = "", resumed: Message | None = None
+) -> list[dict[str, str]]:
+    """What the engine is asked about a path, and about the reply after it that is resumed."""
+    asked = [{"role": "system", "content": system}] if system else []
+    groups = spoken(thread)
+    for group in groups if resumed is None else [*groups, [resumed]]:
+        first, text = group[0], "\n\n".join(message.text for message in group)
+        role = ASSISTANT if first.role == ASSISTANT else USER
+        asked.append({"role": role, "content": text})
+        if first.reasoning:
+            asked[-1]["reasoning"] = first.reasoning
+    return asked
+
+
 def first_line(text: str) -> str:
     """The first line with text in it, shortened to a title."""
     lines = map(one_line, utf8(text[:TITLE_SOURCE]).decode().splitlines())

@@ -313,6 +313,7 @@ def _info(session: Session) -> PairInfo:
         planned=pair.plan.total,
         thinks=session.thinks,
         rollback=session.decoder.target.cache.rollback_by,
+        efforts=session.efforts,
     )
 
 

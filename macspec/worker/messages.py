@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from typing import Any, get_args
 
+from ..choices import Think
 from ..events import Emitted, Event, Finished, ReplyStats, Seconds
 
 
@@ -51,7 +52,7 @@ class ReplyRequest:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     raw: bool = False
-    think: bool | None = None
+    think: Think = None
     on_overflow: str = "drop"
     forced: tuple[int, ...] | None = None
     resume: bool = False
@@ -118,6 +119,8 @@ class PairInfo:
     """Whether the target's chat template can switch reasoning."""
     rollback: str | None = None
     """How rows are taken back from the target's stateful layers; None: it has none."""
+    efforts: bool = False
+    """Whether it takes an effort of reasoning."""
 
 
 @dataclass(frozen=True, slots=True)

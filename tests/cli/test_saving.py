@@ -89,7 +89,27 @@ def test_reasoning_is_kept_apart_and_not_said_again(
     assert reply.metadata.reasoning_spans == [(3, "draft")]
     session = script("Light.")
     macspec("run", "-c", "Why really?")
-    assert session.asked["messages"][1] == {"role": "assistant", "content": "Because."}
+    assert session.asked["messages"][1] == {
+        "role": "assistant",
+        "content": "Because.",
+        "reasoning": "Hm.",
+    }
+
+
+def test_headers_are_written_as_tags(
+    macspec: Callable[..., Any], script: Callable[..., Any], kept: Callable[..., Any]
+) -> None:
+    script(
+        ("tag", "<|channel|>analysis<|message|>"),
+        ("reasoning", "Hm."),
+        ("tag", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+        ("answer", "Because."),
+    )
+    assert macspec("run", "Why?").out == b"<think>\nHm.\n</think>\n\nBecause."
+    ((_, (_, reply)),) = kept()
+    assert (reply.reasoning, reply.text) == ("Hm.", "Because.")
+    script(("tag", "<|channel|>final<|message|>"), "Yes.")
+    assert macspec("run", "Why?").out == b"Yes."
 
 
 def test_the_last_conversation_goes_on(

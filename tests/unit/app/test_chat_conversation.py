@@ -361,10 +361,16 @@ async def test_a_model_without_a_switch_for_reasoning_is_named() -> None:
     assert conversation.set_think("off") is None  # no pair is there yet
     await load(conversation)
     assert conversation.set_think("off") == (
-        "Qwen3-8B-4bit cannot switch reasoning: off applies to models that can"
+        "Qwen3-8B-4bit cannot switch reasoning to off: that applies to models that can"
     )
     assert conversation.set_think(None) is None
-    assert not conversation.thinks
+    assert conversation.thinking == ["auto"]
+    engine = ScriptedEngine(pair=replace(PAIR, thinks=False, efforts=True))
+    conversation = conversation_with(engine)
+    await load(conversation)
+    assert conversation.thinking == ["auto", "low", "medium", "high"]
+    assert conversation.set_think("high") is None
+    assert "to off" in (conversation.set_think("off") or "")
 
 
 async def test_turns_that_the_model_no_longer_sees_are_marked() -> None:

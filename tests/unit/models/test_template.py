@@ -24,6 +24,7 @@ ALTERNATES = (
     "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
     "{{ raise_exception('Roles must alternate') }}{% endif %}{% endfor %}"
 )
+EFFORT = "{{ reasoning_effort | default('medium') }}"
 SWITCH = "{% if enable_thinking is defined and enable_thinking is false %}<no>{% endif %}"
 OTHER_SWITCH = "{% if thinking %}<yes>{% endif %}"
 STRIPS = (
@@ -71,12 +72,16 @@ def test_a_longer_history_begins_with_the_shorter_one(built_in):
     assert second[: len(first)] == first
 
 
-def test_a_template_that_ignores_system_turns_is_named(with_template):
-    template = Template(with_template(IGNORES))
-    assert template.tokens([SYSTEM, USER]) == template.tokens([USER])
-    assert "ignores system messages" in template.system_notice
+@pytest.mark.parametrize("rest", [IGNORES, REFUSES + HONOURS, REFUSES + ALTERNATES + HONOURS])
+def test_without_a_system_role_the_prompt_comes_first(with_template, rest):
+    template = Template(with_template(rest))
+    both = {"role": "user", "content": "Answer in French.\n\nHello there"}
+    assert template.tokens([SYSTEM, USER]) == template.tokens([both])
+    assert template.tokens([SYSTEM, USER, ANSWER, USER]) == template.tokens([both, ANSWER, USER])
+    assert "has no system role" in template.system_notice
     assert template.notices_for([SYSTEM, USER]) == (template.system_notice,)
     assert template.notices_for([USER]) == ()
+    assert text(template, [USER]).startswith("[user]Hello there")
 
 
 def test_a_template_that_honours_system_turns_is_not(built_in, with_template):
@@ -84,13 +89,6 @@ def test_a_template_that_honours_system_turns_is_not(built_in, with_template):
     template = Template(with_template(HONOURS))
     assert template.notices_for([SYSTEM, USER]) == ()
     assert text(template, [SYSTEM, USER]).startswith("[system]Answer in French.")
-
-
-def test_a_refused_system_turn_is_left_out(with_template):
-    template = Template(with_template(REFUSES + HONOURS))
-    assert template.tokens([SYSTEM, USER]) == template.tokens([USER])
-    assert "rejects system messages" in template.system_notice
-    assert template.notices_for([USER]) == ()
 
 
 def test_a_conversation_that_the_template_refuses(with_template):
@@ -124,6 +122,29 @@ def test_the_switch_for_reasoning(with_template, switch):
     assert on.tokens([USER]) != off.tokens([USER])
     assert ("<no>" in text(off, [USER])) == (switch is SWITCH)
     assert ("<yes>" in text(on, [USER])) == (switch is OTHER_SWITCH)
+
+
+@pytest.mark.parametrize(
+    ("name", "switch"), [("reasoning_effort", ""), ("thinking_effort", SWITCH)]
+)
+def test_the_effort_of_reasoning(with_template, name, switch):
+    pair = with_template(HONOURS + EFFORT.replace("reasoning_effort", name) + switch)
+    assert Prompting(pair).efforts
+    for effort in ("low", "medium", "high"):
+        template = Template(pair, think=effort)
+        assert text(template, [USER]).endswith(f"[assistant]{effort}")
+        assert template.notices_for([USER]) == ()
+    off = Template(pair, think=False)
+    assert ("the least is low" in (off.think_notice or "")) == (not switch)
+    assert Template(pair, think=True).think_notice is None
+    assert text(Template(pair), [USER]).startswith("[user]Hello there<|end|>[assistant]medium")
+
+
+def test_an_effort_where_there_is_only_a_switch(with_template, built_in):
+    template = Template(with_template(HONOURS + OTHER_SWITCH), think="high")
+    assert "no effort of reasoning: it is on" in template.think_notice
+    assert "<yes>" in text(template, [USER])
+    assert "no switch for reasoning" in Template(built_in, think="low").think_notice
 
 
 def test_a_switch_that_is_not_there_is_named(built_in):
@@ -230,7 +251,7 @@ def test_a_reply_that_goes_on_begins_as_it_was(with_template, opening, reply, ex
     prompt = prompting.chat(messages, 512, 100, resume=True)
     assert prompt.tokens == tokens
     begun = not reply["content"] and (reply.get("reasoning") or opening.endswith("<think>\n"))
-    assert prompt.reasoning is bool(begun)
+    assert prompt.part == ("reasoning" if begun else "answer")
 
 
 def test_without_tags_reasoning_is_left_out_of_a_reply_that_goes_on(built_in):
