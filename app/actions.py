@@ -188,7 +188,7 @@ ACTIONS: tuple[Action, ...] = (
            CHAT, ("s",), "sampling", "[NAME VALUE]",
            words({name: setting.help for name, setting in SAMPLING.items()}), aliases=("set",)),
     Action("think", "Reasoning",
-           "Turn the model's reasoning on or off, if the model has a switch for it.",
+           "Turn the model's reasoning on or off, or set its effort, where the model can.",
            CHAT, ("h",), "think", "[auto|on|off|low|medium|high]", words(THINK)),
 
     Action("tuning", "Sliders", "Go to the sliders for depth, method, rule and temperature.",

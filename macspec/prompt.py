@@ -230,8 +230,9 @@ def _boundaries(turns: Sequence[Message], tokens: list[int], template: Template)
     turn, before which some templates drop reasoning."""
     edited = [*turns[:-1], {**turns[-1], "content": OTHER}]
     later = [*turns, {"role": "assistant", "content": OTHER}, {"role": "user", "content": OTHER}]
-    parted = set()
+    parted, last = set(), len(tokens) - 1
     for messages in (edited, later):
         with suppress(BadOptionError):  # a template may reject what nobody has said yet
-            parted.add(common_prefix(tokens, template.tokens(messages)))
-    return tuple(sorted(parted - {0, len(tokens)}))
+            # The last token is read in the pass that begins the reply.
+            parted.add(min(common_prefix(tokens, template.tokens(messages)), last))
+    return tuple(sorted(parted - {0}))

@@ -70,7 +70,9 @@ QWEN = """
 {%- endfor -%}
 {%- if add_generation_prompt -%}
   {{- '<|im_start|>assistant\\n<think>\\n' -}}
-  {%- if enable_thinking is defined and not enable_thinking -%}{{- '\\n</think>\\n\\n' -}}{%- endif -%}
+  {%- if enable_thinking is defined and not enable_thinking -%}
+    {{- '\\n</think>\\n\\n' -}}
+  {%- endif -%}
 {%- endif -%}
 """
 
@@ -148,7 +150,9 @@ LFM = (
 )
 
 KIMI = """
-{%- if messages[0].role != 'system' -%}<|im_system|>system<|im_middle|>Be Kimi.<|im_end|>{%- endif -%}
+{%- if messages[0].role != 'system' -%}
+  <|im_system|>system<|im_middle|>Be Kimi.<|im_end|>
+{%- endif -%}
 {%- for m in messages -%}
   {{- '<|im_' + m.role + '|>' + m.role + '<|im_middle|>' -}}
   {{- ('<think></think>' if KEEPS and m.role == 'assistant' else '') + m.content -}}

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import mlx.core as mx
 import pytest
 from chatformats import FAMILIES, pair_of, tokenizer_of
+from mlx_lm.models import gpt_oss, llama
 
+from macspec import Session, load_pair
 from macspec.events import Text
+from macspec.models import Pair
 from macspec.parts import PartReader
 from macspec.prompt import Prompt, Prompting
-from macspec.text import TextStream, Written
+from macspec.text import TextStream, Written, common_prefix
 
 TURNS = 10
 SYSTEM = {"role": "system", "content": "Answer briefly."}
@@ -113,3 +120,95 @@ def test_efforts_of_gpt_oss() -> None:
     assert not prompting.thinks
     prompt = prompting.chat("Why?", 4096, 64, think="high")
     assert "Reasoning: high" in tokenizer_of("gpt-oss").decode(prompt.tokens)
+
+
+CONFIG = {
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 8,
+    "num_hidden_layers": 2,
+    "rms_norm_eps": 1e-5,
+}
+WINDOWED = {
+    **CONFIG,
+    "num_local_experts": 2,
+    "num_experts_per_tok": 1,
+    "sliding_window": 8,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "rope_theta": 10000,
+    "rope_scaling": None,
+}
+
+
+@pytest.fixture(scope="module")
+def built_in() -> Pair:
+    return load_pair(context=2048)
+
+
+def random_pair(built_in: Pair, name: str, architecture: Any, config: dict[str, Any]) -> Pair:
+    """A tiny random model with a family's tokenizer."""
+    tokenizer = tokenizer_of(name)
+    width = len(tokenizer)
+    settings = {**config, "model_type": architecture.__name__.split(".")[-1], "vocab_size": width}
+    mx.random.seed(5)
+    module = architecture.Model(architecture.ModelArgs.from_dict(settings))
+    module.set_dtype(mx.float32)
+    target = replace(built_in.target, module=module, tokenizer=tokenizer, width=width)
+    end = tokenizer.eos_token_ids
+    return replace(built_in, target=target, draft=None, vocabulary=width, stop_ids=frozenset(end))
+
+
+@pytest.mark.parametrize(
+    ("name", "windowed", "words"),
+    [
+        ("gpt-oss", True, 10),
+        ("Gemma 4", True, 10),
+        ("Qwen3.5", False, 10),
+        ("Ministral 3", False, 10),
+        *(
+            pytest.param(name, windowed, words, marks=pytest.mark.slow)
+            for name in ("gpt-oss", "Qwen3.5", "Gemma 4")
+            for windowed, words in ((True, 300), (False, 10))
+        ),
+    ],
+)
+def test_what_survives_of_a_turn_is_not_read_again(
+    built_in: Pair, name: str, windowed: bool, words: int
+) -> None:
+    family = FAMILIES[name]
+    kind = (gpt_oss, WINDOWED) if windowed else (llama, CONFIG)
+    session = Session(random_pair(built_in, name, *kind), method="off")
+    think = True if family.switch else None
+    messages: list[dict[str, str]] = []
+    before: list[int] = []
+    prompt_length = 0
+    for turn in range(2):
+        messages.append({"role": "user", "content": f"Question {turn}, which has some words."})
+        thought = f"Thought {turn}{' so' * words}."
+        said = family.reasons.format(r=thought, a=f"Reply {turn}.")
+        forced = [*ids_of(name, said), *tokenizer_of(name).eos_token_ids]
+        events = list(session.reply(messages, think=think, forced=forced))
+        finished = session.finished
+        assert finished is not None
+        assert (finished.reason, finished.token_ids) == ("end", tuple(forced))
+        prompt = session.decoder.tokens[: -len(forced)]
+        shared = common_prefix(before, prompt)
+        survives, cached = min(shared, max(len(before) - 1, 0)), finished.stats.cached_tokens
+        if windowed and not family.keeps:
+            # A reply that is longer than what the windows keep: back to where it began.
+            began = min(shared, max(prompt_length - 1, 0))
+            assert began <= cached <= (began if words > 99 else survives)
+        else:
+            assert cached == survives
+        assert turn == 0 or shared > 0.5 * prompt_length
+        before, prompt_length = list(session.decoder.tokens), len(prompt)
+        texts = [event for event in events if isinstance(event, Text)]
+        parts = {
+            part: "".join(event.delta for event in texts if event.part == part).strip()
+            for part in ("answer", "reasoning")
+        }
+        assert parts == {"answer": f"Reply {turn}.", "reasoning": thought}
+        answer, reasoning = parts.values()
+        messages.append({"role": "assistant", "content": answer, "reasoning": reasoning})
