@@ -267,7 +267,7 @@ class Session:
             return self.decoder.score_margin([*prompt.tokens, *before], tokens)
 
     def count_tokens(
-        self, messages: str | Sequence[Message], *, raw: bool = False, think: bool | None = None
+        self, messages: str | Sequence[Message], *, raw: bool = False, think: Think = None
     ) -> tuple[int, int, int]:
         """Tokens of the last message, of the whole prompt, and of the prompt without what may be
         dropped from it; errors as ``reply``."""
