@@ -87,6 +87,9 @@ Choice = tuple[str, str]
 class Offers(Protocol):
     """Gives choices for arguments that only a front end knows; asked while the user types."""
 
+    @property
+    def situation(self) -> Situation: ...
+
     def themes(self) -> Sequence[Choice]: ...
 
     def models(self) -> Sequence[Choice]: ...
@@ -166,7 +169,7 @@ ACTIONS: tuple[Action, ...] = (
            REPLY, ("Y",), "selection", screen=True),
 
     Action("new", "New conversation", "Start a new conversation; this one is kept.",
-           CHAT, ("ctrl+n",), "new", needs=("idle",)),
+           CHAT, ("ctrl+n",), "new", aliases=("clear",), needs=("idle",)),
     Action("chats", "Conversations", "List, open, rename, delete and export conversations.",
            CHAT, ("ctrl+o",), "chats", "[NUMBER]", lambda offers: offers.chats(),
            aliases=("open",), needs=("idle",)),

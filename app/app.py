@@ -319,7 +319,8 @@ class MacspecApp(App[None], inherit_bindings=False):
             self.show_state()
 
     async def action_interrupt(self) -> None:
-        """Ctrl+C: copy what is selected; else stop a reply, and leave at the second time."""
+        """Ctrl+C: copy what is selected; else stop a reply or clear the prompt, and leave at the
+        second time."""
         focused = self.focused
         selected = self.screen.get_selected_text() or getattr(focused, "selected_text", "")
         if selected:
@@ -337,7 +338,10 @@ class MacspecApp(App[None], inherit_bindings=False):
         self._armed = now
         if self.conversation.busy:
             self.conversation.stop()
-        self.status("Ctrl+C again quits; everything is saved")
+        elif self.main.prompt.put_aside():
+            self.status("Cleared; ↑ brings it back. Press Ctrl+C again to quit", seconds=TWICE)
+            return
+        self.status("Press Ctrl+C again to quit; your chat is saved", seconds=TWICE)
 
     def copy_to_clipboard(self, text: str) -> None:
         """What Textual copies by itself goes the same way."""
@@ -352,10 +356,17 @@ class MacspecApp(App[None], inherit_bindings=False):
     def chosen(self) -> int | None:
         return self.feed.chosen
 
-    def status(self, line: str, severity: str = "information", *, also: bool = False) -> None:
+    def status(
+        self,
+        line: str,
+        severity: str = "information",
+        *,
+        also: bool = False,
+        seconds: float | None = None,
+    ) -> None:
         """Show a line in place of the key hints; ``also``: keep the one that is shown already."""
         if self.main.there:
-            self.main.key_line.show_notice(line, severity, also=also)
+            self.main.key_line.show_notice(line, severity, also=also, seconds=seconds)
 
     def notice(self, line: str, severity: str = "information") -> None:
         self.feed.notice(line, severity)

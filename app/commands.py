@@ -19,8 +19,8 @@ from macspec.store import title_of
 from macspec.worker import Failed, Loaded, LoadProgress, PairChoice
 
 from . import message
-from .actions import BY_ID, SAMPLING, THINK, Choice
-from .chat.chatlist import file_name
+from .actions import BY_ID, SAMPLING, THINK, Choice, Situation
+from .chat.chatlist import LISTED, file_name
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import ModelPicker
@@ -151,8 +151,7 @@ class Commands:
             self.conversation.setup.cancel()
 
     async def do_regenerate(self, argument: str) -> None:
-        turn = self._turn("assistant")
-        await self.view.reply(self.conversation.regenerate(None if turn is None else turn.id))
+        await self.view.reply(self.conversation.regenerate(self.view.chosen))
 
     async def do_edit(self, argument: str) -> None:
         turn = self._turn("user", "raw")
@@ -213,14 +212,21 @@ class Commands:
         self.view.copy(blocks[number - 1].text, which)
 
     def _turn(self, *roles: str) -> Turn | None:
-        """The selected turn, if it has one of the roles; else the last one that has."""
-        fitting = [turn for turn in self.conversation.turns if turn.role in roles]
-        chosen = [turn for turn in fitting if turn.id == self.view.chosen]
-        return next(iter(chosen or fitting[-1:]), None)
+        """The selected turn; the reply to it, or what it replies to, if that has one of the roles;
+        without a selection the last one that has."""
+        turns = self.conversation.turns
+        for place, turn in enumerate(turns):
+            if turn.id == self.view.chosen:
+                if turn.role not in roles:
+                    place += 1 if "assistant" in roles else -1
+                near = turns[place] if 0 <= place < len(turns) else None
+                return near if near is not None and near.role in roles else None
+        return next((turn for turn in reversed(turns) if turn.role in roles), None)
 
     def _reply(self) -> Turn:
         turn = self._turn("assistant")
-        assert turn is not None  # The actions that ask for it need one.
+        if turn is None:
+            raise BadOptionError("the selected message has no reply")
         return turn
 
     # Conversations.
@@ -386,7 +392,9 @@ class Commands:
         self.view.status(f"{what} {value} from the next round")
 
     async def do_compare(self, argument: str) -> None:
-        await self.view.compare(self.conversation.compare(argument.lower() or None))
+        prompt = self._turn("user", "raw")
+        id = None if prompt is None else prompt.id
+        await self.view.compare(self.conversation.compare(argument.lower() or None, id))
 
     # Models.
 
@@ -443,13 +451,17 @@ class Commands:
 
     # What can be completed.
 
+    @property
+    def situation(self) -> Situation:
+        return self.conversation.situation
+
     def models(self) -> Sequence[Choice]:
         """Models to name in a command."""
         return self.pairs.names()
 
     def chats(self) -> Sequence[Choice]:
         """Conversations to open."""
-        return [(str(chat.id), title_of(chat)) for chat in self.conversation.store.chats(20)]
+        return [(str(chat.id), title_of(chat)) for chat in self.conversation.store.chats(LISTED)]
 
 
 def _next(choices: Iterable[str], now: str) -> str:

@@ -43,11 +43,10 @@ class Feed:
         self._changed()
 
     def notice(self, line: str, severity: str = "information") -> None:
-        """A line in the transcript; if that is out of view, it is shown as a status too."""
+        """A line in the transcript; what is wrong, or would be out of view, is a status too."""
         transcript = self._main.transcript
         transcript.note(line)
-        unseen = not transcript.display
-        if unseen or (severity != "information" and not transcript.following):
+        if not transcript.display or severity != "information":
             self._status(line, severity)
 
     async def stream(

@@ -131,7 +131,8 @@ def _readline(complete: Completer) -> Any:
 
     def completer(text: str, number: int) -> str | None:
         if number == 0:
-            found[:] = complete(text)
+            # In a message, and in what is pasted, a tab is a tab.
+            found[:] = complete(text) if text.startswith("/") else [f"{text}\t"]
         return found[number] if number < len(found) else None
 
     readline.set_auto_history(False)

@@ -197,12 +197,12 @@ class LineView:
 
         await self._loaded()
         self.status("answering the last message again, with plain and speculative decoding in turn")
-        newest, doing = None, ""
+        newest, told = None, 0
         async for newest in found:
-            if newest.doing and newest.doing != doing:
-                doing = newest.doing
-                done = newest.plain.replies + newest.speculative.replies
-                self.status(f"reply {done + 1} of {newest.planned}, {doing}")
+            number = newest.plain.replies + newest.speculative.replies + 1
+            if newest.doing and number > told:
+                told = number
+                self.status(f"reply {number} of {newest.planned}, {newest.doing}")
         if newest is not None:
             for sentence in sentences(newest):
                 self.print(sentence)

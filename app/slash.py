@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 from macspec.errors import BadOptionError
 
-from .actions import ACTIONS, BY_SLASH, Action, Offers
+from .actions import ACTIONS, BY_SLASH, Action, Offers, Situation
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,15 @@ class Completion:
     """A short description."""
     start: int = 0
     """Index in the typed text."""
+    whole: bool = False
+    """Whether it is a command that can be carried out as it is."""
 
 
 Complete = Callable[[str], Sequence[Completion]]
 """Returns completions for the text before the cursor, best first; called at every key."""
 
 
-COMMAND = re.compile(r"/([A-Za-z][A-Za-z_-]*)(?:\s+(.*))?", re.DOTALL)
+COMMAND = re.compile(r"/([A-Za-z][\w-]*)(?:\s+(.*))?", re.DOTALL)
 
 SEARCHED = 3
 """Letters from which on the descriptions of arguments are searched too."""
@@ -42,6 +44,8 @@ def parse(text: str) -> tuple[Action, str] | None:
     A path such as /etc/hosts is a message, and so is a text that begins with a space;
     BadOptionError: the command is unknown, or takes no argument.
     """
+    if text.strip() == "/" and not text[0].isspace():
+        raise BadOptionError("write a command after the slash; /help lists them")
     found = COMMAND.fullmatch(text.rstrip())
     if found is None:
         return None
@@ -64,7 +68,7 @@ def continuations(text: str, offers: Offers) -> Sequence[Completion]:
         return ()
     name, space, argument = text[1:].partition(" ")
     if not space:
-        return _names(name.lower())
+        return _names(name.lower(), offers.situation)
     action = BY_SLASH.get(name.lower())
     if action is None or action.choices is None:
         return ()
@@ -78,10 +82,15 @@ def continuations(text: str, offers: Offers) -> Sequence[Completion]:
         for choice in choices
         if choice not in begun and len(wanted) >= SEARCHED and wanted in " ".join(choice).lower()
     ]
-    return [Completion(f"/{name} {value}", value, what) for value, what in (*begun, *about)]
+    more = " " * (" " in action.argument.strip("[]"))  # Such as the value after a name.
+    return [
+        Completion(f"/{name} {value}{more}", value, what, whole=not more)
+        for value, what in (*begun, *about)
+    ]
 
 
-def _names(begun: str) -> list[Completion]:
+def _names(begun: str, situation: Situation) -> list[Completion]:
+    """Commands that begin so; those that are possible now come first."""
     by_name = [action for action in ACTIONS if action.slash.startswith(begun)]
     by_alias = [
         action
@@ -93,6 +102,9 @@ def _names(begun: str) -> list[Completion]:
             f"/{action.slash} " if action.argument else f"/{action.slash}",
             action.usage,
             action.about,
+            whole=bool(begun),
         )
-        for action in (*by_name, *by_alias)
+        for action in sorted(
+            (*by_name, *by_alias), key=lambda it: it.refusal(situation) is not None
+        )
     ]

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from macspec.errors import BadOptionError
 from macspec.plaintext import neutral
 from macspec.store import ASSISTANT, Chat, Hit, Store, model_name
-from macspec.store.transfer import format_of, write_new
+from macspec.store.transfer import format_of, write_file, write_new
 
 LISTED = 500
 """Conversations in the list; a search finds older ones too."""
@@ -61,11 +62,22 @@ def find_chats(store: Store, query: str = "", limit: int | None = None) -> list[
     return rows
 
 
-def export_chat(store: Store, id: int, name: str) -> Path:
-    """Write a conversation to a new file: all of it as ``.json``, else what is shown as Markdown.
-    BadOptionError: the file exists, or cannot be written."""
-    path = os.path.expanduser(name.strip())
-    return write_new(path, store.export([id], format_of(path)))
+class Exports:
+    """Writes conversations to files; over an existing one only if asked for twice in a row."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._refused = store, ""
+
+    def write(self, id: int, name: str) -> Path:
+        """Write a conversation: all of it as ``.json``, else what is shown as Markdown.
+        BadOptionError: the file exists, or cannot be written."""
+        path = os.path.expanduser(name.strip())
+        text = self._store.export([id], format_of(path))
+        if os.path.isfile(path) and path != self._refused:
+            self._refused = path
+            raise BadOptionError(f"{path} exists; the same again replaces it")
+        replace, self._refused = path == self._refused, ""
+        return write_file(path, text) if replace else write_new(path, text)
 
 
 def shortened(title: str, length: int = 32) -> str:

@@ -31,7 +31,7 @@ from macspec.worker.messages import Answer
 from ..actions import BUSY, Situation
 from ..panel.live import LiveStats
 from ..panel.panelstate import PanelState
-from .chatlist import export_chat
+from .chatlist import Exports
 from .comparison import Comparing, Comparison
 from .energy import EnergyMeter
 from .enginesetup import EngineSetup
@@ -73,6 +73,7 @@ class Conversation:
         self.first_run = not store.chats(1)
         """Whether there were no conversations yet."""
         self.tree = Tree(store, config.reply.system)
+        self._exports = Exports(store)
         self._live = LiveStats()
         self._energy = EnergyMeter(meter)
         self.setup = EngineSetup(engine, config, self.tree, self._live, clock, self._energy.start)
@@ -166,8 +167,8 @@ class Conversation:
         self._leave()
 
     def export(self, name: str) -> Path:
-        """Write this conversation to a new file: all of it as ``.json``, else as Markdown."""
-        return export_chat(self.store, self._stored().id, name)
+        """Write this conversation to a file, as ``Exports``."""
+        return self._exports.write(self._stored().id, name)
 
     def step(self, turn_id: int, by: int) -> None:
         """Show another version of a turn, and what follows it."""
@@ -258,12 +259,18 @@ class Conversation:
         if isinstance(self._work, StreamingReply):
             self._work.cut_off()
 
-    def compare(self, rule: str | None = None) -> AsyncIterator[Comparison]:
-        """Answer the last prompt again, plain and speculative in turns, and keep nothing of it.
-        Without a rule it is one under which the texts are the same."""
+    def compare(
+        self, rule: str | None = None, turn_id: int | None = None
+    ) -> AsyncIterator[Comparison]:
+        """Answer a prompt again, or the last one, plain and speculative in turns, and keep nothing
+        of it. Without a rule it is one under which the texts are the same."""
         self._check_idle()
         thread = self.tree.thread
-        prompts = [n for n, message in enumerate(thread) if message.role != ASSISTANT]
+        prompts = [
+            n
+            for n, message in enumerate(thread)
+            if message.role != ASSISTANT and turn_id in (None, message.id)
+        ]
         if not prompts:
             raise BadOptionError("there is nothing to answer yet: send a message first")
         end = prompts[-1] + 1

@@ -309,7 +309,11 @@ def typed_offer(text: str) -> ModelOffer | None:
     path = os.path.expanduser(text)
     if os.path.isdir(path):
         folder = str(Path(path).resolve())
-        return ModelOffer(folder, _display_name(folder), FOLDER)
+        able = os.path.exists(os.path.join(folder, "config.json"))
+        reason = "" if able else "no model in this folder: it has no config.json"
+        return ModelOffer(folder, _display_name(folder), FOLDER, reason=reason)
+    if text.startswith((".", "~", "/")):
+        return ModelOffer(text, one_line(text), FOLDER, reason="there is no such folder")
     owner, _, name = text.partition("/")
     if owner and name and "/" not in name and not text.startswith((".", "~", "/")):
         return ModelOffer(text, one_line(text), TYPED, note="an id on the Hugging Face hub")

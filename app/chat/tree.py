@@ -28,6 +28,8 @@ class Tree:
         self.thread: list[Message] = []
         """The messages of the path."""
         self._dropped: frozenset[int] = frozenset()
+        self._left: dict[int, int] = {}
+        """The end of the path through each message when it was shown last."""
         self._told = ""
         """What another window did to it, as far as it was told."""
 
@@ -184,14 +186,17 @@ class Tree:
         self.open(self.chat.id)
 
     def step(self, id: int, by: int) -> None:
-        """Show another version of a message, up to the end of its newest path; BadOptionError if
-        there is none on that side."""
+        """Show another version of a message, with what followed when it was shown last, or else
+        the newest that follows; BadOptionError if there is none on that side."""
         it = self.message(id)
         siblings = self.store.siblings(it.id)
         place = siblings.index(it.id) + by
         if not 0 <= place < len(siblings):
             raise BadOptionError("there is no other version on that side")
-        self.store.set_leaf(it.chat, self.store.newest_leaf(siblings[place]))
+        leaf = self._left.get(siblings[place])
+        if leaf is None or leaf not in {message.id for message in self.store.messages(it.chat)}:
+            leaf = self.store.newest_leaf(siblings[place])
+        self.store.set_leaf(it.chat, leaf)
         self.open(it.chat)
 
     def drop(self, count: object, asked: Sequence[Message]) -> tuple[int, ...] | None:
@@ -212,6 +217,7 @@ class Tree:
 
     def _show(self) -> None:
         assert self.chat is not None
+        self._left |= dict.fromkeys((message.id for message in self.thread), self.leaf or 0)
         families = self.store.families(self.chat.id)
         self.turns = tuple(
             turn_of(

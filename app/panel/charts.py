@@ -114,7 +114,7 @@ def marks(found: Sequence[Mark], count: int, width: int) -> Line:
     """A sign under each of ``count`` values at which something changed, named if there is room.
 
     A name that does not fit on the right of its sign goes to the left of it, together with those
-    of the next signs; newer names take precedence.
+    of the next signs; newer names take precedence, and a sign without a name is left out.
     """
     first = count - width
     seen = {mark.at - first: one_line(mark.what) for mark in found if 0 <= mark.at - first < width}
@@ -150,7 +150,7 @@ def _before(text: str, signs: Sequence[int], seen: Mapping[int, str]) -> str:
         names.insert(0, seen[at])
     label = ", ".join(names)
     text = f"{set_cell_size(text, signs[0] - 1 - cell_len(label))}{label}" if label else text
-    for at in signs:
+    for at in signs[len(signs) - len(names) :]:
         text = f"{set_cell_size(text, at)}{SIGN}"
     return text
 

@@ -63,8 +63,16 @@ def activity(state: PanelState, width: int, rows: int) -> list[Line]:
         room = max(width - cells(left) - 6, 0)
         share = bar(state.progress, room)
         return [(*left, (" ", "plain"), *share, (" ", "plain"), (percent(state.progress), "value"))]
-    right: Line = ((whole(state.tokens, 7), "value"), (" tokens", "label"))
+    right: Line = (
+        (whole(state.tokens, 7), "value"),
+        (f" {plural('token', state.tokens)}", "label"),
+    )
     return [sides(left, right if state.passes else (), width)]
+
+
+def plural(noun: str, count: int) -> str:
+    """The noun in as many letters either way, so that nothing moves."""
+    return f"{noun} " if count == 1 else f"{noun}s"
 
 
 def progressing(state: PanelState) -> bool:

@@ -40,6 +40,11 @@ class Row:
     """Whether it is left out, as nothing here measures it."""
 
 
+def _activity(state: PanelState) -> str:
+    tokens = f"{state.tokens} token{'s' * (state.tokens != 1)}"
+    return f"{state.activity}, {tokens} in {state.passes} pass{'es' * (state.passes != 1)}"
+
+
 def _round(state: PanelState) -> tuple[str]:
     if not state.passes:
         return ("",)
@@ -99,7 +104,7 @@ ROWS: tuple[Row, ...] = (
         "activity", draw.activity, (0,),
         "What the engine is doing: loading, ready, reading the prompt, writing, or keeping you "
         "waiting; then the number of tokens in this reply.",
-        lambda state: (f"{state.activity}, {state.tokens} tokens in {state.passes} passes",),
+        lambda state: (_activity(state),),
     ),
     Row(
         "target, draft, rollback", draw.pair, (5, 5),

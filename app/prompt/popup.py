@@ -15,7 +15,11 @@ from macspec.plaintext import one_line
 from ..slash import Complete, Completion
 
 KEYS = ("up", "down", "tab", "enter", "escape")
-"""Keys it takes while open; Enter only after the arrow keys."""
+"""Keys it takes while open."""
+
+
+BRIEF = 90
+"""Columns of the screen below which commands are listed without their arguments."""
 
 
 class Popup(OptionList, can_focus=False):
@@ -71,21 +75,28 @@ class Popup(OptionList, can_focus=False):
         self._show(found)
 
     def take_key(self, key: str) -> bool:
-        """Handle a key if it is meant for the list; return whether it was."""
+        """Handle a key if it is meant for the list; return whether it was. Enter on a command
+        takes the command and is handled on: it is sent."""
         if not self.open or self.highlighted is None:
             return False
         completion = self._completions[self.highlighted]
         if key in ("up", "down"):
             self._walked = True
             (self.action_cursor_up if key == "up" else self.action_cursor_down)()
-        elif key == "tab" or (key == "enter" and self._walked):
+        elif key == "tab" or (key == "enter" and self._chosen(completion)):
             self._accept(completion)
+            return key == "tab" or not completion.whole
         elif key == "escape":
             self._dismissed = completion.start
             self._show(())
         else:
             return False
         return True
+
+    def _chosen(self, completion: Completion) -> bool:
+        """Whether Enter means the highlighted completion, not the text as it is typed."""
+        typed = self._looked_up[completion.start :]
+        return self._walked or (typed not in ("/", "@") and completion.text.rstrip() != typed)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
@@ -98,7 +109,10 @@ class Popup(OptionList, can_focus=False):
         self._completions = completions
         self.set_class(bool(completions), "-open")
         wide = max((cell_len(one_line(each.label)) for each in completions), default=0)
-        self.set_options([Option(_row(each, wide)) for each in completions])
+        brief = self.app.size.width < BRIEF
+        if brief and all(each.whole or each.label.startswith("/") for each in completions):
+            wide = max((cell_len(_label(each, brief)) for each in completions), default=0)
+        self.set_options([Option(_row(each, wide, brief)) for each in completions])
         self.highlighted = 0 if completions else None
         rows = min(len(completions), 8, max(2, self.app.size.height // 3))
         frame = self.parent.styles.gutter.top if isinstance(self.parent, Widget) else 0
@@ -106,7 +120,13 @@ class Popup(OptionList, can_focus=False):
         self.styles.offset = (0, -rows - frame)
 
 
-def _row(completion: Completion, wide: int) -> Content:
-    label, about = one_line(completion.label), one_line(completion.about)
+def _label(completion: Completion, brief: bool) -> str:
+    """What is listed; where there is little room, a command without its argument."""
+    label = one_line(completion.label)
+    return label.split(" ")[0] if brief and label.startswith("/") else label
+
+
+def _row(completion: Completion, wide: int, brief: bool) -> Content:
+    label, about = _label(completion, brief), one_line(completion.about)
     gap = " " * (wide - cell_len(label) + 2)
     return Content.assemble(Content.styled(label, "bold"), gap, about)

@@ -94,6 +94,8 @@ class Prompt(Vertical):
         self._pastes = Pastes()
         self._recall = Recall()
         self._edited: Editing | None = None
+        self._aside = ""
+        """What was cleared with Ctrl+C, until something else is typed."""
         self.queue: list[Prompt.Submitted] = []
         """Messages that wait for the end of a reply, the first one first."""
         self._screen_size = Size(0, 0)
@@ -125,6 +127,7 @@ class Prompt(Vertical):
             changed = [text for text in texts if text != self._edited.original]
             texts = [self._edited.unsent, *changed]
         texts = [*(each.text for each in self.queue), *texts]
+        texts = texts if any(text.strip() for text in texts) else [self._aside]
         return "\n\n".join(text for text in texts if text.strip())
 
     def set_history(self, sent: Iterable[str]) -> None:
@@ -138,6 +141,16 @@ class Prompt(Vertical):
     def give_back(self, text: str) -> None:
         """Put a text that could not be sent in front of what was typed since."""
         self._show("\n\n".join(part for part in (text, self.value) if part.strip()))
+
+    def put_aside(self) -> bool:
+        """Clear the prompt; Up brings its text back. Returns whether there was any."""
+        text = self.value
+        if not text.strip() or self.editing:
+            return False
+        self._recall.add(text)
+        self._show("")
+        self._aside = text
+        return True
 
     def hold(self, message: Submitted) -> None:
         """Queue a message; Up in the empty prompt takes it back."""
@@ -290,6 +303,8 @@ class Prompt(Vertical):
     @on(TextArea.Changed)
     def _text_changed(self, event: TextArea.Changed) -> None:
         event.stop()
+        if self.area.text and self.value != self._aside:
+            self._aside = ""
         self.post_message(self.Changed())
 
     @on(TextArea.SelectionChanged)

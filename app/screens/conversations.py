@@ -22,7 +22,7 @@ from ..chat.chatlist import (
     LISTED,
     ChatRow,
     Excerpt,
-    export_chat,
+    Exports,
     file_name,
     find_chats,
     shortened,
@@ -192,18 +192,18 @@ class Conversations(ListBox[int | None, ChatRow]):
             self.run_worker(self._export(row, suffix), group="ask")
 
     async def _export(self, row: ChatRow, suffix: str) -> None:
+        exports = Exports(self._store)
+
         def check(name: str) -> str:
             try:
-                path = export_chat(self._store, row.chat.id, name)
+                path = exports.write(row.chat.id, name)
             except MacspecError as error:
                 return str(error)
             self.status(one_line(f"wrote {path}"))
             return ""
 
         name = file_name(title_of(row.chat), suffix)
-        await self.app.push_screen_wait(
-            Ask("Export to the file:", name, title="Export", check=check)
-        )
+        await self.app.push_screen_wait(Ask("Export to:", name, title="Export", check=check))
 
     def _do(self, work: Callable[[], Chat], done: str, then: int | None = None) -> None:
         """Change the store, then show the list and how that went.

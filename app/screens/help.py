@@ -16,7 +16,7 @@ from textual.events import Resize
 from textual.widgets import Static
 
 from ..actions import ACTIONS, BY_GROUP, Action
-from ..keys import Keys, indented, names
+from ..keys import Keys, everywhere, indented, names, shown
 from ..panel.panel import Panel
 from ..panel.panelrows import HELP
 from ..panel.panelstate import PanelState
@@ -203,7 +203,8 @@ class Entries(Provider):
                 yield f"{action.title}: {value}", value, about
 
     def _entry(self, action: Action, title: Content | None = None) -> Content:
-        key = self._app.keys.shown(action.id)
+        keys = [shown(key) for key in self._app.keys.of(action.id) if everywhere(key)]
+        key = keys[0] if keys else f"/{action.slash}"  # A plain key would be typed in the prompt.
         return Content.assemble(title or Content(action.title), "  ", (key, "$text-muted"))
 
     def _about(self, action: Action) -> str:

@@ -8,9 +8,10 @@ from textual import getters
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
-from textual.events import Paste, Resize
+from textual.events import Key, Paste, Resize
 from textual.message import Message
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Static
 
 from ..actions import BY_ID
@@ -95,6 +96,7 @@ class Main(Screen[None]):
             yield KeyLine()
 
     def on_mount(self) -> None:
+        self.transcript.elsewhere = self.key_elsewhere
         self.prompt.focus()
         self.post_message(self.Made())
 
@@ -138,6 +140,21 @@ class Main(Screen[None]):
     def on_paste(self, event: Paste) -> None:
         """A paste that no widget takes goes into the prompt."""
         self.prompt.area.paste(event.text)
+
+    def key_elsewhere(self, widget: Widget, event: Key) -> bool:
+        """Whether a key that reached a widget is not meant for it: a slash begins a command in the
+        prompt, and keys typed in the same burst follow it there."""
+        if event.key == "slash" and self.focused is widget:
+            self.action_begin_command()
+            self.set_focus(self.prompt.area)  # At once: ``focus`` is a moment late.
+            self.set_focus(self.prompt.area)  # At once: ``focus`` is a moment late.
+        elif self.focused in (None, widget):
+            return False
+        else:
+            self.prompt.area.post_message(Key(event.key, event.character))
+        event.stop()
+        event.prevent_default()
+        return True
 
     def action_begin_command(self) -> None:
         """A slash outside of the prompt starts a command in it."""

@@ -6,7 +6,7 @@ conversation opens at once, and a streaming reply costs the same whatever is abo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Thread
 from time import perf_counter
 from typing import ClassVar
@@ -16,6 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.reactive import reactive
 from textual.timer import Timer
+from textual.widget import Widget
 
 from ..chat.turns import TextPiece, Turn
 from .canvas import GUTTER, Canvas
@@ -86,6 +87,8 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self._write_timer: Timer | None = None
         self._next_write = 0.0
         self._theme: Styles | None = None
+        self.elsewhere: Callable[[Widget, events.Key], object] = lambda widget, event: False
+        """Takes keys that are not meant for this widget."""
 
     # -- what is shown --------------------------------------------------------------------------
 
@@ -241,6 +244,9 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         if last <= top + height:
             return min(top, first) if last - first <= height else max(first, last - height)
         return min(first, max(last - height, 0)) if last - first <= height else first
+
+    async def _on_key(self, event: events.Key) -> None:
+        self.elsewhere(self, event)
 
     def on_mount(self) -> None:
         # Importing the Markdown renderer and lexer takes a while: not when the first reply begins.

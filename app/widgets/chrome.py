@@ -14,7 +14,7 @@ from macspec.plaintext import one_line
 
 from ..chat.picker import PRIVATE, WHAT
 from ..keys import Keys
-from ..panel.draw import SIGNS, UNKNOWN
+from ..panel.draw import SIGNS, UNKNOWN, short_name
 from ..panel.panelstate import PanelState
 
 
@@ -49,7 +49,7 @@ def right(state: PanelState) -> str:
         return f"{sign} loading{progress}"
     if state.target is None:
         return f"{sign} {state.activity}"
-    pair = state.target if state.draft is None else f"{state.target} + {state.draft}"
+    pair = " + ".join(short_name(name) for name in (state.target, state.draft) if name)
     doing = "" if state.activity in ("ready", "writing") else f" {state.activity}{progress}"
     return f"{sign}{doing} {one_line(pair)}"
 
@@ -151,15 +151,23 @@ class KeyLine(Static):
             self._hints = hints
             self._draw()
 
-    def show_notice(self, line: str, severity: str = "information", *, also: bool = False) -> None:
-        """Show a notice, which may be untrusted, for a while; ``also``: below the current one."""
+    def show_notice(
+        self,
+        line: str,
+        severity: str = "information",
+        *,
+        also: bool = False,
+        seconds: float | None = None,
+    ) -> None:
+        """Show a notice, which may be untrusted, for so many seconds or as long as it takes to
+        read; ``also``: below the current one."""
         self.notice = "\n".join([*([self.notice] if also and self.notice else []), one_line(line)])
         self.set_classes(f"-{severity}")
         self._draw()
         if self._timer is not None:
             self._timer.stop()
-        seconds = (STAYS + READING * len(self.notice)) * (2 if severity == "error" else 1)
-        self._timer = self.set_timer(seconds, self.clear_notice)
+        stays = (STAYS + READING * len(self.notice)) * (2 if severity == "error" else 1)
+        self._timer = self.set_timer(stays if seconds is None else seconds, self.clear_notice)
 
     def clear_notice(self) -> None:
         if self.notice:

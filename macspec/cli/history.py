@@ -70,7 +70,7 @@ def add_options(history: Parser) -> None:
     history.epilog = 'example:\n  macspec history search "sky blue"\n'
     history.set_defaults(action="list", limit=None, deleted=False, json=False)
     action = add_actions(history)
-    id_of: dict[str, Any] = {"metavar": "ID", "type": whole(1, LARGEST)}
+    id_of: dict[str, Any] = {"metavar": "ID", "type": conversation}
     json: dict[str, Any] = {"action": "store_true", "help": "print one JSON object a line"}
     limit: dict[str, Any] = {"metavar": "N", "type": whole(1)}
 
@@ -111,6 +111,14 @@ def add_options(history: Parser) -> None:
     action("undo", "", "restore what was deleted last", "", UNDO)
     action("check", "", "check the file of conversations", "", CHECK)
     action("repair", "", "keep what can be read of a damaged file", "", REPAIR)
+
+
+def conversation(text: str) -> int:
+    """An argument type: the number of a conversation."""
+    try:
+        return whole(1, LARGEST)(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f'no conversation "{one_line(text)}"') from None
 
 
 def history(options: argparse.Namespace) -> int:
@@ -159,6 +167,8 @@ def _search(store: Store, options: argparse.Namespace) -> int:
         output.text(_line(hit.chat, 0))
         if hit.message is not None:
             output.text(f"    {one_line(''.join(text for text, _ in hit.excerpt))}\n")
+    if not hits and not options.json:
+        say(f"no conversation has {one_line(decoded(' '.join(options.words)))}")
     return 0 if hits else 1
 
 

@@ -240,6 +240,9 @@ def _run(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in OF_MACSPEC):
         arguments.insert(0, "chat")
+    first = arguments[1] if arguments[1:] else ""
+    if arguments[0] == "history" and first.startswith("-") and first not in OF_MACSPEC:
+        arguments.insert(1, "list")
     try:
         options = build_parser(arguments[0]).parse_args(arguments)
     except SystemExit as leaving:

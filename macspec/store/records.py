@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -160,6 +161,12 @@ def request_messages(
         if first.reasoning:
             asked[-1]["reasoning"] = first.reasoning
     return asked
+
+
+def forked(title: str) -> str:
+    """The title of a fork: with a number from the second one on."""
+    found = re.fullmatch(r"(.*) \(fork(?: (\d{1,6}))?\)", title)
+    return f"{title} (fork)" if found is None else f"{found[1]} (fork {int(found[2] or 1) + 1})"
 
 
 def first_line(text: str) -> str:

@@ -137,7 +137,7 @@ class Store:
         def copy(connection: sqlite3.Connection) -> Chat:
             path = records.get_path(connection, get_message(connection, leaf).id)
             old = get_chat(connection, path[-1].chat)
-            title = f"{records.title_of(old)} (fork)"
+            title = records.forked(records.title_of(old))
             new = replace(old, uid=uid, title=title, titled=records.BY_USER, unsent="", leaf=leaf)
             new = replace(new, changed=now, deleted=None)
             return get_chat(connection, transfer.copy(connection, new, path))

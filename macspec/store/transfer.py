@@ -18,6 +18,7 @@ from typing import Any
 
 from ..config.schema import setting_of
 from ..errors import BadOptionError, brief, cause
+from ..io import write_atomic
 from ..plaintext import neutral, utf8
 from . import records, valid
 from .records import Chat, GenerationMetadata, Message
@@ -53,6 +54,16 @@ def write_new(name: str, text: str) -> Path:
             file.write(utf8(text))
     except FileExistsError:
         raise BadOptionError(f"{path} already exists; choose another name") from None
+    except (OSError, ValueError) as error:
+        raise BadOptionError(f"cannot write {path}: {cause(error)}") from None
+    return path
+
+
+def write_file(name: str, text: str) -> Path:
+    """Replace a file as a whole, or BadOptionError."""
+    path = Path(name)
+    try:
+        write_atomic(path, utf8(text), durable=True)
     except (OSError, ValueError) as error:
         raise BadOptionError(f"cannot write {path}: {cause(error)}") from None
     return path

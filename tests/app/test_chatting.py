@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
 from scripted import PAIR, Script, ScriptedEngine, said
+from textual import events
 
 from macspec.app.actions import BUSY
 from macspec.app.prompt.prompt import Prompt
@@ -197,6 +200,55 @@ async def test_a_pair_that_cannot_be_loaded_is_told(running: Callable[..., Any])
     async with running(engine=engine) as it:
         engine.finish_load(Failed("refused", "there is no such folder"))
         await it.until(lambda: "there is no such folder" in it.status)
+
+
+async def test_keys_act_on_the_turn_that_is_chosen(running: Callable[..., Any]) -> None:
+    async with running("One.", "Two.", "Three.", "Four.") as it:
+        await it.ask("the first question")
+        await it.ask("the second question")
+        await it.pilot.press("tab", "up", "up", "up", "e")  # the first reply
+        await it.until(lambda: it.app.main.prompt.editing)
+        assert it.app.main.prompt.value == "the first question"
+        await it.pilot.press("escape", "tab", "up", "up", "up", "up", "r")  # the first prompt
+        await it.until(lambda: len(it.engine.requests) == 3)
+        it.engine.play_all()
+        await it.until(lambda: not it.app.conversation.busy)
+        assert [turn.text for turn in it.app.conversation.turns] == ["the first question", "Three."]
+
+
+async def test_enter_takes_the_highlighted_completion(
+    running: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.md").write_text("milk")
+    async with running("Yes.") as it:
+        await it.pilot.press(*"/them", "enter")
+        await it.until(lambda: it.app.theme == "macspec-light")
+        await it.pilot.press(*"/theme ")
+        await it.until(lambda: it.app.main.prompt.popup.open)
+        await it.pilot.press("enter")
+        await it.until(lambda: it.app.theme == "macspec-dark")
+        await it.pilot.press(*"@no", "enter")
+        assert it.app.main.prompt.value == "@notes.md "
+        it.app.main.prompt.load("")
+        await it.pilot.press("slash", "enter")
+        assert "write a command after the slash" in it.status
+        it.app.main.prompt.load("")
+        await it.send("/undo2")
+        assert "did you mean /undo?" in it.status
+        assert it.engine.requests == []
+
+
+async def test_a_command_typed_in_one_burst_goes_to_the_prompt(running: Callable[..., Any]) -> None:
+    async with running("One.") as it:
+        await it.ask("hello")
+        chat = it.app.conversation.chat.id
+        await it.pilot.press("tab")
+        for character in "/foo":
+            key = "slash" if character == "/" else character
+            it.app.post_message(events.Key(key, character))
+        await it.until(lambda: it.app.main.prompt.value == "/foo")
+        assert it.app.conversation.chat.id == chat
 
 
 async def test_completions_of_commands(running: Callable[..., Any]) -> None:

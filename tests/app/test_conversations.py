@@ -113,7 +113,7 @@ async def test_export(
         await it.until(lambda: "sky.md" in it.status)
         assert "Blue." in (tmp_path / "sky.md").read_text()
         await it.send("/export sky.md")
-        await it.until(lambda: "already exists" in it.status)
+        await it.until(lambda: "the same again replaces it" in it.status)
         await it.send("/export sky.json")
         await it.until(lambda: "sky.json" in it.status)
         json.loads((tmp_path / "sky.json").read_text())

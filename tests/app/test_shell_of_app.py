@@ -166,7 +166,7 @@ async def test_ctrl_c_twice_leaves(running: Callable[..., Any], tmp_path: Path) 
         it.engine.play(3)
         await it.pilot.press(*"unsent")
         await it.pilot.press("ctrl+c")
-        assert it.status == "Ctrl+C again quits; everything is saved"
+        assert it.status == "Press Ctrl+C again to quit; your chat is saved"
         await it.until(lambda: not it.app.conversation.busy)
         assert it.app.is_running
         await it.pilot.press("ctrl+c")
@@ -176,6 +176,23 @@ async def test_ctrl_c_twice_leaves(running: Callable[..., Any], tmp_path: Path) 
         assert connection.execute("SELECT unsent FROM chats").fetchone() == ("unsent",)
         states = [state for (state,) in connection.execute("SELECT state FROM messages")]
         assert states == ["complete", "stopped"]
+
+
+async def test_ctrl_c_clears_the_prompt_first(
+    running: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("macspec.app.app.TWICE", 0.3)
+    async with running() as it:
+        await it.pilot.press(*"a thought", "ctrl+c")
+        assert it.status.startswith("Cleared; ")
+        await it.until(lambda: not it.status)  # The hint stays as long as it holds.
+        await it.pilot.press("up")
+        assert it.app.main.prompt.value == "a thought"
+        monkeypatch.setattr("macspec.app.app.TWICE", 60)
+        await it.pilot.press("ctrl+c", "ctrl+c")
+        await it.until(lambda: not it.app.is_running)
+    with sqlite3.connect(tmp_path / "chats.db") as connection:
+        assert connection.execute("SELECT unsent FROM chats").fetchone() == ("a thought",)
 
 
 async def test_leaving_lets_go_of_the_engine(running: Callable[..., Any]) -> None:

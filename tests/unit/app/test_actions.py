@@ -17,12 +17,15 @@ from macspec.app.actions import (
     Situation,
 )
 from macspec.app.keys import SENT_BY_TERMINAL_APP, TAKEN, Keys
+from macspec.app.panel.sliders import SLIDERS
 from macspec.choices import METHODS as ENGINE_METHODS
 from macspec.config.schema import SETTINGS
 
 
 class Nothing:
     """Offers that has nothing to offer."""
+
+    situation = Situation()
 
     def themes(self) -> list[tuple[str, str]]:
         return []
@@ -67,7 +70,7 @@ def test_groups_stand_together() -> None:
 
 
 def test_what_can_be_chosen_is_what_the_settings_allow() -> None:
-    assert tuple(METHODS) == tuple(ENGINE_METHODS)
+    assert tuple(METHODS) == tuple(ENGINE_METHODS) == SLIDERS["method"].words
     SETTINGS["speculation.rule"].kind.check(next(iter(RULES)))
     assert all(SETTINGS["speculation.rule"].kind.check(rule) for rule in RULES)
     for depth in DEPTHS:

@@ -209,6 +209,19 @@ async def test_versions_of_a_reply_and_of_a_question() -> None:
         conversation.edit(conversation.turns[1].id, "no")
 
 
+async def test_walking_back_shows_what_followed_each_version() -> None:
+    engine = ScriptedEngine("One.", "Two.", "After.", "Other.", instant=True)
+    conversation = conversation_with(engine)
+    first = ended(await read(conversation.ask("Number?")))
+    await read(conversation.regenerate(first.id))
+    conversation.step(conversation.turns[1].id, -1)
+    await read(conversation.ask("And?"))
+    path = conversation.turns
+    await read(conversation.edit(path[0].id, "A letter?"))
+    conversation.step(conversation.turns[0].id, -1)
+    assert [turn.id for turn in conversation.turns] == [turn.id for turn in path]
+
+
 async def test_a_fork_goes_on_alone() -> None:
     engine = ScriptedEngine("One.", "Two.", instant=True)
     conversation = conversation_with(engine)

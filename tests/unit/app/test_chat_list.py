@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.app.chat.chatlist import (
-    export_chat,
+    Exports,
     file_name,
     find_chats,
     shortened,
@@ -71,15 +71,20 @@ def test_finding_says_where_and_who(store):
 
 def test_export_by_the_name(store, tmp_path):
     id = said(store, "Question")
-    assert "# Question" in export_chat(store, id, str(tmp_path / "a.md")).read_text()
-    whole = json.loads(export_chat(store, id, str(tmp_path / "a.JSON")).read_text())
+    assert "# Question" in Exports(store).write(id, str(tmp_path / "a.md")).read_text()
+    whole = json.loads(Exports(store).write(id, str(tmp_path / "a.JSON")).read_text())
     assert whole["chats"][0]["title"] == "Question"
     assert (tmp_path / "a.md").stat().st_mode & 0o777 == 0o600
-    for name, wrong in (("a.md", "already exists"), ("no/where.md", "cannot write")):
+    for name, wrong in (("a.md", "the same again replaces it"), ("no/where.md", "cannot write")):
         with pytest.raises(BadOptionError, match=wrong):
-            export_chat(store, id, str(tmp_path / name))
+            Exports(store).write(id, str(tmp_path / name))
+    exports = Exports(store)
+    with pytest.raises(BadOptionError, match="the same again replaces it"):
+        exports.write(id, str(tmp_path / "a.md"))
+    store.rename(id, "Anew")
+    assert "# Anew" in exports.write(id, str(tmp_path / "a.md")).read_text()
     with pytest.raises(BadOptionError, match="cannot write"):
-        export_chat(store, id, "nul\0")
+        Exports(store).write(id, "nul\0")
 
 
 def test_searching_holds_no_writer_up(tmp_path, monkeypatch):

@@ -319,10 +319,10 @@ def test_the_sentence_stands_still_until_its_numbers_matter() -> None:
         ([(2, "depth 4")], "  ▴ depth 4"),
         ([(2, "depth 4"), (13, "ngram")], "  ▴ depth 4  ▴ ngram"),
         ([(19, "depth 4")], "           depth 4 ▴"),
-        ([(2, "depth 4"), (5, "ngram")], "  ▴  ▴ ngram"),
+        ([(2, "depth 4"), (5, "ngram")], "     ▴ ngram"),
         ([(16, "depth 4"), (18, "off")], "   depth 4, off ▴ ▴"),
         ([(10, "depth 4"), (18, "off")], "  depth 4 ▴   off ▴"),
-        ([(9, "depth 4"), (12, "rule keyed")], "         ▴  ▴"),
+        ([(9, "depth 4"), (12, "rule keyed")], ""),
         ([(-1, "depth 4"), (20, "off")], ""),
     ],
 )

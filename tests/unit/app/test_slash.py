@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from macspec.app.actions import ACTIONS
+from macspec.app.actions import ACTIONS, Situation
 from macspec.app.slash import continuations, parse
 from macspec.errors import BadOptionError
 
 
 class Offers:
     """A few chats and models."""
+
+    situation = Situation(turns=True, replied=True, chat=True)
 
     def themes(self) -> list[tuple[str, str]]:
         return [("nord", "dark"), ("textual-light", "light")]
@@ -49,7 +51,17 @@ def test_a_command(text: str, id: str, argument: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "hello", " /depth 4", "/etc/hosts is what?", "/", "/4", "a /depth 4", "//depth", "/a.txt"],
+    [
+        "",
+        "hello",
+        " /depth 4",
+        "/etc/hosts is what?",
+        " /",
+        "/4",
+        "a /depth 4",
+        "//depth",
+        "/a.txt",
+    ],
 )
 def test_what_is_for_the_model(text: str) -> None:
     assert parse(text) is None
@@ -61,6 +73,8 @@ def test_what_is_for_the_model(text: str) -> None:
         ("/dept 4", "unknown command /dept; did you mean /depth?"),
         ("/xyzzy", "unknown command /xyzzy; /help lists them"),
         ("/tint on", "/tint takes no argument"),
+        ("/", "write a command after the slash; /help lists them"),
+        ("/undo2", "unknown command /undo2; did you mean /undo?"),
     ],
 )
 def test_a_mistake_is_told_in_a_line(text: str, line: str) -> None:
@@ -82,6 +96,20 @@ def test_names_come_first_then_arguments() -> None:
     assert texts("/method n") == ["/method ngram"]
     assert texts("/theme ") == ["/theme nord", "/theme textual-light"]
     assert len(texts("/")) == len(ACTIONS)
+
+
+def test_what_is_possible_now_comes_first() -> None:
+    assert texts("/")[0] == "/regenerate"
+    assert texts("/s")[-1] == "/stop"
+
+
+def test_enter_carries_out_what_is_whole() -> None:
+    found = [it for line in ("/exp", "/theme ") for it in continuations(line, Offers())]
+    wholes = {it.text: it.whole for it in found}
+    assert wholes == {"/export ": True, "/theme nord": True, "/theme textual-light": True}
+    more = [it for it in continuations("/sampling top", Offers()) if not it.whole]
+    assert [it.text for it in more] == ["/sampling top_p ", "/sampling top_k "]
+    assert not any(it.whole for it in continuations("/", Offers()))
 
 
 def test_an_alias_leads_to_the_command() -> None:
