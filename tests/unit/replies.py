@@ -92,6 +92,8 @@ def live(layer: Any) -> list[mx.array]:
     """The state, or the keys and values that a later pass can see, in temporal order."""
     if isinstance(layer, ArraysCache):
         return [state for state in layer.cache if state is not None]
+    if not hasattr(layer, "keys_and_values"):
+        return [value for value in vars(layer).values() if isinstance(value, mx.array)]
     keys, values = layer.keys_and_values()
     if isinstance(keys, tuple):
         return [part.astype(mx.float32) for part in (*keys[1:], *values[1:])]

@@ -37,6 +37,8 @@ def disturbed(name: str) -> Any:
     mx.random.seed(3)
 
     def shift(weight: mx.array) -> mx.array:
+        if not mx.issubdtype(weight.dtype, mx.floating):
+            return weight
         return weight + 0.1 * mx.std(weight) * mx.random.normal(weight.shape)
 
     model.update(tree_map(shift, model.parameters()))

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import mlx.core as mx
 import pytest
-from hybrids import HYBRIDS
+from architectures import HYBRIDS
 from replies import assert_like_fresh
 from test_decoding import GREEDY, KEYED, PROMPT, session_of, stock_greedy, tokens_of
 from tinymodels import VOCABULARY, tiny
@@ -26,7 +26,7 @@ SERIAL = {"qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5-wide", "lfm2", "lfm2_
 """Whose passes of several rows compute what passes of one row do, to the bit."""
 
 USUAL = ("qwen3_5",)
-EVERY = (*HYBRIDS, "qwen3_next", "mamba")
+EVERY = (*HYBRIDS, "qwen3_5-wide", "qwen3_next", "mamba")
 NAMES = [pytest.param(name, marks=() if name in USUAL else pytest.mark.slow) for name in EVERY]
 TEXT = [3, 8, 1, 5, 13, 21, 34, 55, 2, 9]
 ROWS = [17, 23, 42, 11, 30]

@@ -1,0 +1,537 @@
+"""Configurations of tiny models: one for each architecture of mlx-lm, and some in other shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+VOCABULARY = 61
+
+WINDOW = 8
+"""Sliding window, or chunk, of the models that have one."""
+
+Config = dict[str, Any]
+
+_MIXED = ["sliding_attention", "full_attention"]
+_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+
+_COMMON: Config = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "rms_norm_eps": 1e-5,
+    "layer_norm_eps": 1e-5,
+    "norm_eps": 1e-5,
+    "layer_norm_epsilon": 1e-5,
+    "max_position_embeddings": 4096,
+    "rope_theta": 10000.0,
+    "rope_scaling": None,
+    "tie_word_embeddings": False,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "use_bias": False,
+    "sliding_window": WINDOW,
+    "partial_rotary_factor": 0.5,
+    "use_qk_norm": True,
+    "logits_scaling": 1.0,
+    "embedding_multiplier": 1.0,
+    "attention_multiplier": 0.3,
+    "residual_multiplier": 1.0,
+    # Experts, under the names that architectures give them.
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "moe_num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_topk": 2,
+    "moe_intermediate_size": 16,
+    "shared_intermediate_size": 16,
+    "shared_expert_intermediate_size": 16,
+    "n_shared_experts": 1,
+    "num_shared_experts": 1,
+    "norm_topk_prob": True,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "moe_layer_freq": 1,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "routed_scaling_factor": 1.0,
+    "topk_method": "noaux_tc",
+    "scoring_func": "sigmoid",
+    # Latent attention.
+    "kv_lora_rank": 32,
+    "q_lora_rank": 16,
+    "qk_rope_head_dim": 32,
+    "qk_nope_head_dim": 32,
+    "v_head_dim": 32,
+    "index_head_dim": 32,
+    "index_n_heads": 2,
+    "index_topk": 16,
+    # Recurrent layers.
+    "linear_num_value_heads": 2,
+    "linear_num_key_heads": 1,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "linear_conv_kernel_dim": 4,
+    "conv_kernel": 4,
+    "state_size": 8,
+    "use_conv_bias": True,
+    "mamba_d_conv": 4,
+    "mamba_d_head": 8,
+    "mamba_d_state": 8,
+    "mamba_n_groups": 1,
+    "mamba_n_heads": 4,
+    "mamba_proj_bias": False,
+    "mamba_conv_bias": True,
+    "layer_group_size": 3,
+    "group_norm_size": 1,
+    "conv_bias": False,
+    "conv_L_cache": 3,
+}
+
+_YARN = {
+    "type": "yarn",
+    "factor": 4.0,
+    "mscale": 0.8,
+    "mscale_all_dim": 0.8,
+    "original_max_position_embeddings": 64,
+}
+
+_LONG = {
+    "rope_type": "longrope",
+    "original_max_position_embeddings": 64,
+    "short_factor": [1.0] * 16,
+    "long_factor": [1.0 + 0.1 * i for i in range(16)],
+}
+
+_GPT = {"n_embd": 64, "n_head": 2, "n_layer": 2, "n_positions": 4096, "n_ctx": 4096, "n_inner": 48}
+
+_LONGCAT = {
+    "attention_method": "MLA",
+    "zero_expert_type": "identity",
+    "ffn_hidden_size": 16,
+    "expert_ffn_hidden_size": 16,
+    "n_routed_experts": 2,
+    "zero_expert_num": 2,
+    "num_layers": 2,
+    "mla_scale_q_lora": True,
+    "mla_scale_kv_lora": True,
+}
+
+_SHORT_CONV = {"rope_parameters": _ROPE, "full_attn_idxs": [1]}
+
+_SCALED = {**_ROPE, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 8192}
+"""Rotary embeddings of Mistral's models, which also scale the queries by their place."""
+
+_BLOCK: Config = {
+    "attention": {"n_heads_in_group": 2, "no_op": False, "replace_with_linear": False},
+    "ffn": {"ffn_mult": 1.3, "no_op": False, "replace_with_linear": False},
+}
+
+_OWN: dict[str, Config] = {
+    "Klear": {},
+    "afm7": {
+        "hidden_dim": 64,
+        "num_layers": 3,
+        "num_kv_reuse_layers": 1,
+        "num_heads": 2,
+        "num_kv_heads": 1,
+    },
+    "afmoe": {"layer_types": _MIXED, "num_dense_layers": 1},
+    "apertus": {"post_norm": True, "qk_norm": True},
+    "baichuan_m1": {"num_hidden_layers": 3, "sliding_window_layers": [0], "conv_window": 2},
+    "bailing_hybrid": {"num_hidden_layers": 3, "num_key_value_heads": 2},
+    "bailing_moe": {},
+    "bailing_moe_linear": {
+        "num_hidden_layers": 3,
+        "num_key_value_heads": 2,
+        "first_k_dense_replace": 0,
+    },
+    "bailing_moe_v3": {"num_hidden_layers": 3},
+    "bitnet": {},
+    "cohere": {"use_qk_norm": False},
+    "cohere2": {"sliding_window_pattern": 2},
+    "dbrx": {
+        "d_model": 64,
+        "n_layers": 2,
+        "n_heads": 2,
+        "attn_config": {"kv_n_heads": 1, "clip_qkv": 8.0, "rope_theta": 10000.0},
+        "ffn_config": {"ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2},
+    },
+    "deepseek": {},
+    "deepseek_v2": {"topk_method": "greedy", "rope_scaling": _YARN},
+    "deepseek_v3": {},
+    "deepseek_v32": {},
+    "deepseek_v41": {
+        "num_hidden_layers": 3,
+        "compress_ratios": (0, 4, 0),
+        "o_groups": 1,
+        "o_lora_rank": 16,
+        "hc_mult": 2,
+        "hc_sinkhorn_iters": 2,
+    },
+    "dots1": {},
+    "ernie4_5": {},
+    "ernie4_5_moe": {"moe_intermediate_size": 16},
+    "exaone": {"num_layers": 2},
+    "exaone4": {"sliding_window_pattern": "LG"},
+    "exaone_moe": {"layer_types": _MIXED, "is_moe_layer": [False, True]},
+    "falcon_h1": {"mamba_d_ssm": 32},
+    "gear": {
+        "num_hidden_layers": 3,
+        "layer_types": ["conv_mixer", *_MIXED],
+    },
+    "gemma": {},
+    "gemma2": {"query_pre_attn_scalar": 32},
+    "gemma3_text": {
+        "num_hidden_layers": 3,
+        "query_pre_attn_scalar": 32,
+        "sliding_window_pattern": 3,
+    },
+    "gemma4_text": {
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 2,
+        "layer_types": _MIXED * 2,
+        "hidden_size_per_layer_input": 0,
+        "vocab_size_per_layer_input": VOCABULARY,
+    },
+    "glm": {},
+    "glm4": {},
+    "glm4_moe": {},
+    "glm4_moe_lite": {"num_key_value_heads": 2},
+    "glm_moe_dsa": {"rope_parameters": _ROPE},
+    "gpt2": _GPT,
+    "gpt_bigcode": _GPT,
+    "gpt_neox": {"rotary_emb_base": 10000, "rotary_pct": 0.25},
+    "gpt_oss": {"layer_types": _MIXED},
+    "gptj": {**_GPT, "rotary_dim": 16},
+    "granite": {},
+    "granitemoe": {},
+    "granitemoehybrid": {
+        "num_hidden_layers": 3,
+        "layer_types": ["mamba", "attention", "mamba"],
+    },
+    "helium": {},
+    "hunyuan": {
+        "num_shared_expert": [1, 1],
+        "use_mixed_mlp_moe": True,
+        "use_cla": True,
+        "cla_share_factor": 2,
+        "rope_scaling": {"type": "dynamic", "factor": 1.0, "alpha": 50.0},
+    },
+    "hunyuan_v1_dense": {"rope_scaling": {"type": "dynamic", "factor": 1.0, "alpha": 50.0}},
+    "internlm2": {},
+    "internlm3": {},
+    "iquestloopcoder": {"loop_window_size": WINDOW},
+    "jamba": {
+        "num_hidden_layers": 4,
+        "attn_layer_offset": 1,
+        "attn_layer_period": 2,
+        "expert_layer_offset": 1,
+        "expert_layer_period": 2,
+        "mamba_d_state": 4,
+        "mamba_expand": 2,
+        "num_experts": 2,
+        "num_experts_per_tok": 1,
+    },
+    "kimi_linear": {
+        "num_hidden_layers": 3,
+        "linear_attn_config": {"num_heads": 2, "head_dim": 8, "kda_layers": [1, 3]},
+        "model_max_length": 4096,
+    },
+    "laguna": {
+        "layer_types": _MIXED,
+        "rope_parameters": {"full_attention": _ROPE, "sliding_attention": _ROPE},
+    },
+    "lfm2": {
+        **_SHORT_CONV,
+        "num_hidden_layers": 3,
+        "block_dim": 64,
+        "block_ff_dim": 24,
+        "block_multiple_of": 4,
+        "block_ffn_dim_multiplier": 1.0,
+        "block_auto_adjust_ff_dim": False,
+    },
+    "lfm2_moe": {
+        **_SHORT_CONV,
+        "num_hidden_layers": 3,
+        "use_expert_bias": True,
+        "num_dense_layers": 1,
+    },
+    "lille-130m": {**_GPT, "n_kv_heads": 1, "block_size": 4096},
+    "llama": {},
+    "llama4_text": {
+        "attention_chunk_size": WINDOW,
+        "interleave_moe_layer_step": 2,
+        "intermediate_size_mlp": 24,
+        "num_experts_per_tok": 1,
+        "num_hidden_layers": 4,
+        "num_local_experts": 2,
+        "no_rope_layers": [1, 1, 1, 0],
+    },
+    "longcat_flash": _LONGCAT,
+    "longcat_flash_ngram": _LONGCAT,
+    "mamba": {"state_size": 4, "time_step_rank": 2},
+    "mamba2": {
+        "num_hidden_layers": 3,
+        "num_heads": 4,
+        "head_dim": 8,
+        "intermediate_size": 32,
+        "n_groups": 2,
+        "time_step_limit": [0.01, 10.0],
+        "time_step_rank": "auto",
+    },
+    "mellum": {
+        "layer_types": _MIXED,
+        "rope_parameters": {"full_attention": _ROPE, "sliding_attention": _ROPE},
+    },
+    "mimo": {},
+    "mimo_v2_flash": {
+        "hybrid_layer_pattern": [1, 0],
+        "moe_layer_freq": [0, 1],
+        "add_swa_attention_sink_bias": True,
+        "add_full_attention_sink_bias": False,
+        "sliding_window_size": WINDOW,
+        "layernorm_epsilon": 1e-5,
+        "swa_rope_theta": 10000.0,
+        "swa_num_attention_heads": 2,
+        "swa_num_key_value_heads": 1,
+        "swa_head_dim": 32,
+        "swa_v_head_dim": 32,
+    },
+    "minicpm": {"dim_model_base": 32, "scale_depth": 1.4, "scale_emb": 12},
+    "minicpm3": {
+        "dim_model_base": 32,
+        "scale_depth": 1.4,
+        "scale_emb": 12,
+        "rope_scaling": _LONG,
+    },
+    "minimax": {"rotary_dim": 16},
+    "ministral3": {"layer_types": _MIXED, "rope_parameters": _SCALED},
+    "mistral4": {"rope_parameters": _SCALED},
+    "mixtral": {},
+    "muse_glimmer": {"layer_types": _MIXED, "layer_rope_theta": [10000.0, 0.0]},
+    "nanbeige": {"num_loops": 2},
+    "nanochat": {},
+    "nemotron": {"hidden_act": "relu2"},
+    "nemotron-nas": {"num_hidden_layers": 2, "block_configs": [_BLOCK, _BLOCK]},
+    "nemotron_h": {
+        "num_hidden_layers": 4,
+        "hybrid_override_pattern": ["M", "*", "E", "-"],
+        "moe_shared_expert_intermediate_size": 16,
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 8,
+        "ssm_state_size": 8,
+        "n_groups": 2,
+        "time_step_limit": [0.0, 10.0],
+    },
+    "olmo2": {},
+    "olmo3": {"layer_types": _MIXED},
+    "olmo_hybrid": {
+        "num_hidden_layers": 3,
+        "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+        "linear_num_key_heads": 2,
+        "linear_allow_neg_eigval": True,
+    },
+    "olmoe": {},
+    "openelm": {
+        "num_transformer_layers": 2,
+        "model_dim": 64,
+        "ffn_dim_divisor": 16,
+        "num_query_heads": [2, 2],
+        "num_kv_heads": [1, 1],
+        "ffn_multipliers": [1.0, 1.0],
+    },
+    "phi": {},
+    "phi3": {},
+    "phi3small": {
+        "dense_attention_every_n_layers": 2,
+        "ff_intermediate_size": 48,
+        "gegelu_limit": 20.0,
+    },
+    "phimoe": {"rope_scaling": None},
+    "phixtral": {
+        "num_vocab": VOCABULARY,
+        "model_dim": 64,
+        "num_heads": 2,
+        "num_layers": 2,
+        "rotary_dim": 16,
+    },
+    "plamo": {"n_shared_head": 2},
+    "plamo2": {
+        "num_hidden_layers": 4,
+        "hidden_size_per_head": 32,
+        "attention_window_size": 4096,
+        "mamba_num_heads": 4,
+        "mamba_step": 2,
+        "mamba_chunk_size": 16,
+    },
+    "plamo3": {"sliding_window_pattern": 2},
+    "qwen": {"kv_channels": 32},
+    "qwen2": {},
+    "qwen2_moe": {},
+    "qwen3": {},
+    "qwen3_5": {"num_hidden_layers": 3, "full_attention_interval": 3, "num_experts": 0},
+    "qwen3_5_moe": {"num_hidden_layers": 3, "full_attention_interval": 3},
+    "qwen3_moe": {},
+    "qwen3_next": {"full_attention_interval": 2},
+    "recurrent_gemma": {
+        "num_hidden_layers": 3,
+        "conv1d_width": 4,
+        "logits_soft_cap": 30.0,
+        "attention_window_size": WINDOW,
+        "block_types": ["recurrent", "recurrent", "attention"],
+    },
+    "rwkv7": {
+        "num_hidden_layers": 3,
+        "a_low_rank_dim": 4,
+        "v_low_rank_dim": 4,
+        "gate_low_rank_dim": 4,
+        "decay_low_rank_dim": 4,
+    },
+    "seed_oss": {},
+    "smollm3": {},
+    "solar_open": {},
+    "spark2_5": {
+        "layer_types": _MIXED,
+        "rope_parameters": {"full_attention": _ROPE, "sliding_attention": _ROPE},
+    },
+    "stablelm": {"use_qkv_bias": True},
+    "starcoder2": {},
+    "step3p5": {
+        "num_attention_groups": 1,
+        "layer_types": _MIXED,
+        "attention_other_setting": {"num_attention_heads": 2, "num_attention_groups": 1},
+        "moe_top_k": 2,
+        "share_expert_dim": 16,
+        "moe_layers_enum": "1",
+    },
+    "talkie": {},
+    "telechat3": {},
+    "youtu_llm": {},
+}
+
+_INNER: dict[str, tuple[str, Config]] = {
+    "gemma3": ("gemma3_text", {}),
+    "gemma3n": (
+        "gemma3n",
+        {
+            "num_hidden_layers": 4,
+            "num_kv_shared_layers": 2,
+            "vocab_size_per_layer_input": VOCABULARY,
+            "rope_local_base_freq": 10000.0,
+            "final_logit_softcapping": 30.0,
+            "layer_types": _MIXED * 2,
+            "activation_sparsity_pattern": [0.5] * 4,
+            "hidden_size_per_layer_input": 16,
+            "altup_num_inputs": 2,
+            "altup_coef_clip": 1.0,
+            "altup_correct_scale": True,
+            "altup_active_idx": 0,
+            "laurel_rank": 8,
+        },
+    ),
+    "gemma4": ("gemma4_text", {}),
+    "kimi_k25": ("deepseek_v3", {}),
+    "kimi_k3": (
+        "kimi_linear",
+        {
+            "num_attention_heads": 2,
+            "num_key_value_heads": 2,
+            "num_experts_per_token": 2,
+            "linear_attn_config": {
+                "num_heads": 2,
+                "head_dim": 8,
+                "short_conv_kernel_size": 4,
+                "kda_layers": [1, 3],
+                "full_attn_layers": [2],
+            },
+            "attn_res_block_size": 2,
+        },
+    ),
+    "kimi_vl": ("deepseek_v3", {}),
+    "lfm2-vl": ("lfm2", {}),
+    "llama4": ("llama4_text", {}),
+    "minimax_m3_vl": (
+        "minimax_m3_vl",
+        {
+            "rotary_dim": 16,
+            "dense_intermediate_size": 48,
+            "moe_layer_freq": [0, 1],
+            "layer_types": ["full_attention", "sparse_attention"],
+            "index_block_size": 4,
+            "index_topk_blocks": 2,
+        },
+    ),
+    "mistral3": ("ministral3", {}),
+    "muse_spark": (
+        "muse_spark",
+        {
+            "post_norm_eps": 1e-8,
+            "rope_parameters": _ROPE,
+            "layer_rope_theta": [10000.0, 0.0],
+            "layer_types": _MIXED,
+            "final_logit_softcapping": 20.0,
+            "output_multiplier": 0.2,
+            "moe_hidden_size": 32,
+            "num_shared_experts": 0,
+        },
+    ),
+    "pixtral": ("llama", {}),
+    "prism_hadamard_qwen35": ("qwen3_5", {"hidden_size": 128, "intermediate_size": 128}),
+    "qwen2_vl": ("qwen2", {}),
+    "qwen3_vl": ("qwen3", {}),
+    "qwen3_vl_moe": ("qwen3_moe", {}),
+}
+"""What holds its language model's configuration inside of its own, and that model."""
+
+
+def _inside(name: str, kind: str, own: Config) -> Config:
+    text = {**_COMMON, **_OWN.get(kind, {}), **own, "model_type": kind}
+    return {**_COMMON, "model_type": name, "text_config": text}
+
+
+ARCHITECTURES: dict[str, Config] = {
+    **{name: {**_COMMON, "model_type": name, **own} for name, own in _OWN.items()},
+    **{name: _inside(name, *inner) for name, inner in _INNER.items()},
+}
+"""By mlx-lm's name."""
+
+ARCHITECTURES["prism_hadamard_qwen35"] |= {
+    "tensor_namespace": "mlx-vlm-qwen3_5",
+    "quantization": {"bits": 2, "group_size": 128, "mode": "affine"},
+    "modules": [
+        {
+            "path": f"model.layers.0.mlp.{part}_proj",
+            "embedding": False,
+            "dtype": "float16",
+            "block": 0,
+        }
+        for part in ("gate", "up", "down")
+    ],
+}
+
+HYBRIDS = (
+    "qwen3_5",
+    "qwen3_5_moe",
+    "kimi_linear",
+    "nemotron_h",
+    "granitemoehybrid",
+    "lfm2",
+    "lfm2_moe",
+    "falcon_h1",
+    "mamba2",
+    "jamba",
+    "rwkv7",
+    "bailing_moe_linear",
+    "olmo_hybrid",
+    "plamo2",
+    "recurrent_gemma",
+    "baichuan_m1",
+    "longcat_flash_ngram",
+)
+"""Those with layers that keep a running state, which are looked at more closely."""
