@@ -24,6 +24,7 @@ from ..kernels import Kernels
 from ..tap import HiddenRows, Tap
 from ..verification import Tree
 from .absorbed import absorbed_of
+from .causal import why_not_causal
 from .rollback import distance, pending_rows_of, recorder_of
 
 PREFILL_CHUNK = 512
@@ -61,6 +62,8 @@ class CachedModel:
         self.cache = ModelCache(
             module, kv_bits=kv_bits, recorder=self._recorder, pending_rows=pending_rows, steps=steps
         )
+        if self.cache.reason is None:
+            self.cache.reason = why_not_causal(module, vocabulary)
         self.hidden: HiddenRows | None = None
         """What its passes hand out beside logits, for a head that reads it."""
         self.absorbed = absorbed_of(module, vocabulary)
