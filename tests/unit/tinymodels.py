@@ -32,23 +32,8 @@ _SHAPES: dict[str, Config] = {
 """Some of them in other shapes."""
 
 
-<<<<<<< HEAD
-@cache
-def tiny(name: str, **changes: Any) -> Any:
-    """The model of that name in float32, with the same random weights at every call.
-
-    Args:
-        changes: to its configuration.
-    """
-    config = _CONFIGS[name]
-    if "text_config" in config:
-        config = {**config, "text_config": {**config["text_config"], **changes}}
-    else:
-        config = {**config, **changes}
-=======
 def built(config: Config) -> Any:
     """A model in float32, with the same random weights at every call."""
->>>>>>> 5ad64ab (Tests: every architecture of mlx-lm from one list of configurations, and a table of them)
     architecture = importlib.import_module(f"mlx_lm.models.{config['model_type']}")
     mx.random.seed(11)
     model = architecture.Model(architecture.ModelArgs.from_dict(config))
