@@ -13,7 +13,7 @@ from macspec.config.schema import BUILT_IN as BUILT_IN_NAME
 from macspec.config.schema import NONE as NO_DRAFT
 from macspec.config.schema import Config
 from macspec.errors import BadOptionError
-from macspec.models.catalog import CONTEXT, Entry, best, catalogue, find
+from macspec.models.catalog import CONTEXT, USES, Entry, best, catalogue, find, licence
 from macspec.models.machine import GIB, unified_memory, working_set
 from macspec.models.progress import size
 from macspec.models.scan import FoundModel
@@ -192,6 +192,11 @@ class ModelPicker:
         total = f", about {sizes[0]:.1f} GB" if sizes and len(names) == 2 else ""
         return f"{' and '.join(map(one_line, names))}{total}"
 
+    def licences(self, target: ModelOffer, draft: ModelOffer | None) -> str:
+        """The licences of what a download would bring, in a sentence."""
+        found = [one_line(licence(name, self.known)) for name in self.absent(target, draft)]
+        return f"Licence: {'; '.join(dict.fromkeys(found))}."
+
     def start_download(self, names: Sequence[str]) -> Download:
         """Start a download, which continues whatever the screen shows; BadOptionError: another one
         is running."""
@@ -261,12 +266,13 @@ class ModelPicker:
 
     def _absent_target(self, entry: Entry) -> ModelOffer:
         limit = self.scan.limit
-        proposed = limit is not None and best(unified_memory(), limit) == entry
+        memory = unified_memory()
+        uses = [use for use in USES if limit is not None and best(memory, limit, use) == entry]
         return replace(
             self._absent(entry.target, entry),
             name=one_line(entry.name),
             size=None if entry.download is None else entry.download * 1e9,
-            note=("recommended for this machine: " if proposed else "")
+            note=(f"recommended here for {' and '.join(uses)}: " if uses else "")
             + one_line(" + ".join(entry.models)),
             pairs=tuple(it for it in self.known if it.target == entry.target),
             current=_same(self.current.target, entry.target),

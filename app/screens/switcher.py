@@ -166,6 +166,7 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
         if download is None or not download.active or set(download.names) != set(names):
             models = self._pairs.to_download(target, draft)
             question = f"Download {models} from the Hugging Face hub?"
+            question += f" {self._pairs.licences(target, draft)}"
             if False in (target.fits, draft is not None and draft.fits):
                 question += f" It is too large for this machine at context {CONTEXT}."
             if not await self.app.push_screen_wait(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..config.schema import BUILT_IN
 from ..device import prepare
 from ..errors import BadOptionError, ModelNotFoundError
 from ..models import memory
-from ..models.catalog import CONTEXT, Entry, best
+from ..models.catalog import CONTEXT, USES, Entry, advised_draft, best
 from ..models.files import locate
 from ..models.hubcache import cached_folder
 from ..models.loading import Model, open_model
@@ -26,6 +26,9 @@ from ..plaintext import one_line
 from ..terminal import Output
 from ..worker.registry import Registry
 from .table import DASH, Table, number
+
+VERBS = {"chat": "chat", "code": "write code"}
+"""What people do with the pairs that are proposed for a use."""
 
 
 def list_models(known: Sequence[Entry], as_json: bool) -> None:
@@ -50,14 +53,17 @@ def list_models(known: Sequence[Entry], as_json: bool) -> None:
                 fits.append(event)
     fits.sort(key=lambda it: (it.target.lower(), it.draft.lower()))
     models = [(found, opened[name]) for name, found in here.items()]
-    proposal = best(unified_memory(), limit)
+    drafters = dict(_drafters(models, fits, known))
+    proposals = {use: best(unified_memory(), limit, use) for use in USES}
     if as_json:
         for found, it in models:
-            output.json({"model": _record(found, it)})
+            output.json({"model": _record(found, it, drafters.get(found.name))})
         for fit in fits:
             output.json({"match": asdict(fit)})
         for pair in known:
-            record = {**asdict(pair), "fits": pair.fits(limit), "proposed": pair == proposal}
+            uses = [use for use, it in proposals.items() if it == pair]
+            record = {**asdict(pair), "fits": pair.fits(limit), "proposed": bool(uses)}
+            record["proposed_for"] = uses
             record |= {"date": str(pair.date), "loaded": pair.loaded and str(pair.loaded)}
             output.json({"pair": record})
         return
@@ -67,13 +73,16 @@ def list_models(known: Sequence[Entry], as_json: bool) -> None:
     for fit in fits:
         verdict = "fits" if fit.reason is None else f"no: {fit.reason}"
         output.text(one_line(f"  {fit.target} + {fit.draft}: {verdict}") + "\n")
+    output.text("\nwhat drafts for which target\n" if drafters else "")
+    output.text(_table(sorted(drafters.items())))
     output.text(f"\npairs to fetch\n{_catalogue_table(known, complete, limit)}")
     untried = [pair.name for pair in known if pair.loaded is None]
     if untried:
         names = "all of these" if len(untried) == len(known) else ", ".join(untried)
         output.text(f"  not tried with macspec yet: {names}; the sizes are computed\n")
-    if proposal is not None:
-        output.text(f"for this machine: macspec models pull {proposal.name}\n")
+    for use, proposed in proposals.items():
+        if proposed is not None:
+            output.text(f"for this machine, to {VERBS[use]}: macspec models pull {proposed.name}\n")
 
 
 def _show_machine(output: Output, machine: MachineMemory, as_json: bool) -> None:
@@ -88,10 +97,37 @@ def _show_machine(output: Output, machine: MachineMemory, as_json: bool) -> None
         )
 
 
-def _record(found: FoundModel, it: OpenedModel) -> dict[str, Any]:
+def _drafters(
+    models: Iterable[tuple[FoundModel, OpenedModel]],
+    fits: Sequence[PairFit],
+    known: Sequence[Entry],
+) -> Iterator[tuple[str, str]]:
+    """The targets here, each with the draft model to use for it and what is missing."""
+    for found, it in models:
+        if it.memory is None:
+            continue
+        pairs = {fit.draft: fit for fit in fits if fit.target == found.name and fit.reason is None}
+        usable = sorted((fit.memory or 0, name) for name, fit in pairs.items() if fit.fits)
+        advised = advised_draft(found.name, known)
+        if it.reason is not None:
+            verdict = it.reason
+        elif advised in pairs and pairs[advised].fits:
+            verdict = f"{advised}, which is here"
+        elif usable:
+            verdict = f"{usable[0][1]}, which is here"
+        elif pairs:
+            verdict = f"{min(pairs)} is here, but both are too large for this machine"
+        elif advised is not None:
+            verdict = f"{advised} is missing: macspec models pull {advised}"
+        else:
+            verdict = "no draft model known; repeated text is drafted"
+        yield found.name, verdict
+
+
+def _record(found: FoundModel, it: OpenedModel, drafter: str | None) -> dict[str, Any]:
     record: dict[str, Any] = {"name": found.name, "size": found.size, "memory": it.memory}
     record |= {"fits": it.fits, "folder": found.folder, "reason": it.reason}
-    return {**record, "rollback": it.rollback}
+    return {**record, "rollback": it.rollback, "drafter": drafter}
 
 
 def _models_table(models: Iterable[tuple[FoundModel, OpenedModel]]) -> str:

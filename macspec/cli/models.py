@@ -11,7 +11,7 @@ from typing import Any
 from ..config.effective import load
 from ..config.schema import BUILT_IN
 from ..errors import BadOptionError, ModelNotFoundError
-from ..models.catalog import Entry, catalogue, find
+from ..models.catalog import NON_COMMERCIAL, Entry, catalogue, find, licence
 from ..models.progress import Listed, Progress, Pulled, Retrying, size
 from ..plaintext import one_line
 from ..terminal import Output, ProgressLine, interruptible, say
@@ -59,6 +59,7 @@ def add_options(it: Parser) -> None:
     it = action("pull", "PAIR... [options]", "fetch a pair or a model", "qwen3-8b", PULL)
     it.add_argument("names", metavar="PAIR", nargs="+", help=f"{pair} (id@revision pins a version)")
     add_flag(it, "--json", "print one JSON event a line")
+    add_flag(it, "--yes", "do not ask before a download with a non-commercial licence")
 
     it = action("rm", "PAIR... [options]", "delete models", "qwen3-8b", REMOVE)
     it.add_argument("names", metavar="PAIR", nargs="+", help=pair)
@@ -155,6 +156,15 @@ def _pull(options: argparse.Namespace) -> int:
 
     names = [id for name in options.names for id in _ids(name)]
     output, bar = Output(), ProgressLine()
+    licences = {name: licence(name, pairs()) for name in names}
+    for name, text in licences.items():
+        if options.json:
+            output.json({"event": "licence", "model": name, "licence": text})
+        else:
+            say(f"{name}: licence: {text}")
+    limited = [name for name, text in licences.items() if NON_COMMERCIAL in text]
+    if limited and not _agreed(options, f"download {' and '.join(limited)}, non-commercial"):
+        return 1
     try:
         with interruptible():
             for event in pull(names):
@@ -197,15 +207,21 @@ def _remove(options: argparse.Namespace) -> int:
             f"{', '.join(absent)}: not in the hub's cache; macspec models lists what is"
         )
     listed = ", ".join(f"{name} ({size(sizes[name])})" for name in names)
-    if not options.yes:
-        if sys.stdin is None or not sys.stdin.isatty():
-            raise BadOptionError(f"this would delete {listed}: add --yes")
-        say(f"delete {listed} from the hub's cache, for other programs too? [y/N]")
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            return 1
+    if not _agreed(options, f"delete {listed} from the hub's cache, for other programs too"):
+        return 1
     remove(names)
     say(f"{size(sum(sizes[name] for name in names))} freed")
     return 0
+
+
+def _agreed(options: argparse.Namespace, what: str) -> bool:
+    """Whether the user wants it, who is asked unless the options say so already."""
+    if options.yes:
+        return True
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise BadOptionError(f"this would {what}: add --yes")
+    say(f"{what}? [y/N]")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _doomed(name: str, here: set[str]) -> tuple[str, ...]:

@@ -6,9 +6,10 @@ Nothing here imports MLX, so that the app can ask too.
 from __future__ import annotations
 
 import datetime
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any
 
@@ -18,6 +19,15 @@ from .machine import GIB, recommended_for
 
 CONTEXT = 8192
 """Positions for which the catalogue states the memory."""
+
+USES = ("chat", "code")
+"""What a pair is proposed for."""
+
+NON_COMMERCIAL = "non-commercial"
+"""In the name of a licence that forbids commercial use."""
+
+QUANTIZED = re.compile(r"[-_](mlx|[mn][xv]fp\d|\d+-?bits?|bf16|fp16|optiq|dwq)\b.*", re.IGNORECASE)
+"""The end of a repository's name that says how its weights are stored."""
 
 GIVEN = GIB // 2
 """A Mac sold as 16 GB may report slightly less; this much is overlooked."""
@@ -32,6 +42,12 @@ class Entry:
     draft: str | None = None
     quantization: tuple[str, ...] = ()
     """Of the target, and of the draft."""
+    licences: tuple[str, ...] = ()
+    """Of the target, and of the draft; empty where unknown."""
+    uses: tuple[str, ...] = ()
+    """What it is proposed for, of ``USES``."""
+    heads: Mapping[str, str] = field(default_factory=dict)
+    """Repositories of heads that draft for the target, by kind; macspec does not offer them."""
     download: float | None = None
     """Approximate GB (10**9) of both; None where unknown."""
     memory_8k: float | None = None
@@ -85,7 +101,7 @@ def entry(table: Mapping[str, Any], *, user: bool = False) -> Entry:
         raise BadOptionError(
             f"a pair in the settings needs a name without a slash, not {name!r}: add name = ..."
         )
-    known = [field.name for field in fields(Entry) if field.name != "user"]
+    known = [it.name for it in fields(Entry) if it.name != "user"]
     for key in table:
         if key not in known:
             near = get_close_matches(str(key), known, 1)
@@ -101,7 +117,10 @@ def _checked(name: str, key: str, value: Any) -> Any:
     if key in ("download", "memory_8k", "least"):
         right = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
         wanted = "a number of GB above 0"
-    elif key in ("quantization", "drafters"):
+    elif key == "heads":
+        right = isinstance(value, dict) and all(isinstance(it, str) for it in value.values())
+        wanted = "a table of strings"
+    elif key in ("quantization", "drafters", "licences", "uses"):
         right = isinstance(value, list) and all(isinstance(item, str) for item in value)
         value, wanted = tuple(value) if right else value, "a list of strings"
     elif key in ("date", "loaded"):
@@ -123,16 +142,42 @@ def find(name: str, pairs: Sequence[Entry]) -> Entry:
     raise BadOptionError(f"no pair is named {name}: {hint}")
 
 
-def best(memory: int, limit: int | None = None) -> Entry | None:
-    """The pair to suggest on a machine that has none: the one for the largest Macs up to this.
+def best(memory: int, limit: int | None = None, use: str = USES[0]) -> Entry | None:
+    """The pair to propose on a machine that has none: the one for the largest Macs up to this.
 
-    Of several it is the first in the catalogue; the user's own pairs are not suggested. ``limit``
+    Of several it is the first in the catalogue; the user's own pairs are not proposed. ``limit``
     is what models may use of the memory, in bytes; None: what macOS recommends.
     """
     limit = recommended_for(memory) if limit is None else limit
     suited = [
         pair
         for pair in shipped()
-        if pair.least is not None and pair.least * GIB <= memory + GIVEN and pair.fits(limit)
+        if use in pair.uses
+        and pair.least is not None
+        and pair.least * GIB <= memory + GIVEN
+        and pair.fits(limit)
     ]
     return max(suited, key=lambda pair: pair.least or 0, default=None)
+
+
+def licence(model: str, pairs: Iterable[Entry]) -> str:
+    """A model's licence by its id on the hub, or where to read it."""
+    model = model.partition("@")[0]
+    known = (
+        licence
+        for pair in pairs
+        for id, licence in zip(pair.models, pair.licences, strict=False)
+        if id == model and licence
+    )
+    return next(known, f"see huggingface.co/{model}")
+
+
+def advised_draft(target: str, pairs: Iterable[Entry]) -> str | None:
+    """The draft that the catalogue has for a target, in whatever precision it is here."""
+    name = _plain_name(target)
+    return next((it.draft for it in pairs if it.draft and _plain_name(it.target) == name), None)
+
+
+def _plain_name(model: str) -> str:
+    """A repository's name without its owner and its precision."""
+    return QUANTIZED.sub("", model.rpartition("/")[2]).lower()

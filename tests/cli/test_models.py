@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -54,6 +55,8 @@ def test_a_pair_is_fetched_listed_planned_and_removed(
 
     pulled = macspec("models", "pull", "tiny")
     assert pulled.status == 0, pulled.err
+    said = pulled.err.index("owner/draft: licence: see huggingface.co/owner/draft")
+    assert said < pulled.err.index("owner/target and owner/draft: 22.")
     folders = [Path(line) for line in pulled.out.decode().splitlines()]
     assert [(folder / "config.json").exists() for folder in folders] == [True, True]
     assert "macspec: owner/target and owner/draft: 22." in pulled.err
@@ -61,6 +64,9 @@ def test_a_pair_is_fetched_listed_planned_and_removed(
 
     listed = macspec("models").out.decode()
     assert "owner/target + owner/draft: fits" in listed
+    drafters = listed.partition("what drafts for which target")[2].partition("pairs to fetch")[0]
+    assert re.search("owner/target +owner/draft, which is here", drafters)
+    assert re.search("owner/draft +no draft model known; repeated text is drafted", drafters)
     assert "\n  tiny" in listed
     assert "here" in next(line for line in listed.splitlines() if line.startswith("  tiny"))
     names = {name for record in records(macspec("models", "--json")) for name in record}
@@ -83,10 +89,37 @@ def test_the_events_of_a_broken_download(macspec: Callable[..., Any], hub: Hub) 
     hub.breaks = [100_000]
     events = records(macspec("models", "pull", "owner/draft", "--json"))
     kinds = [event["event"] for event in events]
-    assert kinds[0] == "listed"
+    licence, *events = events
+    assert licence["licence"] == "see huggingface.co/owner/draft"
+    assert kinds[:2] == ["licence", "listed"]
     assert kinds[-1] == "pulled"
     assert {"retrying", "progress"} <= set(kinds)
     assert events[-1]["total"] == events[0]["total"]
+
+
+def test_a_target_without_its_draft_says_which_is_missing(
+    macspec: Callable[..., Any], hub: Hub, tmp_path: Path
+) -> None:
+    hub.add("other/target-8bit", POCKET / "target")
+    assert macspec("models", "pull", "other/target-8bit").status == 0
+    listed = macspec("models").out.decode()
+    assert "owner/draft is missing: macspec models pull owner/draft" in listed
+    (model,) = (it["model"] for it in records(macspec("models", "--json")) if "model" in it)
+    assert model["drafter"].startswith("owner/draft is missing")
+
+
+def test_a_non_commercial_licence_has_to_be_accepted(
+    macspec: Callable[..., Any], hub: Hub, tmp_path: Path
+) -> None:
+    limited = PAIR + 'licences = ["Some License (non-commercial)", "MIT"]\n'
+    (tmp_path / "home" / "config" / "config.toml").write_text(limited)
+    refused = macspec("models", "pull", "tiny")
+    assert refused.status == 2
+    assert "owner/target: licence: Some License (non-commercial)" in refused.err
+    assert "this would download owner/target, non-commercial: add --yes" in refused.error
+    assert "nothing yet" in macspec("models").out.decode()
+    assert macspec("models", "pull", "owner/draft").status == 0
+    assert macspec("models", "pull", "tiny", "--yes").status == 0
 
 
 def test_errors_are_one_line(macspec: Callable[..., Any], hub: Hub) -> None:

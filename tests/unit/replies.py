@@ -72,7 +72,7 @@ def assert_like_fresh(session: Session) -> None:
         model.cache.fold()
         if model.length == 0:
             continue
-        bits = getattr(model.cache.layers[0], "bits", None)
+        bits = next((it.bits for it in leaves(model) if hasattr(it, "bits")), None)
         fresh = CachedModel(model.module, model.vocabulary, kv_bits=bits)
         fresh.read(committed[: model.length])
         for mine, theirs in zip(leaves(model), leaves(fresh), strict=True):

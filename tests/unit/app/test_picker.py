@@ -119,7 +119,7 @@ def test_choice_and_what_has_to_be_fetched_for_it(pairs):
 def test_filtering_by_the_names_of_models_and_pairs(pairs):
     look(pairs, found("o/T"))
     assert [it.name for it in pairs.targets("LITTLE")] == ["o/T"]
-    assert {it.name for it in pairs.targets("coder 3b")} == {"qwen2.5-coder-3b"}
+    assert {it.name for it in pairs.targets("coder-3b")} == {"qwen2.5-coder-3b"}
 
 
 def test_what_is_typed(pairs, tmp_path, monkeypatch):
