@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hybrids import HYBRIDS
+from architectures import ARCHITECTURES
 from mlx_lm.models import qwen3_5
 
 POCKET = Path(str(files("macspec.assets"))) / "pocket"
@@ -32,7 +32,7 @@ def hybrid(folder: Path) -> str:
     with edited(folder / "config.json") as config:
         vocabulary = config["vocab_size"]
         config.clear()
-        config.update({**HYBRIDS["qwen3_5"], "vocab_size": vocabulary})
+        config.update({**ARCHITECTURES["qwen3_5"], "vocab_size": vocabulary})
     model = qwen3_5.Model(qwen3_5.ModelArgs.from_dict(config))
     model.save_weights(str(folder / "model.safetensors"))
     return str(folder)
