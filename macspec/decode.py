@@ -15,6 +15,7 @@ from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
 from .kernels import Kernels
 from .models.cached import PASS_TAIL, CachedModel, TreePass
 from .models.pair import Pair
+from .models.prefill import PrefillChunk
 from .models.vocabulary import TranslatedModel
 from .noise import Noise
 from .power import ClockWatch
@@ -84,8 +85,13 @@ class Decoder:
         self.controller = controller
         self.settings = Settings()
         self.tokens: list[int] = []
+        self.chunk = PrefillChunk(pair.plan.chunk)
         self.target = CachedModel(
-            pair.target.module, pair.vocabulary, kv_bits=kv_bits, kernels=self.kernels
+            pair.target.module,
+            pair.vocabulary,
+            kv_bits=kv_bits,
+            kernels=self.kernels,
+            chunk=self.chunk,
         )
         self.trees: TreePass | None = None
         """Passes over trees; None until the model has been tested for them."""
@@ -103,6 +109,7 @@ class Decoder:
     def change_draft(self, pair: Pair) -> None:
         """Draft with the draft model of a pair with this target, or without one if it has none."""
         self.pair = pair
+        self.chunk.most = pair.plan.chunk
         self.draft_off = pair.draft_off
         """Why there is no draft model, if one was asked for."""
         drafters = self.portfolio.drafters
@@ -110,9 +117,11 @@ class Decoder:
         if pair.draft is not None:
             module, steps = pair.draft.module, MAX_DEPTH + 1
             if pair.translation is not None:
-                model: CachedModel = TranslatedModel(module, pair.translation, steps=steps)
+                model: CachedModel = TranslatedModel(
+                    module, pair.translation, steps=steps, chunk=self.chunk
+                )
             else:
-                model = CachedModel(module, pair.vocabulary, steps=steps)
+                model = CachedModel(module, pair.vocabulary, steps=steps, chunk=self.chunk)
             if model.cache.reason is None:
                 drafter = ChainDrafter(DraftModel(model, pair.draft.context))
                 drafters[drafter.name] = drafter
@@ -140,10 +149,13 @@ class Decoder:
             *(it.stepper for it in drafters if self.draft_reads_prompt(it, reply)),
         ]
         while slow := [model for model in models if model.length < enough]:
+            begun, before = self.clock(), sum(model.length for model in slow)
             for model in slow:
                 model.read_next(prompt, boundaries)
             mx.synchronize()
             mx.clear_cache()
+            rows = sum(model.length for model in slow) - before
+            self.chunk.took(rows / len(slow), self.clock() - begun)
             yield Prefilling(min(model.length for model in models), len(prompt))
 
     def decode(self, reply: Reply) -> Iterator[Event]:

@@ -25,10 +25,8 @@ from ..tap import HiddenRows, Tap
 from ..verification import Tree
 from .absorbed import absorbed_of
 from .causal import why_not_causal
+from .prefill import PrefillChunk
 from .rollback import distance, pending_rows_of, recorder_of
-
-PREFILL_CHUNK = 512
-"""Rows of one prefill pass, as in mlx-lm."""
 
 PASS_TAIL = 16
 """Unread tokens that a pass takes in along with its own rows; more of them are prefilled first."""
@@ -43,6 +41,7 @@ class CachedModel:
         kv_bits: quantize keys and values to this many bits.
         kernels: for passes that return logits; None: MLX's own.
         steps: passes of one row that can be taken back from stateful layers.
+        chunk: of prefill; None: the least.
     """
 
     def __init__(
@@ -53,8 +52,10 @@ class CachedModel:
         kv_bits: int | None = None,
         kernels: Kernels | None = None,
         steps: int = 2,
+        chunk: PrefillChunk | None = None,
     ) -> None:
         self.module = module
+        self.chunk = chunk or PrefillChunk()
         self.kernels = kernels or Kernels()
         self.vocabulary = vocabulary
         self._recorder = recorder_of(module, vocabulary)
@@ -111,7 +112,7 @@ class CachedModel:
 
     def read_next(self, tokens: Sequence[int], boundaries: Sequence[int] = ()) -> None:
         """Read a chunk of the committed tokens that it has not read, but not the last of them."""
-        self.read(tokens[self.length : -1][:PREFILL_CHUNK], boundaries)
+        self.read(tokens[self.length : -1][: self.chunk.rows], boundaries)
 
     def unread(self, tokens: Sequence[int]) -> mx.array:
         """Read all but the last of the committed tokens, in chunks, and return those.

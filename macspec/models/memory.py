@@ -23,8 +23,8 @@ from ..errors import OutOfMemoryError
 from ..recurrent import Recorder
 from ..standin import StandIn, places, replaced
 from ..windowed import SLACK
-from .cached import PREFILL_CHUNK
 from .machine import unified_memory
+from .prefill import PREFILL_CHUNK, PREFILL_CHUNKS
 
 ROWS = MAX_DEPTH + 1
 """Most rows of a verify pass."""
@@ -134,12 +134,18 @@ class MemoryEstimate:
         """The part of them that states and windows to return to take."""
         return sum(layer.checkpoints(min(context, self.context)) for layer in self.layers)
 
-    def buffers(self, context: int, kv_bits: int | None = None) -> int:
-        """Bytes of the larger of a prefill and a verify pass at a context; an estimate."""
+    def buffers(self, context: int, kv_bits: int | None = None, chunk: int = PREFILL_CHUNK) -> int:
+        """Bytes of the larger of a prefill and a verify pass at a context; an estimate.
+
+        Args:
+            chunk: rows of the prefill pass.
+        """
         held = min(context, self.context)
-        rows = min(PREFILL_CHUNK, held)
+        rows = min(chunk, held)
         scores = max((layer.scores(held, kv_bits) for layer in self.layers), default=0)
         prefill = rows * self.itemsize * (LIVE * self.outputs + scores)
+        windows = sum(it.values * it.itemsize for it in self.layers if it.window is not None)
+        prefill += max(rows - PREFILL_CHUNK, 0) * (1 + CHECKPOINTS) * windows
         return max(prefill, ROWS * (4 * DRAWN * self.width + self.tape))
 
 
@@ -251,6 +257,8 @@ class MemoryPlan:
     caches: int
     buffers: int
     limit: int
+    chunk: int = PREFILL_CHUNK
+    """Most rows of a prefill pass."""
 
     @property
     def total(self) -> int:
@@ -279,15 +287,24 @@ class Demand:
     """Of the target's quantized cache; the draft's is never quantized."""
 
     def plan(self, context: int) -> MemoryPlan:
-        """What both need at a context; their passes take turns."""
+        """What both need at a context, with the largest prefill passes that fit."""
+        plans = [self._plan(context, chunk) for chunk in PREFILL_CHUNKS]
+        return next((plan for plan in plans if plan.fits), plans[-1])
+
+    def _plan(self, context: int, chunk: int) -> MemoryPlan:
         target, draft, kv_bits = self.target, self.draft, self.kv_bits
         drafting = draft.cache(context) + MAX_DEPTH * draft.state if draft else 0
         return MemoryPlan(
             context=context,
             weights=target.weights + (draft.weights if draft else 0),
             caches=target.cache(context, kv_bits) + drafting,
-            buffers=max(target.buffers(context, kv_bits), draft.buffers(context) if draft else 0),
+            # Their passes take turns.
+            buffers=max(
+                target.buffers(context, kv_bits, chunk),
+                draft.buffers(context, chunk=chunk) if draft else 0,
+            ),
             limit=self.limit,
+            chunk=chunk,
         )
 
     def longest(self, most: int) -> int:

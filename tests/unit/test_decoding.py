@@ -21,7 +21,7 @@ from macspec.control import Offer
 from macspec.drafters import NGram
 from macspec.errors import BadOptionError
 from macspec.models import Pair, cached
-from macspec.models.cached import PASS_TAIL, PREFILL_CHUNK
+from macspec.models.cached import PASS_TAIL
 
 WINDOWED = ["llama", "llama-sliding", "gemma3_text", "gpt_oss", "llama4"]
 RECURRENT = ["mamba", "qwen3_next"]
@@ -206,7 +206,7 @@ def random_walk(pocket: Pair, name: str, prompt_length: int, steps: Any, stop_at
     assert models["draft"].length <= len(decoder.tokens)
     assert models["target"].length <= len(decoder.tokens)
     for model in models.values():
-        assert max(model.module.seen, default=0) <= PREFILL_CHUNK
+        assert max(model.module.seen, default=0) <= decoder.chunk.rows
         model.module = model.module.module
     assert_like_fresh(session)
     plain = session_of(pocket, name, method="off")

@@ -273,12 +273,27 @@ def test_costs_are_measured_on_the_last_tokens_in_wired_memory(
     assert all(seen)
 
 
-def test_a_long_prompt_is_prefilled_in_chunks(
-    pocket: Pair, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("seconds", "rows"), [(0.01, [20, 40, 80]), (3.0, [20] * 3)])
+def test_prefill_passes_grow_as_far_as_they_are_quick(
+    pocket: Pair, seconds: float, rows: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += seconds
+        return now[0]
+
+    monkeypatch.setattr("macspec.models.prefill.PREFILL_CHUNK", rows[0])
+    session = Session(replace(pocket, plan=replace(pocket.plan, chunk=80)), clock=clock)
+    counter = counted(session)["target"]
+    finish(session, "a hotel in London and " * 35, GREEDY, raw=True, max_tokens=2)
+    assert counter.seen[:3] == rows
+
+
+def test_a_long_prompt_is_prefilled_in_chunks(pocket: Pair) -> None:
     chunk = 2 * PASS_TAIL
-    monkeypatch.setattr("macspec.models.cached.PREFILL_CHUNK", chunk)
     session = Session(pocket, method="draft", depth=2)
+    session.decoder.chunk.most = chunk
     counters = counted(session)
     text = "a hotel in London and " * 40
     events = list(session.reply(text, GREEDY, raw=True, max_tokens=8))

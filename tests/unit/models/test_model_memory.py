@@ -17,8 +17,8 @@ from macspec import Sampling, Session, load_pair
 from macspec.cache import CHECKPOINTS, ModelCache
 from macspec.errors import OutOfMemoryError
 from macspec.models import memory
-from macspec.models.cached import PREFILL_CHUNK
 from macspec.models.memory import STEP, LayerEstimate, MemoryEstimate, estimate_memory, fit
+from macspec.models.prefill import PREFILL_CHUNK
 from macspec.recurrent import Recorder
 from macspec.windowed import SLACK
 
@@ -272,6 +272,24 @@ def test_weights_alone_too_large(limited):
     )
 
 
+def test_prefill_passes_are_as_large_as_fits(limited):
+    model = estimate(outputs=10)
+    for rows in (2048, 1024, 512):
+        limited(FULL + rows * 2 * 3 * 10)
+        plan, _ = fit(model)
+        assert (plan.context, plan.chunk) == (
+            8192,
+            rows,
+        )  # a long context comes before large passes
+
+
+def test_windows_grow_with_the_rows_of_a_prefill_pass():
+    layer = LayerEstimate(values=500, itemsize=2, window=64)
+    model = estimate(outputs=10, layers=(layer,) * 3)
+    more = model.buffers(8192, chunk=2048) - model.buffers(8192, chunk=1024)
+    assert more == 1024 * (2 * 3 * 10 + 3 * (1 + CHECKPOINTS) * 1000)
+
+
 def test_only_the_targets_cache_is_quantized(limited):
     limited(10**9)
     layer = LayerEstimate(values=512, itemsize=2, group=64)
@@ -291,7 +309,7 @@ def test_the_larger_pass_of_the_larger_model_is_counted(limited):
     plan, _ = fit(estimate(width=1000, outputs=10), estimate(width=500))
     assert plan.buffers == 33 * 4 * 4 * 1000
     plan, _ = fit(estimate(width=1000, outputs=1000), estimate(width=500))
-    assert plan.buffers == 512 * 2 * 3 * 1000
+    assert plan.buffers == 2048 * 2 * 3 * 1000
 
 
 def test_the_limit_is_metals_recommendation_where_there_is_one(monkeypatch):
