@@ -21,7 +21,7 @@ import mlx.core as mx
 from harness.headers import flattened
 from harness.text import export
 
-from macspec.metal import accept, mamba2, matmul, verify_attention
+from macspec.metal import accept, gated_delta, mamba2, matmul, verify_attention
 from macspec.metal.kernel import Kernel, Launch
 from macspec.metal.mamba2 import Rows
 from macspec.metal.matmul import Matrix
@@ -32,6 +32,13 @@ from macspec.verification import Tree
 TYPES = (mx.float32, mx.float16, mx.bfloat16)
 VOCABULARY = 1024
 """Any number from 512 on gives the same texts."""
+DELTA_NETS = (
+    *(((8, 16, width, 64), by_column) for width in (32, 64, 96, 128, 256) for by_column in (0, 1)),
+    *(((16, heads, 128, 128), False) for heads in (16, 32, 48, 64)),
+    ((32, 32, 128, 128), True),
+)
+"""Key heads, heads, their sizes, and whether gates are by column: every size, and the numbers of
+heads of Qwen3-Next, Qwen3.5 and Kimi Linear."""
 SPACES = (2, 4, 8, 9)
 """Rows of a pass between which an input reaches 8 elements, and with that another address space."""
 
@@ -84,6 +91,12 @@ def _recur(dtype: mx.Dtype) -> None:
         x, dt = mx.zeros((1, 1, 8, 64), dtype), mx.zeros((1, 1, 8))
         rows = Rows(x, b, b, dt, mx.zeros((8,), a_log), mx.zeros((8,), d))
         mamba2.mamba2(None, rows, 0, rows)
+    for (key_heads, heads, width, value_width), by_column in DELTA_NETS:
+        k = mx.zeros((1, 1, key_heads, width), dtype)
+        v = mx.zeros((1, 1, heads, value_width), dtype)
+        g = mx.zeros((1, 1, heads, width) if by_column else (1, 1, heads))
+        delta = gated_delta.Rows(k, k, v, g, mx.zeros((1, 1, heads), dtype))
+        gated_delta.gated_delta(None, delta, 0, delta)
 
 
 def _choose(dtype: mx.Dtype) -> None:

@@ -6,7 +6,7 @@ import export
 import pytest
 import quantized
 
-from macspec.metal import accept, mamba2, matmul, verify_attention
+from macspec.metal import accept, gated_delta, mamba2, matmul, verify_attention
 from macspec.metal.checks import check_of
 from macspec.metal.variants import variants_for
 
@@ -32,7 +32,8 @@ def test_what_a_pair_launches_is_exported(texts: dict[str, tuple[str, str]], str
 
 def test_files_hold_every_kernel_with_its_headers(texts: dict[str, tuple[str, str]]) -> None:
     files = export.files(texts)
-    every = {matmul.QMV, matmul.QMM, mamba2.KERNEL, *verify_attention.KERNELS, *accept.KERNELS}
+    states = {gated_delta.KERNEL, mamba2.KERNEL}
+    every = {matmul.QMV, matmul.QMM, *states, *verify_attention.KERNELS, *accept.KERNELS}
     kernels = {kernel.name for kernel in every}
     assert {name.partition("-")[0] for name in files} == kernels
     for text in files.values():

@@ -13,9 +13,10 @@ import mlx.core as mx
 import pytest
 import quantized
 from harness import installed
-from harness.mlxlm_kernels import ssm_rows
+from harness.mlxlm_kernels import delta_rows, ssm_rows
 from matrices import Matmul as Case
 from matrices import make, mlx_rows
+from mlx_lm.models import gated_delta as gated_delta_of_mlx_lm
 
 from macspec.metal import (
     accept,
@@ -27,6 +28,8 @@ from macspec.metal import (
     self_check,
     verify_attention,
 )
+from macspec.metal.gated_delta import GatedDelta
+from macspec.metal.gated_delta import Rows as DeltaRows
 from macspec.metal.mamba2 import Mamba2, Rows
 from macspec.metal.matmul import Matmul
 from macspec.metal.self_check import CRASHED, Outcome, Outcomes
@@ -146,6 +149,23 @@ def test_mamba2_is_compared_with_mlx_lms_one_row_kernel(
     monkeypatch.setattr(mamba2, "row_by_row", row_by_row)
     shape = Mamba2(8, 2, 8, 32, mx.bfloat16, (mx.float32, mx.bfloat16))
     asked = Variant("mamba2", shape, 2)
+    with installed(inspected=False):
+        assert self_check.self_check([asked], {}, kept)[asked].failure == words
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(0, None), (1e-6, "its bits are not those of mlx-lm's kernel")],
+)
+def test_gated_delta_is_compared_with_mlx_lms_kernel(
+    kept: Outcomes, monkeypatch: pytest.MonkeyPatch, change: float, words: str | None
+) -> None:
+    def by_kernel(*given: mx.array) -> tuple[mx.array, mx.array]:
+        y, after = delta_rows(DeltaRows(*given[:-1]), given[-1])
+        return y, after + change
+
+    monkeypatch.setattr(gated_delta_of_mlx_lm, "gated_delta_kernel", by_kernel)
+    asked = Variant("gated_delta", GatedDelta(4, 8, 64, 16, False, mx.bfloat16), 4)
     with installed(inspected=False):
         assert self_check.self_check([asked], {}, kept)[asked].failure == words
 
