@@ -14,7 +14,7 @@ from macspec.metal.kernel import Kernel, Launch
 from macspec.metal.mamba2 import Rows
 
 from .inline import inline
-from .running import run
+from .running import run, run_once
 
 
 def mlxlm_kernel(make: Callable[[], Any]) -> Kernel:
@@ -86,6 +86,9 @@ def delta_rows(
         shapes=(rows.v.shape, state.shape),
         dtypes=(shape.dtype, mx.float32),
     )
-    outputs = run(kernel, [*rows, state, mx.array(count)], launch, inspected=False)
-    y, after = outputs if fused else outputs.unfused
+    call = kernel, [*rows, state, mx.array(count)], launch
+    if fused:
+        y, after = run_once(*call, inspected=False)
+    else:
+        y, after = run(*call, inspected=False).unfused
     return y, after
