@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
-from macspec.errors import BadOptionError
+from macspec.errors import BadOptionError, quoted
 
 from .actions import ACTIONS, BY_GROUP, BY_ID, BY_SLASH, Situation
 
@@ -125,8 +125,8 @@ def _key(name: str, text: str) -> str:
         key in NAMED or (len(key) == 1 and key.isprintable() and not key.isspace())
     ):
         raise BadOptionError(
-            f"keys.{name} in the settings: {text!r} is not a key; use one such as ctrl+t, f2, "
-            "left or a single character, or several separated by commas"
+            f"keys.{name} in the settings: {quoted(repr(text))} is not a key; use one such as "
+            "ctrl+t, f2, left or a single character, or several separated by commas"
         )
     if whole in TAKEN:
         raise BadOptionError(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .config.paths import state_folder
-from .io import write_atomic
+from .io import read_json, write_atomic
 
 KEPT = 50
 """Most pairs remembered."""
@@ -69,7 +69,7 @@ def last_check(
         if entry is None or entry["by"] != _versions():
             return None
         return Check(float(entry["at"]), entry["passed"] is True)
-    except (KeyError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError, ArithmeticError):
         return None
 
 
@@ -82,10 +82,7 @@ def _file(folder: Path | None) -> Path:
 
 
 def _known(file: Path) -> dict[str, Any]:
-    try:
-        known = json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return {}
+    known = read_json(file)
     return known if isinstance(known, dict) else {}
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import json
 import os
 import secrets
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+STATE_LIMIT = 16 * 2**20
+"""Bytes of a file with state; they have some kilobytes."""
 
 
 def write_atomic(
@@ -53,6 +60,32 @@ def write_atomic(
     finally:
         with suppress(FileNotFoundError):
             os.unlink(unfinished)
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """The content of a regular file of at most so many bytes.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or is larger.
+    """
+    # Opening a pipe waits for its writer without the flag.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            kind = errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL
+            raise OSError(kind, os.strerror(kind) if kind == errno.EISDIR else "Not a file")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"Over {most >> 10} KB")
+    return data
+
+
+def read_json(path: Path) -> Any:
+    """What a small JSON file of macspec's own holds; None: there is none, or it is damaged."""
+    try:
+        return json.loads(read_regular(path, STATE_LIMIT))
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 class LockedFile:

@@ -24,7 +24,7 @@ import mlx.core as mx
 
 from macspec.config.paths import cache_folder
 from macspec.errors import brief
-from macspec.io import write_atomic
+from macspec.io import read_json, write_atomic
 
 from .checks import Check, check_of
 from .matmul import Matmul, Matrix
@@ -81,6 +81,14 @@ def machine() -> dict[str, str]:
     }
 
 
+def _restored(failure: object, seconds: object = None, mlx_seconds: object = None) -> Outcome:
+    """An outcome from the file; TypeError or ValueError if it is none."""
+    times = [None if it is None else float(it) for it in (seconds, mlx_seconds)]  # type: ignore[arg-type]
+    if any(it is not None and not 0 < it < 1e6 for it in times):
+        raise ValueError(f"{times} are no times")
+    return Outcome(None if failure is None else str(failure)[:1000], *times)
+
+
 class Outcomes:
     """Outcomes on this machine by variant, in a small file that may vanish at any time.
 
@@ -94,11 +102,13 @@ class Outcomes:
         name = hashlib.sha256(json.dumps(self._made_for, sort_keys=True).encode()).hexdigest()
         self._path = path or cache_folder() / "kernels" / f"{name[:16]}.json"
         self.found: dict[str, Outcome] = {}
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-            stored: Any = json.loads(self._path.read_text(encoding="utf-8"))
+        stored: Any = read_json(self._path)
+        with contextlib.suppress(
+            ValueError, TypeError, LookupError, AttributeError, ArithmeticError
+        ):
             if stored["format"] == FORMAT and stored["made_for"] == self._made_for:
                 self.found = {
-                    str(name): Outcome(**outcome) for name, outcome in stored["outcomes"].items()
+                    str(name): _restored(**outcome) for name, outcome in stored["outcomes"].items()
                 }
                 if stored["checking"] is not None:
                     self.found[stored["checking"]] = Outcome(CRASHED)

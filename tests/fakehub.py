@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,6 +36,10 @@ class Hub:
     ranges: bool = True
     lies: bool = False
     """Weights are not those of the checksum."""
+    lie: Callable[[BaseHTTPRequestHandler, str], bool] = lambda handler, kind: False
+    """May answer a request of a kind (info, tree, head or file) itself, and returns whether."""
+    entry: Callable[[dict[str, Any]], None] = lambda entry: None
+    """Changes the entry of the weights in the list of files."""
     asked: list[tuple[str, str, str | None]] = field(default_factory=list)
     """Method, path and range of the requests for files."""
     sent: int = 0
@@ -101,13 +105,21 @@ class _Handler(BaseHTTPRequestHandler):
         parts = unquote(urlsplit(self.path).path).strip("/").split("/")
         api = parts[:2] == ["api", "models"]
         name = "/".join(parts[2:4] if api else parts[:2])
+        kind = ("tree" if "tree" in parts else "info") if api else "file"
+        if self.state.lie(self, "head" if self.command == "HEAD" else kind):
+            self.close_connection = True
+            return
         if name in self.state.refuses:
             status, code = self.state.refuses[name]
             self._answer(status, b"", {"X-Error-Code": code})
         elif name not in self.state.models:
             self._answer(404, b"", {"X-Error-Code": "RepoNotFound"})
         elif api and "tree" in parts:
-            self._json([_entry(path, data) for path, data in self.state.models[name].items()])
+            entries = [_entry(path, data) for path, data in self.state.models[name].items()]
+            for entry in entries:
+                if entry["path"].endswith(".safetensors"):
+                    self.state.entry(entry)
+            self._json(entries)
         elif api and parts[4:] not in ([], ["revision", "main"], ["revision", COMMIT]):
             self._answer(404, b"", {"X-Error-Code": "RevisionNotFound"})
         elif api:

@@ -13,9 +13,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadOptionError, cause
-from ..io import write_atomic
+from ..errors import BadOptionError, brief, cause, quoted
+from ..io import read_regular, write_atomic
 from .schema import OLD_KEYS, SECTIONS, SETTINGS, Setting, setting_of
+
+LONGEST = 2**20
+"""Bytes of a settings file."""
 
 HEADER = """\
 # Settings of macspec. The command line and MACSPEC_SECTION_NAME in the environment take precedence
@@ -52,7 +55,8 @@ def checked(setting: Setting, value: Any, where: str = "") -> Any:
 
 def refusal(setting: Setting, value: Any, where: str = "") -> BadOptionError:
     """The error for a value that is not allowed."""
-    return BadOptionError(f"{where}{setting.key} is {value!r}; it must be {setting.kind.says}")
+    shown = quoted(repr(value))
+    return BadOptionError(f"{where}{setting.key} is {shown}; it must be {setting.kind.says}")
 
 
 def unknown(key: str, where: str = "") -> BadOptionError:
@@ -62,13 +66,13 @@ def unknown(key: str, where: str = "") -> BadOptionError:
     begun = [each for each in SETTINGS if each.startswith(key)]
     near = same or begun or get_close_matches(key, [*SETTINGS, *SECTIONS, "keys"], n=1)
     meant = f"did you mean {near[0]}?" if near else "macspec config lists them all"
-    return BadOptionError(f"{where}there is no setting {key}; {meant}")
+    return BadOptionError(f"{where}there is no setting {quoted(key)}; {meant}")
 
 
 def text_of(path: Path) -> str:
     """The file's text, empty if there is none; BadOptionError if it cannot be read."""
     try:
-        return path.read_bytes().decode()
+        return read_regular(path, LONGEST).decode()
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:
@@ -83,7 +87,9 @@ def entries_of(text: str, path: Path) -> dict[str, Entry]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadOptionError(f"{path}{_located(str(error), text)}") from None
+        raise BadOptionError(f"{path}{_located(brief(error), text)}") from None
+    except RecursionError:
+        raise BadOptionError(f"{path}: its values are nested too deeply") from None
     entries = {}
     for section, table in document.items():
         inner = isinstance(table, dict)

@@ -106,7 +106,8 @@ class AcceptanceEstimate:
         counts: dict[Cell, list[float]] = {}
         for name, (accepted, judged) in stored.items():
             drafter, bucket, position = name.rsplit(" ", 2)
-            if not 0 <= accepted <= (judged if bucket != str(ALL) else 10 * judged):
+            most = judged if bucket != str(ALL) else 10 * judged
+            if not (0 <= judged <= 1e12 and 0 <= accepted <= most):
                 raise ValueError(f"{name}: {accepted} of {judged}")
             share = min(1.0, KEPT / judged) if judged else 0.0
             counts[drafter, int(bucket), int(position)] = [accepted * share, judged * share]

@@ -141,9 +141,13 @@ def drawn(guess: float, seen: Sequence[float], weight: float) -> float:
     return (weight * guess + len(seen) * statistics.median(seen)) / (weight + len(seen))
 
 
+SMALLEST = 1e-12
+"""Of a cost; its reciprocal is the largest."""
+
+
 def positive(value: float) -> float:
     """The value; a ValueError if it is no cost."""
-    if not 0 < value < float("inf"):
+    if not SMALLEST <= value <= 1 / SMALLEST:
         raise ValueError(f"{value} is no cost")
     return float(value)
 
@@ -351,7 +355,9 @@ class CostCurve:
     def restore(self, stored: Mapping[str, Any]) -> None:
         """Take over what ``as_dict`` gave; else a ValueError, TypeError or KeyError."""
         passes: dict[tuple[int, int], tuple[float, ...]] = {
-            (int(rows), int(at)): (positive(value),) for rows, at, value in stored["passes"]
+            (int(rows), int(at)): (positive(value),)
+            for rows, at, value in stored["passes"]
+            if 0 < rows <= ROWS[-1]
         }
         steps = {str(name): positive(value) for name, value in stored["steps"].items()}
         reading = {str(name): positive(value) for name, value in stored["reading"].items()}

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..io import write_atomic
+from ..io import read_json, write_atomic
 from .acceptance import AcceptanceEstimate
 from .cost import CostCurve
 
@@ -32,13 +32,13 @@ class ControlState:
     def load(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
         """Restore what is known into both."""
         try:
-            stored: Any = json.loads(self.path.read_text(encoding="utf-8"))
+            stored: Any = read_json(self.path)
             if stored["format"] != FORMAT:
                 return
             acceptance.restore(stored["survival"])
             if stored["made_for"] == self.made_for:
                 curve.restore(stored["costs"])
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
             return
 
     def save(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:

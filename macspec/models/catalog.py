@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ..assets import folder
-from ..errors import BadOptionError
+from ..errors import BadOptionError, quoted
 from .machine import GIB, recommended_for
 
 CONTEXT = 8192
@@ -28,6 +28,9 @@ NON_COMMERCIAL = "non-commercial"
 
 QUANTIZED = re.compile(r"[-_](mlx|[mn][xv]fp\d|\d+-?bits?|bf16|fp16|optiq|dwq)\b.*", re.IGNORECASE)
 """The end of a repository's name that says how its weights are stored."""
+
+LONGEST = 100
+"""Characters of a name."""
 
 GIVEN = GIB // 2
 """A Mac sold as 16 GB may report slightly less; this much is overlooked."""
@@ -97,13 +100,15 @@ def catalogue(own: Iterable[Mapping[str, Any]] = ()) -> tuple[Entry, ...]:
 def entry(table: Mapping[str, Any], *, user: bool = False) -> Entry:
     """An entry from its table, whose fields are checked."""
     name = table.get("name")
-    if not isinstance(name, str) or not name.strip() or "/" in name:
+    if not isinstance(name, str) or not name.strip() or "/" in name or len(name) > LONGEST:
         raise BadOptionError(
-            f"a pair in the settings needs a name without a slash, not {name!r}: add name = ..."
+            "a pair in the settings needs a name without a slash, not "
+            f"{quoted(repr(name))}: add name = ..."
         )
     known = [it.name for it in fields(Entry) if it.name != "user"]
     for key in table:
         if key not in known:
+            key = quoted(key)
             near = get_close_matches(str(key), known, 1)
             hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
             raise BadOptionError(f"the pair {name} has an unknown field {key}: {hint}")
@@ -128,7 +133,7 @@ def _checked(name: str, key: str, value: Any) -> Any:
     else:
         right, wanted = isinstance(value, str) and bool(value.strip()), "a string"
     if not right:
-        raise BadOptionError(f"the pair {name}: {key} must be {wanted}, not {value!r}")
+        raise BadOptionError(f"the pair {name}: {key} must be {wanted}, not {quoted(repr(value))}")
     return value
 
 

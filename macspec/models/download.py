@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,7 +24,6 @@ from huggingface_hub import (
     HfApi,
     constants,
     errors,
-    get_session,
     hf_hub_url,
     snapshot_download,
     utils,
@@ -31,8 +31,9 @@ from huggingface_hub import (
 from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.hf_api import RepoFile
 
-from ..errors import ModelBrokenError, ModelNotFoundError, brief
-from .files import PATTERNS, explain, http, without_weights
+from ..errors import ModelBrokenError, ModelNotFoundError, brief, quoted
+from .files import PATTERNS, explain, without_weights
+from .hubclient import MOST_FILES, SILENCE, check_commit, check_listing, guarded, http, refusal
 from .progress import DownloadEvent, Listed, Progress, Pulled, Retrying, size
 
 # Its public names are not all annotated.
@@ -98,11 +99,13 @@ def listing(name: str) -> Repository:
     """Ask the hub for a repository's newest commit, or that of ``id@revision``."""
     id, _, revision = name.partition("@")
     try:
+        guarded()
         api = HfApi()
-        commit = api.model_info(id, revision=revision or None).sha
-        assert commit is not None
+        info = api.model_info(id, revision=revision or None, timeout=SILENCE)
+        commit = check_commit(info.sha)
         entries = api.list_repo_tree(id, revision=commit, recursive=True)
-        found = [entry for entry in entries if isinstance(entry, RepoFile)]
+        found = [entry for entry in islice(entries, MOST_FILES + 1) if isinstance(entry, RepoFile)]
+        check_listing(found)
     except Exception as error:
         raise ModelNotFoundError(explain(error, id, revision or None)) from error
     wanted = set(_utils.filter_repo_objects([it.path for it in found], allow_patterns=PATTERNS))
@@ -197,6 +200,8 @@ def _transient(error: Exception) -> bool:
 def _disconnected(error: Exception) -> bool:
     """Whether the connection broke; a proxy that refuses, or a bad certificate, will not change."""
     broken = isinstance(error, http.TransportError | ConnectionError)
+    if isinstance(error, http.UnsupportedProtocol | http.TooManyRedirects):
+        return False
     return broken and not isinstance(error, http.ProxyError) and "SSL" not in str(error)
 
 
@@ -213,13 +218,16 @@ def _stream(repository: Repository, file: RepoFile, meter: _Meter) -> Iterator[D
                 headers["Range"] = f"bytes={here}-"
             url = hf_hub_url(repository.id, file.path, revision=repository.commit)
             timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
-            with get_session().stream("GET", url, headers=headers, timeout=timeout) as response:
+            with guarded().stream("GET", url, headers=headers, timeout=timeout) as response:
                 _utils.hf_raise_for_status(response)
                 if here and response.status_code != 206:
                     part.seek(0)
                     part.truncate()
                     digest, here = _digest(file), 0
                 for block in response.iter_bytes(CHUNK):
+                    if here + len(block) > file.size:
+                        part.truncate(0)
+                        raise refusal(f"{quoted(file.path)} is longer than it said")
                     part.write(block)
                     digest.update(block)
                     here += len(block)

@@ -15,7 +15,6 @@ import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -33,10 +32,7 @@ from ..errors import (
     quoted,
 )
 from .folder import check_files
-
-_errors: Any = errors
-# httpx in the hub's first versions, httpx2 in later ones.
-http: Any = import_module(_errors.HTTPError.__module__.partition(".")[0])
+from .hubclient import guarded, http
 
 PATTERNS = [
     "*.json",
@@ -107,6 +103,7 @@ def locate(name: str, *, trust_remote_code: bool = False) -> Path:
 def _fetch(repository: str, revision: str | None, patterns: list[str]) -> Path:
     for local in (True, False):
         try:
+            guarded()
             folder = Path(
                 snapshot_download(
                     repository, revision=revision, allow_patterns=patterns, local_files_only=local
@@ -143,6 +140,9 @@ def _listing(repository: str, revision: str | None, folder: Path) -> list[str]:
 def explain(error: Exception, repository: str, revision: str | None) -> str:
     """One line for an error of ``snapshot_download``: what is wrong and what to do."""
     causes = list(_causes(error))
+    refused = next((cause for cause in causes if isinstance(cause, MacspecError)), None)
+    if refused is not None:
+        return str(refused)
     texts = " ".join(str(cause) for cause in causes)
     answers = (cause for cause in causes if isinstance(cause, errors.HfHubHTTPError))
     status = next((answer.response.status_code for answer in answers), None)
@@ -189,8 +189,8 @@ def explain(error: Exception, repository: str, revision: str | None) -> str:
     unreachable = isinstance(
         error, errors.LocalEntryNotFoundError | ConnectionError | TimeoutError | http.TransportError
     )
-    refused = any(type(cause).__name__ == "ProxyError" for cause in causes)
-    if refused or (unreachable and "https" in getproxies() and status is None):
+    proxy = any(type(cause).__name__ == "ProxyError" for cause in causes)
+    if proxy or (unreachable and "https" in getproxies() and status is None):
         return (
             f"{repository} cannot be fetched through the proxy ({brief(causes[-1])}): check "
             "HTTPS_PROXY, or set NO_PROXY=huggingface.co"

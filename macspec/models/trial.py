@@ -26,7 +26,7 @@ from typing import Any
 
 from ..config.paths import cache_folder
 from ..errors import MacspecError, ModelBrokenError, brief
-from ..io import write_atomic
+from ..io import read_json, write_atomic
 from ..power.conditions import printed
 from .folder import identity
 from .rendering import FACTOR, MARGIN
@@ -161,10 +161,7 @@ def _file() -> Path:
 
 
 def _known() -> dict[str, int]:
-    try:
-        known = json.loads(_file().read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
+    known = read_json(_file())
     return known if isinstance(known, dict) else {}
 
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..config.paths import state_folder
-from ..io import write_atomic
+from ..io import read_json, write_atomic
 from .energy import Energy
 from .source import PowerSource, Rail, Reading
 
@@ -42,10 +42,10 @@ class Idle:
 def remembered_idle(folder: Path | None = None, now: float | None = None) -> Idle | None:
     """The baseline of an earlier session, unless it is too old at ``now`` (since 1970)."""
     try:
-        record = json.loads(_file(folder).read_bytes())
+        record = read_json(_file(folder))
         watts = {str(rail): float(value) for rail, value in record["watts"].items()}
         idle = Idle(str(record["source"]), watts, float(record["seconds"]), float(record["at"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
         return None
     age = (time.time() if now is None else now) - idle.at
     return idle if 0 <= age <= IDLE_AGE else None

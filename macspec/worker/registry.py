@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..config.paths import state_folder
-from ..io import LockedFile, is_locked
+from ..io import LockedFile, is_locked, read_json
 from ..plaintext import one_line
 
 PATIENCE = 2.0
@@ -97,7 +97,7 @@ def _alive(path: Path) -> Running | None:
             path.unlink()
         return None
     try:
-        entry = json.loads(path.read_bytes())
+        entry = read_json(path)
         return Running(int(entry["pid"]), one_line(str(entry["pair"])), int(entry["planned"]))
-    except (OSError, ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, ArithmeticError):
         return None
