@@ -366,12 +366,13 @@ def _memory(count: float) -> str:
 
 def proposal() -> list[str]:
     """What to say about a pair for this machine, a sentence or two each; quick and offline."""
-    memory = unified_memory()
-    return proposed(best(memory, working_set()), memory)
+    memory, limit = unified_memory(), working_set()
+    return proposed(best(memory, limit), memory, best(memory, limit, "code"))
 
 
-def proposed(entry: Entry | None, memory: int) -> list[str]:
-    """The same for the best pair of the catalogue (None: none fits) and the machine's bytes."""
+def proposed(entry: Entry | None, memory: int, code: Entry | None = None) -> list[str]:
+    """The same for the best pair of the catalogue (None: none fits), the machine's bytes, and the
+    best pair to write code."""
     has = f"{memory / GIB:.0f} GB of memory"
     built_in = (
         "The built-in pair answers at once, but it is tiny: good for small talk, not for facts."
@@ -384,5 +385,6 @@ def proposed(entry: Entry | None, memory: int) -> list[str]:
     return [
         built_in,
         f"The recommended pair for this machine ({has}) is {entry.name}: {entry.target}{draft}."
-        + (f"{size}{needs}." if size else ""),
+        + (f"{size}{needs}." if size else "")
+        + (f" To write code, {code.name}." if code is not None and code != entry else ""),
     ]

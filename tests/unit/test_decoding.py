@@ -52,6 +52,9 @@ class Ids:
     notices: tuple[str, ...] = ()
     switch = None
 
+    def __init__(self, format: Any) -> None:
+        self.format = format
+
     def raw(self, text: str) -> list[int]:
         return [int(word) for word in text.split()]
 
@@ -68,7 +71,7 @@ def session_of(pair: Pair, name: str, draft: str | None = None, **options: Any) 
         stop_ids=frozenset(),
     )
     session = Session(small, **options)
-    session._prompting._templates[None] = Ids()  # type: ignore[assignment]
+    session._prompting._templates[None] = Ids(session._prompting.format)  # type: ignore[assignment]
     return session
 
 

@@ -67,6 +67,9 @@ def test_the_card_says_what_would_be_downloaded() -> None:
     assert "16 GB" in said
     assert "mid: owner/mid with the draft model owner/small" in said
     assert "download 5.0 GB and need 6.5 GB" in said
+    assert "To write code" not in " ".join(proposed(entry, 16 * GIB, entry))
+    other = Entry("coder", "owner/coder")
+    assert proposed(entry, 16 * GIB, other)[-1].endswith(" To write code, coder.")
 
 
 def test_no_pair_fits_a_tiny_machine() -> None:
