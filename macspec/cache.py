@@ -43,7 +43,7 @@ _WINDOWED = (WindowedKVCache, ChunkedWindowKVCache)
 PLAIN = "this model runs plain, without speculation: "
 
 CHECKPOINTS = 3
-"""States of stateful and windowed layers that are kept to return to, the newest ones."""
+"""States of stateful and windowed layers that are kept to return to."""
 
 Snapshot = list[dict[str, Any]]
 """Attributes of caches. The deep copy of an array shares its data, but not later writes."""
@@ -258,11 +258,17 @@ class ModelCache:
         self._open = False
 
     def checkpoint(self) -> None:
-        """Make the present length one that `return_to` can go back to; of the newest ones."""
+        """Make the present length one that `return_to` can go back to.
+
+        Where there are too many, that one goes without which the fewest positions are read again.
+        """
         if self.checkpoints:
-            others = [it for it in self._checkpoints if it[0] != self.length]
+            kept = [it for it in self._checkpoints if it[0] != self.length]
+            if len(kept) == CHECKPOINTS:
+                gaps = [b[0] - a for a, b in zip([0, *(it[0] for it in kept)], kept, strict=False)]
+                del kept[gaps.index(min(gaps))]
             state = _snapshot(self._stateful + self._windowed)
-            self._checkpoints = [*others, (self.length, state, self._pending)][-CHECKPOINTS:]
+            self._checkpoints = [*kept, (self.length, state, self._pending)]
 
     def return_to(self, length: int) -> None:
         """Go back to the newest checkpoint within ``length`` positions, or empty every layer."""

@@ -106,6 +106,13 @@ class Decoder:
             return self._why
         return self.target.cache.reason or outlook(self.settings.method, self.settings.depth)
 
+    @property
+    def checkpoints(self) -> bool:
+        """Whether going far back takes checkpoints, of the target or of its draft model."""
+        steppers = (drafter.stepper for drafter in self.portfolio.models("auto"))
+        models = [self.target, *(it.model for it in steppers if isinstance(it, DraftModel))]
+        return any(model.cache.checkpoints for model in models)
+
     def change_draft(self, pair: Pair) -> None:
         """Draft with the draft model of a pair with this target, or without one if it has none."""
         self.pair = pair

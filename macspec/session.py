@@ -293,7 +293,7 @@ class Session:
             think=think,
             on_overflow=on_overflow,
             resume=resume,
-            boundaries=self.decoder.target.cache.checkpoints,
+            boundaries=self.decoder.checkpoints,
         )
 
     def _spent(self) -> list[str]:

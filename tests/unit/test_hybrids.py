@@ -147,9 +147,8 @@ class Unheard:
 FAR = ["qwen3_5", "nemotron_h", "lfm2", "gemma3_text", "recurrent_gemma"]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(it, marks=[pytest.mark.slow] * (it != FAR[0])) for it in FAR]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAR)
 def test_a_regenerated_reply_reads_only_what_follows_the_checkpoint(
     pocket: Pair, name: str
 ) -> None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import json
+import shutil
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 from architectures import ARCHITECTURES, VOCABULARY, WINDOW, Config
 from mlx.utils import tree_map
 
-__all__ = ["VOCABULARY", "WINDOW", "built", "tiny"]
+from macspec.assets import pocket
+
+__all__ = ["VOCABULARY", "WINDOW", "built", "saved", "tiny"]
+
+TAGGED = 4100
+"""Ids of a model with the built-in pair's tokenizer and tags for reasoning."""
 
 _LLAMA = ARCHITECTURES["llama"]
 
@@ -64,3 +72,25 @@ def _random(weight: mx.array) -> mx.array:
 def tiny(name: str) -> Any:
     """The model of that name."""
     return built(_SHAPES.get(name) or ARCHITECTURES[name])
+
+
+def saved(name: str, folder: Path, template: str | None = None) -> Path:
+    """The model of that name in a folder to load, with the built-in pair's tokenizer.
+
+    Args:
+        template: of chats; it may have the tags <think> and </think>.
+    """
+    shutil.copytree(pocket()[1], folder)
+    if template is not None:
+        file = folder / "tokenizer_config.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": template}))
+        file = folder / "tokenizer.json"
+        tokenizer = json.loads(file.read_text())
+        added, last = tokenizer["added_tokens"], max(tokenizer["model"]["vocab"].values())
+        for number, tag in enumerate(("<think>", "</think>"), last + 1):
+            added.append({**added[-1], "id": number, "content": tag})
+        file.write_text(json.dumps(tokenizer))
+    config = {**ARCHITECTURES[name], "vocab_size": TAGGED}
+    (folder / "config.json").write_text(json.dumps(config))
+    built(config).save_weights(str(folder / "model.safetensors"))
+    return folder

@@ -10,7 +10,8 @@ from argparse import Namespace
 from pathlib import Path
 
 import pytest
-from modelfolders import POCKET, edited, hybrid, shared_model
+from modelfolders import POCKET, edited, shared_model
+from tinymodels import saved
 
 from macspec.cli import modellist
 from macspec.models.scan import (
@@ -97,7 +98,7 @@ def test_the_built_in_pair_fits_one_way_and_another_vocabulary_does_not(copy):
 
 
 def test_a_hybrid_says_how_it_goes_back(tmp_path, monkeypatch, capsys):
-    folder = hybrid(tmp_path / "hybrid")
+    folder = str(saved("qwen3_5", tmp_path / "hybrid"))
     opened = [it for it in scan([folder, DRAFT]) if isinstance(it, OpenedModel)]
     assert [(it.reason, it.rollback) for it in opened] == [(None, "recorded"), (None, None)]
     monkeypatch.setattr(modellist, "scan", lambda: iter([*scan([folder, DRAFT])]))
