@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from .choices import Think
+from .choices import EFFORTS, Think
 from .errors import BadOptionError, ContextOverflowError
 from .models.pair import Pair
 from .models.template import Template
@@ -128,12 +128,12 @@ class Prompting:
     @property
     def thinks(self) -> bool:
         """Whether the target can switch reasoning."""
-        return self._template(None).switch is not None
+        return False in self._template(None).thinking
 
     @property
-    def efforts(self) -> bool:
-        """Whether it can reason more or less."""
-        return self._template(None).effort is not None
+    def efforts(self) -> tuple[str, ...]:
+        """How much it can be told to reason."""
+        return tuple(effort for effort in EFFORTS if effort in self._template(None).thinking)
 
     def raw(self, messages: str | Sequence[Message], context: int) -> Prompt:
         """A text to be continued as it is.

@@ -358,7 +358,7 @@ class Session:
         return self._prompting.thinks
 
     @property
-    def efforts(self) -> bool:
+    def efforts(self) -> tuple[str, ...]:
         return self._prompting.efforts
 
     @property

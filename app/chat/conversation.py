@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from macspec.choices import EFFORTS
 from macspec.config.schema import Config
 from macspec.errors import BadOptionError
 from macspec.events import Finished, Prefilled, Prefilling
@@ -197,8 +196,9 @@ class Conversation:
     def thinking(self) -> list[str]:
         """The choices for reasoning that have an effect here, as far as is known."""
         pair = self._live.pair
-        switch, efforts = (True, False) if pair is None else (pair.thinks, pair.efforts)
-        return ["auto", *(("on", "off") if switch else ()), *(EFFORTS if efforts else ())]
+        if pair is None:
+            return ["auto", "on", "off"]
+        return ["auto", *(("on", "off") if pair.thinks else ()), *pair.efforts]
 
     # Replies: each is a stream of updates that ends with ``Ended``.
 

@@ -22,6 +22,9 @@ SWITCHES = ("enable_thinking", "thinking")
 EFFORT_NAMES = ("reasoning_effort", "thinking_effort")
 """What they call its effort."""
 
+NO_EFFORT = "none"
+"""The effort that turns it off, where templates check the word."""
+
 REASONING_FIELDS = ("reasoning_content", "thinking", "reasoning")
 """What they call the reasoning of an earlier reply. Most drop it; that is left to them."""
 
@@ -44,10 +47,8 @@ class Template:
     def __init__(self, pair: Pair, think: Think = None) -> None:
         self._name = pair.target.name
         self._tokenizer: Any = pair.target.tokenizer
-        self.switch: str | None = None
-        """What the template calls its switch for reasoning; None: it has none."""
-        self.effort: str | None = None
-        """What it calls the effort; None: it knows none."""
+        self.thinking: dict[Think, dict[str, Any]] = {}
+        """What the template is told for each choice of reasoning that it knows."""
         self.format = format_of(self._tokenizer)
         self._rows = pair.target.width
         self._settings: dict[str, Any] = {}
@@ -59,8 +60,7 @@ class Template:
         if self._tokenizer.has_chat_template:
             self._probe_system()
             self._probe_blocks()
-            self.switch = self._probe_setting(SWITCHES, True, False)
-            self.effort = self._probe_setting(EFFORT_NAMES, EFFORTS[0], EFFORTS[-1])
+            self.thinking = self._probe_thinking()
             self._set_thinking(think)
 
     def notices_for(self, messages: Messages) -> tuple[str, ...]:
@@ -202,36 +202,47 @@ class Template:
         if start and f"{start}{MARK}{end}" in (self._attempt(user, reply, user) or ""):
             self._takes_blocks = True
 
-    def _probe_setting(self, names: Sequence[str], one: object, other: object) -> str | None:
-        """The first of the names whose two values make a difference."""
+    def _probe_thinking(self) -> dict[Think, dict[str, Any]]:
+        """What the template is told for each choice of reasoning that makes a difference."""
+        found: dict[Think, dict[str, Any]] = {}
+        for name in SWITCHES:
+            texts = self._attempts(name, (True, False))
+            if len(set(texts.values())) == 2:
+                found = {value: {name: value} for value in texts}
+                break
+        for name in EFFORT_NAMES:
+            texts = self._attempts(name, (NO_EFFORT, *EFFORTS, MARK))
+            if len(set(texts.values())) < 2:
+                continue
+            efforts = [effort for effort in EFFORTS if effort in texts]
+            # A template that takes any word says nothing about what the model knows.
+            if not found and NO_EFFORT in texts and MARK not in texts:
+                found = {True: {name: efforts[-1]}, False: {name: NO_EFFORT}}
+            found |= {effort: {**found.get(True, {}), name: effort} for effort in efforts}
+            break
+        return found
+
+    def _attempts(self, name: str, values: Sequence[Any]) -> dict[Any, str]:
+        """The texts with a setting's values, but for those that are rejected."""
         user = {"role": "user", "content": "Hello"}
-        for name in names:
-            texts = [self._attempt(user, **{name: value}) for value in (one, other)]
-            if None not in texts and texts[0] != texts[1]:
-                return name
-        return None
+        texts = {value: self._attempt(user, **{name: value}) for value in values}
+        return {value: text for value, text in texts.items() if text is not None}
 
     def _set_thinking(self, think: Think) -> None:
-        if think is None:
+        if think is None or think in self.thinking:
+            self._settings = self.thinking.get(think, {})
             return
-        if self.switch is not None:
-            self._settings[self.switch] = bool(think)
-        if isinstance(think, str) and self.effort is not None:
-            self._settings[self.effort] = think
-        elif isinstance(think, str) and self.switch is not None:
+        efforts = [effort for effort in EFFORTS if effort in self.thinking]
+        what = f"the chat template of {self._name}"
+        if True in self.thinking:
+            self._settings = self.thinking[True]
+            self.think_notice = f"{what} does not know {think} effort: reasoning is on"
+        elif not efforts:
             self.think_notice = (
-                f"the chat template of {self._name} has no effort of reasoning: it is on"
+                f"{what} has no switch for reasoning: turning it on or off has no effect"
             )
-        elif self.switch is None and self.effort is None:
-            self.think_notice = (
-                f"the chat template of {self._name} has no switch for reasoning: turning it on or "
-                "off has no effect"
-            )
-        elif self.switch is None and think is False:
-            self.think_notice = (
-                f"the chat template of {self._name} cannot turn reasoning off: the least is "
-                f"{EFFORTS[0]}"
-            )
+        elif think is False:
+            self.think_notice = f"{what} cannot turn reasoning off: the least is {efforts[0]}"
 
 
 def _blocks(reasoning: str, content: str) -> list[dict[str, str]]:

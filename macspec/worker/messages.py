@@ -119,8 +119,8 @@ class PairInfo:
     """Whether the target's chat template can switch reasoning."""
     rollback: str | None = None
     """How rows are taken back from the target's stateful layers; None: it has none."""
-    efforts: bool = False
-    """Whether it takes an effort of reasoning."""
+    efforts: tuple[str, ...] = ()
+    """The efforts of reasoning that it knows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ def test_marks_in_a_question_do_not_decide_where_the_reply_begins() -> None:
 
 def test_efforts_of_gpt_oss() -> None:
     prompting = Prompting(pair_of("gpt-oss"))
-    assert prompting.efforts
+    assert prompting.efforts == ("low", "medium", "high")
     assert not prompting.thinks
     prompt = prompting.chat("Why?", 4096, 64, think="high")
     assert "Reasoning: high" in tokenizer_of("gpt-oss").decode(prompt.tokens)

@@ -12,6 +12,7 @@ from scripted import PAIR, STATUS, Script, ScriptedEngine, Step, plain, said
 
 from macspec.app.chat.conversation import Conversation
 from macspec.app.chat.turns import Began, Dropped, TextPiece, Withdrawn
+from macspec.choices import EFFORTS
 from macspec.config import schema
 from macspec.errors import BadOptionError
 from macspec.store import COMPLETE, CUT_OFF, OPEN, RAW, STOPPED, USER, Store
@@ -378,7 +379,7 @@ async def test_a_model_without_a_switch_for_reasoning_is_named() -> None:
     )
     assert conversation.set_think(None) is None
     assert conversation.thinking == ["auto"]
-    engine = ScriptedEngine(pair=replace(PAIR, thinks=False, efforts=True))
+    engine = ScriptedEngine(pair=replace(PAIR, thinks=False, efforts=EFFORTS))
     conversation = conversation_with(engine)
     await load(conversation)
     assert conversation.thinking == ["auto", "low", "medium", "high"]

@@ -129,7 +129,7 @@ def test_the_switch_for_reasoning(with_template, switch):
 )
 def test_the_effort_of_reasoning(with_template, name, switch):
     pair = with_template(HONOURS + EFFORT.replace("reasoning_effort", name) + switch)
-    assert Prompting(pair).efforts
+    assert Prompting(pair).efforts == ("low", "medium", "high")
     for effort in ("low", "medium", "high"):
         template = Template(pair, think=effort)
         assert text(template, [USER]).endswith(f"[assistant]{effort}")
@@ -140,9 +140,28 @@ def test_the_effort_of_reasoning(with_template, name, switch):
     assert text(Template(pair), [USER]).startswith("[user]Hello there<|end|>[assistant]medium")
 
 
+CHECKED = (
+    "{% if reasoning_effort is defined and reasoning_effort not in ['none', 'high'] %}"
+    "{{ raise_exception('none or high') }}{% endif %}" + EFFORT
+)
+
+
+def test_an_effort_of_none_is_a_switch(with_template):
+    pair = with_template(HONOURS + CHECKED)
+    prompting = Prompting(pair)
+    assert (prompting.thinks, prompting.efforts) == (True, ("high",))
+    for think, shown in ((True, "high"), (False, "none"), ("high", "high"), (None, "medium")):
+        template = Template(pair, think=think)
+        assert text(template, [USER]).endswith(f"[assistant]{shown}")
+        assert template.think_notice is None
+    low = Template(pair, think="low")
+    assert text(low, [USER]).endswith("[assistant]high")
+    assert "does not know low effort: reasoning is on" in low.think_notice
+
+
 def test_an_effort_where_there_is_only_a_switch(with_template, built_in):
     template = Template(with_template(HONOURS + OTHER_SWITCH), think="high")
-    assert "no effort of reasoning: it is on" in template.think_notice
+    assert "does not know high effort: reasoning is on" in template.think_notice
     assert "<yes>" in text(template, [USER])
     assert "no switch for reasoning" in Template(built_in, think="low").think_notice
 
@@ -151,7 +170,7 @@ def test_a_switch_that_is_not_there_is_named(built_in):
     for think in (True, False):
         template = Template(built_in, think=think)
         assert "no switch for reasoning" in template.think_notice
-        assert template.switch is None
+        assert template.thinking == {}
         assert template.notices_for([USER]) == (template.think_notice,)
         assert template.tokens([USER]) == Template(built_in).tokens([USER])
 
