@@ -175,6 +175,8 @@ ACTIONS: tuple[Action, ...] = (
            aliases=("open",), needs=("idle",)),
     Action("search", "Search", "Search all conversations.",
            CHAT, ("ctrl+f",), "search", "[WORDS]", needs=("idle",)),
+    Action("find", "Find", "Find words in this conversation; without WORDS, the match before.",
+           CHAT, ("F",), "find", "[WORDS]", needs=("turns",)),
     Action("rename", "Rename", "Give this conversation another title.",
            CHAT, ("n",), "rename", "[TITLE]", needs=("chat",)),
     Action("fork", "Fork", "Continue from the selected turn in a new conversation.",
@@ -241,6 +243,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("report", "Report a problem",
            "Write a report with versions, chip, pair and log, but none of your text.",
            MACSPEC, ("R",), "report"),
+    Action("suspend", "Suspend", "Return to the shell; fg brings macspec back.",
+           MACSPEC, ("ctrl+z",), "suspend", screen=True),
     Action("leave", "Quit", "Quit macspec, as Ctrl+C twice does; everything is saved.",
            MACSPEC, ("ctrl+q",), "quit", aliases=("exit", "q", "bye")),
 )

@@ -16,6 +16,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 from textual.driver import Driver
+from textual.events import TextSelected
 from textual.timer import Timer
 from textual.widgets import Input, TextArea
 
@@ -29,7 +30,7 @@ from macspec.worker import LoadProgress, PairChoice, PromptTokens
 
 from . import message, outside, themes
 from .actions import BY_ID
-from .chat.chatlist import shortened
+from .chat.chatlist import Opening, pattern_of, shortened
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import ModelPicker, proposal
@@ -42,7 +43,7 @@ from .panel.sliders import Tune
 from .prompt.prompt import Prompt
 from .screens.main import Main
 from .slash import Completion, continuations, parse
-from .transcript.transcript import TurnChosen
+from .transcript.transcript import TurnChosen, VersionAsked
 
 PERIOD = 0.25
 """Seconds between two updates of the numbers."""
@@ -81,6 +82,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         farewell: lets go of the engine; called once, on a thread of its own, as soon as the user
             wants to leave.
         driver: of the terminal; None: Textual's own.
+        trouble: what is wrong with the settings, in a line.
     """
 
     TITLE = "macspec"
@@ -100,6 +102,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         *,
         farewell: Callable[[], None] = lambda: None,
         driver: type[Driver] | None = None,
+        trouble: str = "",
     ) -> None:
         self.conversation, self.settings, self.keys = conversation, settings, keys
         app = settings.config.app
@@ -107,6 +110,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         self.feed = Feed(self.main, conversation, self.status, self.show_state)
         self.commands = Commands(self, pairs, lambda: [(name, "") for name in themes.names(self)])
         self.leaving = Leaving(self, conversation, lambda: self.main.prompt.unsent, farewell)
+        self._trouble = trouble
         self.fault: str | None = None
         """What broke the app, in a line; None while nothing did."""
         self._doing: set[str] = set()
@@ -155,8 +159,8 @@ class MacspecApp(App[None], inherit_bindings=False):
         await self.redraw()
         if self.conversation.first_run:
             self.main.welcome.show_card(self.keys, proposal())
-        if self.conversation.store.trouble is not None:
-            self.notice(self.conversation.store.trouble, "warning")
+        for trouble in filter(None, (self.conversation.store.trouble, self._trouble)):
+            self.notice(trouble, "warning")
         await self.commands.load_first()
 
     async def on_unmount(self) -> None:
@@ -295,6 +299,12 @@ class MacspecApp(App[None], inherit_bindings=False):
             if turns != self.conversation.turns:
                 await self.redraw()
             self.status(news, "warning")
+        if not self.main.prompt.value and not self._replying and not self.main.prompt.queue:
+            self.begin(self._entitle(), "title")
+
+    async def _entitle(self) -> None:
+        if await self.conversation.entitle():
+            self.show_state()
 
     def _save_unsent(self) -> None:
         if self.main.there:
@@ -304,6 +314,16 @@ class MacspecApp(App[None], inherit_bindings=False):
     def _went_to(self, event: TurnChosen) -> None:
         self.feed.chosen = event.turn_id
         self.show_state()
+
+    @on(VersionAsked)
+    def _clicked(self, event: VersionAsked) -> None:
+        self.feed.chosen = event.turn_id
+        self.do("older" if event.by < 0 else "newer")
+
+    @on(TextSelected)
+    def _selected(self) -> None:
+        if self.screen.get_selected_text():
+            self.status("Ctrl+C copies the selection")
 
     @on(Tune)
     def _slid(self, event: Tune) -> None:
@@ -385,7 +405,12 @@ class MacspecApp(App[None], inherit_bindings=False):
             (main.panel if main.beside else main.summary).show(state)
         main.sliders.show(state)
         main.key_line.show(
-            hints(self.keys, self.conversation.situation, main.prompt.area.has_focus)
+            hints(
+                self.keys,
+                self.conversation.situation,
+                main.prompt.area.has_focus,
+                below=main.transcript.unseen,
+            )
         )
 
     def loading(self, event: Notice | LoadProgress) -> None:
@@ -438,25 +463,28 @@ class MacspecApp(App[None], inherit_bindings=False):
             self.main.welcome.show_keys(self.keys)
             self.main.prompt.focus()
 
-    async def choose_chat(self, query: str | None) -> int | None:
+    def show_match(self, turn_id: int, words: str) -> None:
+        # A transcript that was hidden behind the first hints has its size only then.
+        self.call_after_refresh(self.main.transcript.find, turn_id, pattern_of(words))
+
+    async def choose_chat(self, query: str | None) -> Opening | None:
         from .screens.conversations import Conversations
 
         chat = self.conversation.chat
-        id = await self.push_screen_wait(
-            Conversations(
-                self.conversation.store,
-                current=None if chat is None else chat.id,
-                busy=self.conversation.busy,
-                query=query or "",
-            )
+        screen = Conversations(
+            self.conversation.store,
+            current=None if chat is None else chat.id,
+            busy=self.conversation.busy,
+            query=query or "",
         )
+        id = await self.push_screen_wait(screen)
         if id is None and chat is not None:
             if self._gone(chat.id):
                 self.conversation.new()
                 await self.redraw()
             else:
                 self.conversation.refresh()
-        return id
+        return screen.opening
 
     def _gone(self, id: int) -> bool:
         try:
@@ -535,6 +563,9 @@ class MacspecApp(App[None], inherit_bindings=False):
         choice = self.commands.choice
         path = await asyncio.to_thread(report_file, choice.target, choice.draft)
         self.status(f"report written to {path}; read it before you send it")
+
+    async def do_suspend(self, argument: str) -> None:
+        self.action_suspend_process()
 
     async def do_leave(self, argument: str) -> None:
         self.leaving.leave()

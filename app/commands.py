@@ -20,7 +20,7 @@ from macspec.worker import Failed, Loaded, LoadProgress, PairChoice
 
 from . import message
 from .actions import BY_ID, SAMPLING, THINK, Choice, Situation
-from .chat.chatlist import LISTED, file_name
+from .chat.chatlist import LISTED, Opening, file_name, has_all
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import ModelPicker
@@ -95,8 +95,11 @@ class View(Protocol):
     async def redraw(self) -> None:
         """Show this conversation, whose turns have changed."""
 
-    async def choose_chat(self, query: str | None) -> int | None:
+    async def choose_chat(self, query: str | None) -> Opening | None:
         """List conversations, or those that match a query; returns the one to open, if any."""
+
+    def show_match(self, turn_id: int, words: str) -> None:
+        """Show where a turn has some words, and mark them."""
 
     # Questions.
 
@@ -131,6 +134,8 @@ class Commands:
         self.view, self.conversation, self.themes = view, view.conversation, themes
         self.choice, self._first = pairs[0], pairs
         self._picker: ModelPicker | None = None
+        self._words = ""
+        """What was searched for last."""
 
     async def run(self, id: str, argument: str = "") -> None:
         """Carry out an action."""
@@ -250,9 +255,36 @@ class Commands:
 
     async def _choose_chat(self, query: str | None) -> None:
         self.view.keep_typed()
-        id = await self.view.choose_chat(query)
-        if id is not None:
-            await self.open_chat(id)
+        opening = await self.view.choose_chat(query)
+        if opening is None:
+            return
+        await self.open_chat(opening.chat)
+        if opening.message is not None:
+            self.conversation.show_message(opening.message)
+            await self.view.redraw()
+            self._words = opening.words
+            self.view.show_match(opening.message, opening.words)
+
+    async def do_find(self, argument: str) -> None:
+        words = argument or self._words
+        if not words:
+            question = Question("Find:", "Find", "", "write the words to find after /find")
+            await self.view.ask(question, self._find)
+        elif wrong := self._find(words):
+            raise BadOptionError(wrong)
+
+    def _find(self, words: str) -> str:
+        """Show the match before the selected turn, or the last one; returns why there is none."""
+        turns = self.conversation.turns
+        found = [turn.id for turn in turns if has_all(turn.text, words)]
+        if not found:
+            return f"no message here has {words}; /search looks in all conversations"
+        chosen, again = self.view.chosen, words == self._words
+        at = found.index(chosen) - 1 if again and chosen in found else len(found) - 1
+        self._words = words
+        self.view.show_match(found[at], words)
+        self.view.status(f"match {at % len(found) + 1} of {len(found)}")
+        return ""
 
     async def open_chat(self, id: int) -> None:
         """Go on with another conversation, where it was left."""

@@ -193,8 +193,10 @@ READING = (
 """The same while the transcript or the panel has the focus; plain keys work there."""
 
 
-def hints(keys: Keys, situation: Situation, writing: bool) -> Sequence[tuple[str, str]]:
-    """Keys and what they do, most important first."""
+def hints(
+    keys: Keys, situation: Situation, writing: bool, *, below: bool = False
+) -> Sequence[tuple[str, str]]:
+    """Keys and what they do, most important first; ``below``: there is new text out of view."""
 
     def key(id: str) -> str:
         plain = [key for key in keys.of(id) if len(key) == 1]
@@ -203,6 +205,8 @@ def hints(keys: Keys, situation: Situation, writing: bool) -> Sequence[tuple[str
         return keys.shown(id, short=True)
 
     named = [(key(id), what) for id, what in (WRITING if writing else READING)]
+    if below:
+        named.insert(0, ("/follow" if writing else key("follow"), "↓ new text below"))
     if situation.busy:
         named.insert(0, (keys.shown("stop"), "stop"))
     elif not writing:

@@ -22,7 +22,7 @@ from macspec.worker import LoadProgress, PairChoice
 
 from . import outside
 from .actions import BY_GROUP
-from .chat.chatlist import find_chats, when
+from .chat.chatlist import Opening, find_chats, when
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import PRIVATE, WHAT, ModelPicker, proposal
@@ -242,7 +242,12 @@ class LineView:
         if self.reader.can_offer(self.conversation.unsent):
             self.draft = self.conversation.unsent
 
-    async def choose_chat(self, query: str | None) -> int | None:
+    def show_match(self, turn_id: int, words: str) -> None:
+        for turn in self.conversation.turns:
+            if turn.id == turn_id:
+                self.show(turn)
+
+    async def choose_chat(self, query: str | None) -> Opening | None:
         if query == "":
             raise BadOptionError("write the words to find after /search")
         store = self.conversation.store
@@ -252,7 +257,7 @@ class LineView:
             self.print(f"{chat.id}  {title_of(chat)} ({changed}, {row.about})")
             if row.who:
                 self.print(f"    {row.who}: {''.join(text for text, _ in row.excerpt)}")
-        nothing = "no conversations yet" if query is None else "no matches"
+        nothing = "no conversations yet" if query is None else f"no conversation has {query}"
         self.status("/chats NUMBER opens one" if rows else nothing)
         return None
 

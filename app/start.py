@@ -14,7 +14,7 @@ from functools import partial
 from macspec.config.effective import Effective
 from macspec.config.schema import BUILT_IN, NONE, Config, section
 from macspec.errors import BadOptionError
-from macspec.store import Chat, Store, last_generated, store_path
+from macspec.store import Chat, Store, last_generated, one_shots, store_path
 from macspec.terminal import Output, complain, say
 from macspec.worker import PairChoice, ProcessEngine
 
@@ -48,7 +48,7 @@ def _last(store: Store) -> Chat | None:
     """The conversation left last, even if something was only typed in it."""
     newest = store.chats(1)
     begun = newest and newest[0].leaf is None and newest[0].unsent
-    return newest[0] if begun else store.last_chat()
+    return newest[0] if begun else store.last_chat(one_shots())
 
 
 def chat(options: argparse.Namespace) -> int:
@@ -79,6 +79,8 @@ def chat(options: argparse.Namespace) -> int:
     if options.plain or reason is not None:
         from .line import LineMode
 
+        if options.trouble:
+            say(options.trouble)
         if reason is not None:
             say(f"{reason}: using line mode (macspec chat --plain)")
         try:
@@ -88,7 +90,15 @@ def chat(options: argparse.Namespace) -> int:
     from .app import MacspecApp
     from .driver import ScreenDriver
 
-    app = MacspecApp(conversation, effective, keys, pairs, farewell=farewell, driver=ScreenDriver)
+    app = MacspecApp(
+        conversation,
+        effective,
+        keys,
+        pairs,
+        farewell=farewell,
+        driver=ScreenDriver,
+        trouble=options.trouble,
+    )
     try:
         app.run()
     finally:

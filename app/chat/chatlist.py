@@ -25,6 +25,27 @@ Excerpt = tuple[tuple[str, bool], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Opening:
+    """A conversation to open, at a message that has the words of a search, if there is one."""
+
+    chat: int
+    message: int | None = None
+    words: str = ""
+
+
+def pattern_of(words: str) -> re.Pattern[str]:
+    """Matches each of the words, and quoted ones together."""
+    terms = [quoted or word for quoted, word in re.findall(r'"([^"]+)"|([^\s"]+)', words)]
+    return re.compile("|".join(map(re.escape, terms)) or "(?!)", re.IGNORECASE)
+
+
+def has_all(text: str, words: str) -> bool:
+    """Whether a text has every one of the words."""
+    terms = [quoted or word for quoted, word in re.findall(r'"([^"]+)"|([^\s"]+)', words)]
+    return bool(terms) and all(term.casefold() in text.casefold() for term in terms)
+
+
+@dataclass(frozen=True, slots=True)
 class ChatRow:
     """A conversation in the list."""
 
@@ -35,6 +56,8 @@ class ChatRow:
     """The text around the match, or the title that matches."""
     who: str = ""
     """Who wrote the text: you, or the model; empty: it is the title."""
+    message: int | None = None
+    """The one with the match."""
 
     @property
     def about(self) -> str:
@@ -58,7 +81,7 @@ def find_chats(store: Store, query: str = "", limit: int | None = None) -> list[
     for hit in hits:
         model = model_name(models[hit.chat.id]) if hit.chat.id in models else ""
         who = "" if hit.message is None else "model" if hit.role == ASSISTANT else "you"
-        rows.append(ChatRow(hit.chat, model, _pieces(hit.excerpt), who))
+        rows.append(ChatRow(hit.chat, model, _pieces(hit.excerpt), who, hit.message))
     return rows
 
 

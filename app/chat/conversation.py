@@ -35,6 +35,7 @@ from .comparison import Comparing, Comparison
 from .energy import EnergyMeter
 from .enginesetup import EngineSetup
 from .replies import StreamingReply, request
+from .titles import Titles, asked
 from .tree import GONE, Tree
 from .turns import Began, ChatNotice, Dropped, Ended, Turn, Update, Withdrawn, with_newest
 
@@ -73,6 +74,7 @@ class Conversation:
         """Whether there were no conversations yet."""
         self.tree = Tree(store, config.reply.system)
         self._exports = Exports(store)
+        self._titles = Titles(engine, store)
         self._live = LiveStats()
         self._energy = EnergyMeter(meter)
         self.setup = EngineSetup(engine, config, self.tree, self._live, clock, self._energy.start)
@@ -180,6 +182,13 @@ class Conversation:
             return
         self.tree.chat = self.store.set_unsent(self.tree.begun().id, text)
 
+    def show_message(self, id: int) -> None:
+        """Show the path through a message."""
+        self._check_idle()
+        if all(turn.id != id for turn in self.turns):
+            self.store.set_leaf(self._stored().id, self.store.newest_leaf(id))
+            self.tree.open(self._stored().id)
+
     # Settings.
 
     def set_think(self, think: str | None) -> str | None:
@@ -238,6 +247,21 @@ class Conversation:
             raise BadOptionError("only a reply can be continued")
         message = self.tree.message(self._claim(turn_id) or turn_id)
         return self._stream(lambda: (message, None))
+
+    async def entitle(self) -> bool:
+        """Have the model name a new conversation, if nothing else is to be done; whether it did.
+        The built-in pair is too small for that."""
+        tree, chat = self.tree, self.chat
+        big = self.setup.ready and self.setup.choice is not None and self.setup.choice.target
+        if self.busy or not big or not self.config.history.titles:
+            return False
+        if chat is None or not self._titles.wanted(chat, tree.thread):
+            return False
+        before = request(tree.thread[:-1], tree.system, self.config.reply, self.think)
+        named = await self._titles.give(chat, asked(before, tree.thread))
+        if named is not None and self.chat is not None and self.chat.id == named.id:
+            tree.chat = named
+        return named is not None
 
     async def count(self, text: str) -> PromptTokens | None:
         """How long the prompt would be if this was sent; None where that is not known."""
@@ -315,6 +339,7 @@ class Conversation:
 
     async def _compare(self, comparing: Comparing) -> AsyncIterator[Comparison]:
         self._check_idle()
+        self._titles.stop()
         self._work, shown = comparing, self._live.shown
         try:
             with awake(self.config.power.keep_awake):
@@ -332,6 +357,7 @@ class Conversation:
     ) -> AsyncIterator[Update]:
         """Ask the engine to answer the message that ``begin`` gives, with its turn if it is new."""
         self._check_idle()
+        self._titles.stop()
         before = self.tree.leaf
         message, prompt = begin()
         streaming = StreamingReply(

@@ -89,6 +89,8 @@ class PromptArea(TextArea):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"text-area--paste"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("alt+d", "delete_word_right", "Delete right to start of word", show=False),
+        # Ctrl+Z suspends, as in a shell; so undo is where a shell has it.
+        Binding("ctrl+underscore", "undo", "Undo", show=False),
     ]
 
     def __init__(self, pastes: Pastes, take_key: Callable[[events.Key], bool]) -> None:

@@ -23,6 +23,7 @@ from ..chat.chatlist import (
     ChatRow,
     Excerpt,
     Exports,
+    Opening,
     file_name,
     find_chats,
     shortened,
@@ -69,6 +70,8 @@ class Conversations(ListBox[int | None, ChatRow]):
         super().__init__(query)
         self._store, self._current, self._busy = store, current, busy
         self._timer: Timer | None = None
+        self.opening: Opening | None = None
+        """What was chosen, with the message that was found."""
 
     def on_mount(self) -> None:
         self._search()
@@ -143,6 +146,7 @@ class Conversations(ListBox[int | None, ChatRow]):
     @on(OptionList.OptionSelected)
     def _open(self) -> None:
         if (row := self.chosen) is not None:
+            self.opening = Opening(row.chat.id, row.message, self.query_one(Input).value)
             self.dismiss(row.chat.id)
 
     def action_rename(self) -> None:

@@ -198,6 +198,10 @@ class Canvas(ScrollView):
         super().__init__()
         self.following = True
         """New rows at the end scroll into view."""
+        self.unseen = False
+        """There is new text below what is on screen."""
+        self.found: re.Pattern[str] | None = None
+        """Words to mark."""
         self.list = RowList()
         self._settling = False
         self._ahead_waits = False
@@ -212,6 +216,7 @@ class Canvas(ScrollView):
 
     def changed(self, place: Place | None = None) -> None:
         """Entries changed; ``place`` stays at the top of the screen (None: what is there now)."""
+        self.list.measure()
         if not self.size:
             return
         rows, top, height = self.list, self.scroll_offset.y, self.size.height
@@ -260,6 +265,7 @@ class Canvas(ScrollView):
         super().watch_scroll_y(old_value, new_value)
         if not self._settling and round(old_value) != round(new_value):
             self.following = round(new_value) >= self.max_scroll_y
+            self.unseen = self.unseen and not self.following
             self.changed()
 
     def scroll_to(self, *args: Any, **options: Any) -> None:
@@ -284,6 +290,8 @@ class Canvas(ScrollView):
             # The offsets of a divided strip are no longer valid.
             full = GUTTER + len(row.strip.text)
             return self._selected(row.painted[1], full, *span).apply_offsets(0, y)
+        if self.found is not None and self.found.search(row.strip.text):
+            return self._marked(row.painted[1], row.strip.text, self.found).apply_offsets(0, y)
         return row.painted[1]
 
     # -- selection ------------------------------------------------------------------------------
@@ -295,6 +303,12 @@ class Canvas(ScrollView):
         parts = strip.divide([first, max(first, last), strip.cell_length])
         chosen = Strip(list(Segment.apply_style(parts[1], post_style=style)))
         return Strip.join([parts[0], chosen, *parts[2:]])
+
+    def _marked(self, strip: Strip, text: str, words: re.Pattern[str]) -> Strip:
+        for match in words.finditer(text):
+            start, end = (GUTTER + place for place in match.span())
+            strip = self._selected(strip, GUTTER + len(text), start, end)
+        return strip
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         first = selection.start.y if selection.start else 0

@@ -6,7 +6,9 @@ conversation opens at once, and a streaming reply costs the same whatever is abo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from math import inf
 from threading import Thread
 from time import perf_counter
 from typing import ClassVar
@@ -42,12 +44,23 @@ def warm() -> None:
     lexer("python")
 
 
+VERSION = re.compile(r"‹ \d+/\d+ ›")
+
+
 class TurnChosen(Message):
     """A turn was chosen with the arrow keys; None: no turn is chosen any more."""
 
     def __init__(self, turn_id: int | None) -> None:
         super().__init__()
         self.turn_id = turn_id
+
+
+class VersionAsked(Message):
+    """The left or the right half of a turn's version was clicked."""
+
+    def __init__(self, turn_id: int, by: int) -> None:
+        super().__init__()
+        self.turn_id, self.by = turn_id, by
 
 
 class Transcript(Canvas, can_focus=True, inherit_bindings=False):
@@ -95,6 +108,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
     async def show(self, turns: Sequence[Turn]) -> None:
         """Shows only these turns, scrolled to the end."""
         self._waiting.clear()
+        self.found, self.unseen = None, False
         self.list.entries.clear()
         self._turns, self._live, self.chosen = {}, None, None
         self._add(turns)
@@ -161,6 +175,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         if thought and live.answer.text and not self.following and live.unfolded is None:
             live.unfolded = True  # Do not fold what is being read.
         live.compose()
+        self.unseen = not self.following
         self.changed()
         now = perf_counter()
         self._next_write = now + max(PAUSE_S, SHARE * (now - began))
@@ -200,7 +215,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
     # -- keys and mouse -------------------------------------------------------------------------
 
     def action_follow(self) -> None:
-        self.following = True
+        self.following, self.unseen = True, False
         self.changed()
 
     def action_page(self, by: int) -> None:
@@ -228,7 +243,23 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
             self.choose(None)
             self.action_follow()
 
+    def find(self, turn_id: int, words: re.Pattern[str]) -> None:
+        """Choose a turn, mark the words everywhere, and scroll to their first place in it."""
+        if turn_id not in self._turns:
+            return
+        self.choose(turn_id)
+        self.found, entry = words, self._turns[turn_id]
+        while self.list.draw(*self.list.span(entry), inf):
+            pass
+        first, last = self.list.span(entry)
+        rows = ((y, self.list.row(y)) for y in range(first, last))
+        at = next((y for y, row in rows if row and words.search(row[1].strip.text)), first)
+        self.following = False
+        self.scroll_to(y=max(at - self.size.height // 3, 0))
+        self.refresh()
+
     def choose(self, turn_id: int | None) -> None:
+        self.found = None
         for rows in self._turns.values():
             rows.choose(rows.turn.id == turn_id)
         self.chosen = turn_id
@@ -261,7 +292,12 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         if found is None or not isinstance(found[0], TurnRows):
             return
         rows, kind = found[0], found[1].kind
-        if kind == "head":
+        shown = self.list.row(event.y + self.scroll_offset.y)
+        mark = shown and VERSION.search(shown[1].strip.text)
+        if kind == "head" and mark and mark.start() <= event.x - GUTTER < mark.end():
+            half = event.x - GUTTER < (mark.start() + mark.end()) // 2
+            self.post_message(VersionAsked(rows.turn.id, -1 if half else 1))
+        elif kind == "head":
             self.choose(None if rows.turn.id == self.chosen else rows.turn.id)
         elif kind == "fold":
             rows.unfolded = not rows.open(self.list.look)

@@ -12,7 +12,9 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from ..errors import BadOptionError, MacspecError, brief
@@ -251,8 +253,21 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _fill(options: argparse.Namespace) -> None:
+    options.trouble = ""
     options.effective = fill(options)
     options.settings = options.effective.config
+
+
+def _fill_without_file(options: argparse.Namespace, error: BadOptionError) -> None:
+    """As ``_fill`` where the settings file is broken: the app starts on the defaults, and says so.
+    Whatever else is wrong is raised again."""
+    from ..config.effective import load
+    from ..config.paths import config_file
+
+    settings = load(Path(os.devnull))
+    options.effective = fill(options, replace(settings, path=config_file()))
+    options.settings = options.effective.config
+    options.trouble = f"{error}; started with the defaults, macspec config edit opens the file"
 
 
 def chat(options: argparse.Namespace) -> int:
@@ -260,7 +275,10 @@ def chat(options: argparse.Namespace) -> int:
 
     if not options.keys:
         recall(options)
-    _fill(options)
+    try:
+        _fill(options)
+    except BadOptionError as error:
+        _fill_without_file(options, error)
     if options.keys:
         list_keys(options)
         return 0

@@ -19,6 +19,7 @@ from ..store import (
     Message,
     OpenReply,
     Store,
+    add_one_shot,
     last_generated,
     request_messages,
     store_path,
@@ -80,6 +81,7 @@ class Conversation:
         store = self._store = self._store or Store(store_path())
         if self._chat is None:
             chat = store.new_chat(system=options.system or "", sampling=self._sampling)
+            add_one_shot(chat.uid)
         else:
             chat = self._chat
             if options.system != chat.system:

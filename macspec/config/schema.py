@@ -251,6 +251,12 @@ class History:
         "save conversations on this machine",
         off="save nothing in this machine's history",
     )
+    titles: bool = setting(
+        True,
+        kinds.flag(),
+        "Titles by the model",
+        "let the model name a new conversation after its first reply, while it is idle",
+    )
 
 
 @dataclass(frozen=True, slots=True)

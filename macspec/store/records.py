@@ -25,7 +25,7 @@ STATES = (OPEN, COMPLETE, STOPPED, CUT_OFF)
 
 FIRST_LINE, BY_MODEL, BY_USER = "first line", "model", "user"
 TITLED = (FIRST_LINE, BY_MODEL, BY_USER)
-"""Where a title comes from. Nothing writes ``model`` any more, but old stores and files may."""
+"""Where a title comes from."""
 
 TITLE_LENGTH = 60
 """Characters of a title made from a prompt."""

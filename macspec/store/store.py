@@ -7,12 +7,14 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..config.paths import data_folder
 from ..errors import BadOptionError
+from ..io import write_atomic
 from ..plaintext import one_line
 from . import records, transfer, valid
 from .database import PATIENCE, Database
@@ -24,9 +26,29 @@ KEEP_DELETED = 30 * 86400.0
 """Seconds after which a deleted conversation is removed from the disk."""
 
 
+ONE_SHOTS, KEPT_ONE_SHOTS = "one-shots", 500
+"""The file of their uids, and how many it keeps."""
+
+
 def store_path() -> Path:
     """This user's conversations."""
     return data_folder() / "chats" / "chats.db"
+
+
+def one_shots() -> list[str]:
+    """The uids of the newest conversations that ``macspec run`` began: the app opens none of them
+    unasked."""
+    try:
+        return (data_folder() / "chats" / ONE_SHOTS).read_text().split()
+    except OSError:
+        return []
+
+
+def add_one_shot(uid: str) -> None:
+    """Note a conversation that ``macspec run`` began."""
+    text = "\n".join([*one_shots()[1 - KEPT_ONE_SHOTS :], uid])
+    with suppress(OSError):
+        write_atomic(data_folder() / "chats" / ONE_SHOTS, f"{text}\n")
 
 
 class Store:
@@ -87,12 +109,14 @@ class Store:
         where = "deleted IS NOT NULL ORDER BY deleted DESC, id DESC LIMIT ?"
         return self._read(lambda connection: records.select_chats(connection, where, limit))
 
-    def last_chat(self) -> Chat | None:
-        """The most recently changed conversation that can be continued."""
+    def last_chat(self, without: Sequence[str] = ()) -> Chat | None:
+        """The most recently changed conversation that can be continued; ``without``: uids of those
+        to leave out."""
         raw = f"SELECT chat FROM messages WHERE role = '{records.RAW}'"
+        marks = ", ".join("?" * len(without))
         usable = f"deleted IS NULL AND leaf IS NOT NULL AND id NOT IN ({raw})"
-        where = f"{usable} ORDER BY changed DESC, id DESC LIMIT 1"
-        found = self._read(lambda connection: records.select_chats(connection, where))
+        where = f"{usable} AND uid NOT IN ({marks}) ORDER BY changed DESC, id DESC LIMIT 1"
+        found = self._read(lambda connection: records.select_chats(connection, where, *without))
         return found[0] if found else None
 
     def last_models(self) -> dict[int, str | None]:
@@ -107,6 +131,13 @@ class Store:
         if not one_line(title):
             raise BadOptionError("the title is empty")
         return self._set(id, title=title, titled=records.BY_USER)
+
+    def entitle(self, id: int, title: str) -> Chat:
+        """Set a title that the model gave, unless the user has given one meanwhile."""
+        chat = self.chat(id)
+        if chat.titled == records.BY_USER:
+            return chat
+        return self._set(id, title=title, titled=records.BY_MODEL)
 
     def set_system(self, id: int, system: str) -> Chat:
         return self._set(id, system=system)

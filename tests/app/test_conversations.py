@@ -38,6 +38,31 @@ async def test_the_list_and_its_search(running: Callable[..., Any]) -> None:
         )
 
 
+async def test_a_search_leads_to_its_match_and_find_to_the_next(
+    running: Callable[..., Any],
+) -> None:
+    long = "\n\n".join(f"line {number}" for number in range(60))
+    async with running(f"a heron\n\n{long}", long, long) as it:
+        for question in ("Which bird?", "another heron?", "and now?"):
+            await it.ask(question)
+        await it.pilot.press("ctrl+n")
+        await it.send("/search heron")
+        await it.until(lambda: "another" in it.screen and "Which" in it.screen)
+        await it.pilot.press("enter")
+        await it.until(lambda: it.app.main.is_active and it.app.chosen is not None)
+        await it.until(lambda: "heron" in it.screen)
+        assert not it.app.main.transcript.following
+        for number in (1, 2, 1):
+            await it.send("/find heron")
+            await it.until(lambda: it.status == f"match {number} of 2")  # noqa: B023
+            chosen = it.app.chosen
+            texts = {turn.id: turn.text for turn in it.app.conversation.turns}
+            assert "heron" in texts[chosen]
+            await it.until(lambda: "heron" in it.screen)
+        await it.send("/find ostrich")
+        await it.until(lambda: "no message here has ostrich" in it.status)
+
+
 def _box(screen: str) -> str:
     return "\n".join(line for line in screen.splitlines() if "│" in line)
 

@@ -195,6 +195,22 @@ async def test_ctrl_c_clears_the_prompt_first(
         assert connection.execute("SELECT unsent FROM chats").fetchone() == ("a thought",)
 
 
+async def test_new_text_out_of_view_is_announced(running: Callable[..., Any]) -> None:
+    long = "\n\n".join(f"line{number}" for number in range(60))
+    async with running(long, long) as it:
+        await it.ask("One")
+        await it.send("Two")
+        await it.until(lambda: it.engine.playing)
+        it.engine.play(4)
+        await it.until(lambda: "Two" in it.screen)
+        it.app.main.transcript.scroll_home(animate=False)
+        it.engine.play(4)
+        await it.until(lambda: "↓ new text below" in it.screen)
+        await it.pilot.press("tab", "G")
+        await it.until(lambda: "↓ new text below" not in it.screen)
+        it.engine.play_all()
+
+
 async def test_leaving_lets_go_of_the_engine(running: Callable[..., Any]) -> None:
     left = []
     async with running(farewell=lambda: left.append(True)) as it:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -250,6 +251,38 @@ async def test_clicks_select_a_word_a_line_and_a_turn() -> None:
         assert await selected(3) == text.split("\n")[0]
         assert await selected(4) == text
         assert not await selected(1)
+
+
+async def test_a_click_on_its_version_asks_for_the_one_beside_it() -> None:
+    app = TranscriptHost()
+    async with app.run_test(size=(60, 12)) as pilot:
+        await app.transcript.show([user(1), reply(2, sibling=2, siblings=3)])
+        await pilot.pause()
+        row = next(y for y, line in enumerate(app.rows()) if "‹ 2/3 ›" in line)
+        at = app.rows()[row].index("‹")
+        for x, by in ((at, -1), (at + 6, 1)):
+            await pilot.click(Transcript, offset=(x, row))
+            await until(pilot, lambda by=by: app.versions[-1:] == [(2, by)])
+        assert app.chosen == []
+
+
+async def test_words_are_marked_where_they_are() -> None:
+    app = TranscriptHost()
+    async with app.run_test(size=(40, 12)) as pilot:
+        long = "\n\n".join(f"line {number}" for number in range(40))
+        await app.transcript.show([reply(1, f"{long}\n\nthe Heron flies\n\n{long}"), user(2)])
+        await pilot.pause()
+        app.transcript.find(1, re.compile("heron", re.IGNORECASE))
+        await until(pilot, lambda: "Heron" in seen(app))
+        y = next(y for y, line in enumerate(app.rows()) if "Heron" in line)
+        marked = {
+            segment.text: segment.style
+            for segment in app.transcript.render_line(y)
+            if segment.text.strip()
+        }
+        assert marked["Heron"] != marked["the "]
+        app.transcript.choose(None)
+        assert "Heron" not in [segment.text for segment in app.transcript.render_line(y)]
 
 
 async def test_facts_about_a_turn_change() -> None:

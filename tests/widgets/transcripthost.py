@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.app import App, ComposeResult
 
 from macspec.app.chat.turns import Turn, TurnStats
-from macspec.app.transcript.transcript import Transcript, TurnChosen
+from macspec.app.transcript.transcript import Transcript, TurnChosen, VersionAsked
 
 STATS = TurnStats(128, 41.32, 0.725, 3.1, 0.42, 0.31, "apple: cpu, gpu and dram")
 
@@ -16,6 +16,7 @@ class TranscriptHost(App[None]):
     def __init__(self) -> None:
         super().__init__()
         self.chosen: list[int | None] = []
+        self.versions: list[tuple[int, int]] = []
 
     def compose(self) -> ComposeResult:
         yield Transcript()
@@ -28,6 +29,9 @@ class TranscriptHost(App[None]):
         """What the transcript shows, without its scroll bar."""
         height = self.transcript.size.height
         return [self.transcript.render_line(y).text.rstrip() for y in range(height)]
+
+    def on_version_asked(self, event: VersionAsked) -> None:
+        self.versions.append((event.turn_id, event.by))
 
     def on_turn_chosen(self, event: TurnChosen) -> None:
         self.chosen.append(event.turn_id)

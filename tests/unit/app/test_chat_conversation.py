@@ -223,6 +223,40 @@ async def test_walking_back_shows_what_followed_each_version() -> None:
     assert [turn.id for turn in conversation.turns] == [turn.id for turn in path]
 
 
+async def test_the_model_names_a_conversation_once() -> None:
+    engine = ScriptedEngine("Blue.", "**A Blue Sky**\nand more", "Six.", instant=True)
+    conversation = conversation_with(engine)
+    await load(conversation)
+    await read(conversation.ask("What colour is the sky?"))
+    before = conversation.panel()
+    assert await conversation.entitle()
+    assert conversation.chat is not None
+    assert (conversation.chat.title, conversation.chat.titled) == ("A Blue Sky", "model")
+    assert len(conversation.turns) == 2
+    assert conversation.panel().tokens == before.tokens
+    assert (engine.requests[-1].learn, asked(engine)[:2]) == (
+        False,
+        [("user", "What colour is the sky?"), ("assistant", "Blue.")],
+    )
+    assert not await conversation.entitle()
+    conversation.new()
+    await read(conversation.ask("Three and three?"))
+    conversation.rename("Mine")
+    assert not await conversation.entitle()
+
+
+@pytest.mark.parametrize("titles", [True, False])
+async def test_titles_can_be_left_to_the_first_words(titles: bool) -> None:
+    engine = ScriptedEngine("Blue.", "x" * 99, instant=True)
+    conversation = conversation_with(engine, history=schema.History(titles=titles))
+    await load(conversation)
+    await read(conversation.ask("What colour is the sky?"))
+    assert not await conversation.entitle()
+    assert conversation.chat is not None
+    assert conversation.chat.title == "What colour is the sky?"
+    assert len(engine.requests) == 1 + titles
+
+
 async def test_a_fork_goes_on_alone() -> None:
     engine = ScriptedEngine("One.", "Two.", instant=True)
     conversation = conversation_with(engine)
