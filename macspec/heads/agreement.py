@@ -1,0 +1,97 @@
+"""Whether a head reads its target rightly: how often both choose the same token.
+
+What a head's files leave open (which hidden row, in which order, norms stored minus one) changes no
+text, only how much is accepted. So it is measured on the user's own prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from ..cache import ModelCache
+from ..tap import FINAL, HiddenRows
+from .head import Head, Variant
+
+ROWS = 256
+"""Most rows of a prompt that are compared."""
+
+LEAST = 32
+"""Rows below which a comparison says nothing."""
+
+SOUND = 0.25
+"""A head that agrees this often is read rightly."""
+
+LOW = 0.1
+"""One that agrees less often, however it is read, is not for this target, or damaged."""
+
+BETTER = 2.0
+"""How much more often another reading must agree to be taken."""
+
+
+class Agreement:
+    """A head beside its target on the newest rows of a text.
+
+    Args:
+        tokens: the committed tokens.
+    """
+
+    def __init__(self, head: Head, hidden: HiddenRows, tokens: Sequence[int]) -> None:
+        self._head, self._tap = head, hidden.tap
+        stop = min(hidden.stop, len(tokens) - 1)
+        start = max(hidden.start, stop - ROWS)
+        self.count = max(stop - start - 1, 0)
+        """Rows that can be compared."""
+        if self.count:
+            self._rows = hidden.rows(start, stop)
+            self._next = mx.array(tokens[start + 1 : stop + 1], mx.uint32)
+            self._chosen = self._best(self._rows[head.wanted.index(FINAL)])
+
+    def share(self, late: int = 0) -> float:
+        """Share of rows at which the head chooses what the target chooses ``late`` rows earlier
+        than the head should."""
+        head: Any = self._head
+        out = head(
+            head.enter(self._rows)[None],
+            self._tap.embedding(self._next)[None],
+            ModelCache(head).layers,
+        )[0]
+        logits = head.logits(out)
+        chosen = self._best(head.normed(out)) if logits is None else mx.argmax(logits, axis=-1)
+        # Row i of the head stands where row i + 1 of the target does.
+        same = chosen[late:-1] == self._chosen[1 : len(self._chosen) - late]
+        return float(mx.mean(same.astype(mx.float32)))
+
+    def settle(self) -> str | None:
+        """Read the head's files in the way that agrees most.
+
+        Returns:
+            What is wrong with them, in half a sentence; None if nothing seems to be.
+        """
+        if (own := self.share()) >= SOUND:
+            return None
+        found: list[tuple[float, Variant | None]] = [(own, None)]
+        before = {
+            name: getattr(self._head, name) for variant in self._head.variants() for name in variant
+        }
+        for variant in list(self._head.variants()):
+            self._head.apply(variant)
+            found.append((self.share(), variant))
+        best, chosen = max(found, key=lambda it: it[0])
+        taken = chosen if best > BETTER * own else None
+        self._head.apply(taken or before)
+        if taken is not None and best >= LOW:
+            return None
+        if best >= LOW:
+            return None
+        if self.share(late=1) >= SOUND:
+            return "its guesses come one token late: its rows are shifted by one"
+        return (
+            f"it agrees with the target on {best:.0%} of the prompt's tokens: it is for another "
+            "target, or damaged"
+        )
+
+    def _best(self, rows: mx.array) -> mx.array:
+        return mx.argmax(self._tap.logits(rows), axis=-1)

@@ -1,0 +1,215 @@
+"""EAGLE-3 heads (Li et al. 2025, arXiv:2503.01840), as SafeAILab and speculators package them.
+
+One layer whose attention reads the embedded token beside a mix of three of the target's layers. Its
+own output takes that mix's place in the next step. Its vocabulary may be a part of the target's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import mlx.core as mx
+from mlx import nn
+from mlx_lm.models.base import create_attention_mask, scaled_dot_product_attention
+from mlx_lm.models.cache import KVCache
+from mlx_lm.models.rope_utils import initialize_rope
+
+from ..tap import FINAL
+from .head import Variant
+from .mtp import load
+
+
+class _Attention(nn.Module):
+    """Attention whose input is twice as wide as its output."""
+
+    def __init__(self, width: int, settings: Mapping[str, Any], normed: bool) -> None:
+        super().__init__()
+        self.heads = int(settings["num_attention_heads"])
+        self.kv_heads = int(settings.get("num_key_value_heads") or self.heads)
+        size = int(settings.get("head_dim") or width // self.heads)
+        bias = bool(settings.get("attention_bias", False))
+        self.scale = size**-0.5
+        self.q_proj = nn.Linear(2 * width, self.heads * size, bias=bias)
+        self.k_proj = nn.Linear(2 * width, self.kv_heads * size, bias=bias)
+        self.v_proj = nn.Linear(2 * width, self.kv_heads * size, bias=bias)
+        self.o_proj = nn.Linear(self.heads * size, width, bias=False)
+        if normed:
+            eps = float(settings.get("rms_norm_eps", 1e-6))
+            self.q_norm, self.k_norm = nn.RMSNorm(size, eps), nn.RMSNorm(size, eps)
+        self.rope = initialize_rope(
+            size,
+            base=float(settings.get("rope_theta") or 10000.0),
+            traditional=False,
+            scaling_config=settings.get("rope_scaling"),
+            max_position_embeddings=settings.get("max_position_embeddings"),
+        )
+
+    def __call__(self, x: mx.array, mask: Any, cache: Any) -> mx.array:
+        length = x.shape[1]
+
+        def split(rows: mx.array, heads: int) -> mx.array:
+            return rows.reshape(1, length, heads, -1)
+
+        queries, keys = split(self.q_proj(x), self.heads), split(self.k_proj(x), self.kv_heads)
+        if "q_norm" in self:
+            queries, keys = self.q_norm(queries), self.k_norm(keys)
+        queries, keys = queries.transpose(0, 2, 1, 3), keys.transpose(0, 2, 1, 3)
+        values = split(self.v_proj(x), self.kv_heads).transpose(0, 2, 1, 3)
+        queries = self.rope(queries, offset=cache.offset)
+        keys = self.rope(keys, offset=cache.offset)
+        keys, values = cache.update_and_fetch(keys, values)
+        out = scaled_dot_product_attention(
+            queries, keys, values, cache=cache, scale=self.scale, mask=mask
+        )
+        mixed: mx.array = self.o_proj(out.transpose(0, 2, 1, 3).reshape(1, length, -1))
+        return mixed
+
+
+class _MLP(nn.Module):
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(width, inner, bias=False)
+        self.up_proj = nn.Linear(width, inner, bias=False)
+        self.down_proj = nn.Linear(inner, width, bias=False)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        out: mx.array = self.down_proj(nn.silu(self.gate_proj(x)) * self.up_proj(x))
+        return out
+
+
+class _Layer(nn.Module):
+    def __init__(self, width: int, settings: Mapping[str, Any], normed: bool) -> None:
+        super().__init__()
+        eps = float(settings.get("rms_norm_eps", 1e-6))
+        self.self_attn = _Attention(width, settings, normed)
+        self.mlp = _MLP(width, int(settings["intermediate_size"]))
+        self.hidden_norm = nn.RMSNorm(width, eps)
+        self.input_layernorm = nn.RMSNorm(width, eps)
+        self.post_attention_layernorm = nn.RMSNorm(width, eps)
+
+
+class Eagle(nn.Module):
+    """A head of one layer.
+
+    Args:
+        width: of its own rows.
+        settings: of its layer, named as a llama's configuration names them.
+        taps: the target's layers that it reads.
+        normed: whether its attention norms queries and keys.
+    """
+
+    name = "eagle"
+
+    def __init__(
+        self, width: int, settings: Mapping[str, Any], taps: Sequence[int], normed: bool
+    ) -> None:
+        super().__init__()
+        eps = float(settings.get("rms_norm_eps", 1e-6))
+        self.wanted = (FINAL, *taps)
+        self.layers = [_Layer(width, settings, normed)]
+        self.norm = nn.RMSNorm(width, eps)
+        self.norm_before_residual = bool(settings.get("norm_before_residual", False))
+        self.norm_output = bool(settings.get("norm_output", False))
+        """Whether the next step takes the output after its norm."""
+        self._targets: mx.array | None = None
+        self._vocabulary = 0
+
+    def make_cache(self) -> list[Any]:
+        return [KVCache()]
+
+    def enter(self, rows: Sequence[mx.array]) -> mx.array:
+        parts = list(rows[1:])
+        if "fc_norm" in self:
+            parts = [norm(row) for norm, row in zip(self.fc_norm, parts, strict=True)]
+        fused = mx.concatenate(parts, axis=-1)
+        if "norm_before_fc" in self:
+            fused = self.norm_before_fc(fused)
+        entered: mx.array = self.fc(fused)
+        return entered
+
+    def __call__(self, hidden: mx.array, embedded: mx.array, cache: Sequence[Any]) -> mx.array:
+        layer = self.layers[0]
+        normed = layer.hidden_norm(hidden)
+        x = mx.concatenate([layer.input_layernorm(embedded), normed], axis=-1)
+        mask = create_attention_mask(x, cache[0])
+        residual = normed if self.norm_before_residual else hidden
+        out = residual + layer.self_attn(x, mask, cache[0])
+        out = out + layer.mlp(layer.post_attention_layernorm(out))
+        stepped: mx.array = self.norm(out) if self.norm_output else out
+        return stepped
+
+    def logits(self, out: mx.array) -> mx.array | None:
+        if "lm_head" not in self:
+            return None
+        logits: mx.array = self.lm_head(self.normed(out))
+        if self._targets is None:
+            return logits
+        # What it cannot say has no chance.
+        whole = mx.full((out.shape[0], self._vocabulary), -mx.inf, logits.dtype)
+        whole[:, self._targets] = logits
+        return whole
+
+    def normed(self, out: mx.array) -> mx.array:
+        normed: mx.array = out if self.norm_output else self.norm(out)
+        return normed
+
+    def variants(self) -> Iterator[Variant]:
+        yield {"norm_before_residual": not self.norm_before_residual}
+
+    def apply(self, variant: Variant) -> None:
+        for name, value in variant.items():
+            setattr(self, name, value)
+
+
+def taps_of(config: Mapping[str, Any], layers: int) -> tuple[int, ...]:
+    """The target's layers that a head reads: those that its files name, or the usual ones."""
+    own = config.get("eagle_config") or {}
+    for settings in (config, own):
+        named = settings.get("eagle_aux_hidden_state_layer_ids")
+        if named:
+            return tuple(int(it) for it in named)
+    return 1, layers // 2 - 1, layers - 4
+
+
+def build(weights: Mapping[str, mx.array], target: Any, config: Mapping[str, Any]) -> Eagle:
+    """A head of these tensors for a target.
+
+    Raises:
+        ValueError: they do not fit the target; the message continues "the head".
+    """
+    named = {_renamed(it): array for it, array in weights.items() if it != "t2d"}
+    offsets = named.pop("d2t", None)
+    if "fc.weight" not in named:
+        raise ValueError("lacks fc.weight")
+    width, fused = named["fc.weight"].shape
+    if (scales := named.get("fc.scales")) is not None:
+        fused = scales.shape[-1] * int(config.get("quantization", {}).get("group_size", 64))
+    layers = len(target.layers)
+    taps = taps_of(config, layers)
+    if not all(0 <= it < layers for it in taps):
+        raise ValueError(f"reads layers {list(taps)} of a target that has {layers}")
+    settings = {**config, **(config.get("transformer_layer_config") or {})}
+    for key in ("num_attention_heads", "intermediate_size"):
+        if key not in settings:
+            raise ValueError(f"has no {key} in its config.json")
+    head = Eagle(width, settings, taps, "layers.0.self_attn.q_norm.weight" in named)
+    head.fc = nn.Linear(fused, width, bias="fc.bias" in named)
+    eps = float(settings.get("rms_norm_eps", 1e-6))
+    if "norm_before_fc.weight" in named:
+        head.norm_before_fc = nn.RMSNorm(fused, eps)
+    if "fc_norm.0.weight" in named:
+        head.fc_norm = [nn.RMSNorm(fused // len(taps), eps) for _ in taps]
+    if "lm_head.weight" in named:
+        vocabulary = named["lm_head.weight"].shape[0]
+        head.lm_head = nn.Linear(width, vocabulary, bias=False)
+        if offsets is not None:
+            head._targets = mx.arange(vocabulary) + offsets.astype(mx.int32)
+    named.pop("embed_tokens.weight", None)
+    load(head, named)
+    return head
+
+
+def _renamed(name: str) -> str:
+    name = name.removeprefix("model.")
+    return name.replace("midlayer.", "layers.0.", 1)
