@@ -9,11 +9,16 @@ from .errors import BadOptionError
 METHODS: Mapping[str, str] = {
     "auto": "the fastest drafter, chosen before every round",
     "draft": "the draft model",
+    "mtp": "the target's head for multi-token prediction",
+    "eagle": "an EAGLE-3 head",
     "ngram": "text repeated in this conversation",
     "suffix": "text repeated here or in past replies",
     "off": "no drafting: plain decoding",
 }
 """How tokens are drafted, each with a one-line description."""
+
+MODELS = ("draft", "mtp", "eagle")
+"""The methods that run a model, which has to be there."""
 
 RULES: Mapping[str, str] = {
     "block": "the fastest",

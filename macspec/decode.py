@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import mlx.core as mx
 
-from .choices import MAX_DEPTH, check_depth, check_method, check_rule
+from .choices import MAX_DEPTH, MODELS, check_depth, check_method, check_rule
 from .control import OFF, PLAIN, Controller, Plan, outlook
 from .divergence import choice_scores, score_margin
-from .drafters import ChainDrafter, Context, Drafter, DraftModel, Portfolio, Proposal
+from .drafters import ChainDrafter, Context, Drafter, DraftModel, HeadModel, Portfolio, Proposal
 from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
 from .kernels import Kernels
 from .models.cached import PASS_TAIL, CachedModel, TreePass
@@ -114,26 +114,45 @@ class Decoder:
         return any(model.cache.checkpoints for model in models)
 
     def change_draft(self, pair: Pair) -> None:
-        """Draft with the draft model of a pair with this target, or without one if it has none."""
+        """Draft with the models of a pair with this target, or without any if it has none."""
         self.pair = pair
         self.chunk.most = pair.plan.chunk
         self.draft_off = pair.draft_off
-        """Why there is no draft model, if one was asked for."""
+        """Why there is no draft model or head, if one was asked for."""
         drafters = self.portfolio.drafters
-        drafters.pop(DraftModel.name, None)
-        if pair.draft is not None:
-            module, steps = pair.draft.module, MAX_DEPTH + 1
-            if pair.translation is not None:
-                model: CachedModel = TranslatedModel(
-                    module, pair.translation, steps=steps, chunk=self.chunk
-                )
-            else:
-                model = CachedModel(module, pair.vocabulary, steps=steps, chunk=self.chunk)
-            if model.cache.reason is None:
-                drafter = ChainDrafter(DraftModel(model, pair.draft.context))
-                drafters[drafter.name] = drafter
-            else:
-                self.draft_off = f"the draft model {pair.draft.name} is {model.cache.rollback_by}"
+        for name in MODELS:
+            drafters.pop(name, None)
+        self.target.hide()
+        for stepper in (self._draft_model(pair), self._head(pair)):
+            if stepper is not None:
+                drafters[stepper.name] = ChainDrafter(stepper)
+
+    def _draft_model(self, pair: Pair) -> DraftModel | None:
+        if pair.draft is None:
+            return None
+        module, steps = pair.draft.module, MAX_DEPTH + 1
+        if pair.translation is not None:
+            model: CachedModel = TranslatedModel(
+                module, pair.translation, steps=steps, chunk=self.chunk
+            )
+        else:
+            model = CachedModel(module, pair.vocabulary, steps=steps, chunk=self.chunk)
+        if model.cache.reason is None:
+            return DraftModel(model, pair.draft.context)
+        self.draft_off = f"the draft model {pair.draft.name} is {model.cache.rollback_by}"
+        return None
+
+    def _head(self, pair: Pair) -> HeadModel | None:
+        if pair.head is None:
+            return None
+        reason = self.target.show(pair.head.module.wanted).tap.reason
+        if reason is None:
+            return HeadModel(pair.head.module, self.target, pair.context)
+        self.target.hide()
+        self.draft_off = (
+            f"the head {pair.head.name} is off: {pair.target.name} cannot feed it: {reason}"
+        )
+        return None
 
     def prefill(
         self, reply: Reply, prompt: list[int], boundaries: Sequence[int] = ()

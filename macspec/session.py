@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import mlx.core as mx
 
-from .choices import Think, check_think
+from .choices import MODELS, Think, check_think
 from .control import AcceptanceEstimate, Controller, ControlState, CostCurve
 from .decode import Decoder
 from .drafters import Corpus, DraftModel, NGram, Suffix
@@ -41,7 +41,7 @@ class Session:
 
     Args:
         pair: from ``load_pair``.
-        method: auto, draft, suffix, ngram or off.
+        method: one of ``choices.METHODS``.
         depth: auto, or the number of tokens drafted in a round, 0 to 32.
         rule: block, keyed or match.
         trees: allow a branch in the draft model's chain where that is exact and pays.
@@ -98,9 +98,10 @@ class Session:
 
     @method.setter
     def method(self, method: str) -> None:
-        if method == DraftModel.name and method not in self.decoder.portfolio:
-            why = self.decoder.draft_off or "this pair has no draft model"
-            raise BadOptionError(f"method draft is not possible: {why}")
+        if method in MODELS and method not in self.decoder.portfolio:
+            what = "draft model" if method == DraftModel.name else f"{method} head"
+            why = self.decoder.draft_off or f"this pair has no {what}"
+            raise BadOptionError(f"method {method} is not possible: {why}")
         self._set(method=method)
 
     @property
@@ -297,7 +298,7 @@ class Session:
         )
 
     def _spent(self) -> list[str]:
-        """A notice once the draft model's context is full while its method is on."""
+        """Notices of a draft model whose context is full, and of a head with a fault."""
         full = (
             it.stepper.context
             for it in self.decoder.portfolio.models(self.method)
@@ -316,7 +317,7 @@ class Session:
     def change_draft(self, pair: Pair, state: ControlState | None = None) -> None:
         """Switch to the draft model of another pair with the same target, whose cache stays.
 
-        Without a draft model, the method ``draft`` becomes ``auto``.
+        A method that the new pair lacks becomes ``auto``.
 
         Raises:
             ValueError: the target differs.
@@ -328,7 +329,7 @@ class Session:
         self.pair, self._state = pair, state
         self.controller = self.decoder.controller = _controller(pair, state)
         self.decoder.change_draft(pair)
-        if self.method == DraftModel.name and DraftModel.name not in self.decoder.portfolio:
+        if self.method in MODELS and self.method not in self.decoder.portfolio:
             self.method = "auto"
 
     @property
@@ -396,8 +397,14 @@ def _controller(pair: Pair, state: ControlState | None) -> Controller:
     steps = {}
     if pair.draft is not None:
         # Until it is measured: memory traffic, and a floor for what every pass costs.
+<<<<<<< HEAD
         draft, target = pair.draft.estimate, pair.target.estimate
         steps[DraftModel.name] = 0.02 + draft.active / target.active
+=======
+        steps[DraftModel.name] = 0.02 + pair.draft.weight_bytes / pair.target.weight_bytes
+    if pair.head is not None:
+        steps[pair.head.kind] = 0.02 + pair.head.step_bytes / pair.target.weight_bytes
+>>>>>>> d70b474 (Heads: loaded with a pair, and methods of their own)
     curve, acceptance = CostCurve(steps), AcceptanceEstimate()
     if state is not None:
         state.load(curve, acceptance)

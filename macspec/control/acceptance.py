@@ -31,6 +31,8 @@ KEPT = 20.0
 SHIPPED: Mapping[str, Sequence[float]] = {
     # By bucket: recent acceptance from none to full.
     "draft": (0.40, 0.50, 0.56, 0.58, 0.60, 0.63, 0.68, 0.76),
+    "mtp": (0.40, 0.50, 0.56, 0.58, 0.60, 0.63, 0.68, 0.76),
+    "eagle": (0.40, 0.50, 0.56, 0.58, 0.60, 0.63, 0.68, 0.76),
     # A sibling, given that the token beside it was rejected.
     "draft+": (0.4,) * 8,
     # By score: less than 2, 2, 3, 4-5, 6-8, 9-15, 16-31, 32 and more.

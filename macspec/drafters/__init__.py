@@ -3,6 +3,7 @@
 from .chain import ChainDrafter, Reader, Stepper
 from .corpus import Corpus
 from .drafter import Context, Drafter, Proposal
+from .head import HeadModel
 from .lookup import Lookup, NGram, Suffix
 from .model import DraftModel
 from .portfolio import Portfolio

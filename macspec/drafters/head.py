@@ -83,7 +83,7 @@ class HeadModel:
         """Read the pairs of positions ``start`` to ``stop``, in place of what was drafted."""
         self._keep(start)
         rows = self.head.enter(self._hidden.rows(start, stop))
-        self._step(rows, mx.array(tokens[start + 1 : stop + 1], mx.uint32))
+        self._step(rows, mx.array(list(tokens[start + 1 : stop + 1]), mx.uint32))
         if self._pairs and self._pairs[-1].stop == start:
             start = self._pairs.pop().start
         self._pairs.append(range(start, stop))

@@ -46,7 +46,7 @@ class Agreement:
         """Rows that can be compared."""
         if self.count:
             self._rows = hidden.rows(start, stop)
-            self._next = mx.array(tokens[start + 1 : stop + 1], mx.uint32)
+            self._next = mx.array(list(tokens[start + 1 : stop + 1]), mx.uint32)
             self._chosen = self._best(self._rows[head.wanted.index(FINAL)])
 
     def share(self, late: int = 0) -> float:
@@ -77,11 +77,11 @@ class Agreement:
             name: getattr(self._head, name) for variant in self._head.variants() for name in variant
         }
         for variant in list(self._head.variants()):
-            self._head.apply(variant)
+            self._head.choose(variant)
             found.append((self.share(), variant))
         best, chosen = max(found, key=lambda it: it[0])
         taken = chosen if best > BETTER * own else None
-        self._head.apply(taken or before)
+        self._head.choose(taken or before)
         if taken is not None and best >= LOW:
             return None
         if best >= LOW:

@@ -15,6 +15,7 @@ from mlx_lm.models.base import create_attention_mask, scaled_dot_product_attenti
 from mlx_lm.models.cache import KVCache
 from mlx_lm.models.rope_utils import initialize_rope
 
+from ..models.loading import Model
 from ..tap import FINAL
 from .head import Variant
 from .mtp import load
@@ -24,7 +25,7 @@ class _Attention(nn.Module):
     """Attention whose input is twice as wide as its output."""
 
     def __init__(self, width: int, settings: Mapping[str, Any], normed: bool) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.heads = int(settings["num_attention_heads"])
         self.kv_heads = int(settings.get("num_key_value_heads") or self.heads)
         size = int(settings.get("head_dim") or width // self.heads)
@@ -68,7 +69,7 @@ class _Attention(nn.Module):
 
 class _MLP(nn.Module):
     def __init__(self, width: int, inner: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.gate_proj = nn.Linear(width, inner, bias=False)
         self.up_proj = nn.Linear(width, inner, bias=False)
         self.down_proj = nn.Linear(inner, width, bias=False)
@@ -80,7 +81,7 @@ class _MLP(nn.Module):
 
 class _Layer(nn.Module):
     def __init__(self, width: int, settings: Mapping[str, Any], normed: bool) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         eps = float(settings.get("rms_norm_eps", 1e-6))
         self.self_attn = _Attention(width, settings, normed)
         self.mlp = _MLP(width, int(settings["intermediate_size"]))
@@ -104,7 +105,7 @@ class Eagle(nn.Module):
     def __init__(
         self, width: int, settings: Mapping[str, Any], taps: Sequence[int], normed: bool
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         eps = float(settings.get("rms_norm_eps", 1e-6))
         self.wanted = (FINAL, *taps)
         self.layers = [_Layer(width, settings, normed)]
@@ -113,10 +114,10 @@ class Eagle(nn.Module):
         self.norm_output = bool(settings.get("norm_output", False))
         """Whether the next step takes the output after its norm."""
         self._targets: mx.array | None = None
-        self._vocabulary = 0
+        self.vocabulary = 0
 
     def make_cache(self) -> list[Any]:
-        return [KVCache()]
+        return [KVCache()]  # type: ignore[no-untyped-call]
 
     def enter(self, rows: Sequence[mx.array]) -> mx.array:
         parts = list(rows[1:])
@@ -146,7 +147,7 @@ class Eagle(nn.Module):
         if self._targets is None:
             return logits
         # What it cannot say has no chance.
-        whole = mx.full((out.shape[0], self._vocabulary), -mx.inf, logits.dtype)
+        whole = mx.full((out.shape[0], self.vocabulary), -mx.inf, logits.dtype)
         whole[:, self._targets] = logits
         return whole
 
@@ -157,7 +158,7 @@ class Eagle(nn.Module):
     def variants(self) -> Iterator[Variant]:
         yield {"norm_before_residual": not self.norm_before_residual}
 
-    def apply(self, variant: Variant) -> None:
+    def choose(self, variant: Variant) -> None:
         for name, value in variant.items():
             setattr(self, name, value)
 
@@ -172,11 +173,11 @@ def taps_of(config: Mapping[str, Any], layers: int) -> tuple[int, ...]:
     return 1, layers // 2 - 1, layers - 4
 
 
-def build(weights: Mapping[str, mx.array], target: Any, config: Mapping[str, Any]) -> Eagle:
+def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, Any]) -> Eagle:
     """A head of these tensors for a target.
 
     Raises:
-        ValueError: they do not fit the target; the message continues "the head".
+        ValueError: they do not fit it; the message continues "the head".
     """
     named = {_renamed(it): array for it, array in weights.items() if it != "t2d"}
     offsets = named.pop("d2t", None)
@@ -185,7 +186,8 @@ def build(weights: Mapping[str, mx.array], target: Any, config: Mapping[str, Any
     width, fused = named["fc.weight"].shape
     if (scales := named.get("fc.scales")) is not None:
         fused = scales.shape[-1] * int(config.get("quantization", {}).get("group_size", 64))
-    layers = len(target.layers)
+    module: Any = model.module
+    layers = len(module.layers)
     taps = taps_of(config, layers)
     if not all(0 <= it < layers for it in taps):
         raise ValueError(f"reads layers {list(taps)} of a target that has {layers}")
@@ -205,6 +207,7 @@ def build(weights: Mapping[str, mx.array], target: Any, config: Mapping[str, Any
         head.lm_head = nn.Linear(width, vocabulary, bias=False)
         if offsets is not None:
             head._targets = mx.arange(vocabulary) + offsets.astype(mx.int32)
+            head.vocabulary = model.width
     named.pop("embed_tokens.weight", None)
     load(head, named)
     return head

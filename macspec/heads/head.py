@@ -44,6 +44,6 @@ class Head(Protocol):
         """Other readings of its files, to be tried where this one agrees too little."""
         ...
 
-    def apply(self, variant: Variant) -> None:
+    def choose(self, variant: Variant) -> None:
         """Read the files that way."""
         ...

@@ -20,30 +20,10 @@ from mlx_lm.models.base import create_attention_mask
 from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchLinear
 
+from ..models.loading import Model
 from ..tap import FINAL
 from .head import Variant
-
-PARTS: Mapping[str, str] = {
-    "fc": "project",
-    "eh_proj": "project",
-    "input_proj": "project",
-    "pre_fc_norm_embedding": "embedding_norm",
-    "enorm": "embedding_norm",
-    "token_layernorm": "embedding_norm",
-    "pre_fc_norm_hidden": "hidden_norm",
-    "hnorm": "hidden_norm",
-    "hidden_layernorm": "hidden_norm",
-    "norm": "norm",
-    "shared_head.norm": "norm",
-    "final_layernorm": "norm",
-    "shared_head.head": "head",
-    "embed_tokens": "",
-}
-"""What packagings call the parts around the layers; the last is a copy of the target's."""
-
-_MODEL = r"^(?:(?:model|language_model)\.)"
-_PREFIX = re.compile(rf"{_MODEL}*mtp\.|{_MODEL}+(?:mtp_)?layers\.(\d+)\.")
-_LAYER = re.compile(r"^(?:layers\.)?(\d+)\.(.*)$")
+from .naming import renamed
 
 HIDDEN_FIRST = ("mimo", "inkling")
 """Families whose projection takes the hidden row before the embedding."""
@@ -63,7 +43,7 @@ class MTP(nn.Module):
     name = "mtp"
 
     def __init__(self, width: int, eps: float, layers: list[Any], last: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.embedding_norm = nn.RMSNorm(width, eps)
         self.hidden_norm = nn.RMSNorm(width, eps)
         self.project = nn.Linear(2 * width, width, bias=False)
@@ -77,7 +57,7 @@ class MTP(nn.Module):
         """What was added to the stored weights of its norms."""
 
     def make_cache(self) -> list[Any]:
-        return [KVCache() for _ in self.layers]
+        return [KVCache() for _ in self.layers]  # type: ignore[no-untyped-call]
 
     def enter(self, rows: Sequence[mx.array]) -> mx.array:
         return rows[1] if self.before_norm else rows[0]
@@ -105,11 +85,12 @@ class MTP(nn.Module):
             if values != own:
                 yield dict(zip(names, values, strict=True))
 
-    def apply(self, variant: Variant) -> None:
+    def choose(self, variant: Variant) -> None:
         add = variant["shift"] - self.shift
+        weights: Any = tree_flatten(self.parameters())  # type: ignore[no-untyped-call]
         norms = [
             (name, weight + add)
-            for name, weight in tree_flatten(self.parameters())
+            for name, weight in weights
             if weight.ndim == 1 and "norm" in name.split(".")[-2]
         ]
         if add:
@@ -118,36 +99,14 @@ class MTP(nn.Module):
             setattr(self, name, value)
 
 
-def renamed(weights: Mapping[str, mx.array]) -> dict[str, mx.array]:
-    """The tensors of a head under the names that ``MTP`` has for them, of its first depth."""
-    found: dict[str, mx.array] = {}
-    first: str | None = None
-    for name, array in weights.items():
-        prefix = _PREFIX.match(name)
-        own = prefix is not None and prefix[1] is not None
-        if own and prefix is not None:
-            # One more layer for each depth, as the target counts its own.
-            first = first or prefix[1]
-            if prefix[1] != first:
-                continue
-        rest = name[prefix.end() :] if prefix else name
-        layer = _LAYER.match(rest)
-        number, rest = (layer[1], layer[2]) if layer else ("0", rest)
-        part = next((it for it in PARTS if rest.startswith(f"{it}.")), None)
-        if part is None or (part == "norm" and layer is not None):
-            found[f"layers.{number}.{rest}"] = array
-        elif PARTS[part]:
-            found[PARTS[part] + rest[len(part) :]] = array
-    return found
-
-
-def build(weights: Mapping[str, mx.array], target: Any, config: Mapping[str, Any]) -> MTP:
-    """A head of these tensors, by ``renamed``, for a target.
+def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, Any]) -> MTP:
+    """A head of these tensors for a target.
 
     Raises:
-        ValueError: the tensors do not fit the target; the message continues "the head".
+        ValueError: the tensors do not fit it; the message continues "the head".
     """
     named = renamed(weights)
+    target: Any = model.module
     for part in ("embedding_norm", "hidden_norm", "project", "norm"):
         if f"{part}.weight" not in named:
             raise ValueError(f"lacks its {part} weight")
@@ -165,12 +124,12 @@ def build(weights: Mapping[str, mx.array], target: Any, config: Mapping[str, Any
     if "head.weight" in named:
         head.head = nn.Linear(width, named["head.weight"].shape[0], bias=False)
     load(head, named)
-    family = str(config.get("model_type", ""))
+    family = str(model.config.get("model_type", ""))
     head.hidden_first = family.startswith(HIDDEN_FIRST)
     if family.startswith(MINUS_ONE):
         # Converted files have added the one already; which, only the weights tell.
         means = [float(mx.mean(named[f"{it}.weight"])) for it in ("embedding_norm", "norm")]
-        head.apply({"shift": 1.0 if max(means) < 0.5 else 0.0})
+        head.choose({"shift": 1.0 if max(means) < 0.5 else 0.0})
     return head
 
 
@@ -230,7 +189,8 @@ def _mapped(tree: Any, change: Any) -> Any:
 
 def _sanitized(named: dict[str, mx.array], target: Any, pattern: int) -> dict[str, mx.array]:
     """The layer's tensors as mlx-lm converts those of the target's layer ``pattern``."""
-    paths = (path for path, _ in tree_flatten(target.parameters()))
+    parameters: Any = tree_flatten(target.parameters())
+    paths = (path for path, _ in parameters)
     inside = re.compile(rf"(.*layers\.){pattern}\.")
     prefix = next(found[1] for path in paths if (found := inside.match(path)))
     own = {it: array for it, array in named.items() if it.startswith("layers.0.")}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
@@ -44,6 +44,11 @@ class Model:
     """Logits of one row; may be more than the tokenizer has ids."""
     estimate: MemoryEstimate = field(repr=False)
     """What it costs in memory."""
+
+    @property
+    def layers(self) -> int:
+        """How many layers it has."""
+        return len(self.module.layers)
 
 
 # mlx-lm has no annotations.
@@ -130,7 +135,18 @@ def opened(
     )
 
 
-def read_weights(model: Model, progress: Callable[[int], None] = lambda done: None) -> None:
+class Weighty(Protocol):
+    """What has weights to read."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def module(self) -> Module: ...
+    @property
+    def weight_bytes(self) -> int: ...
+
+
+def read_weights(model: Weighty, progress: Callable[[int], None] = lambda done: None) -> None:
     """Read a model's weights into memory.
 
     ``progress`` gets the bytes read so far, now and then; what it raises ends the reading.

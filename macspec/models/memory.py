@@ -119,6 +119,8 @@ class MemoryEstimate:
     layers: tuple[LayerEstimate, ...]
     tape: int = 0
     """Bytes that a row of a verify pass leaves, to be taken back from stateful layers."""
+    rows: int = 0
+    """Bytes of hidden rows that are kept for a head."""
 
     @property
     def state(self) -> int:
@@ -128,7 +130,7 @@ class MemoryEstimate:
     def cache(self, context: int, kv_bits: int | None = None) -> int:
         """Bytes of the model's cache at a context."""
         held = min(context, self.context)
-        return sum(layer.bytes(held, kv_bits) for layer in self.layers)
+        return self.rows + sum(layer.bytes(held, kv_bits) for layer in self.layers)
 
     def checkpoints(self, context: int) -> int:
         """The part of them that states and windows to return to take."""
@@ -162,7 +164,9 @@ def estimate_memory(module: Any, context: int) -> MemoryEstimate:
     weights = sum(array.nbytes for array in _arrays(module.parameters()))
     heads = _largest(module, HEADS)
     layers = tuple(
-        _layer(layer, heads) for whole in cache for layer in getattr(whole, "caches", [whole])
+        layer_estimate(layer, heads)
+        for whole in cache
+        for layer in getattr(whole, "caches", [whole])
     )
     return MemoryEstimate(
         weights=weights,
@@ -225,7 +229,8 @@ def _largest(module: Any, names: tuple[str, ...]) -> int:
     return max((number for number in found if isinstance(number, int)), default=0)
 
 
-def _layer(cache: Any, query_heads: int) -> LayerEstimate:
+def layer_estimate(cache: Any, query_heads: int) -> LayerEstimate:
+    """What a layer's cache costs, after one token."""
     keys, values = getattr(cache, "keys", None), getattr(cache, "values", None)
     if isinstance(cache, KVCache | RotatingKVCache | ChunkedKVCache):
         if keys is None or values is None:

@@ -10,6 +10,7 @@ from ..assets import pocket
 from ..cache import KV_BITS
 from ..device import prepare
 from ..errors import BadOptionError, PairMismatchError
+from ..heads import HeadFiles, LoadedHead, head_in, open_head, own_head
 from . import memory
 from .catalog import best
 from .files import locate
@@ -47,6 +48,8 @@ class Pair:
     """What it needs of the device's memory."""
     translation: Translation | None = None
     """What the draft model reads for ids that it does not know; None if it knows all."""
+    head: LoadedHead | None = None
+    """What drafts from the target's hidden rows; None without one."""
 
     def read(self, progress: Callable[[int], None] = lambda done: None) -> None:
         """Read the weights that are not in memory yet.
@@ -59,7 +62,7 @@ class Pair:
             progress(before + done)
 
         with memory.wired():
-            for model in (self.target, self.draft):
+            for model in (self.target, self.draft, self.head):
                 if model is not None:
                     read_weights(model, so_far)
                     before += model.weight_bytes
@@ -86,7 +89,8 @@ def load_pair(
     Args:
         target: a folder or a Hugging Face id, ``id@revision`` pins one; None for the built-in
             pair.
-        draft: a smaller model with the target's vocabulary, None for none (or the built-in one).
+        draft: a smaller model with the target's vocabulary, or a head for the target; None for
+            none (or the built-in one). A head that comes with the target is used in any case.
         context: positions to plan for, at most the target's own; None for the target's own, or
             as many of them as fit into memory.
         beyond: ``context`` may exceed the target's own. Text out there is meaningless, but its
@@ -113,7 +117,7 @@ def load_pair(
     if require_draft and target is not None and draft is None:
         raise BadOptionError("--method draft needs a draft model: add --draft")
 
-    model, *drafts = _opened(target, draft, beside, trust_remote_code)
+    model, drafter = _opened(target, draft, beside, trust_remote_code)
     if context is not None and context > model.context:
         if not beyond:
             raise BadOptionError(
@@ -121,11 +125,22 @@ def load_pair(
             )
         model = replace(model, estimate=replace(model.estimate, context=context))
     vocabulary = vocabulary_of(model)
-    drafter = drafts[0] if drafts else None
-    off = None if drafter is None else mismatch(model.tokenizer, drafter.tokenizer)
+    head, off = None, None
+    try:
+        if isinstance(drafter, HeadFiles):
+            head, drafter = open_head(drafter, model), None
+        elif (files := own_head(model.name, model.path, model.layers)) is not None:
+            head = open_head(files, model)
+    except PairMismatchError as error:
+        if require_draft:
+            raise
+        off, drafter = str(error), None
+    if drafter is not None:
+        off = mismatch(model.tokenizer, drafter.tokenizer)
     advice = "choose a draft model of the target's family"
     fitting = None if drafter is None or off is not None else drafter.estimate
-    plan, refused = memory.fit(model.estimate, fitting, context=context, kv_bits=kv_bits, held=held)
+    whole = model.estimate if head is None else head.beside(model.estimate)
+    plan, refused = memory.fit(whole, fitting, context=context, kv_bits=kv_bits, held=held)
     if refused is not None:
         off = f"target and draft need {refused}"
         advice = "choose a smaller draft model, or a shorter --context"
@@ -146,6 +161,7 @@ def load_pair(
             if isinstance(token, int) and 0 <= token < vocabulary
         ),
         plan=plan,
+        head=head,
         translation=None if drafter is None or off is not None else translation(model, drafter),
     )
     built_in = () if target is not None else (built_in_notice(),)
@@ -157,8 +173,8 @@ def load_pair(
 
 def _opened(
     target: str | None, draft: str | None, beside: Pair | None, trust_remote_code: bool
-) -> list[Model]:
-    """The target and, where there is one, the draft model."""
+) -> tuple[Model, Model | HeadFiles | None]:
+    """The target, and what is to draft for it."""
     # Both are located before either is opened, which takes longer.
     found: list[tuple[str, Path]] = []
     names = {"target": target, "draft": draft}
@@ -169,8 +185,12 @@ def _opened(
             found.append((name, locate(name, trust_remote_code=trust_remote_code)))
         elif target is None:
             found.append((f"built-in {role}", built_in))
-    opened = [open_model(*it, trust_remote_code=trust_remote_code) for it in found]
-    return opened if beside is None else [beside.target, *opened]
+    own = beside.target if beside is not None else None
+    model = own or open_model(*found.pop(0), trust_remote_code=trust_remote_code)
+    if not found:
+        return model, None
+    drafter = head_in(*found[0])
+    return model, drafter or open_model(*found[0], trust_remote_code=trust_remote_code)
 
 
 def built_in_notice() -> str:

@@ -1,0 +1,128 @@
+"""What files call the tensors of heads, and which kind of head they are. Needs no MLX."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..models.files import broken, read_header
+
+T = TypeVar("T")
+
+PARTS: Mapping[str, str] = {
+    "fc": "project",
+    "eh_proj": "project",
+    "input_proj": "project",
+    "pre_fc_norm_embedding": "embedding_norm",
+    "enorm": "embedding_norm",
+    "token_layernorm": "embedding_norm",
+    "pre_fc_norm_hidden": "hidden_norm",
+    "hnorm": "hidden_norm",
+    "hidden_layernorm": "hidden_norm",
+    "norm": "norm",
+    "shared_head.norm": "norm",
+    "final_layernorm": "norm",
+    "shared_head.head": "head",
+    "embed_tokens": "",
+}
+"""What packagings call the parts around the layers; the last is a copy of the target's."""
+
+_MODEL = r"^(?:(?:model|language_model)\.)"
+_PREFIX = re.compile(rf"{_MODEL}*mtp\.|{_MODEL}+(?:mtp_)?layers\.(\d+)\.")
+_LAYER = re.compile(r"^(?:layers\.)?(\d+)\.(.*)$")
+
+_BACKBONE = re.compile(r"^(?:model\.|language_model\.)+layers\.0\.")
+_OWN = re.compile(r"^(?:\w+\.)?(?:mtp\.|mtp_layers\.)|\.eh_proj\.")
+
+
+def kind_of(config: Mapping[str, Any], names: Collection[str]) -> str | None:
+    """Which kind of head a folder with these tensors is; None: none, but a model of its own."""
+    if any(map(_BACKBONE.match, names)):
+        return None
+    if "d2t" in names or any(it.startswith("midlayer.") for it in names):
+        return "eagle"
+    if config.get("speculators_model_type") == "eagle3" or "eagle_config" in config:
+        return "eagle"
+    named = renamed(dict.fromkeys(names))
+    return "mtp" if {"project.weight", "hidden_norm.weight"} <= named.keys() else None
+
+
+@dataclass(frozen=True)
+class HeadFiles:
+    """A head on the disk."""
+
+    name: str
+    """What the user typed, or the target's name with what it brought along."""
+    path: Path
+    kind: str
+    """The drafting method."""
+    config: Mapping[str, Any] = field(repr=False)
+    tensors: Mapping[str, Path] = field(repr=False)
+    """The file of each tensor."""
+
+
+def head_in(name: str, folder: Path) -> HeadFiles | None:
+    """The head that a folder holds; None where it holds something else.
+
+    Raises:
+        ModelBrokenError: a file is damaged.
+    """
+    tensors = _tensors(name, folder)
+    config: Any = {}
+    if (folder / "config.json").is_file():
+        with broken(f"{name}: config.json cannot be read"):
+            config = json.loads((folder / "config.json").read_bytes())
+    kind = kind_of(config if isinstance(config, dict) else {}, tensors)
+    return None if kind is None else HeadFiles(name, folder, kind, config, tensors)
+
+
+def own_head(name: str, folder: Path, layers: int) -> HeadFiles | None:
+    """The head that a target's folder brings along; None without one.
+
+    Args:
+        layers: how many the target has; a head may count on from there.
+    """
+    more = re.compile(rf"^(?:\w+\.)*layers\.{layers}\.")
+    tensors = {
+        tensor: file
+        for tensor, file in _tensors(name, folder).items()
+        if _OWN.search(tensor) or more.match(tensor)
+    }
+    if kind_of({}, tensors) != "mtp":
+        return None
+    return HeadFiles(f"of {name}", folder, "mtp", {}, tensors)
+
+
+def _tensors(name: str, folder: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with broken(f"{name}: {file.name} cannot be read"):
+            found |= dict.fromkeys(read_header(file), file)
+    return found
+
+
+def renamed(weights: Mapping[str, T]) -> dict[str, T]:
+    """The tensors of a head under the names that ``heads.mtp`` has for them, of its first depth."""
+    found: dict[str, T] = {}
+    first: str | None = None
+    for name, array in weights.items():
+        prefix = _PREFIX.match(name)
+        own = prefix is not None and prefix[1] is not None
+        if own and prefix is not None:
+            # One more layer for each depth, as the target counts its own.
+            first = first or prefix[1]
+            if prefix[1] != first:
+                continue
+        rest = name[prefix.end() :] if prefix else name
+        layer = _LAYER.match(rest)
+        number, rest = (layer[1], layer[2]) if layer else ("0", rest)
+        part = next((it for it in PARTS if rest.startswith(f"{it}.")), None)
+        if part is None or (part == "norm" and layer is not None):
+            found[f"layers.{number}.{rest}"] = array
+        elif PARTS[part]:
+            found[PARTS[part] + rest[len(part) :]] = array
+    return found
