@@ -42,6 +42,8 @@ PARTS: dict[str, str] = {
     "name": "color: $text-accent;",
     "wrong": "color: $text-error;",
     "tint-draft": "color: $text-success; background: $success-muted; text-style: underline;",
+    "tint-mtp": "color: $text-accent; background: $accent-muted; text-style: underline;",
+    "tint-eagle": "color: $text-accent; background: $accent-muted; text-style: underline;",
     "tint-ngram": "color: $text-warning; background: $warning-muted; text-style: bold underline;",
     "tint-suffix": "color: $text-primary; background: $primary-muted; text-style: bold;",
     "tint-other": "color: $text-error; background: $error-muted; text-style: italic underline;",

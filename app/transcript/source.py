@@ -17,7 +17,13 @@ from macspec.text import Span
 from .markdown import Block, Markdown, clean, plain_blocks
 from .rows import NOTHING, SPACE, TAB, Row, Styles, broken, drawn, row
 
-NAMES = {"draft": "draft model", "ngram": "n-gram", "suffix": "past replies"}
+NAMES = {
+    "draft": "draft model",
+    "mtp": "MTP head",
+    "eagle": "EAGLE-3 head",
+    "ngram": "n-gram",
+    "suffix": "past replies",
+}
 """Names of drafters; others are shown by their own."""
 
 Author = str | None

@@ -11,7 +11,7 @@ from typing import Any
 import mlx.core as mx
 from mlx.nn.layers.quantized import quantize
 
-from ..choices import MAX_DEPTH, RULES
+from ..choices import MAX_DEPTH, MODELS, RULES
 from ..errors import BadOptionError
 from ..kernels import Kernels
 from ..models import Pair
@@ -29,8 +29,8 @@ MLX_LM_DRAFT = "mlx-lm-draft"
 SERVER = "server"
 
 KNOWN = (
-    "plain; auto, draft, ngram or suffix, optionally with @DEPTH, :RULE and +chains, as in "
-    "draft@4:keyed; mlx-lm; mlx-lm-draft, with @DEPTH or at its best; server"
+    "plain; auto, draft, mtp, eagle, ngram or suffix, optionally with @DEPTH, :RULE and +chains, "
+    "as in draft@4:keyed; mlx-lm; mlx-lm-draft, with @DEPTH or at its best; server"
 )
 
 _DEPTH = r"(?:@(?P<depth>\d{1,3}))?"
@@ -41,7 +41,7 @@ _AT_ONCE = r"(?:/(?P<at_once>\d))?"
 
 _NAMES = (
     rf"(?P<name>{PLAIN}){_KV}{_AT_ONCE}",
-    rf"(?P<name>auto|draft){_DEPTH}{_RULE}{_CHAINS}{_KV}{_DRAFT}{_AT_ONCE}",
+    rf"(?P<name>auto|{'|'.join(MODELS)}){_DEPTH}{_RULE}{_CHAINS}{_KV}{_DRAFT}{_AT_ONCE}",
     rf"(?P<name>ngram|suffix){_DEPTH}{_RULE}{_KV}{_DRAFT}{_AT_ONCE}",
     rf"(?P<name>{MLX_LM}){_KV}",
     rf"(?P<name>{MLX_LM_DRAFT}){_DEPTH}{_KV}{_DRAFT}",
@@ -57,7 +57,7 @@ class ArmName:
     text: str
     """As typed, and as reports call it; ``#2`` at its end distinguishes a double."""
     method: str
-    """off, auto, draft, ngram or suffix; or ``MLX_LM``, ``MLX_LM_DRAFT``, ``SERVER``."""
+    """One of ``choices.METHODS``; or ``MLX_LM``, ``MLX_LM_DRAFT``, ``SERVER``."""
     depth: int | str = "auto"
     rule: str = "block"
     trees: bool = True

@@ -131,9 +131,10 @@ def _add_arms(group: Any) -> None:
         group,
         "--arms",
         "A,B",
-        "what to compare: plain; auto, draft, ngram, suffix (@DEPTH, :RULE, +chains: "
-        "without trees, +kvBITS, +draftBITS, /N: N sessions at once); mlx-lm; mlx-lm-draft "
-        "(@DEPTH, or its best); server (default: plain, auto, auto:keyed and both of mlx-lm's)",
+        "what to compare: plain; auto, draft, mtp, eagle, ngram, suffix (@DEPTH, :RULE, "
+        "+chains: without trees, +kvBITS, +draftBITS, /N: N sessions at once); mlx-lm; "
+        "mlx-lm-draft (@DEPTH, or its best); server (default: plain, auto, auto:keyed and both "
+        "of mlx-lm's)",
         listed,
     )
     _add(group, "--baseline", "ARM", "whose speed is 1 (default: plain)")

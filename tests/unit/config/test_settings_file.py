@@ -72,7 +72,7 @@ def test_values_and_their_lines(path: Path) -> None:
         ("[sampling]\nseed = true", "line 2: sampling.seed is True"),
         ("[speculation]\ndepth = 33", "line 2: speculation.depth is 33; it must be auto or a "
          "whole number from 0 to 32"),
-        ("[speculation]\nmethod = 'magic'", "it must be one of auto, draft, ngram"),
+        ("[speculation]\nmethod = 'magic'", "it must be one of auto, draft, mtp"),
         ("[history]\nsave = 1", "line 2: history.save is 1; it must be true or false"),
         ("[models]\ntarget = ''", "line 2: models.target is ''"),
         ("[models]\nkv_bits = 5", "it must be one of 2, 4, 8"),
