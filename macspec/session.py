@@ -397,14 +397,10 @@ def _controller(pair: Pair, state: ControlState | None) -> Controller:
     steps = {}
     if pair.draft is not None:
         # Until it is measured: memory traffic, and a floor for what every pass costs.
-<<<<<<< HEAD
         draft, target = pair.draft.estimate, pair.target.estimate
         steps[DraftModel.name] = 0.02 + draft.active / target.active
-=======
-        steps[DraftModel.name] = 0.02 + pair.draft.weight_bytes / pair.target.weight_bytes
     if pair.head is not None:
-        steps[pair.head.kind] = 0.02 + pair.head.step_bytes / pair.target.weight_bytes
->>>>>>> d70b474 (Heads: loaded with a pair, and methods of their own)
+        steps[pair.head.kind] = 0.02 + pair.head.step_bytes / pair.target.estimate.active
     curve, acceptance = CostCurve(steps), AcceptanceEstimate()
     if state is not None:
         state.load(curve, acceptance)
