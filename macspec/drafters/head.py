@@ -10,7 +10,7 @@ import mlx.core as mx
 from ..cache import ModelCache
 from ..choices import MAX_DEPTH
 from ..heads.agreement import LEAST, Agreement
-from ..models.cached import PREFILL_CHUNK, CachedModel
+from ..models.cached import CachedModel
 from .drafter import Dispatch
 
 
@@ -59,7 +59,7 @@ class HeadModel:
         stop = min(self._hidden.stop, len(tokens) - 1)
         start = max(self.length, self._hidden.start)
         if start < stop:
-            self._feed(tokens, start, min(stop, start + PREFILL_CHUNK))
+            self._feed(tokens, start, min(stop, start + self._target.chunk.rows))
             mx.async_eval(self._cache.arrays)
         else:
             self._pairs.append(range(stop, stop))
@@ -67,7 +67,7 @@ class HeadModel:
     def first(self, tokens: Sequence[int], dispatch: Dispatch) -> mx.array:
         self._judge(tokens)
         last = len(tokens) - 1
-        while last - max(self.length, self._hidden.start) > PREFILL_CHUNK:
+        while last - max(self.length, self._hidden.start) > self._target.chunk.rows:
             self.read_next(tokens)
         self._feed(tokens, max(self.length, self._hidden.start), last)
         return self._logits()
