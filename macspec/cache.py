@@ -294,9 +294,11 @@ class ModelCache:
         return self._pending_rows is not None and self._pending_rows.takes(rows)
 
     def _pending_from(self, length: int) -> Pending | None:
-        """The pending rows, if they are those from a position on, or from one before it."""
+        """The pending rows, if nothing before them has to go."""
         pending = self._pending
-        return pending if pending and not self._open and pending.start <= length else None
+        if pending is None or self._open or not pending.start <= length <= self._rows:
+            return None
+        return pending
 
     def _pass_with(self, length: int) -> _Pass | None:
         """The newest pass that began at ``length`` positions, or whose row there is recorded."""

@@ -5,9 +5,11 @@ The kernels' portable references stand in for the kernels.
 
 from __future__ import annotations
 
+import inspect
 import random
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -15,13 +17,14 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx_lm.models import qwen3_5
+from mlx_lm.models import qwen3_5, ssm
 from replies import assert_like_fresh
 from test_decoding import GREEDY, KEYED, PROMPT, disturbed, session_of, tokens_of
 from test_hybrids import ROWS, SERIAL, TEXT, fed, fresh, walk
 from tinymodels import VOCABULARY, tiny
 
 from macspec import Round
+from macspec.cache import ModelCache
 from macspec.kernels import Kernels
 from macspec.metal import gated_delta, mamba2
 from macspec.metal.recurrences import NETS
@@ -33,7 +36,8 @@ from macspec.pending import Pending, PendingRows
 REFERENCES = {"gated_delta": gated_delta.reference, "mamba2": mamba2.reference}
 MOST_ROWS = 12
 GATED = ["qwen3_5", "qwen3_next", "kimi_linear", "qwen3_5_moe", "olmo_hybrid", "qwen3_5-wide"]
-OTHERS = ["nemotron_h", "granitemoehybrid", "falcon_h1", "mamba2", "lfm2", "lfm2_moe"]
+MAMBA2 = ["mamba2", "nemotron_h", "granitemoehybrid", "falcon_h1", "plamo2"]
+OTHERS = [*MAMBA2, "lfm2", "lfm2_moe"]
 """States of Mamba-2, and convolutions alone."""
 NAMES = [
     pytest.param(name, marks=() if name in ("qwen3_5", "lfm2") else pytest.mark.slow)
@@ -148,6 +152,79 @@ def test_a_random_walk_gives_what_fresh_sessions_give(
     pocket: Pair, name: str, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walk(pocket, name, turns, monkeypatch, kernels=KERNELS)
+
+
+@pytest.fixture
+def one_row_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mamba-2 takes rows one after the other, as a Mac does in passes of one row."""
+
+    def ssm_attn(*args: Any, **named: Any) -> Any:
+        bound = inspect.signature(stock).bind(*args, **named)
+        bound.apply_defaults()
+        given: dict[str, Any] = {PARAMETERS.get(it, it): a for it, a in bound.arguments.items()}
+        rows = mamba2.Rows.of(given)
+        y, _ = mamba2.reference(given["state"], rows, 0, rows)
+        return y, mamba2.reference(given["state"], rows, y.shape[1], rows)[1]
+
+    stock = ssm.ssm_attn
+    monkeypatch.setattr(ssm, "ssm_attn", ssm_attn)
+
+
+PARAMETERS = {"x": "hidden_states"}
+
+
+@pytest.mark.usefixtures("one_row_arithmetic")
+@pytest.mark.parametrize(
+    ("name", "walks"),
+    [("mamba2", 2), *(pytest.param(name, 8, marks=pytest.mark.slow) for name in MAMBA2)],
+)
+def test_passes_of_mamba2_have_the_bits_of_single_rows(name: str, walks: int) -> None:
+    """After rejections, interrupted passes and returns to a checkpoint."""
+    rng = random.Random(walks)
+
+    def drawn(count: int) -> list[int]:
+        return [rng.randrange(VOCABULARY) for _ in range(count)]
+
+    for _ in range(walks):
+        held, cache, plain = list(TEXT), fresh(name, pending_rows=pending_rows(name)), fresh(name)
+        for count in rng.choices([1, 1, 2, 3, 5, 8, 20], k=8):
+            if rng.random() < 0.3:
+                interrupted(name, cache, drawn(count), rng.random() < 0.5)
+                cache.rollback(len(held))
+            tokens = drawn(count)
+            found = fed(name, cache, tokens)
+            kept = rng.randint(0, count)
+            cache.rollback(len(held) + kept)
+            for row, token in zip(found[:kept], tokens, strict=False):
+                assert mx.array_equal(row, fed(name, plain, [token])[0]).item()
+            held += tokens[:kept]
+            if rng.random() < 0.2:
+                cache.checkpoint()
+            if rng.random() < 0.2:
+                cache.return_to(len(held))
+                if cache.length < len(TEXT):
+                    break
+                held, plain = held[: cache.length], fresh(name)
+                for token in held[len(TEXT) :]:
+                    fed(name, plain, [token])
+
+
+def interrupted(name: str, cache: ModelCache, tokens: list[int], half: bool) -> None:
+    """A pass that is stopped before it is counted, or before its rows are known."""
+    with suppress(StopError):
+        cache.mark(len(tokens))
+        with cache.recording(len(tokens)):
+            tiny(name)(mx.array([tokens]), cache=cache.layers)
+            if half:
+                raise StopError
+        raise StopError
+
+
+def test_rows_that_are_gone_do_not_come_back() -> None:
+    cache = fresh("mamba2", pending_rows=pending_rows("mamba2"))
+    fed("mamba2", cache, ROWS)
+    cache.rollback(len(TEXT) + 2)
+    assert not cache.can_rollback(len(TEXT) + 3)
 
 
 def test_taking_rows_back_runs_nothing(pocket: Pair) -> None:
