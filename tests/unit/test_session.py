@@ -22,6 +22,7 @@ from macspec.drafters import Corpus
 from macspec.errors import BadOptionError, ContextOverflowError
 from macspec.events import Emitted, Prefilling
 from macspec.models import Pair
+from macspec.models.absorbed import Absorbed
 from macspec.models.cached import PASS_TAIL
 
 GREEDY = Sampling(temperature=0)
@@ -228,6 +229,16 @@ def test_a_plain_round_by_itself_is_compared_with_a_row_of_them(
         for _ in session.reply(HELLO, GREEDY, max_tokens=tokens, forced=[65] * tokens):
             pass
         assert session.controller.curve.plain.needs_comparison != known
+
+
+def test_slow_verify_passes_are_noticed_once(pocket: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(pocket)
+    latent = Absorbed(pocket.target.module)
+    latent.reason = "its passes are slow"
+    monkeypatch.setattr(session.decoder.target, "absorbed", latent)
+    for expected in ([latent.reason], []):
+        events = session.reply(HELLO, GREEDY, max_tokens=1)
+        assert [event.message for event in events if isinstance(event, Notice)] == expected
 
 
 def test_a_draft_step_costs_what_it_reads_until_measured(pocket: Pair) -> None:

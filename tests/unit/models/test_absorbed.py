@@ -17,6 +17,8 @@ from mlx_lm.models.mla import MultiLinear
 from tinymodels import tiny
 from treemodels import LATENT, VOCABULARY, treelike
 
+from macspec.kernels import Kernels
+from macspec.metal.hooks import Hooks
 from macspec.models import absorbed
 from macspec.models.absorbed import TRIED, Absorbed, absorbed_of
 from macspec.models.cached import CachedModel, TreePass
@@ -77,6 +79,37 @@ def test_every_row_of_a_tree_is_absorbed() -> None:
     model.rollback(20)
     chain = model.logits(mx.array([7, 3, 5], mx.uint32), 3)
     assert np.allclose(np.array(got)[[0, 1, 3]], np.array(chain), atol=CLOSE)
+
+
+class Watching(Kernels):
+    """Kernels that see every place of a pass, and leave it to MLX."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.hooks, self.keys, self.matmuls = Hooks(module), [], 0
+
+    def passing(self, rows: int, sees: Any = None, mask: Any = None) -> Any:
+        return self.hooks.handled(self)
+
+    def matmul(self, layer: Any, x: mx.array) -> None:
+        self.matmuls += 1
+
+    def attention(self, queries: mx.array, keys: mx.array, *others: Any) -> None:
+        self.keys.append(keys.shape)
+
+
+def test_kernels_see_the_pass_as_it_is_computed() -> None:
+    module = treelike("glm4_moe_lite", q_lora_rank=32)
+    nn.quantize(module, group_size=32, bits=8, class_predicate=lambda path, _: "q_a_proj" in path)
+    kernels = Watching(module)
+    model = CachedModel(module, VOCABULARY, kernels=kernels)
+    model.read(list(range(30)))
+    logits = model.logits(mx.array([3, 1, 4], mx.uint32), 3)
+    assert kernels.keys == [(1, 1, 33, 32)] * 2  # the latents of two layers, for all heads
+    assert kernels.matmuls == 2
+    model.rollback(30)
+    own = module(mx.array([[3, 1, 4]]), cache=model.cache.layers)[0]
+    assert mx.allclose(logits, own, atol=CLOSE)
 
 
 def flash(bits: int | None = None) -> Absorbed:

@@ -78,7 +78,7 @@ LATENT: dict[str, dict[str, Any]] = {
 
 
 @cache
-def treelike(name: str) -> Any:
-    """The model of that name, with four heads."""
+def treelike(name: str, **changes: Any) -> Any:
+    """The model of that name, with four heads; ``changes`` to its configuration."""
     kind = name.split(",")[0]
-    return built({**ARCHITECTURES[kind], **_HEADS, **(ON | OFF | LATENT)[name]})
+    return built({**ARCHITECTURES[kind], **_HEADS, **(ON | OFF | LATENT)[name], **changes})
