@@ -15,6 +15,7 @@ from .config.effective import load
 from .config.paths import state_folder
 from .config.schema import BUILT_IN, NONE
 from .errors import MacspecError, cause
+from .io import write_atomic
 from .models.machine import GIB, chip, pressure, unified_memory, working_set
 from .plaintext import neutral, utf8
 from .power.choice import check_lines
@@ -30,6 +31,9 @@ TAIL = 60
 
 SHORTEST = 3
 """Shortest user name that is removed; a shorter one may be any word."""
+
+TOKEN = re.compile(r"\bhf_\w{8,}|(?<=Bearer )\S+", re.ASCII)
+"""What logs people in to the hub."""
 
 PRIVATE = ("reply.system",)
 """Settings whose value is the user's own text."""
@@ -58,9 +62,8 @@ def report_file(target: str | None, draft: str | None) -> Path:
     """
     path = state_folder() / "report.txt"
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         text = "\n".join(lines(target or BUILT_IN, draft or NONE))
-        path.write_bytes(utf8(text + "\n"))
+        write_atomic(path, utf8(text + "\n"), make_folder=True)
     except OSError as error:
         raise MacspecError(f"{path} cannot be written: {cause(error)}") from None
     return path
@@ -166,7 +169,8 @@ def _tail(path: Path) -> list[str]:
 
 
 def _homeless(line: str) -> str:
-    """A neutral line without the user's home folder and name."""
+    """A neutral line without the user's home folder and name, and without tokens."""
+    line = TOKEN.sub("(token)", line)
     for home in {os.path.expanduser("~"), os.path.realpath(os.path.expanduser("~"))}:
         if len(home) > 1:
             line = line.replace(home, "~")

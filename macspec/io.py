@@ -39,7 +39,9 @@ def write_atomic(
         OSError: it cannot be written, or exists and ``replace`` is off (FileExistsError).
     """
     content = data.encode() if isinstance(data, str) else data
-    if make_folder:
+    if make_folder and mode == 0o600:
+        private_folder(path.parent)
+    elif make_folder:
         # Who may read the file may search its folder.
         path.parent.mkdir(parents=True, exist_ok=True, mode=mode | (mode & 0o444) >> 2)
     unfinished = path.with_name(f".{path.name[:40]}-{secrets.token_hex(4)}")
@@ -60,6 +62,27 @@ def write_atomic(
     finally:
         with suppress(FileNotFoundError):
             os.unlink(unfinished)
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder, and those that it is in, for this user alone whatever the umask.
+
+    Raises:
+        OSError: it cannot be made, or is reached through a link of another user's.
+    """
+    path = path.absolute()
+    for folder in (*reversed(path.parents), path):
+        if folder.is_symlink():
+            owners = {folder.lstat().st_uid, folder.stat().st_uid}
+            if not owners <= {0, os.geteuid()}:
+                raise OSError(errno.EINVAL, f"{folder} is a link of another user's")
+        elif not folder.exists():
+            # Another process may be faster.
+            with suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+                folder.chmod(0o700)
+    if not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
 
 def read_regular(path: Path, most: int) -> bytes:

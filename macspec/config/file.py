@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadOptionError, brief, cause, quoted
-from ..io import read_regular, write_atomic
+from ..io import private_folder, read_regular, write_atomic
 from .schema import OLD_KEYS, SECTIONS, SETTINGS, Setting, setting_of
 
 LONGEST = 2**20
@@ -235,7 +235,7 @@ def _values(text: str, path: Path) -> dict[str, Any]:
 def _changing(path: Path) -> Iterator[None]:
     """Hold a lock, so that nobody else changes the folder's settings meanwhile."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(path.parent)
         descriptor = os.open(path.parent, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

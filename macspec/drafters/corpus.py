@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadOptionError
-from ..io import write_atomic
+from ..io import private_folder, write_atomic
 from .matches import END, Replies
 
 LIMIT = 1_000_000
@@ -117,7 +117,7 @@ class Corpus:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Alone among all processes; an OSError if another one takes too long."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(self.path.parent)
         descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             until = time.monotonic() + PATIENCE

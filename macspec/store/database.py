@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import brief, cause
+from ..io import private_folder
 from ..plaintext import one_line
 
 T = TypeVar("T")
@@ -210,8 +211,7 @@ class Database:
 
 def _opened(path: Path, patience: float) -> sqlite3.Connection:
     """The file: private, upgraded and writable."""
-    for folder in (path.parent.parent, path.parent):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(path.parent)
     _private(path.parent)
     # SQLite gives its other files this one's mode. An existing file must not be opened here:
     # closing it would drop the locks that SQLite holds on it elsewhere in this process.

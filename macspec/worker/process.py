@@ -21,6 +21,7 @@ from typing import Any
 from ..config.paths import state_folder
 from ..errors import QUOTED, brief, cause
 from ..events import Notice
+from ..io import private_folder
 from ..plaintext import one_line
 from .client import Call, EngineClient
 from .messages import (
@@ -408,7 +409,7 @@ class Log:
         self._tail = (self._tail + data)[-4096:]
         data = data[-LOG_LIMIT:]
         with suppress(OSError):
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(self.path.parent)
             file = self._open()
             try:
                 if os.fstat(file).st_size + len(data) > LOG_LIMIT:

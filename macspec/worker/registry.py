@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..config.paths import state_folder
-from ..io import LockedFile, is_locked, read_json
+from ..io import LockedFile, is_locked, private_folder, read_json
 from ..plaintext import one_line
 
 PATIENCE = 2.0
@@ -76,7 +76,7 @@ class Registry:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(self._folder)
         descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             until = time.monotonic() + PATIENCE

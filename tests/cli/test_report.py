@@ -149,3 +149,12 @@ def test_the_folder_behind_a_link_is_the_home_too(home: Path, tmp_path, monkeypa
     os.symlink(home, link)
     monkeypatch.setenv("HOME", str(link))
     assert diagnostics._homeless(f"{link}/a {home}/b") == "~/a ~/b"
+
+
+@pytest.mark.usefixtures("home")
+def test_tokens_in_a_log_are_left_out() -> None:
+    Log().write(b"Authorization: Bearer secret-1234\nlogin with hf_AbCdEfGhIjKlMnOp failed\n")
+    text = "\n".join(diagnostics.lines())
+    assert "login with (token) failed" in text
+    assert "secret-1234" not in text
+    assert "hf_AbC" not in text
