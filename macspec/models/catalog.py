@@ -51,6 +51,7 @@ class Entry:
     """What it is proposed for, of ``USES``."""
     heads: Mapping[str, str] = field(default_factory=dict)
     """Repositories of heads that draft for the target, by kind; macspec does not offer them."""
+    heads_source: str = ""
     download: float | None = None
     """Approximate GB (10**9) of both; None where unknown."""
     memory_8k: float | None = None

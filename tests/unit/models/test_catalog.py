@@ -159,6 +159,7 @@ def test_every_field_is_there(name):
     assert len(pair.quantization) == len(pair.licences) == len(pair.models)
     assert set(pair.uses) <= set(USES)
     assert all("/" in head for head in pair.heads.values())
+    assert bool(pair.heads) == bool(pair.heads_source)
     for model, text in zip(pair.models, pair.quantization, strict=True):
         assert model.endswith(text.replace(" bits", "bit"))
     assert set(pair.drafters) == {"suffix", "ngram"} | ({"draft"} if pair.draft else set())
