@@ -11,11 +11,12 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from architectures import ARCHITECTURES
 from harness import installed
 from harness.mlxlm_kernels import delta_rows, ssm_rows
 from mlx_lm.models.gated_delta import gated_delta_update
 from mlx_lm.models.ssm import ssm_update
-from tinymodels import VOCABULARY, tiny
+from tinymodels import VOCABULARY, built, tiny
 
 from macspec.cache import ModelCache
 from macspec.metal import gated_delta, mamba2, recurrences
@@ -77,6 +78,11 @@ def on_a_mac(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield names
 
 
+@functools.cache
+def model_of(name: str) -> Any:
+    return built({**ARCHITECTURES[name], **MODELS[name]})
+
+
 def variants(model: Any) -> list[Variant]:
     return [
         Variant(kernel, shape, rows)
@@ -100,7 +106,7 @@ def test_passes_of_several_rows_have_the_bits_of_single_rows(
     name: str, on_a_mac: list[str]
 ) -> None:
     """Of all rows, whichever were rejected in between."""
-    model = tiny(name, **MODELS[name])
+    model = model_of(name)
     kernels = MetalKernels(model, dict.fromkeys(variants(model), FASTER))
     recorder = recorder_of(model, VOCABULARY)
     (kernel,) = (it.kernel for it in recurrences.NETS if it.stock == kernels.recurrences[0].stock)
@@ -131,7 +137,7 @@ def test_passes_of_several_rows_have_the_bits_of_single_rows(
 
 
 def test_strict_takes_mamba2_though_it_is_slower() -> None:
-    model = tiny("nemotron_h", **MODELS["nemotron_h"])
+    model = model_of("nemotron_h")
     slower = dict.fromkeys(variants(model), Outcome(None, seconds=2.0, mlx_seconds=1.0))
     assert not MetalKernels(model, slower).recurrences
     (found,) = MetalKernels(model, slower, strict=True).recurrences

@@ -22,6 +22,7 @@ from macspec.drafters import NGram
 from macspec.errors import BadOptionError
 from macspec.models import Pair, cached
 from macspec.models.cached import PASS_TAIL
+from macspec.parts import Format
 
 WINDOWED = ["llama", "llama-sliding", "gemma3_text", "gpt_oss", "llama4"]
 RECURRENT = ["mamba", "qwen3_next"]
@@ -50,7 +51,8 @@ class Ids:
     """A template for prompts that are ids already."""
 
     notices: tuple[str, ...] = ()
-    switch = None
+    switch = effort = None
+    format = Format(tokenizer=None)
 
     def __init__(self, format: Any) -> None:
         self.format = format
