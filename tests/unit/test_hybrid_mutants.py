@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import mlx.core as mx
@@ -158,20 +158,40 @@ def stock_model() -> Any:
     return tiny(NAME)
 
 
-def test_two_conversations_over_one_model_do_not_mix(pocket: Pair) -> None:
-    """llama.cpp 28019: several sequences."""
+def share_the_tape(patch: Patch) -> None:
+    """What a model's newest pass left serves every conversation."""
+    newest: list[recurrent.Tape] = []
+
+    @contextmanager
+    def recording(self: ModelCache, rows: int) -> Iterator[None]:
+        with RECORDING(self, rows):
+            yield
+        newest.extend(it.tape for it in self._passes[-1:] if it.tape is not None)
+
+    patch.setattr(ModelCache, "recording", recording)
+    patch.setattr(recurrent.Tape, "replay", lambda _, kept: REPLAY(newest[-1], kept))
+
+
+def test_two_conversations_over_one_model_do_not_mix(pocket: Pair, monkeypatch: Patch) -> None:
+    """llama.cpp 28019: several sequences, in mid-round at the same time."""
     plain = session_of(pocket, NAME, method="off")
     prompts = [PROMPT, PROMPT[3:]]
     expected = [tokens_of(plain, prompt, GREEDY, 30) for prompt in prompts]
-    sessions = [session_of(pocket, NAME, method="draft", depth=4) for _ in prompts]
-    replies = [
-        session.reply(" ".join(map(str, prompt)), GREEDY, raw=True, max_tokens=30)
-        for session, prompt in zip(sessions, prompts, strict=True)
-    ]
-    ended = 0
-    while ended < len(replies):
-        ended = sum(next(reply, None) is None for reply in replies)
-    assert [it.finished and it.finished.token_ids for it in sessions] == expected
+
+    def interleaved() -> list[Any]:
+        sessions = [session_of(pocket, NAME, method="draft", depth=4) for _ in prompts]
+        replies = [
+            session.reply(" ".join(map(str, prompt)), GREEDY, raw=True, max_tokens=30)
+            for session, prompt in zip(sessions, prompts, strict=True)
+        ]
+        ended = 0
+        while ended < len(replies):
+            ended = sum(next(reply, None) is None for reply in replies)
+        return [it.finished and it.finished.token_ids for it in sessions]
+
+    assert interleaved() == expected
+    share_the_tape(monkeypatch)
+    assert interleaved() != expected
 
 
 def rows_read(session: Any) -> list[int]:
