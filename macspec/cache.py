@@ -35,7 +35,7 @@ KV_BITS = (2, 4, 8)
 """Bits of a quantized cache: those that pack whole into 32, as mlx-lm's storage assumes."""
 
 EARLY = 2
-"""Layers whose work is dispatched while the rest of a pass is still being built."""
+"""Layers with keys whose work is dispatched while the rest of a pass is still being built."""
 
 _LINEAR = (KVCache, QuantizedKVCache)
 _WINDOWED = (WindowedKVCache, ChunkedWindowKVCache)
@@ -104,6 +104,7 @@ class ModelCache:
         self._linear = [c for c in self._leaves if type(c) in _LINEAR]
         self._windowed = [c for c in self._leaves if type(c) in _WINDOWED]
         self._counting = self._linear + self._windowed
+        self._first = [layer for layer in self.layers if layer in self._counting][:EARLY]
         self._stateful = [c for c in self._leaves if type(c) not in (*_LINEAR, *_WINDOWED)]
         self._empty = _snapshot(self._leaves)
         self._rows = 0
@@ -202,10 +203,10 @@ class ModelCache:
         """The layers, for a pass that the device starts before it is completely built.
 
         Args:
-            dispatch: is given the first layers' new keys, and must not wait for their evaluation.
+            dispatch: is given the new keys of the first layers that have any, and must not wait for
+                their evaluation.
         """
-        first = (_Early(it, dispatch) if it in self._counting else it for it in self.layers[:EARLY])
-        return [*first, *self.layers[EARLY:]]
+        return [_Early(it, dispatch) if it in self._first else it for it in self.layers]
 
     def advance(self, rows: int) -> None:
         """The pass is built, and had ``rows`` rows."""
