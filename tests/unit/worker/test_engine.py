@@ -308,7 +308,7 @@ def test_other_engines_are_told_of_and_named(
     planned = held(engine).plan.total
     (running,) = Registry(tmp_path / "engines").others()
     assert (running.pair, running.planned) == (f"{TARGET} + {DRAFT}", planned)
-    room(1.5 * planned)
+    room(1.1 * planned)
     second = Engine(Registry(tmp_path / "engines"))
     with pytest.raises(OutOfMemoryError, match=rf"process {running.pid} .*{TARGET}.*close one"):
         second.load(PairChoice(TARGET, DRAFT, context=2048), ignore)
