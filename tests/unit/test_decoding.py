@@ -22,7 +22,6 @@ from macspec.drafters import NGram
 from macspec.errors import BadOptionError
 from macspec.models import Pair, cached
 from macspec.models.cached import PASS_TAIL
-from macspec.parts import Format
 
 WINDOWED = ["llama", "llama-sliding", "gemma3_text", "gpt_oss", "llama4"]
 RECURRENT = ["mamba", "qwen3_next"]
@@ -51,8 +50,7 @@ class Ids:
     """A template for prompts that are ids already."""
 
     notices: tuple[str, ...] = ()
-    switch = effort = None
-    format = Format(tokenizer=None)
+    thinking: tuple[str, ...] = ()
 
     def __init__(self, format: Any) -> None:
         self.format = format

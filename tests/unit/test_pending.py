@@ -98,6 +98,7 @@ def test_a_pass_goes_back_to_each_of_its_rows(name: str) -> None:
         cache.rollback(len(TEXT) + min(kept + 1, len(ROWS)))
         cache.rollback(len(TEXT) + kept)
         assert cache.length == len(TEXT) + kept
+        assert not cache.can_rollback(cache.length + 1)
         # A pass of several rows takes the pending ones in, and one of a single row folds them.
         for tokens in ([4, 40, 14], ROWS, [3], [8, 1], [9]):
             a, b = fed(name, cache, tokens), fed(name, straight, tokens)
