@@ -128,8 +128,10 @@ def test_what_is_typed(pairs, tmp_path, monkeypatch):
     assert typed_offer("mine").model == str(tmp_path / "mine")
     assert typed_offer("a/b").where == TYPED
     assert typed_offer("a/b").absent
-    for text in ("word", "a/b/c", "/nowhere", "./no", "~/no", "a/", "/b"):
+    for text in ("word", "a/b/c", "a/"):
         assert typed_offer(text) is None
+    for text in ("/nowhere", "./no", "~/no", "/b"):
+        assert typed_offer(text).reason == "there is no such folder"
     assert [it.where for it in pairs.targets("new/model")] == [TYPED]
     look(pairs, found("new/model"))
     assert [it.where for it in pairs.targets("new/model")] == [HERE]
