@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import mlx.core as mx
 from mlx_lm.models import gated_delta as mlx_lm
 
-from .kernel import TYPES, Kernel, Launch, dtype_name
+from .kernel import TYPES, Kernel, Launch, constant, dtype_name
 
 NEW = ("q", "new_k", "new_v", "new_g", "new_beta")
 KERNEL = Kernel(
@@ -147,12 +146,7 @@ def gated_delta_call(
         shapes=(rows.v.shape, held.shape),
         dtypes=(shape.dtype, mx.float32),
     )
-    return [held, *before[1:], _scalar(kept), *rows], launch
-
-
-@lru_cache(maxsize=64)
-def _scalar(value: int) -> mx.array:
-    return mx.array(value, mx.int32)
+    return [held, *before[1:], constant(kept, mx.int32), *rows], launch
 
 
 def gated_delta(

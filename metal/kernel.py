@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,12 @@ class Kernel:
             init_value=launch.init,
         )
         return outputs
+
+
+@lru_cache(maxsize=256)
+def constant(value: float | tuple[int, ...], dtype: mx.Dtype) -> mx.array:
+    """An input that is the same in many launches."""
+    return mx.array(value, dtype)
 
 
 def dtype_name(dtype: mx.Dtype) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models import ssm
 
-from .kernel import TYPES, Kernel, Launch, dtype_name
+from .kernel import TYPES, Kernel, Launch, constant, dtype_name
 
 KERNEL = Kernel(
     "mamba2",
@@ -154,7 +154,7 @@ def mamba2_call(
         dtypes=(rows.x.dtype, mx.float32),
     )
     own = rows.x, rows.b, rows.c, rows.dt
-    pending = before.x, before.b, before.dt, mx.array(kept, mx.int32)
+    pending = before.x, before.b, before.dt, constant(kept, mx.int32)
     return [*own, *pending, rows.a_log, rows.d, held], launch
 
 

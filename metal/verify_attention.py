@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import mlx.core as mx
 
-from .kernel import TYPES, Kernel, Launch, dtype_name
+from .kernel import TYPES, Kernel, Launch, constant, dtype_name
 
 KERNEL = Kernel(
     "verify_attention",
@@ -108,7 +108,7 @@ def attention_call(
         shapes=((blocks, query_heads, rows, value_width), (blocks, query_heads, rows, 2)),
         dtypes=(out, mx.float32),
     )
-    constants = _constant(sees, mx.uint32), _constant(scale, mx.float32)
+    constants = constant(sees, mx.uint32), constant(scale, mx.float32)
     return [queries, keys, values, *constants], launch
 
 
@@ -122,11 +122,6 @@ def join_launch(partial: mx.array, dtype: mx.Dtype) -> Launch:
         shapes=((1, query_heads, rows, width),),
         dtypes=(dtype,),
     )
-
-
-@lru_cache(maxsize=64)
-def _constant(value: float | tuple[int, ...], dtype: mx.Dtype) -> mx.array:
-    return mx.array(value, dtype)
 
 
 def verify_attention(
