@@ -14,7 +14,7 @@ import mlx.core as mx
 from .choices import MODELS, Think, check_think
 from .control import AcceptanceEstimate, Controller, ControlState, CostCurve
 from .decode import Decoder
-from .drafters import Corpus, DraftModel, NGram, Suffix
+from .drafters import Corpus, DraftModel, HeadModel, NGram, Suffix
 from .errors import BadOptionError
 from .events import Event, Finished, Notice, Round
 from .kernels import Kernels
@@ -299,13 +299,16 @@ class Session:
 
     def _spent(self) -> list[str]:
         """Notices of a draft model whose context is full, and of a head with a fault."""
-        full = (
-            it.stepper.context
-            for it in self.decoder.portfolio.models(self.method)
-            if isinstance(it.stepper, DraftModel) and not it.stepper.room(self.decoder.tokens)
-        )
+        models = [it.stepper for it in self.decoder.portfolio.models(self.method)]
+        full = (it for it in models if isinstance(it, DraftModel))
+        faults = (it.fault for it in models if isinstance(it, HeadModel))
         return [
-            f"the draft model's context of {it} tokens is full; it no longer drafts" for it in full
+            *(
+                f"the draft model's context of {it.context} tokens is full; it no longer drafts"
+                for it in full
+                if not it.room(self.decoder.tokens)
+            ),
+            *(f"the head drafts badly: {fault}" for fault in faults if fault is not None),
         ]
 
     def _once(self, notices: Sequence[str]) -> Iterator[Event]:

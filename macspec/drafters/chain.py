@@ -40,6 +40,10 @@ class Stepper(Reader, Protocol):
         """How many tokens it could draft after these."""
         ...
 
+    def ready(self, tokens: Sequence[int]) -> bool:
+        """Whether it could step now."""
+        ...
+
     def unread(self, tokens: Sequence[int]) -> int:
         """Committed tokens that it would have to read first."""
         ...
@@ -84,8 +88,9 @@ class ChainDrafter:
         """Tokens at its newest proposal, and when it was judged."""
 
     def offer(self, tokens: Sequence[int], usual: bool = False) -> Offer:
-        """As any drafter's; ``usual``: at its usual confidence, whatever the last token is."""
-        room = min(self.stepper.room(tokens), MAX_DEPTH)
+        """As any drafter's; ``usual``: at its usual confidence, once it is ready."""
+        ready = usual or self.stepper.ready(tokens)
+        room = min(self.stepper.room(tokens), MAX_DEPTH) if ready else 0
         share = self._recent.share(len(tokens) - self._judged)
         bucket = bucket_of(share if usual else self._after.share(tokens[-1], share))
         return Offer(self.name, room, bucket, self.stepper.unread(tokens))

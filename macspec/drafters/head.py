@@ -46,8 +46,10 @@ class HeadModel:
         return self._pairs[-1].stop if self._pairs else 0
 
     def room(self, tokens: Sequence[int]) -> int:
-        seen = self._hidden.stop >= len(tokens) - 1 > 0
-        return min(MAX_DEPTH, self.context - len(tokens)) if seen else 0
+        return max(self.context - len(tokens), 0)
+
+    def ready(self, tokens: Sequence[int]) -> bool:
+        return self._hidden.start <= len(tokens) - 2 < self._hidden.stop
 
     def unread(self, tokens: Sequence[int]) -> int:
         pending = len(tokens) - 1 - max(self.length, self._hidden.start)
@@ -61,15 +63,17 @@ class HeadModel:
         if start < stop:
             self._feed(tokens, start, min(stop, start + self._target.chunk.rows))
             mx.async_eval(self._cache.arrays)
-        else:
-            self._pairs.append(range(stop, stop))
+        else:  # the rows between were not kept
+            length = max(self.length, min(self._target.length, len(tokens) - 1))
+            self._pairs.append(range(length, length))
 
     def first(self, tokens: Sequence[int], dispatch: Dispatch) -> mx.array:
         self._judge(tokens)
         last = len(tokens) - 1
         while last - max(self.length, self._hidden.start) > self._target.chunk.rows:
             self.read_next(tokens)
-        self._feed(tokens, max(self.length, self._hidden.start), last)
+        # Where the newest pair was read already, it is read again for what it puts out.
+        self._feed(tokens, min(max(self.length, self._hidden.start), last - 1), last)
         return self._logits()
 
     def next(self, token: mx.array, dispatch: Dispatch) -> mx.array:
@@ -88,7 +92,7 @@ class HeadModel:
             start = self._pairs.pop().start
         self._pairs.append(range(start, stop))
         if self._judged:
-            self._hidden.drop(stop)
+            self._hidden.drop(stop - 1)
 
     def _judge(self, tokens: Sequence[int]) -> None:
         """Once there is enough text, find out how the head's files are to be read."""

@@ -31,6 +31,9 @@ class DraftModel:
         # The last drafted token is never read, so the cache ends one short of it.
         return max(self.context - len(tokens) + 1, 0)
 
+    def ready(self, tokens: Sequence[int]) -> bool:
+        return True
+
     def unread(self, tokens: Sequence[int]) -> int:
         return len(tokens) - self.model.length
 

@@ -80,16 +80,14 @@ class Agreement:
             self._head.choose(variant)
             found.append((self.share(), variant))
         best, chosen = max(found, key=lambda it: it[0])
-        taken = chosen if best > BETTER * own else None
+        taken = chosen if best >= max(SOUND, BETTER * own) else None
         self._head.choose(taken or before)
-        if taken is not None and best >= LOW:
-            return None
-        if best >= LOW:
+        if taken is not None or own >= LOW:
             return None
         if self.share(late=1) >= SOUND:
             return "its guesses come one token late: its rows are shifted by one"
         return (
-            f"it agrees with the target on {best:.0%} of the prompt's tokens: it is for another "
+            f"it agrees with the target on {own:.0%} of the prompt's tokens: it is for another "
             "target, or damaged"
         )
 

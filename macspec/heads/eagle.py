@@ -18,7 +18,7 @@ from mlx_lm.models.rope_utils import initialize_rope
 from ..models.loading import Model
 from ..tap import FINAL
 from .head import Variant
-from .mtp import load
+from .mtp import load, width_of
 
 
 class _Attention(nn.Module):
@@ -192,6 +192,9 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
     if not all(0 <= it < layers for it in taps):
         raise ValueError(f"reads layers {list(taps)} of a target that has {layers}")
     settings = {**config, **(config.get("transformer_layer_config") or {})}
+    row = width_of(model.config)
+    if row is not None and fused != row * len(taps):
+        raise ValueError(f"reads {fused} numbers of {len(taps)} layers of {row}")
     for key in ("num_attention_heads", "intermediate_size"):
         if key not in settings:
             raise ValueError(f"has no {key} in its config.json")
@@ -206,6 +209,10 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
         vocabulary = named["lm_head.weight"].shape[0]
         head.lm_head = nn.Linear(width, vocabulary, bias=False)
         if offsets is not None:
+            if offsets.shape != (vocabulary,):
+                raise ValueError(
+                    f"names {offsets.size} ids of the target for {vocabulary} of its own"
+                )
             head._targets = mx.arange(vocabulary) + offsets.astype(mx.int32)
             head.vocabulary = model.width
     named.pop("embed_tokens.weight", None)

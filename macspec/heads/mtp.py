@@ -120,6 +120,8 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
     pattern = plain(copy.deepcopy(target.layers[full[-1]]))
     named = _sanitized(named, target, full[-1])
     width = named["norm.weight"].shape[0]
+    if (row := width_of(model.config)) not in (None, width):
+        raise ValueError(f"is for rows of {width} numbers, and the target's have {row}")
     head = MTP(width, _eps(target), [pattern], len(target.layers) - 1)
     if "head.weight" in named:
         head.head = nn.Linear(width, named["head.weight"].shape[0], bias=False)
@@ -213,3 +215,12 @@ def _eps(target: Any) -> float:
     """The epsilon of the target's norms."""
     found = (getattr(it, "eps", None) for it in target.modules() if isinstance(it, nn.RMSNorm))
     return next((it for it in found if it is not None), 1e-6)
+
+
+def width_of(config: Mapping[str, Any]) -> int | None:
+    """Numbers in a hidden row, by a target's configuration."""
+    nested = config.get("text_config")
+    for settings in (config, nested if isinstance(nested, dict) else {}):
+        if isinstance(width := settings.get("hidden_size"), int):
+            return width
+    return None

@@ -20,6 +20,7 @@ from macspec import Notice, Round, Sampling, Session
 from macspec.control import Offer
 from macspec.drafters import NGram
 from macspec.errors import BadOptionError
+from macspec.heads import LoadedHead
 from macspec.models import Pair, cached
 from macspec.models.cached import PASS_TAIL
 
@@ -59,7 +60,13 @@ class Ids:
         return [int(word) for word in text.split()]
 
 
-def session_of(pair: Pair, name: str, draft: str | None = None, **options: Any) -> Session:
+def session_of(
+    pair: Pair,
+    name: str,
+    draft: str | None = None,
+    head: LoadedHead | None = None,
+    **options: Any,
+) -> Session:
     """A session over tiny models; prompts are ids, written as numbers."""
     assert pair.draft is not None
     small = replace(
@@ -69,6 +76,7 @@ def session_of(pair: Pair, name: str, draft: str | None = None, **options: Any) 
         vocabulary=VOCABULARY,
         context=4096,
         stop_ids=frozenset(),
+        head=head,
     )
     session = Session(small, **options)
     session._prompting._templates[None] = Ids(session._prompting.format)  # type: ignore[assignment]

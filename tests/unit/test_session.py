@@ -417,7 +417,7 @@ def test_what_is_refused(pocket: Pair) -> None:
         session.reply("hi", max_tokens=0)
     with pytest.raises(BadOptionError, match="stop"):
         session.reply("hi", stop=["x", ""])
-    with pytest.raises(BadOptionError, match="empty"):
+    with pytest.raises(BadOptionError, match="makes no tokens"):
         session.reply("", raw=True)
 
 

@@ -1,0 +1,176 @@
+"""Which files are a head, of which kind, and what is said of those that do not fit."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+from headfiles import EAGLE, eagle_tensors, head_of, mtp_tensors, target_of, written
+from tinymodels import tiny
+
+from macspec.assets import pocket as built_in
+from macspec.errors import ModelBrokenError, PairMismatchError
+from macspec.heads import head_in, open_head, own_head
+from macspec.heads.mtp import MTP
+from macspec.heads.naming import kind_of, renamed
+from macspec.models import Pair, load_pair
+
+Tensors = dict[str, mx.array]
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "names"),
+    [
+        ("mtp", {}, ["fc.weight", "pre_fc_norm_hidden.weight", "layers.0.mlp.up_proj.weight"]),
+        ("mtp", {}, ["model.layers.61.eh_proj.weight", "model.layers.61.hnorm.weight"]),
+        (
+            "mtp",
+            {},
+            [f"model.mtp_layers.0.{it}.weight" for it in ("input_proj", "hidden_layernorm")],
+        ),
+        ("eagle", {}, ["d2t", "fc.weight", "layers.0.hidden_norm.weight"]),
+        (
+            "eagle",
+            {"speculators_model_type": "eagle3"},
+            ["fc.weight", "layers.0.hidden_norm.weight"],
+        ),
+        (None, {}, ["model.layers.0.self_attn.q_proj.weight", "mtp.fc.weight", "mtp.hnorm.weight"]),
+        (None, {}, []),
+    ],
+)
+def test_the_kind_of_a_folder(kind: str | None, config: dict[str, str], names: list[str]) -> None:
+    assert kind_of(config, names) == kind
+
+
+def test_packagings_have_one_form() -> None:
+    deepseek = {"enorm": 1, "hnorm": 2, "eh_proj": 3, "shared_head.norm": 4, "mlp.gate": 5}
+    names = {f"model.layers.61.{name}.weight": number for name, number in deepseek.items()}
+    assert renamed(names | {"model.layers.62.enorm.weight": 9}) == {
+        "embedding_norm.weight": 1,
+        "hidden_norm.weight": 2,
+        "project.weight": 3,
+        "norm.weight": 4,
+        "layers.0.mlp.gate.weight": 5,
+    }
+    assert renamed({"mtp.layers.0.eh_proj.weight": 1, "mtp.layers.1.norm.weight": 2}) == {
+        "project.weight": 1,
+        "layers.1.norm.weight": 2,
+    }
+
+
+def test_a_target_brings_its_head_along(tmp_path: Path) -> None:
+    folder = tmp_path / "target"
+    shutil.copytree(built_in()[0], folder)
+    pair = load_pair(str(folder), context=64)
+    assert pair.head is None
+    tensors = mtp_tensors(pair.target.module, 320)
+    mx.save_safetensors(str(folder / "mtp.safetensors"), tensors)
+    pair = load_pair(str(folder), context=64)
+    assert pair.head is not None
+    assert pair.head.kind == "mtp"
+    assert pair.draft is None
+    assert pair.plan.weights > pair.target.weight_bytes
+    assert own_head("x", folder, 8) is not None
+
+
+def test_a_head_is_given_as_a_draft_model_is(tmp_path: Path) -> None:
+    module = load_pair(context=64).target.module
+    folder = written(tmp_path / "head", mtp_tensors(module, 320), {"model_type": "llama_mtp"})
+    pair = load_pair(str(built_in()[0]), str(folder), context=64)
+    assert pair.head is not None
+    assert pair.draft_off is None
+    narrow = written(tmp_path / "narrow", mtp_tensors(tiny("llama")), {"model_type": "llama_mtp"})
+    pair = load_pair(str(built_in()[0]), str(narrow), context=64)
+    assert pair.head is None
+    assert pair.draft_off is not None
+    assert "it is for rows of 64 numbers, and the target's have 320" in pair.draft_off
+    with pytest.raises(PairMismatchError):
+        load_pair(str(built_in()[0]), str(narrow), context=64, require_draft=True)
+
+
+def without(name: str) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: {it: array for it, array in tensors.items() if name not in it}
+
+
+def cut(name: str) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: tensors | {name: tensors[name][:-1]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "said"),
+    [
+        ("mtp", without("up_proj"), "lacks layers.0.mlp.up_proj.weight"),
+        ("mtp", without("norm_embedding"), "lacks its embedding_norm weight"),
+        ("mtp", cut("mtp.fc.weight"), "its project.weight is"),
+        ("mtp", lambda it: it | {"mtp.extra.weight": mx.zeros(2)}, "has an unknown tensor"),
+        ("mtp", lambda it: it | {"mtp.layers.1.x.weight": mx.zeros(2)}, "has 2 layers"),
+        ("eagle", without("fc.weight"), "lacks fc.weight"),
+        ("eagle", without("up_proj"), "lacks layers.0.mlp.up_proj.weight"),
+        ("eagle", cut("lm_head.weight"), "names 40 ids of the target for 39"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    pocket: Pair, tmp_path: Path, kind: str, change: Callable[[Tensors], Tensors], said: str
+) -> None:
+    tensors = mtp_tensors(tiny("llama")) if kind == "mtp" else eagle_tensors()
+    written(tmp_path, change(tensors), {} if kind == "mtp" else EAGLE)
+    files = head_in("a head", tmp_path)
+    assert files is not None
+    with pytest.raises(PairMismatchError, match=said):
+        open_head(files, target_of(pocket, "llama"))
+
+
+def test_layers_that_the_target_lacks(pocket: Pair, tmp_path: Path) -> None:
+    config = EAGLE | {"eagle_aux_hidden_state_layer_ids": [1, 11, 21]}
+    files = head_in("a head", written(tmp_path, eagle_tensors(), config))
+    assert files is not None
+    with pytest.raises(
+        PairMismatchError, match=r"reads layers \[1, 11, 21\] of a target that has 2"
+    ):
+        open_head(files, target_of(pocket, "llama"))
+
+
+def test_a_truncated_file(tmp_path: Path) -> None:
+    written(tmp_path, mtp_tensors(tiny("llama")), {})
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-40])
+    with pytest.raises(ModelBrokenError, match="truncated"):
+        head_in("a head", tmp_path)
+
+
+@pytest.mark.parametrize("stored", [0.0, 1.0])
+def test_norms_stored_minus_one(pocket: Pair, tmp_path: Path, stored: float) -> None:
+    tensors = mtp_tensors(tiny("qwen3_5"))
+    raw = {name: it - (it.ndim == 1) * (1 - stored) for name, it in tensors.items()}
+    files = head_in("a head", written(tmp_path, raw, {}))
+    assert files is not None
+    head = open_head(files, target_of(pocket, "qwen3_5")).module
+    assert isinstance(head, MTP)
+    assert mx.allclose(head.norm.weight, tensors["mtp.norm.weight"])
+    assert mx.allclose(
+        head.layers[0].input_layernorm.weight, tensors["mtp.layers.0.input_layernorm.weight"]
+    )
+
+
+def test_a_quantized_head(pocket: Pair, tmp_path: Path) -> None:
+    tensors = mtp_tensors(tiny("llama"))
+    packed: Tensors = {}
+    for name, array in tensors.items():
+        parts = (
+            mx.quantize(array, group_size=32, bits=8)
+            if array.ndim == 2 and array.shape[-1] % 32 == 0
+            else (array,)
+        )
+        ends = ("weight", "scales", "biases")
+        packed |= {name.replace("weight", end): it for end, it in zip(ends, parts, strict=False)}
+    files = head_in("a head", written(tmp_path, packed, {}))
+    assert files is not None
+    small = open_head(files, target_of(pocket, "llama"))
+    whole = head_of(pocket, "llama", "mtp", tmp_path / "whole")
+    assert small.parameters != whole.parameters
+    x = mx.random.normal((1, 3, 64), key=mx.random.key(0))
+    outs = [it.module(x, x, it.module.make_cache()) for it in (small, whole)]
+    assert mx.abs(outs[0] - outs[1]).max().item() < 0.1

@@ -1,0 +1,119 @@
+"""Heads compute what their papers say: their logits beside the equations in NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from headfiles import REDUCED, eagle_tensors, head_of, mtp_tensors
+from tinymodels import VOCABULARY, tiny
+
+from macspec.drafters import HeadModel
+from macspec.models import Pair
+from macspec.models.cached import CachedModel
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+TOKENS = [(11 * i * i + 5 * i) % VOCABULARY for i in range(65)]
+
+
+def normed(x: Array, weight: Array) -> Array:
+    out: Array = x / np.sqrt(np.mean(x**2, -1, keepdims=True) + 1e-5) * weight
+    return out
+
+
+def turned(x: Array) -> Array:
+    """Rotary positions of rows [n, heads, size]."""
+    size = x.shape[-1]
+    angles = np.arange(len(x))[:, None] * 10000.0 ** (-np.arange(0, size, 2) / size)
+    cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    first, second = np.split(x, 2, -1)
+    return np.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
+
+
+def attended(x: Array, w: dict[str, Array], start: str) -> Array:
+    """Causal attention with 2 heads of 32 that share one head of keys and values."""
+    n = len(x)
+    q, k, v = (x @ w[f"{start}{it}_proj.weight"].T for it in "qkv")
+    queries, keys = turned(q.reshape(n, 2, 32)), turned(k.reshape(n, 1, 32))[:, 0]
+    scores = np.einsum("ihd,jd->hij", queries, keys) / np.sqrt(32)
+    scores = np.where(np.tri(n, dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    out = np.einsum("hij,jd->ihd", weights, v).reshape(n, 64)
+    mixed: Array = out @ w[f"{start}o_proj.weight"].T
+    return mixed
+
+
+def fed_forward(x: Array, w: dict[str, Array], start: str) -> Array:
+    gate = x @ w[f"{start}gate_proj.weight"].T
+    inner = gate / (1 + np.exp(-gate)) * (x @ w[f"{start}up_proj.weight"].T)
+    out: Array = inner @ w[f"{start}down_proj.weight"].T
+    return out
+
+
+def layered(x: Array, w: dict[str, Array], start: str) -> Array:
+    """A llama's layer."""
+    x = x + attended(normed(x, w[f"{start}input_layernorm.weight"]), w, f"{start}self_attn.")
+    h = normed(x, w[f"{start}post_attention_layernorm.weight"])
+    return x + fed_forward(h, w, f"{start}mlp.")
+
+
+def as_numpy(weights: Any) -> dict[str, Array]:
+    return {name: np.array(it, np.float64) for name, it in weights.items()}
+
+
+def mtp_by_hand(w: dict[str, Array], rows: list[Array], embedded: Array, head: Array) -> Array:
+    parts = [
+        normed(embedded, w["mtp.pre_fc_norm_embedding.weight"]),
+        normed(rows[0], w["mtp.pre_fc_norm_hidden.weight"]),
+    ]
+    x = layered(np.concatenate(parts, -1) @ w["mtp.fc.weight"].T, w, "mtp.layers.0.")
+    logits: Array = normed(x, w["mtp.norm.weight"]) @ head.T
+    return logits
+
+
+def eagle_by_hand(w: dict[str, Array], rows: list[Array], embedded: Array, head: Array) -> Array:
+    hidden = np.concatenate(rows[1:], -1) @ w["fc.weight"].T
+    parts = [
+        normed(embedded, w["midlayer.input_layernorm.weight"]),
+        normed(hidden, w["midlayer.hidden_norm.weight"]),
+    ]
+    x = hidden + attended(np.concatenate(parts, -1), w, "midlayer.self_attn.")
+    h = normed(x, w["midlayer.post_attention_layernorm.weight"])
+    x = x + fed_forward(h, w, "midlayer.mlp.")
+    known = normed(x, w["norm.weight"]) @ w["lm_head.weight"].T
+    logits = np.full((len(x), VOCABULARY), -np.inf)
+    logits[:, np.arange(REDUCED) + w["d2t"].astype(int)] = known
+    return logits
+
+
+@pytest.mark.parametrize("kind", ["mtp", "eagle"])
+def test_the_logits_of_64_committed_tokens(
+    pocket: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    # A random head agrees by chance, however it is read.
+    monkeypatch.setattr("macspec.drafters.head.LEAST", 1000)
+    module = tiny("llama")
+    head = head_of(pocket, "llama", kind, tmp_path)
+    target = CachedModel(module, VOCABULARY)
+    hidden = target.show(head.module.wanted)
+    target.read(TOKENS[:-1])
+    rows = [np.array(it, np.float64) for it in hidden.rows(0, 64)]
+    embedding = np.array(module.model.embed_tokens.weight, np.float64)
+    output = np.array(module.lm_head.weight, np.float64) if "lm_head" in module else embedding
+    weights = as_numpy(mtp_tensors(module) if kind == "mtp" else eagle_tensors())
+    by_hand = mtp_by_hand if kind == "mtp" else eagle_by_hand
+    expected = by_hand(weights, rows, embedding[TOKENS[1:]], output)
+
+    stepper = HeadModel(head.module, target, 4096)
+    for stop in (20, 41, 65):
+        logits = np.array(stepper.first(TOKENS[:stop], mx.async_eval))[0]
+        finite = np.isfinite(expected[stop - 2])
+        assert np.array_equal(np.isfinite(logits), finite)
+        assert np.abs(logits[finite] - expected[stop - 2][finite]).max() < 1e-4
+        # What it drafts itself is gone when it reads on.
+        stepper.next(mx.array([3], mx.uint32), mx.async_eval)
