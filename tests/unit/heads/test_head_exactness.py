@@ -75,5 +75,6 @@ def test_a_head_that_never_agrees_says_so(pocket: Pair, tmp_path: Path) -> None:
     assert files is not None
     session = Session(replace(pocket, head=open_head(files, pocket.target)), method="mtp", depth=2)
     text = "Tell me about the weather in the north of England, and what to wear for it. " * 3
-    told = [it.message for it in session.reply(text, GREEDY, max_tokens=9) if isinstance(it, Notice)]
+    events = session.reply(text, GREEDY, max_tokens=9)
+    told = [it.message for it in events if isinstance(it, Notice)]
     assert sum("the head drafts badly: it agrees with the target on 0%" in it for it in told) == 1
