@@ -105,6 +105,17 @@ def test_another_vocabulary_turns_the_draft_off(target, other_vocabulary):
         load_pair(target, other_vocabulary, require_draft=True)
 
 
+def test_a_renamed_special_token_is_translated(target, copy):
+    folder = copy("draft", "renamed")
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        text = (folder / file).read_text(encoding="utf-8")
+        (folder / file).write_text(text.replace("<|user|>", "<|human|>"), encoding="utf-8")
+    pair = load_pair(target, str(folder), require_draft=True)
+    assert pair.draft is not None
+    assert pair.translation.unknown == 1
+    assert load_pair(target, target).translation is None
+
+
 def test_another_family_turns_the_draft_off(target):
     assert "its vocabulary differs" in load_pair(target, shared_model("stories260K")).draft_off
 
