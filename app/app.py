@@ -271,6 +271,12 @@ class MacspecApp(App[None], inherit_bindings=False):
     def _help_asked_for(self) -> None:
         self.do("help")
 
+    @on(Prompt.Blank)
+    def _set_up(self) -> None:
+        """Enter below the first run's card takes its proposal."""
+        if self.main.welcome.has_class("-card") and not self.conversation.turns:
+            self.do("setup")
+
     @on(Prompt.Changed)
     def _typed(self) -> None:
         """Save what is typed, a moment after the last key."""
@@ -359,9 +365,9 @@ class MacspecApp(App[None], inherit_bindings=False):
         if self.conversation.busy:
             self.conversation.stop()
         elif self.main.prompt.put_aside():
-            self.status("Cleared; ↑ brings it back. Press Ctrl+C again to quit", seconds=TWICE)
+            self.status("cleared, ↑ brings it back; press Ctrl+C again to quit", seconds=TWICE)
             return
-        self.status("Press Ctrl+C again to quit; your chat is saved", seconds=TWICE)
+        self.status("press Ctrl+C again to quit; your chat is saved", seconds=TWICE)
 
     def copy_to_clipboard(self, text: str) -> None:
         """What Textual copies by itself goes the same way."""
@@ -509,10 +515,10 @@ class MacspecApp(App[None], inherit_bindings=False):
             tree.set_system(system)
             await it.setup.set_sampling(sampling)
 
-    async def choose_pair(self, pairs: ModelPicker) -> PairChoice | None:
+    async def choose_pair(self, pairs: ModelPicker, *, guided: bool = False) -> PairChoice | None:
         from .screens.switcher import Switcher
 
-        return await self.push_screen_wait(Switcher(pairs))
+        return await self.push_screen_wait(Switcher(pairs, guided=guided))
 
     async def adjust(self, what: str, value: object) -> None:
         await self.do_tuning("")
@@ -580,7 +586,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         main.set_class(not hidden and not line, "-no-panel")
         main.set_class(not hidden and line, "-whole")
         if hidden and line:
-            self.status(f"panel in one line; {self.keys.shown('panel')} again shows all of it")
+            self.status(f"status line only; {self.keys.shown('panel')} again for the full panel")
         else:
             self.status("panel shown" if hidden or line else "panel hidden")
         self._remember("app.panel", hidden or line)
@@ -588,7 +594,7 @@ class MacspecApp(App[None], inherit_bindings=False):
     async def do_tint(self, argument: str) -> None:
         transcript = self.main.transcript
         transcript.tint = not transcript.tint
-        self.status("drafted tokens are highlighted" if transcript.tint else "highlighting is off")
+        self.status("highlighting drafted tokens" if transcript.tint else "highlighting is off")
         self._remember("app.tint", transcript.tint)
 
     async def do_reasoning(self, argument: str) -> None:

@@ -110,8 +110,8 @@ class View(Protocol):
         """Show the system prompt and the sampling to edit them, from a field on: ``system``, or a
         sampling setting."""
 
-    async def choose_pair(self, pairs: ModelPicker) -> PairChoice | None:
-        """List the models; returns the pair to switch to, if any."""
+    async def choose_pair(self, pairs: ModelPicker, *, guided: bool = False) -> PairChoice | None:
+        """List the models, or propose the best pair; returns the pair to switch to, if any."""
 
     async def adjust(self, what: str, value: object) -> None:
         """Let the user adjust ``depth`` or ``temperature``, which has this value now."""
@@ -435,6 +435,11 @@ class Commands:
             choice: PairChoice | None = self.pairs.asked(argument)
         else:
             choice = await self.view.choose_pair(self.pairs)
+        if choice is not None:
+            await self.load(choice)
+
+    async def do_setup(self, argument: str) -> None:
+        choice = await self.view.choose_pair(self.pairs, guided=True)
         if choice is not None:
             await self.load(choice)
 

@@ -117,7 +117,7 @@ class LineMode:
         self._armed = now
         if now - before < TWICE:
             return False
-        self.view.status("Ctrl+C again quits; the Up key brings back what you typed")
+        self.view.status("press Ctrl+C again to quit; the Up key brings back what you typed")
         return True
 
     async def _message(self, text: str, editing: int | None) -> None:

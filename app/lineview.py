@@ -278,10 +278,15 @@ class LineView:
         else:
             self.status("no system prompt; /system TEXT sets one")
 
-    async def choose_pair(self, pairs: ModelPicker) -> PairChoice | None:
+    async def choose_pair(self, pairs: ModelPicker, *, guided: bool = False) -> PairChoice | None:
         self.status("scanning this machine for models")
         async for _ in pairs.scan.run(pairs.folders):
             pass
+        if guided and (best := pairs.best()) is not None:
+            target, draft = best
+            size = pairs.to_download(target, draft) if pairs.absent(target, draft) else ""
+            self.status(f"downloading {size}" if size else f"loading {target.name}")
+            return pairs.choice(target.model, draft.model if draft else None)
         for offer in pairs.targets():
             named = offer.pairs[0].name if offer.absent and offer.pairs else offer.model
             self.print(f"{named or offer.name}: {offer.facts}")

@@ -63,7 +63,7 @@ def put(text: str, write: Write | None, environ: Mapping[str, str] | None = None
             if _run(program, data, environ):
                 return program[0]
     if write is None:
-        raise ClipboardError(f"no clipboard program found; {FILE}")
+        raise ClipboardError(f"no clipboard tool found; {FILE}")
     if len(data) > LONGEST:
         raise ClipboardError(
             f"{len(data):,} bytes are too many for the terminal's clipboard; {FILE}"

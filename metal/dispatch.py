@@ -66,7 +66,7 @@ def kernels_for(pair: Pair, mode: str = "auto") -> Kernels:
     if mode == "off":
         return Kernels("MLX's own: macspec's are switched off")
     if not on_metal():
-        return Kernels("MLX's own: Metal is not available on this machine")
+        return Kernels("MLX (no Metal)")
     try:
         return checked_kernels(pair, strict=mode == "strict")
     except Exception as error:

@@ -199,7 +199,7 @@ class Conversation:
         if pair is None or (think or "auto") in self.thinking:
             return None
         name = model_name(pair.target)
-        return f"{name} cannot switch reasoning to {think}: that applies to models that can"
+        return f"{name} can't switch reasoning to {think}; saved for models that can"
 
     @property
     def thinking(self) -> list[str]:

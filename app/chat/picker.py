@@ -108,7 +108,7 @@ class ModelPicker:
     def folders(self) -> tuple[str, ...]:
         own = (self._models.target, self._models.draft, self.current.target, self.current.draft)
         every = (*(name for name in own if name), *self._folders)
-        paths = (os.path.expanduser(name) for name in every)
+        paths = (*map(os.path.expanduser, every), *lm_studio())
         return tuple(dict.fromkeys(path for path in paths if os.path.isdir(path)))
 
     def targets(self, typed: str = "") -> list[ModelOffer]:
@@ -153,6 +153,26 @@ class ModelPicker:
         ]
         return filtered(sorted([*here, *absent, none], key=_rank), typed)
 
+    def best(self) -> tuple[ModelOffer, ModelOffer | None] | None:
+        """The pair to set up, once the scan is complete: the largest target on this machine that
+        fits, those with a draft model first; without any the catalogue's proposal. None: no pair
+        fits."""
+        found: list[tuple[bool, float, ModelOffer, ModelOffer | None]] = []
+        for it in self.targets():
+            if it.usable and it.fits and it.where in (HERE, FOLDER):
+                drafts = (draft for draft in self.drafts(it) if draft.verified and draft.fits)
+                draft = next(drafts, None)
+                found.append((draft is not None, it.memory or 0.0, it, draft))
+        if found:
+            *_, target, draft = max(found, key=lambda each: each[:2])
+            return target, draft
+        entry = None if self.scan.limit is None else best(unified_memory(), self.scan.limit)
+        for it in self.targets():
+            if entry is not None and it.absent and it.model == entry.target:
+                drafts = (draft for draft in self.drafts(it) if draft.model == entry.draft)
+                return it, next(drafts, None)
+        return None
+
     def choice(self, target: str | None, draft: str | None) -> PairChoice:
         """A pair as it is loaded with the settings; None: the built-in one, or no draft."""
         return replace(
@@ -191,6 +211,16 @@ class ModelPicker:
         ]
         total = f", about {sizes[0]:.1f} GB" if sizes and len(names) == 2 else ""
         return f"{' and '.join(map(one_line, names))}{total}"
+
+    def question(self, target: ModelOffer, draft: ModelOffer | None) -> str:
+        """What is asked before a pair is set up."""
+        if not self.absent(target, draft):
+            helper = "" if draft is None else f" with the draft model {draft.name}"
+            return f"Use {target.name}{helper}? It is on this machine and fits its memory."
+        question = f"Download {self.to_download(target, draft)} from the Hugging Face hub?"
+        if False in (target.fits, draft is not None and draft.fits):
+            question += f" It is too large for this machine at context {CONTEXT}."
+        return f"{question} {self.licences(target, draft)}"
 
     def licences(self, target: ModelOffer, draft: ModelOffer | None) -> str:
         """The licences of what a download would bring, in a sentence."""
@@ -288,6 +318,14 @@ class ModelPicker:
         )
 
 
+def lm_studio() -> list[str]:
+    """Model folders of LM Studio."""
+    homes = (
+        Path(base).expanduser() for base in ("~/.lmstudio/models", "~/.cache/lm-studio/models")
+    )
+    return [str(it.parent) for home in homes for it in sorted(home.glob("*/*/config.json"))]
+
+
 def _rank(draft: ModelOffer) -> tuple[int, bool, str]:
     """The order of drafts: recommended, verified, none, the others by name."""
     if draft.pairs and draft.usable:
@@ -374,9 +412,7 @@ def proposed(entry: Entry | None, memory: int, code: Entry | None = None) -> lis
     """The same for the best pair of the catalogue (None: none fits), the machine's bytes, and the
     best pair to write code."""
     has = f"{memory / GIB:.0f} GB of memory"
-    built_in = (
-        "The built-in pair answers at once, but it is tiny: good for small talk, not for facts."
-    )
+    built_in = "The built-in pair starts instantly but only does small talk."
     if entry is None:
         return [built_in, f"No pair in the catalogue fits this machine ({has})."]
     draft = "" if entry.draft is None else f" with the draft model {entry.draft}"

@@ -85,6 +85,9 @@ class Prompt(Vertical):
     class Asked(Message):
         """A question mark was typed into the empty prompt: the user wants help."""
 
+    class Blank(Message):
+        """The empty prompt was sent."""
+
     class Changed(Message):
         """The text of the prompt has changed."""
 
@@ -212,6 +215,7 @@ class Prompt(Vertical):
     def send(self) -> None:
         text, shown = self.value, self.area.text
         if not text.strip():
+            self.post_message(self.Blank())
             return
         message = partial(with_files, shown, self._pastes.expand)
         turn_id = None

@@ -140,7 +140,7 @@ class Ask(Question[str | None]):
         yield Input(self._value, compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
-        self.hint(("Enter", "done"), ("Esc", "cancel"))
+        self.hint(("Enter", "save"), ("Esc", "cancel"))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self.status("")

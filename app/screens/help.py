@@ -33,10 +33,14 @@ PROMPT = (
     ("Enter", "Send; with app.send = ctrl+j in the settings, start a new line."),
     ("Ctrl+J, \\ Enter", "Start a new line; so do Shift+Enter and Alt+Enter, if they arrive."),
     ("↑ ↓", "Recall earlier prompts, from the first and the last line."),
+    ("Enter, busy", "Queue the message for the end of the reply; ↑ takes it back, Esc all."),
     ("Tab", "Accept a completion, or go to the conversation and the panel."),
     ("/", "Start a command; @ starts the name of a file to include."),
-    ("A long paste", "Shown as one name and sent in full; the editor shows all of it."),
-    ("Ctrl+C twice", "Quit. The first one copies what is selected, or stops a reply."),
+    ("A long paste", "Collapsed to a label and sent in full; the editor shows all of it."),
+    (
+        "Ctrl+C twice",
+        "Quit; the first copies a selection, stops a reply, or clears the prompt.",
+    ),
 )
 
 READING = (

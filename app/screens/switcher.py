@@ -13,7 +13,6 @@ from textual.events import DescendantFocus
 from textual.widgets import Input, OptionList, ProgressBar, Static
 
 from macspec.errors import MacspecError
-from macspec.models.catalog import CONTEXT
 from macspec.models.machine import GIB, working_set
 from macspec.worker import PairChoice
 
@@ -28,7 +27,8 @@ INTERVAL = 0.2
 class Switcher(ListBox[PairChoice | None, ModelOffer]):
     """Targets, then drafts for the chosen one; the result is the pair to load.
 
-    A download that was started here continues when the screen is closed.
+    A download that was started here continues when the screen is closed. ``guided``: the best pair
+    for this machine is proposed at once.
     """
 
     heading = "Models: choose a target"
@@ -48,9 +48,9 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
     letters = ("cancel",)
     placeholder = "type to filter, or enter owner/name or a folder"
 
-    def __init__(self, pairs: ModelPicker) -> None:
+    def __init__(self, pairs: ModelPicker, *, guided: bool = False) -> None:
         super().__init__()
-        self._pairs = pairs
+        self._pairs, self._guided = pairs, guided
         self._target: ModelOffer | None = None
         self._awaited: tuple[Download, PairChoice] | None = None
         """The pair to load when its download is done."""
@@ -76,6 +76,21 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
             scan.limit = await asyncio.to_thread(working_set)
         async for _ in scan.run(self._pairs.folders):
             self._changed = True
+        if self._guided:
+            self.run_worker(self._guide(), group="take", exclusive=True)
+
+    async def _guide(self) -> None:
+        """Propose the best pair."""
+        best = self._pairs.best()
+        if best is None:
+            self._warn("no pair of the catalogue fits this machine; choose a model yourself")
+        elif not self._pairs.absent(*best):
+            question = self._pairs.question(*best)
+            if await self.app.push_screen_wait(Confirm(question, title="Set up", yes="use it")):
+                target, draft = best
+                self.dismiss(self._pairs.choice(target.model, draft.model if draft else None))
+        else:
+            await self._take(*best)
 
     def _refresh(self) -> None:
         if self._changed:
@@ -120,7 +135,7 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
             self.status("scanning this machine for models")
         else:
             untried = offer.pairs and all(entry.loaded is None for entry in offer.pairs)
-            untested = "not tested with macspec yet" if untried and offer.absent else ""
+            untested = "untested; sizes are estimates" if untried and offer.absent else ""
             parts = (offer.facts if self.has_class("-tight") else offer.reason, untested)
             self.status("; ".join(part for part in parts if part))
 
@@ -164,11 +179,7 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
             return
         download = self._pairs.download
         if download is None or not download.active or set(download.names) != set(names):
-            models = self._pairs.to_download(target, draft)
-            question = f"Download {models} from the Hugging Face hub?"
-            question += f" {self._pairs.licences(target, draft)}"
-            if False in (target.fits, draft is not None and draft.fits):
-                question += f" It is too large for this machine at context {CONTEXT}."
+            question = self._pairs.question(target, draft)
             if not await self.app.push_screen_wait(
                 Confirm(question, title="Download", yes="download")
             ):

@@ -124,10 +124,10 @@ class RowList:
             part.rows = None
 
     def forget(self, look: Look) -> None:
-        """Everything has to be drawn again, in another look."""
-        self.look = look
+        """Everything has to be drawn again in another look, but for what is known in it."""
+        old, self.look = self.look, look
         for entry in self.entries:
-            entry.parts = []
+            entry.relook(old, look)
         self._drawn.clear()
         self.measure()
 

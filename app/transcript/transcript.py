@@ -210,6 +210,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
     def watch_reasoning_open(self) -> None:
         for rows in self._turns.values():
             rows.unfolded = None
+            rows.compose()
         self.relook()
 
     # -- keys and mouse -------------------------------------------------------------------------

@@ -46,6 +46,8 @@ class Entry(ABC):
     def __init__(self) -> None:
         self.parts: list[Part] = []
         """Empty until the entry comes near the screen."""
+        self._before: tuple[Look, list[Part]] | None = None
+        """The parts as they were in the look before, to which many changes go back."""
 
     @abstractmethod
     def guess(self, width: int) -> int:
@@ -54,6 +56,11 @@ class Entry(ABC):
     @abstractmethod
     def arrange(self, look: Look) -> None:
         """Makes the parts."""
+
+    def relook(self, old: Look, new: Look) -> None:
+        """The look has changed: the parts have to be made again, or are known from before."""
+        known, self._before = self._before, (old, self.parts) if self.parts else None
+        self.parts = known[1] if known is not None and known[0] == new else []
 
 
 class Note(Entry):
@@ -111,6 +118,10 @@ class TurnRows(Entry):
         self._look = look
         self._compose(look)
 
+    def relook(self, old: Look, new: Look) -> None:
+        super().relook(old, new)
+        self._look = new
+
     def take(self, pieces: Sequence[TextPiece]) -> None:
         self.thought.take([(piece.text, piece.spans) for piece in pieces if piece.reasoning])
         self.answer.take([(piece.text, piece.spans) for piece in pieces if not piece.reasoning])
@@ -130,6 +141,7 @@ class TurnRows(Entry):
 
     def compose(self) -> None:
         """Brings the parts up to date."""
+        self._before = None
         if self._look is not None and self.parts:
             self._compose(self._look)
 

@@ -109,7 +109,8 @@ class Welcome(Static):
 
 def card(keys: Keys, proposal: Sequence[str]) -> Content:
     """What macspec is, a real pair that fits this machine, and how to get it."""
-    how = f"{keys.shown('models')} downloads it or any other; {keys.shown('help')} opens the help."
+    how = "Enter: set up a real pair; what is on this machine is offered first. "
+    how += f"{keys.shown('models')}: download this or another model. {keys.shown('help')}: help."
     return Content("\n\n").join(
         [Content(one_line(part)) for part in (WHAT, *proposal, how, PRIVATE)]
     )
@@ -179,9 +180,10 @@ class KeyLine(Static):
         self._draw()
 
     def _draw(self) -> None:
-        before = self.size.height
         content = Content(self.notice) if self.notice else fitted(self._hints, self.size.width)
-        self.update(content, layout=bool(self.notice) or before != 1)
+        one_row = "\n" not in self.notice and content.cell_length <= self.size.width - 2
+        # Another layout of the whole screen is what a key would be late for.
+        self.update(content, layout=not one_row or self.size.height != 1)
 
 
 def fitted(hints: Sequence[Hint], width: int, rows: int = 1, key: str = "bold $text") -> Content:

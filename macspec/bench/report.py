@@ -224,7 +224,7 @@ def notes(record: Record) -> Iterator[str]:
         yield one_line(f"{count} times not answered by {why}")
     yield from differing(record)
     if reason := why_no_joules(record):
-        yield one_line(f"no joules: {reason}")
+        yield one_line(f"energy not measured: {reason}")
     yield (
         f"vs plain: decode speed over that of {record['baseline']}, paired by prompt, with its "
         "95% bootstrap interval"
@@ -239,7 +239,7 @@ def notes(record: Record) -> Iterator[str]:
         "counts the target's own token"
     )
     yield (
-        "decode begins after the first pass and excludes its tokens, so it says little about a "
+        "decode speed excludes the first pass, so it says little about a "
         "reply of few passes; whole: the same ratio over whole replies, prefill included"
     )
     if any(it["equality"]["compared"] for it in record["cells"]):

@@ -123,7 +123,7 @@ class ProcessEngine(EngineClient):
                 numbers.append(again)
                 self._begin(again, lost, call)
                 self._child.send(encode(again, lost))
-                call.put(Notice("the engine was restarted and is reading the conversation again"))
+                call.put(Notice("engine restarted; rereading the conversation"))
             self._begin(number, command, call)
             self._child.send(encode(number, command))
         return call

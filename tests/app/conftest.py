@@ -20,7 +20,7 @@ from macspec.config.effective import load
 from macspec.store import Store
 from macspec.worker import PairChoice
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 """What nothing takes even on a busy machine."""
 
 

@@ -84,7 +84,7 @@ def test_ctrl_c_twice_leaves_and_a_pasted_text_is_one_message(store):
         assert store.thread(1)[0].text == "first line\nsecond line\nthird line"
         ready(terminal)
         terminal.press("ctrl+c")
-        terminal.wait_for("Ctrl+C again quits")
+        terminal.wait_for("Ctrl+C again to quit")
         terminal.press("ctrl+c")
         assert terminal.ended() == 0
 

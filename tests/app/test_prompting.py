@@ -82,7 +82,7 @@ async def test_ctrl_c_copies_a_selection_once(running: Callable[..., Any]) -> No
         assert it.app.clipboard == LONG
         assert area.selection.is_empty
         await it.pilot.press("ctrl+c")
-        await it.until(lambda: "Press Ctrl+C again to quit" in it.status)
+        await it.until(lambda: "press Ctrl+C again to quit" in it.status)
 
 
 async def test_what_textual_copies_goes_the_same_way(running: Callable[..., Any]) -> None:

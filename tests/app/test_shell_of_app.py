@@ -166,7 +166,7 @@ async def test_ctrl_c_twice_leaves(running: Callable[..., Any], tmp_path: Path) 
         it.engine.play(3)
         await it.pilot.press(*"unsent")
         await it.pilot.press("ctrl+c")
-        assert it.status == "Press Ctrl+C again to quit; your chat is saved"
+        assert it.status == "press Ctrl+C again to quit; your chat is saved"
         await it.until(lambda: not it.app.conversation.busy)
         assert it.app.is_running
         await it.pilot.press("ctrl+c")
@@ -184,7 +184,7 @@ async def test_ctrl_c_clears_the_prompt_first(
     monkeypatch.setattr("macspec.app.app.TWICE", 0.3)
     async with running() as it:
         await it.pilot.press(*"a thought", "ctrl+c")
-        assert it.status.startswith("Cleared; ")
+        assert it.status.startswith("cleared, ")
         await it.until(lambda: not it.status)  # The hint stays as long as it holds.
         await it.pilot.press("up")
         assert it.app.main.prompt.value == "a thought"

@@ -74,7 +74,7 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         terminal.wait_for(lambda: passes(terminal) > before and "draft depth  4" in terminal.text)
         assert "▶ writing" in terminal.text
         terminal.press("escape")
-        terminal.wait_for("■ stopped")
+        terminal.wait_for("■ Stopped")
         words = [line[:78] for line in terminal.lines if line.startswith("  ")]
         assert len(words) > 2
 
@@ -82,7 +82,7 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         terminal.wait_for("temperature 0 from the next round")
         terminal.press("ctrl+r")
         terminal.wait_for("‹ 2/2 ›")
-        terminal.wait_for(lambda: "■ stopped" not in terminal.text)
+        terminal.wait_for(lambda: "■ Stopped" not in terminal.text)
         wait_for_answer(terminal, "Tell me a story.")
 
         frame = terminal.look("╭").fg
@@ -108,7 +108,7 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         )
         os.kill(engine, signal.SIGKILL)
         terminal.wait_for("the engine stopped")
-        terminal.wait_for("✗ cut off")
+        terminal.wait_for("✗ Interrupted")
         ask(terminal, "/temperature 0")
         terminal.wait_for("temperature 0 from the next round")
         ask(terminal, "hello")
@@ -177,7 +177,7 @@ def test_a_small_window_without_colours(environ: Mapping[str, str]) -> None:
         terminal.resize(60, 20)
         terminal.wait_for("Ask anything")
         terminal.press("ctrl+c")
-        terminal.wait_for("Ctrl+C again quits")
+        terminal.wait_for("Ctrl+C again to quit")
         terminal.press("ctrl+c")
         assert terminal.ended() == 0
         terminal.assert_restored()
@@ -197,7 +197,7 @@ def test_a_terminal_that_stands_still_holds_up_nothing(
         terminal.wait_for(lambda: store.thread(1)[-1].state != OPEN, what="the reply's end")
         assert "▶ writing" in terminal.text
         terminal.thaw()
-        terminal.wait_for("■ stopped at the length limit")
+        terminal.wait_for("■ Stopped at the length limit")
         terminal.wait_for("● ready")
 
         ask(terminal, "And then?")

@@ -52,7 +52,7 @@ async def test_the_final_text_counts() -> None:
         await begun(app, pilot)
         app.transcript.feed(piece("half of a wo"))
         await app.transcript.end(reply(50, "half of it", state="stopped"))
-        await until(pilot, lambda: "half of it" in seen(app) and "■ stopped" in seen(app))
+        await until(pilot, lambda: "half of it" in seen(app) and "■ Stopped" in seen(app))
         assert "half of a wo" not in seen(app)
 
 

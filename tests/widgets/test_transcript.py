@@ -138,6 +138,25 @@ async def test_at_the_end_another_size_stays_at_the_end() -> None:
         assert app.transcript.following
 
 
+async def test_a_width_that_comes_back_is_not_drawn_again() -> None:
+    app = TranscriptHost()
+    async with app.run_test(size=(80, 20)) as pilot:
+        transcript = app.transcript
+        await transcript.show(talk(6))
+        await until(pilot, lambda: "answer 6" in seen(app))
+        parts = [entry.parts for entry in transcript.list.entries]
+        await pilot.resize_terminal(50, 20)
+        await until(pilot, lambda: transcript.size.width <= 50)
+        transcript.update_turn(reply(6, "answer 6, and more"))
+        await pilot.resize_terminal(80, 20)
+        await until(pilot, lambda: transcript.size.width > 50 and "and more" in seen(app))
+        again = [entry.parts for entry in transcript.list.entries]
+        drawn_before = [(one, two) for one, two in zip(parts[:5], again[:5], strict=True) if one]
+        assert drawn_before
+        assert all(one is two for one, two in drawn_before)
+        assert again[5] is not parts[5]
+
+
 async def test_another_theme_draws_anew() -> None:
     app = TranscriptHost()
     async with app.run_test(size=(60, 12)) as pilot:

@@ -409,7 +409,7 @@ async def test_a_model_without_a_switch_for_reasoning_is_named() -> None:
     assert conversation.set_think("off") is None  # no pair is there yet
     await load(conversation)
     assert conversation.set_think("off") == (
-        "Qwen3-8B-4bit cannot switch reasoning to off: that applies to models that can"
+        "Qwen3-8B-4bit can't switch reasoning to off; saved for models that can"
     )
     assert conversation.set_think(None) is None
     assert conversation.thinking == ["auto"]

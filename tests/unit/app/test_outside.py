@@ -124,7 +124,7 @@ def test_what_the_screen_does_not_show_is_not_copied() -> None:
 def test_no_way_leads_to_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     with pytest.raises(
-        ClipboardError, match=r"no clipboard program found; /copy FILE writes it to a file"
+        ClipboardError, match=r"no clipboard tool found; /copy FILE writes it to a file"
     ):
         put("x", None, {"PATH": ""})
     terminal = Terminal()

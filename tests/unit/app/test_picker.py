@@ -69,6 +69,31 @@ def test_what_is_here_comes_before_what_is_not(pairs):
     assert "little" not in names
 
 
+def test_the_best_pair_is_one_that_is_here(pairs):
+    look(pairs)
+    target, draft = pairs.best()
+    assert target.where == ABSENT
+    assert "Download" in (asked := pairs.question(target, draft))
+    assert "Licence: " in asked
+    look(pairs, found("a/alone"), found("o/T"), found("o/D"))
+    pairs.scan.fits = {("o/T", "o/D"): PairFit("o/T", "o/D", None, 2 * GIB, 8192, True)}
+    target, draft = pairs.best()
+    assert (target.model, draft.model) == ("o/T", "o/D")
+    assert pairs.question(target, draft).startswith("Use o/T with the draft model o/D? It is on")
+    pairs.scan.limit = GIB // 2
+    look(pairs)
+    assert pairs.best() is None
+
+
+def test_models_of_lm_studio_are_found(pairs, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".lmstudio/models/owner/model"
+    folder.mkdir(parents=True)
+    (folder.parent / "empty").mkdir()
+    (folder / "config.json").write_text("{}")
+    assert str(folder) in pairs.folders
+
+
 def test_a_download_that_is_not_finished_can_be_chosen_and_a_broken_folder_cannot(pairs):
     look(pairs, found("a/b", missing="its download is not finished"), found("/m", missing="broken"))
     offers = by_name(pairs.targets())
@@ -132,6 +157,7 @@ def test_what_is_typed(pairs, tmp_path, monkeypatch):
         assert typed_offer(text) is None
     for text in ("/nowhere", "./no", "~/no", "/b"):
         assert typed_offer(text).reason == "there is no such folder"
+    assert "no config.json" in typed_offer("mine").reason
     assert [it.where for it in pairs.targets("new/model")] == [TYPED]
     look(pairs, found("new/model"))
     assert [it.where for it in pairs.targets("new/model")] == [HERE]

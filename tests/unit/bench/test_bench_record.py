@@ -96,7 +96,7 @@ def test_what_is_said_beside_the_tables(pocket: Pair) -> None:
     found = report(pocket, SPEEDS, load=[0.1, 0.2, 0.3], energy="there is no meter")
     said = "\n".join([*head(found), *notes(found)])
     for words in ("on mains", "thermal pressure nominal", "load before 0.10", "prompts: 10",
-                  "no joules: there is no meter", "seed 1"):  # fmt: skip
+                  "energy not measured: there is no meter", "seed 1"):  # fmt: skip
         assert words in said
     found["ended"], found["replies"] = "interrupted", 7
     assert "INTERRUPTED after 7 of 120 replies" in "\n".join(head(found))
