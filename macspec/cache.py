@@ -123,6 +123,11 @@ class ModelCache:
         return bool(self._stateful)
 
     @property
+    def replays(self) -> bool:
+        """Whether taking rows of the newest pass back makes something run again."""
+        return self.stateful and self._pending is None
+
+    @property
     def rollback_by(self) -> str | None:
         """How rows are taken back from stateful layers: recorded, replayed, or off with the
         reason; None where no layer is stateful."""

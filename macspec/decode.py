@@ -211,7 +211,7 @@ class Decoder:
                 self.controller.observe_cost(
                     flight.plan, flight.depth, len(tokens), known_at - before, overlaps, replays
                 )
-            replays = self.target.cache.stateful and result.accepted < flight.drafted
+            replays = self.target.cache.replays and result.accepted < flight.drafted
             self.observe(flight, result, tokens)
             self.tokens += tokens
 

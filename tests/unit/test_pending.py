@@ -25,6 +25,7 @@ from tinymodels import VOCABULARY, tiny
 
 from macspec import Round
 from macspec.cache import ModelCache
+from macspec.control import Controller
 from macspec.kernels import Kernels
 from macspec.metal import gated_delta, mamba2
 from macspec.metal.recurrences import NETS
@@ -228,10 +229,14 @@ def test_rows_that_are_gone_do_not_come_back() -> None:
     assert not cache.can_rollback(len(TEXT) + 3)
 
 
-def test_taking_rows_back_runs_nothing(pocket: Pair) -> None:
+def test_taking_rows_back_runs_nothing(pocket: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    replays: list[bool] = []
+    monkeypatch.setattr(Controller, "observe_cost", lambda *given: replays.append(given[-1]))
+    tokens_of(session_of(pocket, "qwen3_5", method="draft", depth=4), PROMPT, GREEDY, 40)
+    assert any(replays)
     kernels = PortableKernels()
     session = session_of(pocket, "qwen3_5", method="draft", depth=4, kernels=kernels)
-    runs, rejected = [], 0
+    runs, rejected, replays[:] = [], 0, []
     for event in session.reply(" ".join(map(str, PROMPT)), GREEDY, raw=True, max_tokens=40):
         if isinstance(event, Round):
             rejected += event.drafted - event.accepted
@@ -240,6 +245,7 @@ def test_taking_rows_back_runs_nothing(pocket: Pair) -> None:
     # The first pass has more rows than these kernels take, and the last round launches no other.
     assert {b - a for a, b in pairwise(runs[1:-1])} == {layers}
     assert rejected > 10
+    assert not any(replays[1:])
 
 
 def test_a_window_is_a_slice_and_no_copy() -> None:
