@@ -118,7 +118,11 @@ class Functions:
     """The places where a model's modules call functions of mlx-lm by their names."""
 
     def __init__(self, module: Module, functions: Sequence[Callable[..., Any]]) -> None:
-        self._places = [(it, _heard) for stock in functions for it in bindings(module, stock)]
+        self._places = [
+            (place, functools.partial(_heard, function))
+            for function in functions
+            for place in bindings(module, function)
+        ]
 
     def __deepcopy__(self, memo: Any) -> Functions:
         """Itself: a copy of the model calls the same functions."""
@@ -142,9 +146,9 @@ def handled(handler: Handler) -> Iterator[None]:
         _thread.handler = before
 
 
-def _heard(stock: Callable[..., Any]) -> Callable[..., Any]:
-    # An interrupt may have left a stand-in there.
-    function, signature = inspect.unwrap(stock), inspect.signature(stock)
+def _heard(function: Callable[..., Any], stock: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of a function of mlx-lm, or of a stand-in for it that an interrupt has left."""
+    signature = inspect.signature(function)
 
     @functools.wraps(stock)
     def call(*args: Any, **named: Any) -> Any:

@@ -107,6 +107,7 @@ def bindings(module: Module, function: Callable[..., Any]) -> Iterator[Place]:
         imported = sys.modules.get(type(layer).__module__)
         for names in (getattr(call, "__globals__", {}), vars(imported) if imported else {}):
             bound = names.get(name)
-            if id(names) not in seen and bound and inspect.unwrap(bound) is function:
+            found = bound and inspect.unwrap(bound, stop=lambda it: it is function)
+            if id(names) not in seen and found is function:
                 seen.add(id(names))
                 yield names, name

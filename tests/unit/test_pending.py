@@ -32,7 +32,7 @@ from macspec.metal.recurrences import NETS
 from macspec.models import Pair
 from macspec.models.cached import CachedModel
 from macspec.models.rollback import pending_rows_of, recorder_of
-from macspec.pending import Pending, PendingRows
+from macspec.pending import Pending, PendingRows, _heard
 
 REFERENCES = {"gated_delta": gated_delta.reference, "mamba2": mamba2.reference}
 MOST_ROWS = 12
@@ -351,6 +351,16 @@ def test_an_interrupt_in_a_pass_or_a_fold_costs_nothing(pocket: Pair, at: int) -
     assert qwen3_5.gated_delta_update is stock
     assert tokens_of(session, longer, GREEDY, 16) == expected[8:]
     assert_like_fresh(session)
+
+
+def test_a_function_that_an_interrupt_left_replaced_does_no_harm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stock = qwen3_5.gated_delta_update
+    monkeypatch.setattr(qwen3_5, "gated_delta_update", _heard(stock, stock))
+    kernels = PortableKernels()
+    assert pending_rows("qwen3_5", kernels) is not None
+    assert kernels.runs
 
 
 def test_other_models_of_the_architecture_are_left_alone() -> None:
