@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from architectures import ARCHITECTURES
 from mlx_lm.models.cache import make_prompt_cache
@@ -94,7 +95,9 @@ def _check_turns(pair: Pair, name: str, plain: Session) -> None:
     """A conversation that goes on, is edited and regenerated, with rounds of every kind."""
     rng = random.Random(name)
     session = session_of(pair, name, rule="keyed", controller=Dice(len(name)))
-    session.decoder.try_trees()
+    off = session.decoder.try_trees()
+    trees: Any = session.decoder.trees
+    trees.keep = kept = mock.Mock(wraps=trees.keep)
     text = list(PROMPT)
     for turn in range(TURNS):
         sampling = (GREEDY, KEYED)[turn % 2]
@@ -106,6 +109,7 @@ def _check_turns(pair: Pair, name: str, plain: Session) -> None:
             text[rng.randrange(1, len(text))] = rng.randrange(60)
         if turn % 3 == 2:
             text = text[: rng.randrange(len(PROMPT), len(text))]
+    assert kept.called == (off is None and session.decoder.target.cache.reason is None)
     assert_like_fresh(session)
 
 
