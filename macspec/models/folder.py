@@ -21,15 +21,16 @@ TEMPLATES = "additional_chat_templates"
 
 MEGABYTE = 2**20
 
+READ = (".json", ".safetensors", ".model", ".txt", ".jinja", ".jsonl", ".tiktoken", ".py")
+"""Endings of the files that libraries open."""
+
 LARGEST = {
-    "config.json": 16 * MEGABYTE,
-    "generation_config.json": MEGABYTE,
     "tokenizer.json": 256 * MEGABYTE,
-    ".jinja": MEGABYTE,
-    ".json": 64 * MEGABYTE,
-    ".txt": 64 * MEGABYTE,
-    ".model": 64 * MEGABYTE,
-    ".tiktoken": 64 * MEGABYTE,
+    **dict.fromkeys(("config.json", "hf_quant_config.json"), 16 * MEGABYTE),
+    **dict.fromkeys(("generation_config.json", "chat_template.json", ".jinja"), MEGABYTE),
+    **dict.fromkeys(("tokenizer_config.json", "special_tokens_map.json"), 64 * MEGABYTE),
+    **dict.fromkeys(("vocab.json", "added_tokens.json", "merges.txt"), 64 * MEGABYTE),
+    **dict.fromkeys(("model.safetensors.index.json", ".model", ".tiktoken"), 64 * MEGABYTE),
 }
 """Bytes of a file by its name or ending; several times those of the largest models."""
 
@@ -58,7 +59,7 @@ DEEPEST = 16
 
 
 def check_files(name: str, folder: Path) -> None:
-    """Make sure that all files of a folder are regular ones, in it or in the hub's cache.
+    """Make sure that the files that are opened are regular ones, in it or in the hub's cache.
 
     Raises:
         ModelBrokenError: one is a device, a pipe, or a link out of the folder, or is too large; or
@@ -85,7 +86,7 @@ def _homes(folder: Path) -> Iterator[Path]:
 def _entries(folder: Path) -> Iterator[Path]:
     for path in (folder, folder / TEMPLATES):
         if path.is_dir():
-            yield from (entry for entry in path.iterdir() if entry.name != TEMPLATES)
+            yield from (entry for entry in path.iterdir() if entry.suffix in READ)
     if (folder / TEMPLATES).is_symlink():
         yield folder / TEMPLATES
 

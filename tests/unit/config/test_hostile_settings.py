@@ -64,7 +64,7 @@ def files() -> Iterator[tuple[str, Make]]:
 CASES = list(files())
 
 
-@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.slow)])
 def test_any_file_is_refused_in_one_line_or_can_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:

@@ -96,7 +96,7 @@ def test_there_are_enough_of_them() -> None:
         (entry("config.json", "num_hidden_layers", 10**9), "it must be from 0 to 10000"),
         (entry("config.json", "num_labels", 10**9), "it must be from 0 to 100000"),
         (entry("config.json", "model_type", "x" * 10_000_000), "the architecture .x{198}…:"),
-        (entry("config.json", "model_type", "x" * 100_000_000), "at most 16.8 MB"),
+        (lambda folder: FILES["too large"](folder / "config.json"), "at most 16.8 MB"),
     ],
 )
 def test_what_is_said(tmp_path: Path, edit: Edit, says: str) -> None:

@@ -83,6 +83,7 @@ LIES: dict[str, Lie] = {
     "silence": silent,
     "a bomb": bomb,
     "a short body": lambda handler: answer(handler, b"{", Content_Length="1000"),
+    "a long body": lambda handler: answer(handler, b"{}" * 500, Content_Length="3"),
     "no status": raw(b"\x00\xff\x1b[2J\r\n\r\n"),
     "huge headers": raw(b"HTTP/1.1 200 OK\r\n" + b"a: " + b"b" * 10_000_000 + b"\r\n\r\n"),
     "a teapot": lambda handler: answer(handler, b"x" * 100_000, 418),
@@ -185,7 +186,7 @@ def outside(folder: Path) -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [47, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_lie_is_refused_or_survived(hub: Hub, tmp_path: Path, every: int) -> None:
     for says, tell in CASES[::every]:
         hub.lie, hub.entry = (lambda handler, kind: False), (lambda entry: None)
@@ -206,7 +207,7 @@ def test_a_lie_is_refused_or_survived(hub: Hub, tmp_path: Path, every: int) -> N
 
 
 def test_there_are_enough_lies() -> None:
-    assert len(CASES) >= 60
+    assert len(CASES[::2]) >= 60
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,7 @@ def test_there_are_enough_lies() -> None:
         ("no end for tree", "it has no end"),
         ("a tag out of the cache", "the header etag"),
         ("path '../../evil.safetensors'", "a file named ../../evil.safetensors"),
-        ("oid '../../evil'", "the checksum"),
+        (f"lfs {ascii(FIELDS['lfs'][0])[:40]}", "the checksum ../../../evil"),
         ("commit ../../../evil", "the commit ../../../evil"),
         ("no end for file", "is longer than it said"),
     ],

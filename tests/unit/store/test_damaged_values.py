@@ -69,7 +69,7 @@ def checked(path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("every", [31, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [61, pytest.param(4, marks=pytest.mark.slow)])
 def test_any_value_in_any_column_stops_nothing(tmp_path: Path, every: int) -> None:
     whole = tmp_path / "whole.db"
     filled(whole)
