@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadOptionError, MacspecError, brief
+from ..errors import BadOptionError, MacspecError, brief, is_panic
 from ..terminal import complain, decoded, leave_on_interrupt, read_prompt, status_of
 from .options import (
     LAST,
@@ -218,8 +218,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _silence(sys.stdout, sys.stderr)
         return BROKEN_PIPE
-    except Exception as error:
-        if os.environ.get("MACSPEC_DEBUG", "0") not in ("", "0"):
+    except BaseException as error:
+        debugging = os.environ.get("MACSPEC_DEBUG", "0") not in ("", "0")
+        if debugging or not (isinstance(error, Exception) or is_panic(error)):
             raise
         if isinstance(error, OSError) and error.errno in DISK_FULL:
             _silence(sys.stdout)
@@ -227,7 +228,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _explain(error: Exception) -> str:
+def _explain(error: BaseException) -> str:
     if isinstance(error, MacspecError):
         return str(error)
     if isinstance(error, OSError) and error.errno in DISK_FULL:
