@@ -147,7 +147,7 @@ def no_screen() -> str | None:
 def configured(options: argparse.Namespace, config: Config) -> Config:
     """The settings with what the command line sets instead."""
     given = {
-        name: {key: getattr(options, key) for key in section(name)}
+        name: {key: getattr(options, key) for key in section(name) if hasattr(options, key)}
         for name in ("models", "speculation", "sampling", "reply", "history")
     }
     # The other options are filled in from the settings; None there is a value too.
