@@ -74,7 +74,8 @@ def test_a_search(macspec: Callable[..., Any]) -> None:
     assert (hit["chat"]["id"], hit["role"]) == (2, "assistant")
     assert [text for text, match in hit["excerpt"] if match] == ["Pear", "fruit"]
     nothing = macspec("history", "search", "meat")
-    assert (nothing.status, nothing.out, nothing.err) == (1, b"", "")
+    assert (nothing.status, nothing.out) == (1, b"")
+    assert nothing.err == "macspec: no conversation has meat\n"
 
 
 @pytest.mark.usefixtures("three")
