@@ -20,6 +20,9 @@ from .schema import OLD_KEYS, SECTIONS, SETTINGS, Setting, setting_of
 LONGEST = 2**20
 """Bytes of a settings file."""
 
+DEEPEST = 500
+"""Dots in a word."""
+
 HEADER = """\
 # Settings of macspec. The command line and MACSPEC_SECTION_NAME in the environment take precedence
 # over them; `macspec config` shows what is in effect and why. Lines that start with # are ignored.
@@ -84,6 +87,10 @@ def text_of(path: Path) -> str:
 
 def entries_of(text: str, path: Path) -> dict[str, Entry]:
     """The values in a text, as ``read_file``; ``path`` is for the errors."""
+    words = text.split()
+    if words.count(".") > DEEPEST or any(word.count(".") > DEEPEST for word in words):
+        # tomllib takes time and memory by the square of a key's parts.
+        raise BadOptionError(f"{path}: a key or a value has over {DEEPEST} dots in a row")
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
