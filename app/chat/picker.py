@@ -28,9 +28,8 @@ ABSENT, TYPED, NONE = "to download", "as typed", "none"
 
 WHAT = (
     "macspec is a chat with language models that run on this machine. A small draft model guesses "
-    "ahead, and the large target model verifies several guesses in one pass: the text is exactly "
-    "the target's, only faster. The panel shows how that works out, and you can adjust it while a "
-    "reply streams."
+    "ahead, and the large target model verifies several guesses in one pass: the same text, just "
+    "faster. The panel shows how that works out, and you can adjust it while a reply streams."
 )
 
 ADVISED = "recommended in the catalogue"
