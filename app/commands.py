@@ -12,7 +12,7 @@ from functools import partialmethod
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from macspec.choices import MAX_DEPTH, METHODS, RULES, check_depth, check_method, check_rule
+from macspec.choices import MAX_DEPTH, RULES, check_depth, check_method, check_rule, methods_with
 from macspec.errors import BadOptionError
 from macspec.events import Notice
 from macspec.store import title_of
@@ -400,7 +400,8 @@ class Commands:
 
     async def do_method(self, argument: str) -> None:
         now = self.conversation.setup.desired.method
-        await self._set(method=check_method(argument.lower() or _next(METHODS, now)))
+        methods = methods_with(self.conversation.panel().head)
+        await self._set(method=check_method(argument.lower() or _next(methods, now)))
 
     async def do_rule(self, argument: str) -> None:
         now = self.conversation.setup.desired.rule

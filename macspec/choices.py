@@ -17,7 +17,10 @@ METHODS: Mapping[str, str] = {
 }
 """How tokens are drafted, each with a one-line description."""
 
-MODELS = ("draft", "mtp", "eagle")
+HEADS = ("mtp", "eagle")
+"""The methods that run a head."""
+
+MODELS = ("draft", *HEADS)
 """The methods that run a model, which has to be there."""
 
 RULES: Mapping[str, str] = {
@@ -47,6 +50,11 @@ def check_think(think: Think) -> Think:
     if isinstance(think, str) and think not in EFFORTS:
         raise BadOptionError(f"think is {think!r}; it must be on, off, {', '.join(EFFORTS)}")
     return think
+
+
+def methods_with(head: str | None) -> tuple[str, ...]:
+    """The methods of a pair whose head, if it has one, is of this kind."""
+    return tuple(it for it in METHODS if it not in HEADS or it == head)
 
 
 def check_method(method: str) -> str:

@@ -169,6 +169,7 @@ class LiveStats:
                 draft=pair.draft,
                 draft_off=pair.draft_off,
                 rollback=pair.rollback,
+                head=pair.head,
                 context_limit=pair.context,
                 context_used=self._context(),
                 memory_plan=pair.planned,

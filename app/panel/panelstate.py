@@ -30,6 +30,8 @@ class PanelState:
     """Why there is no draft model although one was requested."""
     rollback: str | None = None
     """How rows are taken back from the target's stateful layers; None: it has none."""
+    head: str | None = None
+    """The drafting method of the target's head; None: it has none."""
     # Speculation, in the current reply or the last one.
     acceptance_now: float | None = None
     """Over the latest rounds."""

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 
-from macspec.choices import MAX_DEPTH, METHODS, RULES
+from macspec.choices import MAX_DEPTH, RULES, methods_with
 from macspec.plaintext import one_line
 
 from ..widgets.lines import Line, LinesView, Role, cells, fit, fitting, ruled, wrapped
@@ -47,7 +47,7 @@ class Slider:
 
 SLIDERS = {
     "depth": Slider("depth", ("auto",), MAX_DEPTH, columns=MAX_DEPTH + 1),
-    "method": Slider("method", tuple(METHODS)),
+    "method": Slider("method", methods_with(None)),
     "rule": Slider("rule", tuple(RULES)),
     "temperature": Slider("temp", end=2.0, step=0.05),
 }
@@ -79,6 +79,7 @@ class SliderState:
     """What is set, what was asked for but is not confirmed yet, and why something was refused."""
 
     known: Mapping[str, Value]
+    sliders: Mapping[str, Slider] = field(default_factory=lambda: SLIDERS)
     asked: Mapping[str, Value] = field(default_factory=dict)
     selected: str = "depth"
     focused: bool = False
@@ -97,9 +98,8 @@ def known(state: PanelState) -> dict[str, Value]:
     return {slider: getattr(state, slider) for slider in SLIDERS}
 
 
-def stepped(name: str, value: Value, by: int) -> Value:
+def stepped(slider: Slider, value: Value, by: int) -> Value:
     """The setting so many steps further; it stops at the ends of the slider."""
-    slider = SLIDERS[name]
     at = len(slider.words) + round(_number(value) / slider.step)
     if value in slider.words:
         at = slider.stops.index(value)
@@ -119,17 +119,17 @@ def places(shown: SliderState, width: int, low: bool = False) -> dict[str, Regio
     }
 
 
-def at_column(name: str, x: int, width: int) -> Value | None:
+def at_column(slider: Slider, x: int, width: int) -> Value | None:
     """The setting at a column of a slider so wide; None: there is none."""
     if x < LABEL or width < WIDE:
         return None
-    slider, at = SLIDERS[name], LABEL
+    at = LABEL
     for word in slider.words:
         if at <= x < at + len(word):
             return word
         at += len(word) + 1
     share = (x - at) / (slider.track(width) - 1)
-    return stepped(name, max(min(share, 1.0), 0.0) * slider.end, 0) if slider.end else None
+    return stepped(slider, max(min(share, 1.0), 0.0) * slider.end, 0) if slider.end else None
 
 
 def slider_lines(shown: SliderState, width: int, low: bool = False) -> tuple[Line, ...]:
@@ -154,7 +154,7 @@ def slider_lines(shown: SliderState, width: int, low: bool = False) -> tuple[Lin
 
 
 def _slider(shown: SliderState, name: str, width: int) -> Line:
-    slider, value = SLIDERS[name], shown.value(name)
+    slider, value = shown.sliders[name], shown.value(name)
     selected, waits = shown.focused and shown.selected == name, name in shown.asked
     label: Line = (
         (slider.label.ljust(LABEL - 1), "value" if selected else "label"),
@@ -173,7 +173,7 @@ def _slider(shown: SliderState, name: str, width: int) -> Line:
 
 def _track(shown: SliderState, name: str, columns: int) -> Line:
     """A track with a thumb and the number that is set, or else a mark at the one in use."""
-    slider, value = SLIDERS[name], shown.value(name)
+    slider, value = shown.sliders[name], shown.value(name)
     before: tuple[str, Role] = ("━", "bar")
     sign: tuple[str, Role] = ("○", "warn") if name in shown.asked else ("●", "bar")
     role: Role = "value"
@@ -246,7 +246,9 @@ class Sliders(LinesView, can_focus=True):
         now = known(state)
         asked = {name: value for name, value in self.state.asked.items() if now[name] != value}
         in_use = state.round_depth if state.passes else None
-        self._draw(replace(self.state, known=now, asked=asked, in_use=in_use))
+        sliders = {**SLIDERS, "method": Slider("method", methods_with(state.head))}
+        shown = replace(self.state, known=now, sliders=sliders, asked=asked, in_use=in_use)
+        self._draw(shown)
 
     def refused(self, slider: str, value: Value, reason: str) -> None:
         """What was asked for was refused: show what is still set, and the reason."""
@@ -274,7 +276,7 @@ class Sliders(LinesView, can_focus=True):
         value = self.state.value(slider)
         if slider == "depth" and value == "auto" and by > 0:
             value = self.state.in_use or 0
-        self.ask(slider, stepped(slider, value, by))
+        self.ask(slider, stepped(self.state.sliders[slider], value, by))
 
     def action_auto(self) -> None:
         self.ask("method" if self.state.selected == "method" else "depth", "auto")
@@ -329,7 +331,7 @@ class Sliders(LinesView, can_focus=True):
 
     def _set_at(self, slider: str, x: int) -> None:
         place = self._places()[slider]
-        value = at_column(slider, x - place.x, place.width)
+        value = at_column(self.state.sliders[slider], x - place.x, place.width)
         if value is not None:
             self.ask(slider, value)
 

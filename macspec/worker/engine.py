@@ -314,6 +314,7 @@ def _info(session: Session) -> PairInfo:
         thinks=session.thinks,
         rollback=session.decoder.target.cache.rollback_by,
         efforts=session.efforts,
+        head=None if pair.head is None else pair.head.kind,
     )
 
 

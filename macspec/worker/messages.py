@@ -121,6 +121,8 @@ class PairInfo:
     """How rows are taken back from the target's stateful layers; None: it has none."""
     efforts: tuple[str, ...] = ()
     """The efforts of reasoning that it knows."""
+    head: str | None = None
+    """The drafting method of its head; None: it has none."""
 
 
 @dataclass(frozen=True, slots=True)

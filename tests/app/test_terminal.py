@@ -42,7 +42,7 @@ def wait_for_answer(terminal: Terminal, asked: str) -> None:
 
     def there() -> object:
         _, found, after = terminal.text.rpartition(f"▎ {asked}")
-        return found and "tokens/pass" in after and "▶ writing" not in terminal.text
+        return found and "tok/s" in after and "▶ writing" not in terminal.text
 
     terminal.wait_for(there, what=f"an answer to {asked!r}")
 

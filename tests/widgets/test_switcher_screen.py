@@ -118,7 +118,7 @@ async def test_what_is_here_is_opened_and_compared(offline, tmp_path):
         await until(pilot, lambda: choices.scan.complete)
         await pilot.press(*"pocket")
         await until(pilot, lambda: len(names(app)) == 2)
-        await until(pilot, lambda: "needs 42 MB at context 2048 · fits" in seen(app))
+        await until(pilot, lambda: "needs 37 MB at context 2048 · fits" in seen(app))
         await pilot.press("down", "down", "enter")
         await until(pilot, lambda: "a draft for target" in seen(app))
         assert names(app)[0].startswith("draft (")

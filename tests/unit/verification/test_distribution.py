@@ -82,7 +82,14 @@ class Tables:
             for table in (self.p, self.q)
         )
         pair = SimpleNamespace(
-            target=target, draft=draft, vocabulary=SIZE, context=10**6, draft_off=None
+            target=target,
+            draft=draft,
+            head=None,
+            translation=None,
+            vocabulary=SIZE,
+            context=10**6,
+            draft_off=None,
+            plan=SimpleNamespace(chunk=512),
         )
         controller = Controller(CostCurve(), AcceptanceEstimate())
         decoder = Decoder(cast(Any, pair), None, [NGram()], controller, time.perf_counter)
