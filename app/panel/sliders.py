@@ -79,7 +79,6 @@ class SliderState:
     """What is set, what was asked for but is not confirmed yet, and why something was refused."""
 
     known: Mapping[str, Value]
-    sliders: Mapping[str, Slider] = field(default_factory=lambda: SLIDERS)
     asked: Mapping[str, Value] = field(default_factory=dict)
     selected: str = "depth"
     focused: bool = False
@@ -89,6 +88,7 @@ class SliderState:
     """Why the latest change was refused."""
     hint: str = ""
     """The last line while something else has the focus."""
+    sliders: Mapping[str, Slider] = field(default_factory=lambda: SLIDERS)
 
     def value(self, slider: str) -> Value:
         return self.asked.get(slider, self.known[slider])

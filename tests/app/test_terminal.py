@@ -112,7 +112,7 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         ask(terminal, "/temperature 0")
         terminal.wait_for("temperature 0 from the next round")
         ask(terminal, "hello")
-        terminal.wait_for("the engine was restarted")
+        terminal.wait_for("engine restarted")
         wait_for_answer(terminal, "hello")
 
         terminal.press("ctrl+n")
