@@ -40,3 +40,8 @@ def shared() -> Path:
     if not (folder / "data").is_dir():
         pytest.skip("needs ../shared")
     return folder
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: many tests wait for a terminal, a pipe or a clock."""
+    return (os.cpu_count() or 1) + 1
