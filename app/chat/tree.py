@@ -112,7 +112,7 @@ class Tree:
             return GONE, chat
         if now.deleted is not None:
             return DELETED, now
-        same = (now.leaf, now.messages) == (chat.leaf, chat.messages)
+        same = (now.leaf, now.messages) == (self.leaf, chat.messages)
         return "" if same else CHANGED, now
 
     def begun(self) -> Chat:
