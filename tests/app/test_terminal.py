@@ -197,7 +197,7 @@ def test_a_terminal_that_stands_still_holds_up_nothing(
         terminal.wait_for(lambda: store.thread(1)[-1].state != OPEN, what="the reply's end")
         assert "▶ writing" in terminal.text
         terminal.thaw()
-        terminal.wait_for("■ Stopped at the length limit")
+        terminal.wait_for("■ Stopped: length limit")
         terminal.wait_for("● ready")
 
         ask(terminal, "And then?")

@@ -31,7 +31,7 @@ LETTERS = "бгджзилптфцчшщъыьэюя"
 
 NEW, ERASE, EMPTY, DEEPER, SHALLOWER = "\x0e", "\x7f", "\x15", "\x1b[1;3A", "\x1b[1;3B"
 
-BESIDE = "kernels"
+BESIDE = "computed by"
 """What the panel alone shows."""
 
 WAITS = (0.05, 0.3)
