@@ -35,7 +35,8 @@ def control_state(
         for it in (pair.target, pair.draft)
         if it is not None
     ]
-    text = json.dumps([models, kv_bits], sort_keys=True)
+    head = [] if pair.head is None else [[pair.head.kind, pair.head.weight_bytes]]
+    text = json.dumps([models, kv_bits, *head], sort_keys=True)
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     made_for = {
         "chip": str(mx.device_info().get("device_name") or platform.machine()),

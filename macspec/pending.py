@@ -242,7 +242,7 @@ class _Building:
             slot = _taken(slots, [(leaf, at) for leaf, at in slots if leaf[at].shape == shape])
             self._windows.append((slot, source))
         if slots:
-            raise NotImplementedError("a state that neither a kernel nor a convolution left")
+            raise ValueError("a state that neither a kernel nor a convolution left")
 
     def called(self, stock: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         recurrence = self.recurrences[stock]
@@ -267,7 +267,7 @@ class _Building:
 def _taken(slots: list[Slot], found: list[Slot]) -> Slot:
     """The first of those found; it is no longer among the slots."""
     if not found:
-        raise NotImplementedError("a state that is not kept as it was left")
+        raise ValueError("a state that is not kept as it was left")
     slots.remove(found[0])
     return found[0]
 

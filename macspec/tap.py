@@ -186,17 +186,13 @@ class HiddenRows:
     def __init__(self, tap: Tap) -> None:
         self.tap = tap
         self._chunks: list[tuple[int, list[mx.array]]] = []
-        """Positions, ascending, and the rows from there on: for each row asked for [n, width]."""
+        """Positions, ascending and without gaps, and the rows from there on: for each row asked for
+        [n, width]."""
 
     @property
     def start(self) -> int:
-        """The first position of the newest ones that are held without a gap."""
-        start = self.stop
-        for at, rows in reversed(self._chunks):
-            if at + rows[0].shape[0] < start:
-                break
-            start = at
-        return start
+        """The first position held."""
+        return self._chunks[0][0] if self._chunks else 0
 
     @property
     def stop(self) -> int:
@@ -215,6 +211,8 @@ class HiddenRows:
         """Keep the rows of the pass that is built inside, whose first position is ``start``."""
         with self.tap.listening() as heard:
             yield
+        if self.stop != start:  # rows between were not kept, and no head could pass over the gap
+            self._chunks = []
         self._chunks.append((start, [heard[it][0][0] for it in self.tap.wanted]))
         least = self.stop - KEPT
         while self._chunks[0][0] + self._chunks[0][1][0].shape[0] <= least:

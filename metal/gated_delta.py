@@ -49,11 +49,11 @@ class Rows(NamedTuple):
         """From the arguments of mlx-lm's ``gated_delta_update``.
 
         Raises:
-            NotImplementedError: there are several texts, or rows that do not count.
+            ValueError: there are several texts, or rows that do not count.
         """
         q, a, dt_bias = (arguments[name] for name in ("q", "a", "dt_bias"))
         if q.shape[0] != 1 or arguments["mask"] is not None:
-            raise NotImplementedError("not the rows of one text")
+            raise ValueError("not the rows of one text")
         beta = mx.sigmoid(arguments["b"])
         if arguments["allow_neg_eigval"]:
             beta = beta * 2.0

@@ -97,11 +97,11 @@ class Rows:
         """From the arguments of mlx-lm's ``ssm_update``.
 
         Raises:
-            NotImplementedError: there are several texts, or rows that do not count.
+            ValueError: there are several texts, or rows that do not count.
         """
         x, b, c = (arguments[name] for name in ("hidden_states", "B", "C"))
         if x.shape[0] != 1 or not arguments["mask"] is arguments["lengths"] is None:
-            raise NotImplementedError("not the rows of one text")
+            raise ValueError("not the rows of one text")
         # mlx-lm's own, so that the bits are those of its one-row path.
         dt = ssm.compute_dt(arguments["dt"], arguments["dt_bias"], arguments["time_step_limit"])
         return cls(x, b, c, dt, arguments["A_log"], arguments["D"])

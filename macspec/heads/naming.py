@@ -57,7 +57,6 @@ class HeadFiles:
 
     name: str
     """What the user typed, or the target's name with what it brought along."""
-    path: Path
     kind: str
     """The drafting method."""
     config: Mapping[str, Any] = field(repr=False)
@@ -77,7 +76,7 @@ def head_in(name: str, folder: Path) -> HeadFiles | None:
         with broken(f"{name}: config.json cannot be read"):
             config = json.loads((folder / "config.json").read_bytes())
     kind = kind_of(config if isinstance(config, dict) else {}, tensors)
-    return None if kind is None else HeadFiles(name, folder, kind, config, tensors)
+    return None if kind is None else HeadFiles(name, kind, config, tensors)
 
 
 def own_head(name: str, folder: Path, layers: int) -> HeadFiles | None:
@@ -94,7 +93,7 @@ def own_head(name: str, folder: Path, layers: int) -> HeadFiles | None:
     }
     if kind_of({}, tensors) != "mtp":
         return None
-    return HeadFiles(f"of {name}", folder, "mtp", {}, tensors)
+    return HeadFiles(f"of {name}", "mtp", {}, tensors)
 
 
 def _tensors(name: str, folder: Path) -> dict[str, Path]:

@@ -28,7 +28,6 @@ class LoadedHead:
     """A head with what is known about it."""
 
     name: str
-    path: Path
     kind: str
     """The drafting method."""
     module: Any = field(repr=False)
@@ -72,7 +71,6 @@ def open_head(files: HeadFiles, target: Model) -> LoadedHead:
     wide = [array.nbytes for _, array in outputs if array.shape[:1] == (target.width,)]
     return LoadedHead(
         name=name,
-        path=files.path,
         kind=files.kind,
         module=module,
         parameters=sum(array.size for array in arrays.values()),

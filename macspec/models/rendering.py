@@ -42,7 +42,7 @@ def rendered(
         text = tokenizer.apply_chat_template(turns, tokenize=False, **settings)
         if len(text) > FACTOR * (said + MARGIN):
             raise LimitError(f"it makes {len(text)} characters of {said}")
-        return tokenizer.apply_chat_template(turns, tokenize=True, **settings) if tokenize else text
+        return tokenizer.encode(text, add_special_tokens=False) if tokenize else text
 
 
 @contextmanager

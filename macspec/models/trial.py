@@ -34,7 +34,7 @@ from .rendering import FACTOR, MARGIN
 SECONDS = 4
 """Of processor time for a folder, and one more for each ``STRIDE`` bytes of its small files."""
 
-STRIDE = 20 * 2**20
+STRIDE = 10 * 2**20
 
 PATIENCE = 60.0
 """Seconds for a folder on a machine that is busy with something else."""

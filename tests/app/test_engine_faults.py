@@ -49,7 +49,7 @@ async def test_a_fault_is_told_and_escape_works(
 ) -> None:
     async with running(engine=child) as it:
         await it.until(lambda: it.app.conversation.panel().activity == "ready")
-        await it.send("hang" if fault is None else "slowly slowly")
+        await it.send("hang" if fault is None else "slowly long")
         await it.until(lambda: "0 1 2" in it.screen)
         if fault is not None and child.pid is not None:
             os.kill(child.pid, fault)

@@ -260,5 +260,5 @@ def cut(rows, first):
     ids=str,
 )
 def test_rows_that_do_not_count_are_left_to_mlx_lm(changed):
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(ValueError, match="not the rows of one text"):
         Rows.of(arguments(2, **changed))

@@ -116,6 +116,12 @@ def test_the_short_mode_makes_a_pair_that_drafts(tmp_path: Path) -> None:
     greedy = Sampling(temperature=0)
     drafted = finish(Session(pair, method="draft", depth=3), "hello", greedy, max_tokens=24)
     assert drafted.stats.drafted > 0
+    for kind in ("mtp", "eagle"):
+        pair = load_pair(target, str(tmp_path / "work" / kind))
+        assert pair.draft_off is None
+        headed = finish(Session(pair, method=kind, depth=3), "hello", greedy, max_tokens=24)
+        assert headed.stats.drafted > 0
+        assert headed.token_ids == drafted.token_ids
     system = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
     with_system = finish(Session(pair, method="off"), system, greedy, max_tokens=4)
     assert with_system.stats.prompt_tokens > drafted.stats.prompt_tokens

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from convert import convert
 from distil import distil
+from heads import KINDS, train_head
 from net import load
 from prepare import OURS, prepare
 from pretrain import SHAPES, pretrain
@@ -17,7 +18,7 @@ from train import device
 
 
 def short(work: Path, out: Path, on: str, seed: int = 1) -> None:
-    """A pair of tiny models from our own conversations alone, in well under a minute."""
+    """A pair of tiny models and two heads from our own conversations alone, in about a minute."""
     prepare(work, None, ours=1500, size=640, seed=seed)
     plain = {"minutes": None, "tokens": 2048, "muon": 0.02, "adam": 0.005, "on": on, "fuse": False}
     for name, steps in (("target", 60), ("draft", 40)):
@@ -25,6 +26,8 @@ def short(work: Path, out: Path, on: str, seed: int = 1) -> None:
         pretrain(work, name, shape, steps=steps, seed=seed, **plain)
     sample(work, count=64, rows=32, longest=48, seed=seed, on=on)
     distil(work, steps=20, mix=0.5, seed=seed, **plain)
+    for kind in KINDS:
+        train_head(work, kind, minutes=None, steps=4, tokens=1024, rate=0.002, seed=seed, on=on)
     finish(work, out)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 import numpy as np
@@ -43,11 +44,8 @@ def seen(net: Net, ids: Tensor) -> list[Tensor]:
     return [*out, net.norm(x)]
 
 
-class Head(nn.Module):
+class Head(nn.Module, ABC):
     """A head of one layer; a step makes rows from hidden rows and embedded tokens."""
-
-    kind: str
-    taps: tuple[int, ...]
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -55,17 +53,17 @@ class Head(nn.Module):
         self.layer = Layer(shape)
         self.norm = nn.RMSNorm(shape.width, eps=EPS)
 
+    @abstractmethod
     def enter(self, states: list[Tensor]) -> Tensor:
         """What the first step takes of the target's states."""
-        raise NotImplementedError
 
+    @abstractmethod
     def mix(self, hidden: Tensor, embedded: Tensor) -> tuple[Tensor, Tensor]:
         """The residual, and what attention reads."""
-        raise NotImplementedError
 
+    @abstractmethod
     def leave(self, x: Tensor) -> Tensor:
         """What the next step takes."""
-        raise NotImplementedError
 
     def chain(self, hidden: Tensor, embedded: Tensor, turn: tuple[Tensor, Tensor]) -> list[Tensor]:
         """Normed rows (rows, length, width) of each of ``DEPTH`` steps.
@@ -123,14 +121,16 @@ class Head(nn.Module):
             found[self.named(name)] = weight.to(torch.bfloat16).contiguous()
         return found
 
+    @abstractmethod
     def named(self, name: str) -> str:
-        raise NotImplementedError
+        """What the packaging calls a parameter."""
+
+    @abstractmethod
+    def config(self) -> dict[str, object]:
+        """``config.json`` of the head's folder."""
 
 
 class MTP(Head):
-    kind = "mtp"
-    taps = (-1,)
-
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
         self.fc = nn.Linear(2 * shape.width, shape.width, bias=False)
@@ -156,12 +156,10 @@ class MTP(Head):
 
 
 class Eagle(Head):
-    kind = "eagle"
-
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
         layers = shape.layers
-        self.taps = (1, layers // 2 - 1, layers - 4)
+        self.taps = (min(1, layers - 1), max(layers // 2 - 1, 0), max(layers - 4, 0))
         self.fc = nn.Linear(3 * shape.width, shape.width, bias=False)
         self.hidden_norm = nn.RMSNorm(shape.width, eps=EPS)
         for name in "qkv":

@@ -58,7 +58,8 @@ class ScriptedEngine:
             raise BadOptionError("no model is loaded: choose one first")
         messages = request.messages
         prompt = messages if isinstance(messages, str) else messages[-1]["content"]
-        return self._rounds(prompt.split(), request.max_tokens or 50)
+        how = prompt.split()
+        return self._rounds(how, request.max_tokens or (5_000 if "long" in how else 50))
 
     def _rounds(self, how: list[str], length: int) -> Generator[Event, None, None]:
         said: list[str] = []
