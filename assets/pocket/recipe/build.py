@@ -18,7 +18,7 @@ from train import device
 
 
 def short(work: Path, out: Path, on: str, seed: int = 1) -> None:
-    """A pair of tiny models and two heads from our own conversations alone, in about a minute."""
+    """A pair of tiny models and four heads from our own conversations alone, in about a minute."""
     prepare(work, None, ours=1500, size=640, seed=seed)
     plain = {"minutes": None, "tokens": 2048, "muon": 0.02, "adam": 0.005, "on": on, "fuse": False}
     for name, steps in (("target", 60), ("draft", 40)):

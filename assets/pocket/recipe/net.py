@@ -169,6 +169,17 @@ class Net(nn.Module):
         return sum(weight.numel() for weight in self.parameters())
 
 
+def states(net: Net, ids: Tensor) -> list[Tensor]:
+    """What each layer puts out for ids (rows, length), and last the normed states."""
+    x = net.embed_tokens(ids)
+    turn = (net.cos[: ids.shape[1]], net.sin[: ids.shape[1]])
+    out = []
+    for n, layer in enumerate(net.layers):
+        x = layer(x, turn, None, None, n)
+        out.append(x)
+    return [*out, net.norm(x)]
+
+
 def half(net: Net) -> Net:
     """A copy in bfloat16, its angles still in float32."""
     copied = copy.deepcopy(net).to(torch.bfloat16)

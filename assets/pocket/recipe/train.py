@@ -210,6 +210,17 @@ def learned(kinds: Tensor, share: float, rng: torch.Generator) -> Tensor:
     return wish.topk(int(share * len(flat))).indices.sort().values
 
 
+MIX = 0.5
+"""Share of the total variation in a head's loss; the rest is the KL divergence."""
+
+
+def parted(said: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Of log-probabilities (..., pieces): the loss of each row, and its total variation."""
+    forward = (wanted.exp() * (wanted - said)).sum(-1)
+    apart = (said.exp() - wanted.exp()).abs().sum(-1) / 2
+    return (1 - MIX) * forward + MIX * apart, apart
+
+
 @torch.no_grad()
 def held_out(net: Net, work: Path, on: str, limit: int = 60_000) -> dict[str, float]:
     """Nats per token of assistants' turns on the held-out chats, by source and over all."""
