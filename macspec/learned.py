@@ -13,10 +13,12 @@ from pathlib import Path
 
 import mlx.core as mx
 
+from .cache import ModelCache
 from .config.paths import cache_folder, data_folder
 from .control import ControlState
 from .decode import Decoder
-from .drafters import ChainDrafter, Corpus, DraftModel
+from .drafters import Corpus, DraftModel, HeadModel
+from .drafters.chain import Stepper
 from .drafters.corpus import vocabulary_key
 from .kernels import Kernels
 from .models import Pair
@@ -35,7 +37,8 @@ def control_state(
         for it in (pair.target, pair.draft)
         if it is not None
     ]
-    head = [] if pair.head is None else [[pair.head.kind, pair.head.weight_bytes]]
+    it = pair.head
+    head = [] if it is None else [[it.name, it.kind, it.parameters, it.weight_bytes]]
     text = json.dumps([models, kv_bits, *head], sort_keys=True)
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     made_for = {
@@ -66,29 +69,36 @@ def measure(decoder: Decoder) -> Iterator[None]:
     curve, length, target = decoder.controller.curve, len(decoder.tokens), decoder.target
     if length == 0 or target.cache.reason is not None:
         return
-    target.unread(decoder.tokens)
+    _read_all(target, decoder.tokens)
     most = decoder.pair.context - length
     text, clock = decoder.tokens, decoder.clock
     while fitting := [rows for rows in curve.missing(length) if rows <= most]:
-        plain, wide = timed([(target, 1), (target, fitting[0])], text, clock)
+        plain, wide = timed([_pass(target, 1, text), _pass(target, fitting[0], text)], clock)
         curve.set_pass(fitting[0], length, wide / plain)
         yield
     if decoder.trees is None and decoder.settings.trees:
         decoder.try_trees()
         yield
-    drafter = decoder.portfolio.drafters.get(DraftModel.name)
-    draft = drafter.stepper if isinstance(drafter, ChainDrafter) else None
-    if isinstance(draft, DraftModel) and draft.room(decoder.tokens) > 0:
-        draft.model.unread(decoder.tokens)
-        plain, step = timed([(target, 1), (draft.model, 1)], text, clock)
-        curve.set_step(DraftModel.name, step / plain)
+    for drafter in decoder.portfolio.models("auto"):
+        stepper = drafter.stepper
+        if stepper.room(text) <= 1 or not stepper.ready(text):
+            continue
+        _read_all(stepper, text)
+        plain, step = timed([_pass(target, 1, text), _step(stepper, text)], clock)
+        stepper.rollback(length - 1)
+        curve.set_step(stepper.name, step / plain)
         yield
-        rows = min(AT_ONCE, draft.context - length)
+        rows = min(AT_ONCE, stepper.room(text) - 1)
         if rows > 1:
-            curve.set_reading(
-                DraftModel.name, reading(draft.model, last(text, rows), clock) / plain
-            )
+            (read,) = timed([_reading(stepper, target, last(text, rows))], clock)
+            curve.set_reading(stepper.name, read / rows / plain)
             yield
+
+
+def _read_all(model: CachedModel | Stepper, text: Sequence[int]) -> None:
+    """Read all but the last token."""
+    while model.length < len(text) - 1:
+        model.read_next(text)
 
 
 def last(text: Sequence[int], count: int) -> list[int]:
@@ -98,29 +108,52 @@ def last(text: Sequence[int], count: int) -> list[int]:
     return [*itertools.islice(repeated, count)][::-1]
 
 
-def timed(
-    passes: list[tuple[CachedModel, int]], text: Sequence[int], clock: Callable[[], float]
-) -> list[float]:
-    """Median seconds of passes over that many last tokens, taken in turn, each rolled back."""
-    seconds: list[list[float]] = [[] for _ in passes]
+Trial = tuple[Callable[[], Sequence[mx.array]], Callable[[], None]]
+"""Builds what is timed, and takes it back."""
+
+
+def _pass(model: CachedModel, rows: int, text: Sequence[int]) -> Trial:
+    tokens, length = mx.array(last(text, rows), mx.uint32), model.length
+    return lambda: [mx.argmax(model.logits(tokens, rows), axis=-1)], lambda: model.rollback(length)
+
+
+def _step(stepper: Stepper, text: Sequence[int]) -> Trial:
+    """A step that is not the first one after a text."""
+    mx.eval(stepper.first(text, mx.async_eval))
+    token, length = mx.array(list(text[-1:]), mx.uint32), len(text)
+    return (
+        lambda: [mx.argmax(stepper.next(token, mx.async_eval), axis=-1)],
+        lambda: stepper.rollback(length),
+    )
+
+
+def _reading(stepper: Stepper, target: CachedModel, tokens: Sequence[int]) -> Trial:
+    """Reading tokens at once; with a head, beside copies of the newest hidden row."""
+    if isinstance(stepper, DraftModel):
+        model, length = stepper.model, stepper.length
+
+        def read() -> list[mx.array]:
+            model.read(tokens)
+            return model.cache.arrays
+
+        return read, lambda: model.rollback(length)
+    assert isinstance(stepper, HeadModel)
+    assert target.hidden is not None
+    hidden, head = target.hidden, stepper.head
+    newest = hidden.rows(hidden.stop - 1, hidden.stop)
+    rows = [mx.repeat(it, len(tokens), axis=0) for it in newest]
+    embedded = hidden.tap.embedding(mx.array(list(tokens), mx.uint32))[None]
+    return lambda: [head(head.enter(rows)[None], embedded, ModelCache(head).layers)], lambda: None
+
+
+def timed(trials: Sequence[Trial], clock: Callable[[], float]) -> list[float]:
+    """Median seconds of each, taken in turn, each taken back."""
+    seconds: list[list[float]] = [[] for _ in trials]
     for repeat in range(REPEATS + 1):
-        for (model, rows), taken in zip(passes, seconds, strict=True):
-            tokens = mx.array(last(text, rows), mx.uint32)
-            length, begin = model.length, clock()
-            mx.eval(mx.argmax(model.logits(tokens, rows), axis=-1))
+        for (build, take_back), taken in zip(trials, seconds, strict=True):
+            begin = clock()
+            mx.eval(*build())
             if repeat:  # the first only warms up
                 taken.append(clock() - begin)
-            model.rollback(length)
+            take_back()
     return [statistics.median(taken) for taken in seconds]
-
-
-def reading(model: CachedModel, tokens: Sequence[int], clock: Callable[[], float]) -> float:
-    """Median seconds per token for reading these at once, rolled back."""
-    seconds = []
-    for _ in range(REPEATS):
-        length, begin = model.length, clock()
-        model.read(tokens)
-        mx.synchronize()
-        seconds.append(clock() - begin)
-        model.rollback(length)
-    return statistics.median(seconds) / len(tokens)
