@@ -7,42 +7,39 @@ import gc
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
 from textual import on
 from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette
 from textual.driver import Driver
 from textual.events import TextSelected
-from textual.timer import Timer
 from textual.widgets import Input, TextArea
 
-from macspec.config.effective import ENVIRONMENT, Effective
-from macspec.config.file import change_file
-from macspec.config.schema import SETTINGS
+from macspec.config.effective import Effective
 from macspec.errors import BadOptionError, MacspecError
 from macspec.events import Notice
-from macspec.store import COMPLETE, title_of
-from macspec.worker import LoadProgress, PairChoice, PromptTokens
+from macspec.store import title_of
+from macspec.worker import LoadProgress, PairChoice
 
 from . import message, outside, themes
 from .actions import BY_ID
-from .chat.chatlist import Opening, pattern_of, shortened
-from .chat.comparison import Comparison
+from .chat.chatlist import pattern_of, shortened
 from .chat.conversation import Conversation
-from .chat.picker import ModelPicker, proposal
+from .chat.picker import proposal
 from .chat.turns import Update
-from .commands import Commands, Question
+from .commands import Commands
+from .dialogs import Boxes
 from .feed import Feed
 from .keys import Keys, hints
 from .leaving import Leaving, unforeseen
+from .looks import Looks
 from .panel.sliders import Tune
 from .prompt.prompt import Prompt
 from .screens.main import Main
-from .slash import Completion, continuations, parse
+from .sending import Sending
+from .slash import Completion, continuations
 from .transcript.transcript import TurnChosen, VersionAsked
 
 PERIOD = 0.25
@@ -50,12 +47,6 @@ PERIOD = 0.25
 
 STARTED = 3.0
 """Seconds after which everything is imported and shown."""
-
-UNSENT = 1.0
-"""Seconds after the last key at which the prompt is saved."""
-
-COUNTED = 0.3
-"""Seconds after the last key at which the tokens of the prompt are counted."""
 
 ELSEWHERE = 1.0
 """Seconds between two looks at what other windows do to the conversation."""
@@ -65,8 +56,6 @@ TWICE = 2.0
 
 REPEATED = ("deeper", "shallower", "older", "newer", "method", "rule", "theme")
 """Actions whose key may be held down: each waits for the one before."""
-
-TOO_LONG = "not sent: {:,} of {:,} tokens; shorten it, or use a model with a longer context"
 
 BUILT_IN_NOTICE = "using the small built-in pair"
 """Begins what the engine says of that pair; here the welcome card says it."""
@@ -109,17 +98,15 @@ class MacspecApp(App[None], inherit_bindings=False):
         self.main = Main(keys, app.send, panel=app.panel)
         self.feed = Feed(self.main, conversation, self.status, self.show_state)
         self.commands = Commands(self, pairs, lambda: [(name, "") for name in themes.names(self)])
+        self.looks = Looks(self, self.main, keys, settings, self.status)
+        self.sending = Sending(self)
+        self.dialogs = Boxes(self, conversation, keys, settings.config, self.redraw)
         self.leaving = Leaving(self, conversation, lambda: self.main.prompt.unsent, farewell)
         self._trouble = trouble
         self.fault: str | None = None
         """What broke the app, in a line; None while nothing did."""
         self._doing: set[str] = set()
         self._one_by_one: dict[str, asyncio.Lock] = {}
-        self._writing = asyncio.Lock()
-        self._unsent: Timer | None = None
-        self._count: Timer | None = None
-        self._counted: tuple[str, PromptTokens | None] = "", None
-        """The text whose tokens were counted last, and how many it has."""
         self._armed = float("-inf")
         # Without ansi_color, NO_COLOR would still use greys.
         super().__init__(driver_class=driver, ansi_color="NO_COLOR" in os.environ or None)
@@ -137,10 +124,8 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     @on(Main.Made)
     def _made(self) -> None:
-        app, transcript = self.settings.config.app, self.main.transcript
-        if self.theme != app.theme:
-            self.status(f"there is no theme {app.theme}; /theme lists them", "warning")
-        transcript.tint, transcript.reasoning_open = app.tint, app.reasoning
+        transcript = self.main.transcript
+        self.looks.show()
         self.main.prompt.popup.complete = self._completions
         self.conversation.measured = transcript.update_turn
         self.begin(self._open(), "open")
@@ -161,7 +146,7 @@ class MacspecApp(App[None], inherit_bindings=False):
             self.main.welcome.show_card(self.keys, proposal())
         for trouble in filter(None, (self.conversation.store.trouble, self._trouble)):
             self.notice(trouble, "warning")
-        await self.commands.load_first()
+        await self.commands.loading.load_first()
 
     async def on_unmount(self) -> None:
         await self.conversation.close()
@@ -224,48 +209,7 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     @on(Prompt.Submitted)
     def _sent(self, event: Prompt.Submitted) -> None:
-        turn_id = event.turn_id
-        try:
-            if turn_id is None and (command := parse(event.text)) is not None:
-                action, argument = command
-                self.do(action.id, argument)
-                return
-            if turn_id is None and self._replying:
-                self.main.prompt.hold(event)
-                return
-            counted, count = self._counted
-            if counted == event.text and count is not None and count.too_long:
-                raise BadOptionError(TOO_LONG.format(count.least, count.context))
-            text, notices = event.message()
-            for notice in notices:
-                self.status(notice, "warning")
-            it = self.conversation
-            updates = it.ask(text) if turn_id is None else it.edit(turn_id, text)
-            self.begin(self.feed.stream(updates, partial(self._give_back, event)), "reply")
-        except MacspecError as error:
-            self._give_back(event)
-            self.status(str(error), "warning")
-
-    def _give_back(self, event: Prompt.Submitted) -> None:
-        """Put a message that was not sent back into the prompt."""
-        if event.turn_id in [turn.id for turn in self.conversation.turns]:
-            assert event.turn_id is not None
-            self.edit_turn(event.turn_id, event.text, changed=True)
-        else:
-            self.main.prompt.give_back(event.text)
-
-    @property
-    def _replying(self) -> bool:
-        """Whether a reply streams or is about to, or a comparison runs."""
-        return self.conversation.busy or any(it.group == "reply" for it in self.workers)
-
-    def _send_queued(self) -> None:
-        """Send the next message of the queue, or give all back if the reply did not end well."""
-        turns, prompt = self.conversation.turns, self.main.prompt
-        if turns and turns[-1].state == COMPLETE:
-            self._sent(prompt.next_held())
-        else:
-            prompt.give_back_queue()
+        self.sending.send(event)
 
     @on(Prompt.Asked)
     def _help_asked_for(self) -> None:
@@ -279,24 +223,7 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     @on(Prompt.Changed)
     def _typed(self) -> None:
-        """Save what is typed, a moment after the last key."""
-        for timer in (self._unsent, self._count):
-            if timer is not None:
-                timer.stop()
-        self._unsent = self.set_timer(UNSENT, self._save_unsent)
-        self._count = self.set_timer(COUNTED, lambda: self.begin(self._count_typed(), "count"))
-        if not self.main.prompt.area.text:
-            self.main.prompt.show_count(None)
-
-    async def _count_typed(self) -> None:
-        """Show how many tokens the prompt has, unless it is a command."""
-        prompt, text, count = self.main.prompt, self.main.prompt.value, None
-        if not text.startswith("/"):
-            with suppress(message.FileError):
-                count = await self.conversation.count(prompt.message())
-        if self.main.there and text == prompt.value:
-            self._counted = text, count
-            prompt.show_count(count)
+        self.sending.heed()
 
     async def _look_elsewhere(self) -> None:
         """Show what another window did to this conversation."""
@@ -305,16 +232,12 @@ class MacspecApp(App[None], inherit_bindings=False):
             if turns != self.conversation.turns:
                 await self.redraw()
             self.status(news, "warning")
-        if not self.main.prompt.value and not self._replying and not self.main.prompt.queue:
+        if not self.main.prompt.value and not self.sending.replying and not self.main.prompt.queue:
             self.begin(self._entitle(), "title")
 
     async def _entitle(self) -> None:
         if await self.conversation.entitle():
             self.show_state()
-
-    def _save_unsent(self) -> None:
-        if self.main.there:
-            self.conversation.save_unsent(self.main.prompt.unsent)
 
     @on(TurnChosen)
     def _went_to(self, event: TurnChosen) -> None:
@@ -379,6 +302,10 @@ class MacspecApp(App[None], inherit_bindings=False):
     # As the view of commands.
 
     @property
+    def own(self) -> Sequence[object]:
+        return self, self.looks, self.dialogs
+
+    @property
     def chosen(self) -> int | None:
         return self.feed.chosen
 
@@ -405,8 +332,8 @@ class MacspecApp(App[None], inherit_bindings=False):
         chat = self.conversation.chat
         title = "New conversation" if chat is None else shortened(title_of(chat), 60)
         main.title_line.show(title, state)
-        if main.prompt.queue and not self._replying:
-            self._send_queued()
+        if main.prompt.queue and not self.sending.replying:
+            self.sending.send_queued()
         if not main.has_class("-no-panel"):
             (main.panel if main.beside else main.summary).show(state)
         main.sliders.show(state)
@@ -428,11 +355,8 @@ class MacspecApp(App[None], inherit_bindings=False):
         give_back = partial(self.main.prompt.give_back, typed) if typed else lambda: None
         self.begin(self.feed.stream(updates, give_back), "reply")
 
-    def edit_turn(self, turn_id: int, text: str, *, changed: bool = False) -> None:
-        """Put a message into the prompt, to be resent; ``changed``: some of it was typed before."""
-        asked = [turn.id for turn in self.conversation.turns if turn.role != "assistant"]
-        what = f"message {asked.index(turn_id) + 1}"
-        self.main.prompt.edit(turn_id, text, what, changed=changed)
+    def edit_turn(self, turn_id: int, text: str) -> None:
+        self.sending.edit(turn_id, text)
 
     async def show_version(self, place: int) -> None:
         await self.redraw()
@@ -445,11 +369,6 @@ class MacspecApp(App[None], inherit_bindings=False):
             self.status(f"copied {what} ({outside.copy(text, self)})")
         except outside.ClipboardError as error:
             self.status(str(error), "error")
-
-    async def compare(self, found: AsyncIterator[Comparison]) -> None:
-        from .screens.compare import CompareScreen
-
-        self.push_screen(CompareScreen(found))
 
     def keep_typed(self, *, along: bool = False) -> None:
         prompt = self.main.prompt
@@ -473,53 +392,6 @@ class MacspecApp(App[None], inherit_bindings=False):
         # A transcript that was hidden behind the first hints has its size only then.
         self.call_after_refresh(self.main.transcript.find, turn_id, pattern_of(words))
 
-    async def choose_chat(self, query: str | None) -> Opening | None:
-        from .screens.conversations import Conversations
-
-        chat = self.conversation.chat
-        screen = Conversations(
-            self.conversation.store,
-            current=None if chat is None else chat.id,
-            busy=self.conversation.busy,
-            query=query or "",
-        )
-        id = await self.push_screen_wait(screen)
-        if id is None and chat is not None:
-            if self._gone(chat.id):
-                self.conversation.new()
-                await self.redraw()
-            else:
-                self.conversation.refresh()
-        return screen.opening
-
-    def _gone(self, id: int) -> bool:
-        try:
-            return self.conversation.store.chat(id).deleted is not None
-        except BadOptionError:
-            return True
-
-    async def ask(self, question: Question, check: Callable[[str], str]) -> None:
-        from .screens.box import Ask
-
-        box = Ask(question.text, question.value, title=question.title, check=check)
-        await self.push_screen_wait(box)
-
-    async def edit_settings(self, field: str) -> None:
-        from .screens.chatsettings import ChatSettingsForm
-
-        it = self.conversation
-        config, tree = self.settings.config, it.tree
-        form = ChatSettingsForm(tree.system, tree.sampling, config, focus=field)
-        if (wanted := await self.push_screen_wait(form)) is not None:
-            system, sampling = wanted
-            tree.set_system(system)
-            await it.setup.set_sampling(sampling)
-
-    async def choose_pair(self, pairs: ModelPicker, *, guided: bool = False) -> PairChoice | None:
-        from .screens.switcher import Switcher
-
-        return await self.push_screen_wait(Switcher(pairs, guided=guided))
-
     async def adjust(self, what: str, value: object) -> None:
         await self.do_tuning("")
         self.main.sliders.select(what)
@@ -542,31 +414,10 @@ class MacspecApp(App[None], inherit_bindings=False):
     async def do_editor(self, argument: str) -> None:
         self.main.prompt.open_editor()
 
-    async def do_palette(self, argument: str) -> None:
-        from .screens.help import Entries
-
-        palette = CommandPalette([Entries], placeholder="Search commands", id="--command-palette")
-        self.push_screen(palette)
-
-    async def do_help(self, argument: str) -> None:
-        from .screens.help import Help
-
-        self.push_screen(Help(self.keys))
-
-    async def do_stats(self, argument: str) -> None:
-        from .screens.help import Numbers
-
-        self.push_screen(Numbers(self.conversation.panel))
-
-    async def do_about(self, argument: str) -> None:
-        from .screens.help import About
-
-        self.push_screen(About(self.keys, proposal()))
-
     async def do_report(self, argument: str) -> None:
         from macspec.diagnostics import report_file
 
-        choice = self.commands.choice
+        choice = self.commands.loading.choice
         path = await asyncio.to_thread(report_file, choice.target, choice.draft)
         self.status(f"report written to {path}; read it before you send it")
 
@@ -575,52 +426,3 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     async def do_leave(self, argument: str) -> None:
         self.leaving.leave()
-
-    # How it looks, kept in the settings.
-
-    async def do_panel(self, argument: str) -> None:
-        """Show or hide the panel; on a narrow screen its line, then all of it, then nothing."""
-        main = self.main
-        hidden, whole = main.has_class("-no-panel"), main.has_class("-whole")
-        line = not main.has_class("-wide") and not whole
-        main.set_class(not hidden and not line, "-no-panel")
-        main.set_class(not hidden and line, "-whole")
-        if hidden and line:
-            self.status(f"status line only; {self.keys.shown('panel')} again for the full panel")
-        else:
-            self.status("panel shown" if hidden or line else "panel hidden")
-        self._remember("app.panel", hidden or line)
-
-    async def do_tint(self, argument: str) -> None:
-        transcript = self.main.transcript
-        transcript.tint = not transcript.tint
-        self.status("highlighting drafted tokens" if transcript.tint else "highlighting is off")
-        self._remember("app.tint", transcript.tint)
-
-    async def do_reasoning(self, argument: str) -> None:
-        transcript = self.main.transcript
-        transcript.reasoning_open = not transcript.reasoning_open
-        self.status(f"reasoning {'shown' if transcript.reasoning_open else 'folded'}")
-        self._remember("app.reasoning", transcript.reasoning_open)
-
-    async def do_theme(self, argument: str) -> None:
-        names = themes.names(self)
-        name = argument or names[(names.index(self.theme) + 1) % len(names)]
-        if name not in names:
-            raise BadOptionError(f"there is no theme {argument}; /theme and a space list them")
-        self.theme = name
-        self.status(f"theme {name}")
-        self._remember("app.theme", name)
-
-    def _remember(self, key: str, value: object) -> None:
-        """Keep a choice in the settings file. What the environment sets is left alone, since it
-        would win at the next start."""
-        if self.settings.origins[key].rank < ENVIRONMENT:
-            self.begin(self._write(key, value), "remember")
-
-    async def _write(self, key: str, value: object) -> None:
-        async with self._writing:
-            try:
-                await asyncio.to_thread(change_file, self.settings.path, SETTINGS[key], value)
-            except BadOptionError as error:
-                self.status(f"not saved: {error}", "warning")

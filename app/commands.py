@@ -1,120 +1,28 @@
 """Every command, once for the screen and for line mode: ``do_<id>(it, argument)``.
 
-Commands that are all about one front end, such as the help or the panel, are methods of it.
+Commands that are all about one front end, such as the help or the panel, are in ``View.own``.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from functools import partialmethod
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from macspec.choices import MAX_DEPTH, RULES, check_depth, check_method, check_rule, methods_with
 from macspec.errors import BadOptionError
-from macspec.events import Notice
 from macspec.store import title_of
-from macspec.worker import Failed, Loaded, LoadProgress, PairChoice
+from macspec.worker import PairChoice
 
 from . import message
 from .actions import BY_ID, SAMPLING, THINK, Choice, Situation
-from .chat.chatlist import LISTED, Opening, file_name, has_all
-from .chat.comparison import Comparison
-from .chat.conversation import Conversation
-from .chat.picker import ModelPicker
-from .chat.turns import Turn, Update
-from .keys import Keys
+from .chat.chatlist import LISTED, file_name, has_all
+from .chat.turns import Turn
+from .loading import Loading
+from .view import Question, View
 
 Done = TypeVar("Done")
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question to the user, for a line of text."""
-
-    text: str
-    title: str
-    value: str
-    """What the answer begins with."""
-    usage: str = ""
-    """Where nobody can be asked, how to give the answer; empty: take ``value``."""
-
-
-class View(Protocol):
-    """A front end. ``MacspecApp`` and ``LineView`` are the two."""
-
-    @property
-    def conversation(self) -> Conversation: ...
-
-    @property
-    def keys(self) -> Keys | None:
-        """The keys of actions; None: there are only slash commands."""
-
-    @property
-    def chosen(self) -> int | None:
-        """The turn that the user selected; None: the last one is meant."""
-
-    # Telling.
-
-    def status(self, line: str, severity: str = "information") -> None:
-        """Show a line for a moment."""
-
-    def notice(self, line: str, severity: str = "information") -> None:
-        """Show a line that stays readable in the conversation."""
-
-    def loading(self, event: Notice | LoadProgress) -> None:
-        """Show how the loading of a pair goes on."""
-
-    # Replies.
-
-    async def reply(self, updates: AsyncIterator[Update], typed: str = "") -> None:
-        """Show a reply as it streams; ``typed`` goes back into the prompt if it cannot be sent."""
-
-    def edit_turn(self, turn_id: int, text: str) -> None:
-        """Let the user edit a message and resend it."""
-
-    async def show_version(self, place: int) -> None:
-        """Show the turns from a place of the path on, after a change to another version."""
-
-    def copy(self, text: str, what: str) -> None:
-        """Copy a text to the clipboard, and say how."""
-
-    async def compare(self, found: AsyncIterator[Comparison]) -> None:
-        """Run a comparison and show it."""
-
-    # Conversations.
-
-    def keep_typed(self, *, along: bool = False) -> None:
-        """Save what is typed with the conversation that is left; or take it ``along``."""
-
-    async def show_chat(self) -> None:
-        """Show another conversation, as it was left."""
-
-    async def redraw(self) -> None:
-        """Show this conversation, whose turns have changed."""
-
-    async def choose_chat(self, query: str | None) -> Opening | None:
-        """List conversations, or those that match a query; returns the one to open, if any."""
-
-    def show_match(self, turn_id: int, words: str) -> None:
-        """Show where a turn has some words, and mark them."""
-
-    # Questions.
-
-    async def ask(self, question: Question, check: Callable[[str], str]) -> None:
-        """Ask until ``check`` says nothing of what is wrong with the answer."""
-
-    async def edit_settings(self, field: str) -> None:
-        """Show the system prompt and the sampling to edit them, from a field on: ``system``, or a
-        sampling setting."""
-
-    async def choose_pair(self, pairs: ModelPicker, *, guided: bool = False) -> PairChoice | None:
-        """List the models, or propose the best pair; returns the pair to switch to, if any."""
-
-    async def adjust(self, what: str, value: object) -> None:
-        """Let the user adjust ``depth`` or ``temperature``, which has this value now."""
 
 
 class Commands:
@@ -132,15 +40,15 @@ class Commands:
         themes: Callable[[], Sequence[Choice]] = tuple,
     ) -> None:
         self.view, self.conversation, self.themes = view, view.conversation, themes
-        self.choice, self._first = pairs[0], pairs
-        self._picker: ModelPicker | None = None
+        self.loading = Loading(view, pairs)
         self._words = ""
         """What was searched for last."""
 
     async def run(self, id: str, argument: str = "") -> None:
         """Carry out an action."""
-        able = self if hasattr(self, f"do_{id}") else self.view
-        await getattr(able, f"do_{id}")(argument)
+        name = f"do_{id}"
+        able = next(it for it in (self, *self.view.own) if hasattr(it, name))
+        await getattr(able, name)(argument)
 
     def _named(self, id: str) -> str:
         """An action as the user calls it: by its key, or by its command."""
@@ -255,7 +163,7 @@ class Commands:
 
     async def _choose_chat(self, query: str | None) -> None:
         self.view.keep_typed()
-        opening = await self.view.choose_chat(query)
+        opening = await self.view.dialogs.choose_chat(query)
         if opening is None:
             return
         await self.open_chat(opening.chat)
@@ -269,7 +177,7 @@ class Commands:
         words = argument or self._words
         if not words:
             question = Question("Find:", "Find", "", "write the words to find after /find")
-            await self.view.ask(question, self._find)
+            await self.view.dialogs.ask(question, self._find)
         elif wrong := self._find(words):
             raise BadOptionError(wrong)
 
@@ -336,11 +244,11 @@ class Commands:
             self.conversation.tree.set_system(argument)
             self.view.status("system prompt set for this conversation")
         else:
-            await self.view.edit_settings("system")
+            await self.view.dialogs.edit_settings("system")
 
     async def do_sampling(self, argument: str) -> None:
         if not argument:
-            await self.view.edit_settings("temperature")
+            await self.view.dialogs.edit_settings("temperature")
             return
         name, _, text = argument.partition(" ")
         if name not in SAMPLING:
@@ -378,7 +286,7 @@ class Commands:
                 return str(error)
             return ""
 
-        await self.view.ask(question, check)
+        await self.view.dialogs.ask(question, check)
         return done[0] if done else None
 
     # Speculation.
@@ -427,65 +335,22 @@ class Commands:
     async def do_compare(self, argument: str) -> None:
         prompt = self._turn("user", "raw")
         id = None if prompt is None else prompt.id
-        await self.view.compare(self.conversation.compare(argument.lower() or None, id))
+        await self.view.dialogs.compare(self.conversation.compare(argument.lower() or None, id))
 
     # Models.
 
     async def do_models(self, argument: str) -> None:
         if argument:
-            choice: PairChoice | None = self.pairs.asked(argument)
+            choice: PairChoice | None = self.loading.picker.asked(argument)
         else:
-            choice = await self.view.choose_pair(self.pairs)
+            choice = await self.view.dialogs.choose_pair(self.loading.picker)
         if choice is not None:
-            await self.load(choice)
+            await self.loading.load(choice)
 
     async def do_setup(self, argument: str) -> None:
-        choice = await self.view.choose_pair(self.pairs, guided=True)
+        choice = await self.view.dialogs.choose_pair(self.loading.picker, guided=True)
         if choice is not None:
-            await self.load(choice)
-
-    async def load_first(self) -> None:
-        """Load the first pair that can be loaded."""
-        for choice in self._first:
-            severity = "error" if choice == self._first[-1] else "warning"
-            if await self.load(choice, severity, first=True):
-                break
-
-    async def load(self, choice: PairChoice, severity: str = "error", first: bool = False) -> bool:
-        """Load a pair, or switch to it; returns whether it is there, else the previous one stays.
-
-        Args:
-            severity: of a failure.
-            first: nobody asked for this pair, so only failures are reported.
-        """
-        before, there = self.conversation.setup.choice, False
-        async for event in self.conversation.setup.load(choice):
-            match event:
-                case Notice() | LoadProgress():
-                    self.view.loading(event)
-                case Failed("stopped"):
-                    stays = "" if before is None else "; still using the previous pair"
-                    self.view.notice(f"loading stopped{stays}")
-                case Failed():
-                    self.view.notice(event.message, severity)
-                case Loaded():
-                    there, self.choice = True, choice
-                    if self._picker is not None:
-                        self._picker.current = choice
-                    if not first:
-                        pair = filter(None, (event.pair.target, event.pair.draft))
-                        self.view.notice(f"now using {' with '.join(pair)}")
-        return there
-
-    @property
-    def pairs(self) -> ModelPicker:
-        """The pairs to choose from; listed when they are first asked for."""
-        if self._picker is None:
-            used = self.conversation.store.last_models().values()
-            folders = {name for name in used if name is not None and os.path.isabs(name)}
-            self._picker = ModelPicker(self.conversation.config, self.choice, sorted(folders))
-            self._picker.ended = lambda download: self.view.notice(download.line())
-        return self._picker
+            await self.loading.load(choice)
 
     # What can be completed.
 
@@ -495,7 +360,7 @@ class Commands:
 
     def models(self) -> Sequence[Choice]:
         """Models to name in a command."""
-        return self.pairs.names()
+        return self.loading.picker.names()
 
     def chats(self) -> Sequence[Choice]:
         """Conversations to open."""

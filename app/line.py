@@ -66,7 +66,7 @@ class LineMode:
     async def _begin(self) -> None:
         if self.reader.interactive:
             await self._greet()
-        self._loading = asyncio.ensure_future(self.view.commands.load_first())
+        self._loading = asyncio.ensure_future(self.view.commands.loading.load_first())
         await asyncio.sleep(0)
 
     async def _greet(self) -> None:

@@ -27,8 +27,9 @@ from .chat.comparison import Comparison
 from .chat.conversation import Conversation
 from .chat.picker import PRIVATE, WHAT, ModelPicker, proposal
 from .chat.turns import ChatNotice, Dropped, Ended, TextPiece, Turn, Update, Withdrawn
-from .commands import Commands, Question
+from .commands import Commands
 from .linereader import Reader
+from .view import Dialogs, Question
 
 LISTED = 20
 """Conversations of a list."""
@@ -75,6 +76,14 @@ class LineView:
         self._tenth = -1
         self._written = False
         self._at_start = True
+
+    @property
+    def dialogs(self) -> Dialogs:
+        return self
+
+    @property
+    def own(self) -> Sequence[object]:
+        return (self,)
 
     # Telling.
 
@@ -322,7 +331,7 @@ class LineView:
     async def do_report(self, argument: str) -> None:
         from macspec.diagnostics import report
 
-        choice = self.commands.choice
+        choice = self.commands.loading.choice
         report(self.output, target=choice.target or BUILT_IN, draft=choice.draft or NONE)
 
     async def do_leave(self, argument: str) -> None:

@@ -147,7 +147,6 @@ class Main(Screen[None]):
         if event.key == "slash" and self.focused is widget:
             self.action_begin_command()
             self.set_focus(self.prompt.area)  # At once: ``focus`` is a moment late.
-            self.set_focus(self.prompt.area)  # At once: ``focus`` is a moment late.
         elif self.focused in (None, widget):
             return False
         else:

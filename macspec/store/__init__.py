@@ -1,5 +1,6 @@
 """Conversations on disk."""
 
+from .oneshots import add_one_shot, one_shots
 from .records import (
     ASSISTANT,
     COMPLETE,
@@ -19,5 +20,5 @@ from .records import (
     stored_model,
     title_of,
 )
-from .store import Store, add_one_shot, one_shots, store_path
+from .store import Store, store_path
 from .streaming import OpenReply

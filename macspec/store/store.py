@@ -7,48 +7,25 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..config.paths import data_folder
 from ..errors import BadOptionError
-from ..io import write_atomic
 from ..plaintext import one_line
 from . import records, transfer, valid
 from .database import PATIENCE, Database
+from .mirror import MemoryMirror
 from .records import Chat, GenerationMetadata, Hit, Message, get_chat, get_message, update
 from .search import search
 from .streaming import OpenReply, Writers
-
-KEEP_DELETED = 30 * 86400.0
-"""Seconds after which a deleted conversation is removed from the disk."""
-
-
-ONE_SHOTS, KEPT_ONE_SHOTS = "one-shots", 500
-"""The file of their uids, and how many it keeps."""
+from .tidy import purge, tidy
 
 
 def store_path() -> Path:
     """This user's conversations."""
     return data_folder() / "chats" / "chats.db"
-
-
-def one_shots() -> list[str]:
-    """The uids of the newest conversations that ``macspec run`` began: the app opens none of them
-    unasked."""
-    try:
-        return (data_folder() / "chats" / ONE_SHOTS).read_text().split()
-    except OSError:
-        return []
-
-
-def add_one_shot(uid: str) -> None:
-    """Note a conversation that ``macspec run`` began."""
-    text = "\n".join([*one_shots()[1 - KEPT_ONE_SHOTS :], uid])
-    with suppress(OSError):
-        write_atomic(data_folder() / "chats" / ONE_SHOTS, f"{text}\n")
 
 
 class Store:
@@ -71,7 +48,7 @@ class Store:
         self._database = Database(path, self._mirror.restore, patience)
         self._read, self._write = self._database.read, self._database.write
         self._writers = Writers(path.parent) if path is not None else None
-        self._tidy()
+        tidy(self._database, self._writers, self._clock())
 
     @property
     def trouble(self) -> str | None:
@@ -244,7 +221,7 @@ class Store:
 
         def remove(connection: sqlite3.Connection) -> list[Chat]:
             chats = [get_chat(connection, id) for id in ids]
-            _purge(connection, ids)
+            purge(connection, ids)
             return chats
 
         chats = self._write(remove)
@@ -406,78 +383,3 @@ class Store:
 
     def _writer(self) -> str | None:
         return None if self._writers is None or self.trouble else self._writers.enter()
-
-    def _tidy(self) -> None:
-        """Mark replies that dead processes left open, and remove what was deleted long ago."""
-        writers, old = self._writers, self._clock() - KEEP_DELETED
-        unused = "unsent = '' AND id NOT IN (SELECT chat FROM messages)"
-        purgeable = f"SELECT id FROM chats WHERE deleted < ? OR (changed < ? AND {unused})"
-        open_by = f"SELECT DISTINCT writer FROM messages WHERE state = '{records.OPEN}'"
-
-        def find(connection: sqlite3.Connection) -> tuple[list[str | None], list[int]]:
-            names = [name for (name,) in connection.execute(open_by)]
-            dead = [name for name in names if writers is None or not writers.alive(name)]
-            return dead, [id for (id,) in connection.execute(purgeable, (old, old))]
-
-        def tidy(connection: sqlite3.Connection) -> None:
-            dead, ids = find(connection)
-            for name in dead:
-                connection.execute(
-                    f"UPDATE messages SET state = '{records.CUT_OFF}', writer = NULL "
-                    f"WHERE state = '{records.OPEN}' AND writer IS ?",
-                    (name,),
-                )
-            _purge(connection, ids)
-
-        if any(self._read(find)):
-            self._write(tidy)
-        if writers is not None and not self.trouble:
-            writers.sweep()
-
-
-class MemoryMirror:
-    """The conversations this process works on, as last read or written, should the file fail."""
-
-    def __init__(self) -> None:
-        self._chats: dict[int, Chat] = {}
-        self._messages: dict[int, Message] = {}
-
-    def __contains__(self, message: int | None) -> bool:
-        """Whether a message is here, and with it the path to it."""
-        return message is None or message in self._messages
-
-    def keep(self, chat: Chat, messages: Iterable[Message] = ()) -> None:
-        """Keep a conversation, and messages together with everything before them."""
-        self._chats[chat.id] = chat
-        self._messages.update((message.id, message) for message in messages)
-
-    def drop(self, ids: Iterable[int]) -> None:
-        for id in ids:
-            self._chats.pop(id, None)
-            for message in [each for each in self._messages.values() if each.chat == id]:
-                del self._messages[message.id]
-
-    def forget(self, message: int) -> None:
-        """Forget a message and what follows it."""
-        gone = {message}
-        for each in sorted(self._messages.values(), key=lambda each: each.id):
-            if each.parent in gone:
-                gone.add(each.id)
-        for id in gone:
-            self._messages.pop(id, None)
-
-    def restore(self, connection: sqlite3.Connection) -> None:
-        """Put the conversations into a database, and the messages it lacks."""
-        for chat in list(self._chats.values()):
-            records.insert_chat(connection, chat, keep_id=True)
-        for message in sorted(self._messages.values(), key=lambda each: each.id):
-            records.insert_message(connection, message, keep_id=True)
-
-
-def _purge(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
-    for id in ids:
-        connection.execute("DELETE FROM messages WHERE chat = ?", (id,))
-        connection.execute("DELETE FROM chats WHERE id = ?", (id,))
-    if ids:
-        # The index keeps the words of what was removed until its parts are merged.
-        connection.execute("INSERT INTO words(words) VALUES ('optimize')")

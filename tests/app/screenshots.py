@@ -93,7 +93,7 @@ async def models(it: Driven) -> None:
     """What there is to choose from."""
     it.app.do("models")
     await it.until(lambda: not it.app.main.is_active)
-    await it.until(lambda: it.app.commands.pairs.scan.complete)
+    await it.until(lambda: it.app.commands.loading.picker.scan.complete)
 
 
 async def narrow(it: Driven) -> None:

@@ -164,7 +164,7 @@ async def compared(it: Picture) -> None:
 async def switcher(it: Picture) -> None:
     it.app.do("models")
     await it.until(lambda: not it.app.main.is_active)
-    await it.until(lambda: it.app.commands.pairs.scan.complete)
+    await it.until(lambda: it.app.commands.loading.picker.scan.complete)
     await it.until(lambda: "fits" in text(it.app))
 
 

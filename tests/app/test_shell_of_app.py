@@ -265,7 +265,7 @@ async def test_a_crash_keeps_what_was_typed_and_prints_no_locals(
 async def test_what_is_typed_is_saved_before_anybody_leaves(
     running: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("macspec.app.app.UNSENT", 0.01)
+    monkeypatch.setattr("macspec.app.sending.UNSENT", 0.01)
     async with running() as it:
         await it.pilot.press(*"half a thought")
         await it.until(lambda: it.store.chats() and it.store.chats()[0].unsent == "half a thought")

@@ -110,12 +110,12 @@ async def test_another_pair_by_name_and_the_old_one_where_it_fails(
         assert engine.choices[-1] == PairChoice(str(tmp_path))
         engine.finish_load(Failed("refused", "there is no model in it"))
         await it.until(lambda: "there is no model in it" in it.screen)
-        assert it.app.commands.choice == PairChoice()
+        assert it.app.commands.loading.choice == PairChoice()
         await it.send(f"/models {tmp_path}")
         await it.until(lambda: len(engine.choices) == 3)
         engine.finish_load()
         await it.until(lambda: "now using " in it.screen)
-        assert it.app.commands.choice == PairChoice(str(tmp_path))
+        assert it.app.commands.loading.choice == PairChoice(str(tmp_path))
 
 
 async def test_the_pair_of_the_settings_where_the_recalled_one_is_gone(
@@ -129,7 +129,7 @@ async def test_the_pair_of_the_settings_where_the_recalled_one_is_gone(
         await it.until(lambda: len(engine.choices) == 2)
         assert engine.choices[-1].target == "my/model"
         engine.finish_load()
-        await it.until(lambda: it.app.commands.choice.target == "my/model")
+        await it.until(lambda: it.app.commands.loading.choice.target == "my/model")
 
 
 async def test_esc_stops_a_switch_but_not_the_first_load(running: Callable[..., Any]) -> None:
