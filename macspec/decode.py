@@ -40,7 +40,7 @@ class Settings:
     rule: str = "block"
     sampling: Sampling = field(default_factory=Sampling)
     trees: bool = True
-    """Whether a draft model's chain may have a branch where that is exact and pays."""
+    """Whether a drafted chain may have a branch where that is exact and pays."""
 
     def __post_init__(self) -> None:
         check_method(self.method)
@@ -330,7 +330,7 @@ class Decoder:
         # A tree's tokens are candidates, not draws, and the block rule wants draws.
         drawn = not settings.sampling.greedy and settings.acceptance_rule.keeps_q
         if trees and not drawn and reply.forced is None:
-            offers = [replace(offer, branches=offer.drafter == "draft") for offer in offers]
+            offers = [replace(offer, branches=offer.drafter in MODELS) for offer in offers]
         return self.controller.choose(
             offers,
             length=len(self.tokens),

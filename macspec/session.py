@@ -14,7 +14,7 @@ import mlx.core as mx
 from .choices import MODELS, Think, check_think
 from .control import AcceptanceEstimate, Controller, ControlState, CostCurve
 from .decode import Decoder
-from .drafters import Corpus, DraftModel, HeadModel, NGram, Suffix
+from .drafters import Corpus, DraftModel, NGram, Suffix
 from .errors import BadOptionError
 from .events import Event, Finished, Notice, Round
 from .kernels import Kernels
@@ -298,18 +298,9 @@ class Session:
         )
 
     def _spent(self) -> list[str]:
-        """Notices of a draft model whose context is full, and of a head with a fault."""
-        models = [it.stepper for it in self.decoder.portfolio.models(self.method)]
-        full = (it for it in models if isinstance(it, DraftModel))
-        faults = (it.fault for it in models if isinstance(it, HeadModel))
-        return [
-            *(
-                f"the draft model's context of {it.context} tokens is full; it no longer drafts"
-                for it in full
-                if not it.room(self.decoder.tokens)
-            ),
-            *(f"the head drafts badly: {fault}" for fault in faults if fault is not None),
-        ]
+        """Notices of draft models and heads."""
+        models = self.decoder.portfolio.models(self.method)
+        return [*filter(None, (it.stepper.notice(self.decoder.tokens) for it in models))]
 
     def _once(self, notices: Sequence[str]) -> Iterator[Event]:
         for text in notices:

@@ -48,8 +48,8 @@ class Stepper(Reader, Protocol):
         """Committed tokens that it would have to read first."""
         ...
 
-    def first(self, tokens: Sequence[int], dispatch: Dispatch) -> mx.array:
-        """The logits [1, V] after all committed tokens."""
+    def first(self, tokens: Sequence[int], depth: int, dispatch: Dispatch) -> mx.array:
+        """The logits [1, V] after all committed tokens; ``depth`` tokens will be drafted."""
         ...
 
     def next(self, token: mx.array, dispatch: Dispatch) -> mx.array:
@@ -58,6 +58,10 @@ class Stepper(Reader, Protocol):
 
     def rollback(self, length: int) -> None:
         """Only the first ``length`` tokens of what was read or drafted are still valid."""
+        ...
+
+    def notice(self, tokens: Sequence[int]) -> str | None:
+        """What the user should be told, once."""
         ...
 
 
@@ -146,7 +150,7 @@ class ChainDrafter:
             if tokens:
                 logits = self.stepper.next(tokens[-1], context.dispatch)
             else:
-                logits = self.stepper.first(context.tokens, context.dispatch)
+                logits = self.stepper.first(context.tokens, depth, context.dispatch)
             at_once = None if draw is None else draw(logits, step)
             if at_once is not None:
                 last, log_q = at_once

@@ -15,12 +15,12 @@ from .drafter import Dispatch
 
 
 class HeadModel:
-    """Steps a head of the target.
+    """Steps a head of the target: one that is applied repeatedly, or one for each depth.
 
-    The head's cache has a row for each pair of a hidden row of the target and the committed token
-    after it. Rows that it drafted itself are replaced by the target's in the next round. Where the
-    target's rows were not kept, pairs are missing: the head then knows less, and is right less
-    often.
+    The caches have a row for each pair of a hidden row of the target and the committed token after
+    it; that of the second depth, for what the first one put out and the token after that, and so
+    on. Rows with drafted tokens are replaced in the next round. Where the target's rows were not
+    kept, pairs are missing: the head then knows less, and is right less often.
 
     Args:
         target: its passes show the hidden rows that the head wants.
@@ -34,19 +34,27 @@ class HeadModel:
         self.fault: str | None = None
         """What seems to be wrong with its files, in half a sentence."""
         self._target, self._hidden = target, target.hidden
-        self._cache = ModelCache(head)
-        self._pairs: list[range] = []
-        """Which pairs the cache holds, by the position of the hidden row."""
-        self._out = mx.zeros((1, 0))
-        """What the newest step put out, [1, width]."""
+        self._depths = [_Depth(it, at) for at, it in enumerate(head.depths)]
+        self._start = self._step = 0
+        """The first position that was read in this round, and how many tokens were drafted."""
+        self._out = mx.zeros((0, 0))
+        """What the newest step put out, [n, width]."""
+        self._next = mx.zeros((0,), mx.uint32)
+        """The tokens that it was put out for."""
         self._judged = False
 
     @property
     def length(self) -> int:
-        return self._pairs[-1].stop if self._pairs else 0
+        return self._depths[0].length
+
+    @property
+    def _whole(self) -> int:
+        """The positions that every depth has read."""
+        return min(it.length for it in self._depths)
 
     def room(self, tokens: Sequence[int]) -> int:
-        return max(self.context - len(tokens), 0)
+        most = len(self._depths) if len(self._depths) > 1 else self.context
+        return min(max(self.context - len(tokens), 0), most)
 
     def ready(self, tokens: Sequence[int]) -> bool:
         return self._hidden.start <= len(tokens) - 2 < self._hidden.stop
@@ -59,40 +67,68 @@ class HeadModel:
     def read_next(self, tokens: Sequence[int], boundaries: Sequence[int] = ()) -> None:
         self._judge(tokens)
         stop = min(self._hidden.stop, len(tokens) - 1)
-        start = max(self.length, self._hidden.start)
+        start = max(self._whole, self._hidden.start)
         if start < stop:
-            self._feed(tokens, start, min(stop, start + self._target.chunk.rows))
-            mx.async_eval(self._cache.arrays)
+            stop = min(stop, start + self._target.chunk.rows)
+            self._feed(tokens, start, stop)
+            for depth in self._depths[1:]:
+                following = tokens[stop + depth.number : stop + depth.number + 1]
+                self._deepen(depth, mx.array(list(following), mx.uint32))
+            mx.async_eval([it.cache.arrays for it in self._depths])
+            self._forget(stop)
         else:  # the rows between were not kept
             length = max(self.length, min(self._target.length, len(tokens) - 1))
-            self._pairs.append(range(length, length))
+            for depth in self._depths:
+                depth.skip(length)
 
-    def first(self, tokens: Sequence[int], dispatch: Dispatch) -> mx.array:
+    def first(self, tokens: Sequence[int], depth: int, dispatch: Dispatch) -> mx.array:
         self._judge(tokens)
         last = len(tokens) - 1
-        while last - max(self.length, self._hidden.start) > self._target.chunk.rows:
+        behind = self._target.chunk.rows if len(self._depths) == 1 else MAX_DEPTH
+        while last - max(self._whole, self._hidden.start) > behind + len(self._depths):
             self.read_next(tokens)
         # Where the newest pair was read already, it is read again for what it puts out.
-        self._feed(tokens, min(max(self.length, self._hidden.start), last - 1), last)
-        return self._logits()
+        self._feed(tokens, min(max(self._whole, self._hidden.start), last - 1), last)
+        self._forget(last)
+        return self._logits(self._depths[0])
 
     def next(self, token: mx.array, dispatch: Dispatch) -> mx.array:
-        self._step(self._out, token)
-        return self._logits()
+        self._step += 1
+        if len(self._depths) == 1:
+            depth = self._depths[0]
+            self._out = depth.step(self._out[-1:], self._embedded(token))
+        else:
+            depth = self._depths[self._step]
+            self._deepen(depth, token)
+        return self._logits(depth)
 
     def rollback(self, length: int) -> None:
-        self._keep(length - 1)
+        for depth in self._depths:
+            depth.keep(length - 1 - depth.number)
+
+    def notice(self, tokens: Sequence[int]) -> str | None:
+        return None if self.fault is None else f"the head drafts badly: {self.fault}"
 
     def _feed(self, tokens: Sequence[int], start: int, stop: int) -> None:
         """Read the pairs of positions ``start`` to ``stop``, in place of what was drafted."""
-        self._keep(start)
+        self._start, self._step = start, 0
+        self._next = mx.array(list(tokens[start + 1 : stop + 1]), mx.uint32)
         rows = self.head.enter(self._hidden.rows(start, stop))
-        self._step(rows, mx.array(list(tokens[start + 1 : stop + 1]), mx.uint32))
-        if self._pairs and self._pairs[-1].stop == start:
-            start = self._pairs.pop().start
-        self._pairs.append(range(start, stop))
-        if self._judged:
-            self._hidden.drop(stop - 1)
+        self._out = self._depths[0].feed(start, rows, self._embedded(self._next))
+
+    def _deepen(self, depth: _Depth, following: mx.array) -> None:
+        """Feed what the depth before put out beside the tokens one further, as far as known.
+
+        Args:
+            following: the next one, or none.
+        """
+        self._next = mx.concatenate([self._next[1:], following])
+        if known := self._next.shape[0]:
+            self._out = depth.feed(self._start, self._out[:known], self._embedded(self._next))
+
+    def _embedded(self, tokens: mx.array) -> mx.array:
+        embedded: mx.array = self._hidden.tap.embedding(tokens)
+        return embedded
 
     def _judge(self, tokens: Sequence[int]) -> None:
         """Once there is enough text, find out how the head's files are to be read."""
@@ -100,23 +136,62 @@ class HeadModel:
             return
         self.fault = Agreement(self.head, self._hidden, tokens).settle()
         self._judged = True
-        self._keep(0)
+        self.rollback(0)
 
-    def _keep(self, position: int) -> None:
+    def _forget(self, stop: int) -> None:
+        """Let go of the rows that were read, but for what rollbacks make the depths read again."""
+        if self._judged:
+            self._hidden.drop(min(stop, self._whole) - len(self._depths))
+
+    def _logits(self, depth: _Depth) -> mx.array:
+        out = self._out[-1:]
+        logits: mx.array | None = depth.head.logits(out)
+        if logits is None:
+            logits = self._hidden.tap.logits(depth.head.normed(out))
+        return self._target.fitted(logits)
+
+
+class _Depth:
+    """A head for one depth, and its cache.
+
+    Args:
+        number: of tokens between the one that it reads first and the newest that was committed when
+            the target put its row out.
+    """
+
+    def __init__(self, head: Any, number: int) -> None:
+        self.head, self.number = head, number
+        self.cache = ModelCache(head)
+        self._pairs: list[range] = []
+        """Which pairs the cache holds, by the position of the hidden row."""
+
+    @property
+    def length(self) -> int:
+        return self._pairs[-1].stop if self._pairs else 0
+
+    def feed(self, start: int, rows: mx.array, embedded: mx.array) -> mx.array:
+        """Read pairs [n, width] from position ``start`` on, in place of what was drafted."""
+        self.keep(start)
+        out = self.step(rows, embedded)
+        stop = start + rows.shape[0]
+        if self._pairs and self._pairs[-1].stop == start:
+            start = self._pairs.pop().start
+        self._pairs.append(range(start, stop))
+        return out
+
+    def step(self, rows: mx.array, embedded: mx.array) -> mx.array:
+        """What the head puts out for pairs, [n, width] each."""
+        self.cache.mark()
+        out: mx.array = self.head(rows[None], embedded[None], self.cache.layers)
+        self.cache.advance(rows.shape[0])
+        return out[0]
+
+    def skip(self, position: int) -> None:
+        """Go on from a position; what is before it stays unread."""
+        self._pairs.append(range(position, position))
+
+    def keep(self, position: int) -> None:
         """Keep the pairs below a position, and nothing that was drafted."""
         pairs = (range(it.start, min(it.stop, position)) for it in self._pairs)
         self._pairs = [it for it in pairs if it.start <= it.stop]
-        self._cache.rollback(sum(map(len, self._pairs)))
-
-    def _step(self, rows: mx.array, tokens: mx.array) -> None:
-        self._cache.mark()
-        embedded = self._hidden.tap.embedding(tokens)
-        out: mx.array = self.head(rows[None], embedded[None], self._cache.layers)
-        self._cache.advance(tokens.shape[0])
-        self._out = out[0, -1:]
-
-    def _logits(self) -> mx.array:
-        logits: mx.array | None = self.head.logits(self._out)
-        if logits is None:
-            logits = self._hidden.tap.logits(self.head.normed(self._out))
-        return self._target.fitted(logits)
+        self.cache.rollback(sum(map(len, self._pairs)))

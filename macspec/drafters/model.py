@@ -40,7 +40,7 @@ class DraftModel:
     def read_next(self, tokens: Sequence[int], boundaries: Sequence[int] = ()) -> None:
         self.model.read_next(tokens, boundaries)
 
-    def first(self, tokens: Sequence[int], dispatch: Dispatch) -> mx.array:
+    def first(self, tokens: Sequence[int], depth: int, dispatch: Dispatch) -> mx.array:
         return self.model.logits(self.model.unread(tokens), 1, dispatch)
 
     def next(self, token: mx.array, dispatch: Dispatch) -> mx.array:
@@ -48,3 +48,8 @@ class DraftModel:
 
     def rollback(self, length: int) -> None:
         self.model.rollback(length)
+
+    def notice(self, tokens: Sequence[int]) -> str | None:
+        if self.room(tokens):
+            return None
+        return f"the draft model's context of {self.context} tokens is full; it no longer drafts"

@@ -6,7 +6,7 @@ text, only how much is accepted. So it is measured on the user's own prompt.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -15,7 +15,7 @@ from ..cache import ModelCache
 from ..tap import FINAL, HiddenRows
 from .head import Head, Variant
 
-ROWS = 256
+ROWS = 96
 """Most rows of a prompt that are compared."""
 
 LEAST = 32
@@ -52,14 +52,14 @@ class Agreement:
     def share(self, late: int = 0) -> float:
         """Share of rows at which the head chooses what the target chooses ``late`` rows earlier
         than the head should."""
-        head: Any = self._head
-        out = head(
-            head.enter(self._rows)[None],
+        depth: Any = self._head.depths[0]
+        out = depth(
+            self._head.enter(self._rows)[None],
             self._tap.embedding(self._next)[None],
-            ModelCache(head).layers,
+            ModelCache(depth).layers,
         )[0]
-        logits = head.logits(out)
-        chosen = self._best(head.normed(out)) if logits is None else mx.argmax(logits, axis=-1)
+        logits = depth.logits(out)
+        chosen = self._best(depth.normed(out)) if logits is None else mx.argmax(logits, axis=-1)
         # Row i of the head stands where row i + 1 of the target does.
         same = chosen[late:-1] == self._chosen[1 : len(self._chosen) - late]
         return float(mx.mean(same.astype(mx.float32)))
@@ -70,19 +70,14 @@ class Agreement:
         Returns:
             What is wrong with them, in half a sentence; None if nothing seems to be.
         """
-        if (own := self.share()) >= SOUND:
+        first = self._head.reading
+        own = self._taken(first, self.share(), self._head.alternatives(), 0.0)
+        if own >= SOUND:
             return None
-        found: list[tuple[float, Variant | None]] = [(own, None)]
-        before = {
-            name: getattr(self._head, name) for variant in self._head.variants() for name in variant
-        }
-        for variant in list(self._head.variants()):
-            self._head.choose(variant)
-            found.append((self.share(), variant))
-        best, chosen = max(found, key=lambda it: it[0])
-        taken = chosen if best >= max(SOUND, BETTER * own) else None
-        self._head.choose(taken or before)
-        if taken is not None or own >= LOW:
+        found = self._taken(
+            self._head.reading, own, self._head.variants(), max(SOUND, BETTER * own)
+        )
+        if found >= SOUND or own >= LOW:
             return None
         if self.share(late=1) >= SOUND:
             return "its guesses come one token late: its rows are shifted by one"
@@ -90,6 +85,25 @@ class Agreement:
             f"it agrees with the target on {own:.0%} of the prompt's tokens: it is for another "
             "target, or damaged"
         )
+
+    def _taken(
+        self, reading: Variant, share: float, variants: Iterable[Variant], least: float
+    ) -> float:
+        """Take the variant that agrees most, and at least so much; else the present reading.
+
+        Returns:
+            How often it agrees.
+        """
+        shares = {}
+        for number, variant in enumerate(tried := list(variants)):
+            self._head.choose(variant)
+            shares[number] = self.share()
+        best = max(shares, key=lambda it: shares[it], default=None)
+        if best is not None and shares[best] >= least and shares[best] > share:
+            self._head.choose(tried[best])
+            return shares[best]
+        self._head.choose(reading)
+        return share
 
     def _best(self, rows: mx.array) -> mx.array:
         return mx.argmax(self._tap.logits(rows), axis=-1)

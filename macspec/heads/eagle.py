@@ -18,7 +18,7 @@ from mlx_lm.models.rope_utils import initialize_rope
 from ..models.loading import Model
 from ..tap import FINAL
 from .head import Variant
-from .mtp import load, width_of
+from .tensors import load, width_of
 
 
 class _Attention(nn.Module):
@@ -108,6 +108,7 @@ class Eagle(nn.Module):
         super().__init__()  # type: ignore[no-untyped-call]
         eps = float(settings.get("rms_norm_eps", 1e-6))
         self.wanted = (FINAL, *taps)
+        self.width = width
         self.layers = [_Layer(width, settings, normed)]
         self.norm = nn.RMSNorm(width, eps)
         self.norm_before_residual = bool(settings.get("norm_before_residual", False))
@@ -115,6 +116,10 @@ class Eagle(nn.Module):
         """Whether the next step takes the output after its norm."""
         self._targets: mx.array | None = None
         self.vocabulary = 0
+
+    @property
+    def depths(self) -> list[Eagle]:
+        return [self]
 
     def make_cache(self) -> list[Any]:
         return [KVCache()]  # type: ignore[no-untyped-call]
@@ -155,8 +160,16 @@ class Eagle(nn.Module):
         normed: mx.array = out if self.norm_output else self.norm(out)
         return normed
 
+    @property
+    def reading(self) -> Variant:
+        return {"norm_before_residual": self.norm_before_residual}
+
+    def alternatives(self) -> Iterator[Variant]:
+        return iter(())
+
     def variants(self) -> Iterator[Variant]:
-        yield {"norm_before_residual": not self.norm_before_residual}
+        for before in (False, True):
+            yield {"norm_before_residual": before}
 
     def choose(self, variant: Variant) -> None:
         for name, value in variant.items():

@@ -8,21 +8,14 @@ from typing import Any, Protocol
 import mlx.core as mx
 
 Variant = Mapping[str, Any]
-"""Attributes of a head that files leave open, and their values."""
+"""How a head's files are read: what they leave open, and what is taken for it."""
 
 
-class Head(Protocol):
-    """A head that drafts a chain. Row i belongs to the hidden row of position i and token i + 1."""
+class Depth(Protocol):
+    """A head that drafts one token. Row i belongs to the hidden row of position i and token i + 1.
 
-    name: str
-    """The drafting method."""
-    wanted: tuple[int, ...]
-    """Which hidden rows it reads; see ``macspec.tap``."""
-    layers: list[Any]
-
-    def enter(self, rows: Sequence[mx.array]) -> mx.array:
-        """What a step takes, [n, width], for rows of the target, [n, width] for each wanted one."""
-        ...
+    ``make_cache`` makes the caches of its layers, as a model's does.
+    """
 
     def __call__(self, hidden: mx.array, embedded: mx.array, cache: Sequence[Any]) -> mx.array:
         """Step from hidden rows and embedded tokens, [1, n, width] each.
@@ -40,8 +33,37 @@ class Head(Protocol):
         """What the target's output head takes, [n, width], of what a step put out."""
         ...
 
+
+class Head(Protocol):
+    """A head that drafts a chain."""
+
+    name: str
+    """The drafting method."""
+    wanted: tuple[int, ...]
+    """Which hidden rows it reads; see ``macspec.tap``."""
+    width: int
+    """Numbers in a row that a step takes."""
+
+    @property
+    def depths(self) -> Sequence[Depth]:
+        """What drafts the first token, the second and so on; one that drafts all of them."""
+        ...
+
+    def enter(self, rows: Sequence[mx.array]) -> mx.array:
+        """What a step takes, [n, width], for rows of the target, [n, width] for each wanted one."""
+        ...
+
+    @property
+    def reading(self) -> Variant:
+        """How its files are read."""
+        ...
+
+    def alternatives(self) -> Iterator[Variant]:
+        """Other readings that are as likely: the one that agrees most is taken."""
+        ...
+
     def variants(self) -> Iterator[Variant]:
-        """Other readings of its files, to be tried where this one agrees too little."""
+        """All readings, to be tried where it agrees too little."""
         ...
 
     def choose(self, variant: Variant) -> None:

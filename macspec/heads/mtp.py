@@ -1,8 +1,9 @@
 """Heads for multi-token prediction: Qwen3-Next and later, DeepSeek-V3, GLM-4.5, MiMo, Nemotron 3.
 
-One decoder layer of the target's own kind reads the target's hidden row beside the embedding of the
-token that followed, and is applied again to what it puts out itself (Gloeckle et al. 2024,
-arXiv:2404.19737; DeepSeek-V3, arXiv:2412.19437).
+Decoder layers of the target's own kind read the target's hidden row beside the embedding of the
+token that followed. A single head is applied again to what it puts out itself; where there is one
+for each depth, the next one is (Gloeckle et al. 2024, arXiv:2404.19737; DeepSeek-V3,
+arXiv:2412.19437).
 """
 
 from __future__ import annotations
@@ -11,19 +12,20 @@ import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from statistics import median
 from typing import Any
 
 import mlx.core as mx
 from mlx import nn
 from mlx.utils import tree_flatten
 from mlx_lm.models.base import create_attention_mask
-from mlx_lm.models.cache import KVCache, make_prompt_cache
-from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchLinear
+from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
 
 from ..models.loading import Model
 from ..tap import FINAL
 from .head import Variant
-from .naming import renamed
+from .naming import depths_of
+from .tensors import eps_of, load, plain, width_of
 
 HIDDEN_FIRST = ("mimo", "inkling")
 """Families whose projection takes the hidden row before the embedding."""
@@ -31,72 +33,118 @@ HIDDEN_FIRST = ("mimo", "inkling")
 MINUS_ONE = ("qwen3_5", "qwen3_next")
 """Families whose files store the weights of norms minus one."""
 
+AFTER_NORM = ("qwen3_5", "qwen3_next")
+"""Families that are known to read the target's rows after its final norm."""
 
-class MTP(nn.Module):
-    """A head of decoder layers like the target's.
+
+class Layers(nn.Module):
+    """Decoder layers like the target's, for one depth.
 
     Args:
-        layers: called as ``layer(x, mask, cache)``.
-        last: number of the target's last layer.
+        layers: called as ``layer(x, mask, cache)``, each with the cache that it takes.
+        eps: of its norms.
     """
 
-    name = "mtp"
-
-    def __init__(self, width: int, eps: float, layers: list[Any], last: int) -> None:
+    def __init__(self, width: int, eps: float, layers: Sequence[tuple[Any, Any]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.embedding_norm = nn.RMSNorm(width, eps)
         self.hidden_norm = nn.RMSNorm(width, eps)
         self.project = nn.Linear(2 * width, width, bias=False)
-        self.layers = layers
+        self.layers = [layer for layer, _ in layers]
         self.norm = nn.RMSNorm(width, eps)
-        self.wanted = (FINAL, last)
         self.hidden_first = False
         self.before_norm = False
-        """Whether it reads the target's rows before the final norm."""
-        self.shift = 0.0
-        """What was added to the stored weights of its norms."""
+        """Whether it reads, and puts out, rows before the final norm."""
+        self._kinds = [kind for _, kind in layers]
 
     def make_cache(self) -> list[Any]:
-        return [KVCache() for _ in self.layers]  # type: ignore[no-untyped-call]
-
-    def enter(self, rows: Sequence[mx.array]) -> mx.array:
-        return rows[1] if self.before_norm else rows[0]
+        return [copy.deepcopy(kind) for kind in self._kinds if kind is not None]
 
     def __call__(self, hidden: mx.array, embedded: mx.array, cache: Sequence[Any]) -> mx.array:
         parts = [self.embedding_norm(embedded), self.hidden_norm(hidden)]
         x = self.project(mx.concatenate(parts[::-1] if self.hidden_first else parts, axis=-1))
-        mask = create_attention_mask(x, cache[0])
-        for layer, own in zip(self.layers, cache, strict=True):
+        caches = iter(cache)
+        for layer, kind in zip(self.layers, self._kinds, strict=True):
+            own = None if kind is None else next(caches)
+            window = kind.max_size if isinstance(kind, RotatingKVCache) else None
+            # Latent attention adds its mask to scores.
+            latent = "embed_q" in layer.get("self_attn", {})
+            mask = create_attention_mask(x, own, window_size=window, return_array=latent)
             x = layer(x, mask, own)
-        normed: mx.array = self.norm(x)
+        normed: mx.array = x if self.before_norm else self.norm(x)
         return normed
 
     def logits(self, out: mx.array) -> mx.array | None:
-        logits: mx.array | None = self.head(out) if "head" in self else None
+        logits: mx.array | None = self.head(self.normed(out)) if "head" in self else None
         return logits
 
     def normed(self, out: mx.array) -> mx.array:
-        return out
+        normed: mx.array = self.norm(out) if self.before_norm else out
+        return normed
+
+
+class MTP(nn.Module):
+    """A head: its layers for each depth, or for the first, to be applied repeatedly.
+
+    Args:
+        last: number of the target's last layer.
+        settled: whether it is known to read the target's rows after the final norm.
+    """
+
+    name = "mtp"
+
+    def __init__(self, depths: list[Layers], last: int, settled: bool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.depths = depths
+        self.width = int(depths[0].norm.weight.shape[0])
+        self.wanted = (FINAL, last)
+        self.shifts = (0.0, 0.0)
+        """What was added to the stored weights of its own norms, and of those in its layers."""
+        self._settled = settled
+
+    @property
+    def layers(self) -> list[Any]:
+        return [layer for depth in self.depths for layer in depth.layers]
+
+    def enter(self, rows: Sequence[mx.array]) -> mx.array:
+        return rows[1] if self.depths[0].before_norm else rows[0]
+
+    def alternatives(self) -> Iterator[Variant]:
+        if not self._settled:
+            yield {**self.reading, "before_norm": not self.depths[0].before_norm}
 
     def variants(self) -> Iterator[Variant]:
-        names = ("hidden_first", "before_norm", "shift")
-        own = (self.hidden_first, self.before_norm, self.shift)
-        for values in product((False, True), (False, True), (0.0, 1.0, -1.0)):
-            if values != own:
-                yield dict(zip(names, values, strict=True))
+        adds = (0.0, 1.0, -1.0)
+        for first, before, own, within in product((False, True), (False, True), adds, adds):
+            if own * within >= 0:
+                yield {"hidden_first": first, "before_norm": before, "shifts": (own, within)}
+
+    @property
+    def reading(self) -> Variant:
+        first = self.depths[0]
+        return {
+            "hidden_first": first.hidden_first,
+            "before_norm": first.before_norm,
+            "shifts": self.shifts,
+        }
 
     def choose(self, variant: Variant) -> None:
-        add = variant["shift"] - self.shift
-        weights: Any = tree_flatten(self.parameters())  # type: ignore[no-untyped-call]
-        norms = [
-            (name, weight + add)
-            for name, weight in weights
-            if weight.ndim == 1 and "norm" in name.split(".")[-2]
-        ]
-        if add:
-            self.load_weights(norms, strict=False)
-        for name, value in variant.items():
-            setattr(self, name, value)
+        own, within = (b - a for a, b in zip(self.shifts, variant["shifts"], strict=True))
+        for depth in self.depths:
+            depth.hidden_first = variant["hidden_first"]
+            depth.before_norm = variant["before_norm"]
+            moved = [
+                (name, weight + (within if name.startswith("layers.") else own))
+                for name, weight in _norms(depth)
+            ]
+            depth.load_weights(moved, strict=False)
+        self.shifts = variant["shifts"]
+
+
+def _norms(depth: Layers) -> list[tuple[str, mx.array]]:
+    """The weights of norms."""
+    weights: Any = tree_flatten(depth.parameters())  # type: ignore[no-untyped-call]
+    return [(it, array) for it, array in weights if array.ndim == 1 and "norm" in it.split(".")[-2]]
 
 
 def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, Any]) -> MTP:
@@ -105,122 +153,108 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
     Raises:
         ValueError: the tensors do not fit it; the message continues "the head".
     """
-    named = renamed(weights)
     target: Any = model.module
-    for part in ("embedding_norm", "hidden_norm", "project", "norm"):
-        if f"{part}.weight" not in named:
-            raise ValueError(f"lacks its {part} weight")
-    kinds = make_prompt_cache(target)
-    full = [at for at, kind in enumerate(kinds) if type(kind) is KVCache]
-    if len(kinds) != len(target.layers) or not full:
-        raise ValueError("needs a layer of full attention as its pattern, which the target lacks")
-    numbers = sorted({int(it.split(".")[1]) for it in named if it.startswith("layers.")})
-    if numbers != [0]:
-        raise ValueError(f"has {len(numbers)} layers, of which only one can be run")
-    pattern = plain(copy.deepcopy(target.layers[full[-1]]))
-    named = _sanitized(named, target, full[-1])
-    width = named["norm.weight"].shape[0]
-    if (row := width_of(model.config)) not in (None, width):
-        raise ValueError(f"is for rows of {width} numbers, and the target's have {row}")
-    head = MTP(width, _eps(target), [pattern], len(target.layers) - 1)
-    if "head.weight" in named:
-        head.head = nn.Linear(width, named["head.weight"].shape[0], bias=False)
-    load(head, named)
     family = str(model.config.get("model_type", ""))
-    head.hidden_first = family.startswith(HIDDEN_FIRST)
+    depths = [_depth(named, model) for named in depths_of(weights)]
+    for depth in depths:
+        depth.hidden_first = family.startswith(HIDDEN_FIRST)
+    head = MTP(depths, len(target.layers) - 1, family.startswith(AFTER_NORM))
     if family.startswith(MINUS_ONE):
         # Converted files have added the one already; which, only the weights tell.
-        means = [float(mx.mean(named[f"{it}.weight"])) for it in ("embedding_norm", "norm")]
-        head.choose({"shift": 1.0 if max(means) < 0.5 else 0.0})
+        own, within = ([], []) if not depths else _means(depths[0])
+        head.choose({**head.reading, "shifts": tuple(map(_missing, (own, within)))})
     return head
 
 
-def plain(module: Any) -> Any:
-    """A module whose quantized layers are plain ones of the same size."""
-
-    def unquantized(layer: Any) -> Any:
-        if isinstance(layer, nn.QuantizedLinear):
-            out, packed = layer.weight.shape
-            return nn.Linear(packed * 32 // layer.bits, out, bias="bias" in layer)
-        if isinstance(layer, QuantizedSwitchLinear):
-            experts, out, packed = layer.weight.shape
-            size = packed * 32 // layer.bits
-            return SwitchLinear(size, out, experts, bias="bias" in layer)
-        return layer
-
-    leaves = module.leaf_modules()
-    module.update_modules(_mapped(leaves, unquantized))
-    return module
+def _means(depth: Layers) -> tuple[list[float], list[float]]:
+    """The mean of each norm's weights: of its own, and of those in its layers."""
+    means = [(it.startswith("layers."), float(mx.mean(array))) for it, array in _norms(depth)]
+    return [it for inside, it in means if not inside], [it for inside, it in means if inside]
 
 
-def load(head: Any, weights: Mapping[str, mx.array]) -> None:
-    """Give a head its tensors, quantized where they are.
-
-    Raises:
-        ValueError: they do not fit.
-    """
-
-    def quantized(path: str, layer: Any) -> bool | dict[str, int]:
-        scales = weights.get(f"{path}.scales")
-        if scales is None or not hasattr(layer, "to_quantized"):
-            return False
-        size = layer.weight.shape[-1]
-        bits = weights[f"{path}.weight"].shape[-1] * 32 // size
-        return {"group_size": size // scales.shape[-1], "bits": bits}
-
-    nn.quantize(head, class_predicate=quantized)
-    own = dict(tree_flatten(head.parameters()))
-    for name in sorted(own.keys() ^ weights.keys()):
-        raise ValueError(f"lacks {name}" if name in own else f"has an unknown tensor, {name}")
-    for name, array in own.items():
-        if array.shape != weights[name].shape:
-            shape, other = list(weights[name].shape), list(array.shape)
-            raise ValueError(f"is for another target: its {name} is {shape} instead of {other}")
-    head.load_weights(list(weights.items()))
+def _missing(means: Sequence[float]) -> float:
+    return 1.0 if means and median(means) < 0.5 else 0.0
 
 
-def _mapped(tree: Any, change: Any) -> Any:
-    if isinstance(tree, nn.Module):
-        return change(tree)
-    if isinstance(tree, dict):
-        return {key: _mapped(value, change) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_mapped(value, change) for value in tree]
-    return tree
+def _depth(named: dict[str, mx.array], model: Model) -> Layers:
+    for part in ("embedding_norm", "hidden_norm", "project", "norm"):
+        if f"{part}.weight" not in named:
+            raise ValueError(f"lacks its {part} weight")
+    width = named["norm.weight"].shape[0]
+    if (row := width_of(model.config)) not in (None, width):
+        raise ValueError(f"is for rows of {width} numbers, and the target's have {row}")
+    named = _sanitized(named, model.module)
+    numbers = {int(it.split(".")[1]) for it in named if it.startswith("layers.")}
+    if not numbers:
+        raise ValueError("lacks its layers")
+    layers = [_layer(_below(f"layers.{it}.", named), model.module) for it in sorted(numbers)]
+    if not any(kind for _, kind in layers):
+        raise ValueError("has no layer of attention")
+    depth = Layers(width, eps_of(model.module), layers)
+    if "head.weight" in named:
+        depth.head = nn.Linear(width, named["head.weight"].shape[0], bias=False)
+    load(depth, named)
+    return depth
 
 
-def _sanitized(named: dict[str, mx.array], target: Any, pattern: int) -> dict[str, mx.array]:
-    """The layer's tensors as mlx-lm converts those of the target's layer ``pattern``."""
+def _below(prefix: str, tensors: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    return {it[len(prefix) :]: array for it, array in tensors.items() if it.startswith(prefix)}
+
+
+def _layer(named: Mapping[str, mx.array], target: Any) -> tuple[Any, Any]:
+    """A layer for these tensors, of parts that the target's layers have, and the cache it takes."""
+    caches = make_prompt_cache(target)
+    if len(caches) != len(target.layers):
+        caches = [KVCache()] * len(target.layers)  # type: ignore[no-untyped-call]
+    unlike: dict[str, tuple[Any, Any]] = {}
+    for it, cache in zip(target.layers, caches, strict=True):
+        held: Any = tree_flatten(it.parameters())
+        unlike[str([(type(cache), name, array.shape) for name, array in held])] = it, cache
+    plains = [plain(copy.deepcopy(it)) for it, _ in unlike.values()]
+    kinds = [cache for _, cache in unlike.values()]
+
+    def misfits(number: int, part: str) -> int:
+        held: Any = tree_flatten(plains[number].parameters())
+        shapes = {name: array.shape for name, array in held if name.startswith(part)}
+        packed = [name for name in named if name.endswith((".scales", ".biases"))]
+        given = {it: a.shape for it, a in named.items() if it.startswith(part) and it not in packed}
+        return sum(shapes.get(it) != given.get(it) for it in shapes.keys() | given.keys())
+
+    def nearest(part: str) -> int:
+        return min(reversed(range(len(plains))), key=lambda it: misfits(it, part))
+
+    whole = nearest("")
+    layer, kind = plains[whole], kinds[whole]
+    for part in {it.split(".")[0] for it in named}:
+        other = nearest(f"{part}.")
+        if misfits(other, f"{part}.") < misfits(whole, f"{part}."):
+            layer[part] = copy.deepcopy(plains[other][part])
+            kind = kinds[other] if part == "self_attn" else kind
+    attends = any(re.search(r"\b(k_proj|qkv_proj|kv_a_proj\w*)\.", it) for it in named)
+    if attends and type(kind) not in (KVCache, RotatingKVCache):
+        raise ValueError("needs a layer of plain attention as its pattern, which the target lacks")
+    return layer, kind if attends else None
+
+
+def _sanitized(named: dict[str, mx.array], target: Any) -> dict[str, mx.array]:
+    """The tensors as mlx-lm converts those of the target's layers; norms as they are."""
     parameters: Any = tree_flatten(target.parameters())
-    paths = (path for path, _ in parameters)
-    inside = re.compile(rf"(.*layers\.){pattern}\.")
-    prefix = next(found[1] for path in paths if (found := inside.match(path)))
-    own = {it: array for it, array in named.items() if it.startswith("layers.0.")}
-    raw = {f"{prefix}{pattern}.{it[len('layers.0.') :]}": array for it, array in own.items()}
+    found = (re.match(r"(.*layers\.)0\.", path) for path, _ in parameters)
+    prefix = next(it[1] for it in found if it)
+    parts = f"{prefix}0.head."
+
+    def outside(name: str) -> str:
+        return prefix + name[len("layers.") :] if name.startswith("layers.") else parts + name
+
+    def inside(name: str) -> str:
+        if name.startswith(parts):
+            return name[len(parts) :]
+        return f"layers.{name[len(prefix) :]}" if name.startswith(prefix) else name
+
     try:
-        converted = target.sanitize(dict(raw))
+        converted = target.sanitize({outside(it): array for it, array in named.items()})
     except Exception:  # it may ask for tensors of the rest of the model
-        converted = raw
-    start = f"{prefix}{pattern}."
-    kept = {it: array for it, array in named.items() if it not in own}
-    layer = {
-        f"layers.0.{it[len(start) :]}": array
-        for it, array in converted.items()
-        if it.startswith(start)
-    }
-    return {**kept, **(layer or own)}
-
-
-def _eps(target: Any) -> float:
-    """The epsilon of the target's norms."""
-    found = (getattr(it, "eps", None) for it in target.modules() if isinstance(it, nn.RMSNorm))
-    return next((it for it in found if it is not None), 1e-6)
-
-
-def width_of(config: Mapping[str, Any]) -> int | None:
-    """Numbers in a hidden row, by a target's configuration."""
-    nested = config.get("text_config")
-    for settings in (config, nested if isinstance(nested, dict) else {}):
-        if isinstance(width := settings.get("hidden_size"), int):
-            return width
-    return None
+        return named
+    renamed = {inside(it): array for it, array in converted.items()}
+    return {it: named[it] if array.ndim == 1 and it in named else array
+            for it, array in renamed.items()}  # fmt: skip

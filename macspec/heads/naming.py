@@ -29,14 +29,15 @@ PARTS: Mapping[str, str] = {
     "shared_head.head": "head",
     "embed_tokens": "",
 }
-"""What packagings call the parts around the layers; the last is a copy of the target's."""
+"""What packagings call the parts around the layers of an MTP head; the last is a copy of the
+target's."""
 
 _MODEL = r"^(?:(?:model|language_model)\.)"
-_PREFIX = re.compile(rf"{_MODEL}*mtp\.|{_MODEL}+(?:mtp_)?layers\.(\d+)\.")
+_PREFIX = re.compile(rf"{_MODEL}*(?:mtp\.|(?:mtp_)?(?=layers\.\d+\.))")
 _LAYER = re.compile(r"^(?:layers\.)?(\d+)\.(.*)$")
 
 _BACKBONE = re.compile(r"^(?:model\.|language_model\.)+layers\.0\.")
-_OWN = re.compile(r"^(?:\w+\.)?(?:mtp\.|mtp_layers\.)|\.eh_proj\.")
+_OWN = re.compile(r"^(?:\w+\.)*(?:mtp\.|mtp_layers\.)|\.eh_proj\.")
 
 
 def kind_of(config: Mapping[str, Any], names: Collection[str]) -> str | None:
@@ -47,8 +48,10 @@ def kind_of(config: Mapping[str, Any], names: Collection[str]) -> str | None:
         return "eagle"
     if config.get("speculators_model_type") == "eagle3" or "eagle_config" in config:
         return "eagle"
-    named = renamed(dict.fromkeys(names))
-    return "mtp" if {"project.weight", "hidden_norm.weight"} <= named.keys() else None
+    depths = depths_of(dict.fromkeys(names))
+    return (
+        "mtp" if depths and {"project.weight", "hidden_norm.weight"} <= depths[0].keys() else None
+    )
 
 
 @dataclass(frozen=True)
@@ -85,11 +88,11 @@ def own_head(name: str, folder: Path, layers: int) -> HeadFiles | None:
     Args:
         layers: how many the target has; a head may count on from there.
     """
-    more = re.compile(rf"^(?:\w+\.)*layers\.{layers}\.")
+    numbered = re.compile(r"^(?:model\.|language_model\.)+layers\.(\d+)\.")
     tensors = {
         tensor: file
         for tensor, file in _tensors(name, folder).items()
-        if _OWN.search(tensor) or more.match(tensor)
+        if _OWN.search(tensor) or ((at := numbered.match(tensor)) and int(at[1]) >= layers)
     }
     if kind_of({}, tensors) != "mtp":
         return None
@@ -104,24 +107,30 @@ def _tensors(name: str, folder: Path) -> dict[str, Path]:
     return found
 
 
-def renamed(weights: Mapping[str, T]) -> dict[str, T]:
-    """The tensors of a head under the names that ``heads.mtp`` has for them, of its first depth."""
-    found: dict[str, T] = {}
-    first: str | None = None
+def depths_of(weights: Mapping[str, T]) -> list[dict[str, T]]:
+    """The tensors of an MTP head for each depth, under the names that ``heads.mtp`` has for them.
+
+    A layer with a projection of its own begins a depth, which later layers without one continue.
+    Where all layers share a projection, each is a depth.
+    """
+    layers: dict[int, dict[str, T]] = {}
+    shared: dict[str, T] = {}
     for name, array in weights.items():
-        prefix = _PREFIX.match(name)
-        own = prefix is not None and prefix[1] is not None
-        if own and prefix is not None:
-            # One more layer for each depth, as the target counts its own.
-            first = first or prefix[1]
-            if prefix[1] != first:
-                continue
-        rest = name[prefix.end() :] if prefix else name
+        rest = _PREFIX.sub("", name, count=1)
         layer = _LAYER.match(rest)
-        number, rest = (layer[1], layer[2]) if layer else ("0", rest)
+        parts = shared if layer is None else layers.setdefault(int(layer[1]), {})
+        rest = rest if layer is None else layer[2]
         part = next((it for it in PARTS if rest.startswith(f"{it}.")), None)
         if part is None or (part == "norm" and layer is not None):
-            found[f"layers.{number}.{rest}"] = array
+            parts[f"layers.0.{rest}"] = array
         elif PARTS[part]:
-            found[PARTS[part] + rest[len(part) :]] = array
-    return found
+            parts[PARTS[part] + rest[len(part) :]] = array
+    depths: list[dict[str, T]] = []
+    own = 0
+    for _, parts in sorted(layers.items()):
+        own += 1
+        if not depths or "project.weight" in parts or "project.weight" in shared:
+            depths.append(dict(shared))
+            own = 0
+        depths[-1] |= {re.sub(r"^layers\.0", f"layers.{own}", it): a for it, a in parts.items()}
+    return depths or ([shared] if shared else [])

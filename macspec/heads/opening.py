@@ -38,15 +38,16 @@ class LoadedHead:
 
     def beside(self, target: MemoryEstimate) -> MemoryEstimate:
         """What the target costs together with it."""
-        cache = ModelCache(self.module)
-        width = self.module.norm.weight.shape[0]
-        row = mx.zeros((1, 1, width))
-        self.module(row, row, cache.layers)
+        caches = [ModelCache(it) for it in self.module.depths]
+        row = mx.zeros((1, 1, self.module.width))
+        for depth, cache in zip(self.module.depths, caches, strict=True):
+            depth(row, row, cache.layers)
+        layers = (layer_estimate(it, 0) for cache in caches for it in cache.layers)
         return replace(
             target,
             weights=target.weights + self.weight_bytes,
-            layers=(*target.layers, *(layer_estimate(it, 0) for it in cache.layers)),
-            rows=KEPT * len(self.module.wanted) * width * target.itemsize,
+            layers=(*target.layers, *layers),
+            rows=KEPT * len(self.module.wanted) * self.module.width * target.itemsize,
         )
 
 
@@ -67,6 +68,7 @@ def open_head(files: HeadFiles, target: Model) -> LoadedHead:
         raise PairMismatchError(f"the head {name} is off: it {error}") from error
     arrays = dict(tree_flatten(module.parameters()))
     own = sum(array.nbytes for array in arrays.values())
+    speaks = any("head" in it or "lm_head" in it for it in module.depths)
     outputs: Any = tree_flatten(target.module.parameters())
     wide = [array.nbytes for _, array in outputs if array.shape[:1] == (target.width,)]
     return LoadedHead(
@@ -75,5 +77,5 @@ def open_head(files: HeadFiles, target: Model) -> LoadedHead:
         module=module,
         parameters=sum(array.size for array in arrays.values()),
         weight_bytes=own,
-        step_bytes=own + (0 if "head" in module or "lm_head" in module else max(wide, default=0)),
+        step_bytes=own // len(module.depths) + (0 if speaks else max(wide, default=0)),
     )

@@ -14,7 +14,7 @@ from mlx_lm.models.cache import KVCache, make_prompt_cache
 from tinymodels import VOCABULARY, tiny
 
 from macspec.heads import LoadedHead, head_in, open_head
-from macspec.heads.mtp import plain
+from macspec.heads.tensors import plain
 from macspec.models import Model, Pair
 
 WIDTH = 64

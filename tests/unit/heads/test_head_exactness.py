@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from headfiles import head_of, mtp_tensors, written
+from headfiles import head_of
 from replies import assert_like_fresh
 from test_decoding import GREEDY, KEYED, PROMPT, session_of, tokens_of
+from tinymodels import VOCABULARY
 
-from macspec import Notice, Session
+from macspec import Notice
 from macspec.drafters import ChainDrafter, HeadModel
-from macspec.heads import head_in, open_head
 from macspec.models import Pair
 
 TARGETS = ("llama", "qwen3_5", "gemma3_text")
@@ -70,11 +69,9 @@ def test_a_head_stays_in_step_through_edits_and_switches(
 
 
 def test_a_head_that_never_agrees_says_so(pocket: Pair, tmp_path: Path) -> None:
-    written(tmp_path, mtp_tensors(pocket.target.module, 320), {"model_type": "llama_mtp"})
-    files = head_in("a head", tmp_path)
-    assert files is not None
-    session = Session(replace(pocket, head=open_head(files, pocket.target)), method="mtp", depth=2)
-    text = "Tell me about the weather in the north of England, and what to wear for it. " * 3
-    events = session.reply(text, GREEDY, max_tokens=9)
+    head = head_of(pocket, "llama", "mtp", tmp_path)
+    session = session_of(pocket, "llama", head=head, method="mtp", depth=2)
+    prompt = " ".join(map(str, [(11 * i * i + 5 * i) % VOCABULARY for i in range(50)]))
+    events = session.reply(prompt, GREEDY, raw=True, max_tokens=9)
     told = [it.message for it in events if isinstance(it, Notice)]
-    assert sum("the head drafts badly: it agrees with the target on 0%" in it for it in told) == 1
+    assert sum("the head drafts badly: it agrees with the target on" in it for it in told) == 1

@@ -15,7 +15,7 @@ from macspec.assets import pocket as built_in
 from macspec.errors import ModelBrokenError, PairMismatchError
 from macspec.heads import head_in, open_head, own_head
 from macspec.heads.mtp import MTP
-from macspec.heads.naming import kind_of, renamed
+from macspec.heads.naming import depths_of, kind_of
 from macspec.models import Pair, load_pair
 
 Tensors = dict[str, mx.array]
@@ -48,17 +48,25 @@ def test_the_kind_of_a_folder(kind: str | None, config: dict[str, str], names: l
 def test_packagings_have_one_form() -> None:
     deepseek = {"enorm": 1, "hnorm": 2, "eh_proj": 3, "shared_head.norm": 4, "mlp.gate": 5}
     names = {f"model.layers.61.{name}.weight": number for name, number in deepseek.items()}
-    assert renamed(names | {"model.layers.62.enorm.weight": 9}) == {
-        "embedding_norm.weight": 1,
-        "hidden_norm.weight": 2,
-        "project.weight": 3,
-        "norm.weight": 4,
-        "layers.0.mlp.gate.weight": 5,
-    }
-    assert renamed({"mtp.layers.0.eh_proj.weight": 1, "mtp.layers.1.norm.weight": 2}) == {
-        "project.weight": 1,
-        "layers.1.norm.weight": 2,
-    }
+    second = {"model.layers.62.eh_proj.weight": 8, "model.layers.62.enorm.weight": 9}
+    assert depths_of(names | second) == [
+        {
+            "embedding_norm.weight": 1,
+            "hidden_norm.weight": 2,
+            "project.weight": 3,
+            "norm.weight": 4,
+            "layers.0.mlp.gate.weight": 5,
+        },
+        {"project.weight": 8, "embedding_norm.weight": 9},
+    ]
+    # Two blocks of one depth, as Nemotron has them; two depths that share a projection, as Qwen.
+    assert depths_of({"mtp.layers.0.eh_proj.weight": 1, "mtp.layers.1.norm.weight": 2}) == [
+        {"project.weight": 1, "layers.1.norm.weight": 2}
+    ]
+    assert depths_of({"mtp.fc.weight": 1, "mtp.layers.0.a.b": 2, "mtp.layers.1.a.b": 3}) == [
+        {"project.weight": 1, "layers.0.a.b": 2},
+        {"project.weight": 1, "layers.0.a.b": 3},
+    ]
 
 
 def test_a_target_brings_its_head_along(tmp_path: Path) -> None:
@@ -106,7 +114,7 @@ def cut(name: str) -> Callable[[Tensors], Tensors]:
         ("mtp", without("norm_embedding"), "lacks its embedding_norm weight"),
         ("mtp", cut("mtp.fc.weight"), "its project.weight is"),
         ("mtp", lambda it: it | {"mtp.extra.weight": mx.zeros(2)}, "has an unknown tensor"),
-        ("mtp", lambda it: it | {"mtp.layers.1.x.weight": mx.zeros(2)}, "has 2 layers"),
+        ("mtp", lambda it: it | {"mtp.layers.1.x.weight": mx.zeros(2)}, "no layer of attention"),
         ("eagle", without("fc.weight"), "lacks fc.weight"),
         ("eagle", without("up_proj"), "lacks layers.0.mlp.up_proj.weight"),
         ("eagle", cut("lm_head.weight"), "names 40 ids of the target for 39"),
@@ -149,7 +157,7 @@ def test_norms_stored_minus_one(pocket: Pair, tmp_path: Path, stored: float) -> 
     assert files is not None
     head = open_head(files, target_of(pocket, "qwen3_5")).module
     assert isinstance(head, MTP)
-    assert mx.allclose(head.norm.weight, tensors["mtp.norm.weight"])
+    assert mx.allclose(head.depths[0].norm.weight, tensors["mtp.norm.weight"])
     assert mx.allclose(
         head.layers[0].input_layernorm.weight, tensors["mtp.layers.0.input_layernorm.weight"]
     )
@@ -172,5 +180,6 @@ def test_a_quantized_head(pocket: Pair, tmp_path: Path) -> None:
     whole = head_of(pocket, "llama", "mtp", tmp_path / "whole")
     assert small.parameters != whole.parameters
     x = mx.random.normal((1, 3, 64), key=mx.random.key(0))
-    outs = [it.module(x, x, it.module.make_cache()) for it in (small, whole)]
+    depths = [it.module.depths[0] for it in (small, whole)]
+    outs = [it(x, x, it.make_cache()) for it in depths]
     assert mx.abs(outs[0] - outs[1]).max().item() < 0.1
