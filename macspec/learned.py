@@ -119,7 +119,7 @@ def _pass(model: CachedModel, rows: int, text: Sequence[int]) -> Trial:
 
 def _step(stepper: Stepper, text: Sequence[int]) -> Trial:
     """A step that is not the first one after a text."""
-    mx.eval(stepper.first(text, mx.async_eval))
+    mx.eval(stepper.first(text, 2, mx.async_eval))
     token, length = mx.array(list(text[-1:]), mx.uint32), len(text)
     return (
         lambda: [mx.argmax(stepper.next(token, mx.async_eval), axis=-1)],

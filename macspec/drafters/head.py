@@ -98,7 +98,7 @@ class HeadModel:
             depth = self._depths[0]
             self._out = depth.step(self._out[-1:], self._embedded(token))
         else:
-            depth = self._depths[self._step]
+            depth = self._depths[min(self._step, len(self._depths) - 1)]
             self._deepen(depth, token)
         return self._logits(depth)
 
