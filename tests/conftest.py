@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,23 @@ def untried(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if "tried" not in request.fixturenames:
         check = "macspec.models.trial.Trial.check"
         monkeypatch.setattr(check, lambda *arguments, **settings: None)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Shortens limits of the watch over an engine to a tenth: ``impatient("OBEYED", "ROUND")``.
+
+    Only those that a test waits for: on a busy machine a sound engine may exceed them too.
+    """
+
+    def shorten(*names: str) -> None:
+        from macspec.worker import process, watch
+
+        for name in names:
+            monkeypatch.setattr(watch, name, getattr(watch, name) / 10)
+        monkeypatch.setattr(process, "TICK", 0.05)
+
+    return shorten
 
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -70,7 +70,7 @@ class Picture:
 
     async def until(self, true: Callable[[], object]) -> None:
         assert self.pilot is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not true():
                 await self.pilot.pause(0.01)
         await self.pilot.pause()

@@ -12,17 +12,14 @@ from typing import Any
 
 import pytest
 
-from macspec.worker import ProcessEngine, watch
+from macspec.worker import ProcessEngine
 
 CHILD = Path(__file__).parents[1] / "unit" / "worker" / "scripted_engine.py"
 
 
 @pytest.fixture
-def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProcessEngine]:
-    """The real loop of a child around a scripted engine; limits a tenth as long."""
-    for name in ("TICK", "STOPPED", "OBEYED", "ROUND"):
-        monkeypatch.setattr(watch, name, getattr(watch, name) / 10)
-    monkeypatch.setattr("macspec.worker.process.TICK", watch.TICK)
+def child(tmp_path: Path) -> Iterator[ProcessEngine]:
+    """The real loop of a child around a scripted engine."""
     engine = ProcessEngine(program=(sys.executable, str(CHILD)), log=tmp_path / "engine.log")
     yield engine
     engine.close()
@@ -45,8 +42,13 @@ async def works(it: Any) -> None:
     ],
 )
 async def test_a_fault_is_told_and_escape_works(
-    running: Callable[..., Any], child: ProcessEngine, fault: int | None, says: str
+    running: Callable[..., Any],
+    child: ProcessEngine,
+    impatient: Callable[..., None],
+    fault: int | None,
+    says: str,
 ) -> None:
+    impatient("OBEYED", "ROUND" if fault is None else "STOPPED")
     async with running(engine=child) as it:
         await it.until(lambda: it.app.conversation.panel().activity == "ready")
         await it.send("hang" if fault is None else "slowly long")

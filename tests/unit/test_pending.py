@@ -378,7 +378,7 @@ def test_other_models_of_the_architecture_are_left_alone() -> None:
         if len(found) < 2:
             thread = threading.Thread(target=beside)
             thread.start()
-            thread.join(20)
+            thread.join(60)
         return gated_delta.reference(*given)
 
     model = CachedModel(tiny(name), VOCABULARY, kernels=PortableKernels(run))

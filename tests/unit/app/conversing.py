@@ -15,6 +15,9 @@ from macspec.config.schema import Config
 from macspec.store import Store
 from macspec.worker import Loaded, PairChoice
 
+PATIENCE_S = 60.0
+"""What nothing takes even on a busy machine."""
+
 
 def conversation_with(
     engine: ScriptedEngine, store: Store | None = None, **settings: Any
@@ -58,7 +61,7 @@ def ended(updates: Sequence[Update]) -> Turn:
 
 async def eventually(condition: Callable[[], object]) -> None:
     """Let everything else go on until a condition holds."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0)
 
@@ -73,7 +76,7 @@ class Reading:
 
     async def until(self, condition: Callable[[list[Update]], object]) -> list[Update]:
         """Wait until what came fulfils a condition."""
-        async with asyncio.timeout(10), self._arrived:
+        async with asyncio.timeout(PATIENCE_S), self._arrived:
             await self._arrived.wait_for(lambda: condition(self.updates))
         return self.updates
 
@@ -83,7 +86,7 @@ class Reading:
 
     async def all(self) -> list[Update]:
         """Wait until the reply is over."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await self.task
         return self.updates
 

@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,15 +22,8 @@ from macspec.store import COMPLETE, Store
 from macspec.worker import ProcessEngine, watch
 
 CHILD = Path(__file__).parents[1] / "worker" / "scripted_engine.py"
+Shorten = Callable[..., None]
 LONG = Config(reply=schema.Reply(max_tokens=100_000))
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same limits, a tenth as long."""
-    for name in ("TICK", "STOPPED", "OBEYED", "ROUND"):
-        monkeypatch.setattr(watch, name, getattr(watch, name) / 10)
-    monkeypatch.setattr("macspec.worker.process.TICK", watch.TICK)
 
 
 @pytest.fixture
@@ -78,7 +71,10 @@ async def works(conversation: Conversation) -> None:
         await stopped(conversation, it)
 
 
-async def test_a_stopped_engine_is_told_and_goes_on(conversation: Conversation) -> None:
+async def test_a_stopped_engine_is_told_and_goes_on(
+    conversation: Conversation, impatient: Shorten
+) -> None:
+    impatient("STOPPED")
     async with reading(conversation.ask("slowly")) as it:
         await it.until(lambda updates: words_of(it))
         send(conversation, signal.SIGSTOP)
@@ -91,7 +87,10 @@ async def test_a_stopped_engine_is_told_and_goes_on(conversation: Conversation) 
     await works(conversation)
 
 
-async def test_a_hung_engine_is_told_ended_and_restarted(conversation: Conversation) -> None:
+async def test_a_hung_engine_is_told_ended_and_restarted(
+    conversation: Conversation, impatient: Shorten
+) -> None:
+    impatient("ROUND", "OBEYED")
     async with reading(conversation.ask("hang")) as it:
         await said(it, "the engine has been silent for")
         await stopped(conversation, it)
@@ -100,7 +99,10 @@ async def test_a_hung_engine_is_told_ended_and_restarted(conversation: Conversat
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(20, marks=pytest.mark.slow)])
-async def test_random_faults_lose_nothing(conversation: Conversation, count: int) -> None:
+async def test_random_faults_lose_nothing(
+    conversation: Conversation, count: int, impatient: Shorten
+) -> None:
+    impatient("STOPPED", "OBEYED", "ROUND")
     choice = random.Random(count)
     prompts = ["slowly", "slowly", "hang", "noise bytes", "noise closed", "memory"]
     faults = [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGSEGV]

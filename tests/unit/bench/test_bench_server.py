@@ -74,7 +74,7 @@ def test_each_piece_is_timed_when_it_comes(served: tuple[Script, Address]) -> No
 def test_a_piece_is_timed_before_the_reply_is_over(served: tuple[Script, Address]) -> None:
     script, address = served
     go_on = threading.Event()
-    script.chunks = [said("a"), lambda: go_on.wait(30) and None, said("b"), end(), DONE]
+    script.chunks = [said("a"), lambda: go_on.wait(60) and None, said("b"), end(), DONE]
 
     def clock() -> float:
         waited = not go_on.is_set()
@@ -94,7 +94,7 @@ def test_an_interrupt_hangs_up(served: tuple[Script, Address]) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         Server(address, clock=clock).reply(ASKED, max_tokens=2)
-    assert script.hung_up.wait(30)
+    assert script.hung_up.wait(60)
 
 
 def test_reasoning_is_text_too_and_raw_text_has_its_own_path(
@@ -200,7 +200,7 @@ def test_something_else_answers() -> None:
 def test_silence_has_an_end(served: tuple[Script, Address]) -> None:
     script, address = served
     over = threading.Event()
-    script.chunks = [said("a"), lambda: over.wait(30) and None]
+    script.chunks = [said("a"), lambda: over.wait(60) and None]
     with pytest.raises(ServerError, match=r"sent nothing for 0\.05 s"):
         Server(address, "m", patience=0.05).reply(ASKED, max_tokens=1)
     over.set()

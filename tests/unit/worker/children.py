@@ -24,7 +24,7 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
     """Whether something becomes true before so long."""
     until = time.monotonic() + seconds
     while not condition():

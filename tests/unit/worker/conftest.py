@@ -14,7 +14,7 @@ from macspec.worker import PairChoice, ProcessEngine
 def engine(tmp_path: Path) -> Iterator[ProcessEngine]:
     """A child process with a scripted engine, loaded."""
     client = ProcessEngine(program=SCRIPTED, log=tmp_path / "state" / "engine.log")
-    assert client.load(PairChoice()).result(30)
+    assert client.load(PairChoice()).result(60)
     yield client
     client.close()
 

@@ -47,9 +47,9 @@ class ScriptedEngine:
             os._exit(3)
         if name == "hang":
             time.sleep(1000)
-        for step in range(100 if name == "slow" else 2):
+        for step in range({"slow": 30, "endless": 100_000}.get(name, 2)):
             report(LoadProgress("reading", step, 100))
-            time.sleep(0.01 if name == "slow" else 0)
+            time.sleep(0.01 if name in ("slow", "endless") else 0)
         self._pair = PairInfo(name, choice.draft, None, 4096, 1, 6)
         return Loaded(self._pair)
 

@@ -11,7 +11,7 @@ from macspec.events import Text
 from macspec.worker import PairChoice, ProcessEngine, ReplyRequest
 
 engine = ProcessEngine(program=SCRIPTED, log=Path(sys.argv[1]))
-engine.load(PairChoice()).result(30)
+engine.load(PairChoice()).result(60)
 print(engine.pid, flush=True)
 while True:
     for event in engine.reply(ReplyRequest("slowly", max_tokens=20)):

@@ -8,7 +8,7 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -17,28 +17,21 @@ from children import alive, eventually
 from scripted_engine import NOISE, words
 
 from macspec.events import Finished, Notice, Round
-from macspec.worker import Call, Failed, PairChoice, ProcessEngine, ReplyRequest, watch
+from macspec.worker import Call, Failed, PairChoice, ProcessEngine, ReplyRequest
 
 ENDLESS = ReplyRequest("slowly", max_tokens=100_000)
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same limits, a tenth as long."""
-    for name in ("TICK", "STOPPED", "OBEYED", "LOADING", "ROUND"):
-        monkeypatch.setattr(watch, name, getattr(watch, name) / 10)
-    monkeypatch.setattr("macspec.worker.process.TICK", watch.TICK)
+Shorten = Callable[..., None]
 
 
 def goes_on(engine: ProcessEngine) -> None:
     """The next prompt works."""
     call = engine.reply(ReplyRequest("hello", max_tokens=3))
-    assert isinstance(call.result(30), Finished)
+    assert isinstance(call.result(60), Finished)
     assert call.text == words(3)
 
 
 def failed(call: Call, kind: str = "crashed") -> str:
-    last = call.result(30)
+    last = call.result(60)
     assert isinstance(last, Failed), last
     assert last.kind == kind
     assert "unexpected" not in last.message
@@ -70,7 +63,10 @@ def streaming(engine: ProcessEngine) -> tuple[Call, int]:
     pytest.fail("it ended")
 
 
-def test_a_load_that_hangs_is_told_and_can_be_cancelled(engine: ProcessEngine) -> None:
+def test_a_load_that_hangs_is_told_and_can_be_cancelled(
+    engine: ProcessEngine, impatient: Shorten
+) -> None:
+    impatient("LOADING", "OBEYED")
     pid = engine.pid
     call = engine.load(PairChoice("hang"))
     until(call, "loading takes longer than expected")
@@ -81,7 +77,10 @@ def test_a_load_that_hangs_is_told_and_can_be_cancelled(engine: ProcessEngine) -
     goes_on(engine)
 
 
-def test_a_reply_that_hangs_is_told_and_can_be_stopped(engine: ProcessEngine) -> None:
+def test_a_reply_that_hangs_is_told_and_can_be_stopped(
+    engine: ProcessEngine, impatient: Shorten
+) -> None:
+    impatient("ROUND", "OBEYED")
     call = engine.reply(ReplyRequest("hang"))
     until(call, "the engine has been silent")
     call.stop()
@@ -90,19 +89,21 @@ def test_a_reply_that_hangs_is_told_and_can_be_stopped(engine: ProcessEngine) ->
     goes_on(engine)
 
 
-def test_a_stopped_engine_is_told_and_goes_on(engine: ProcessEngine) -> None:
+def test_a_stopped_engine_is_told_and_goes_on(engine: ProcessEngine, impatient: Shorten) -> None:
+    impatient("STOPPED")
     call, pid = streaming(engine)
     os.kill(pid, signal.SIGSTOP)
     until(call, f"kill -CONT {pid}")
     os.kill(pid, signal.SIGCONT)
     until(call, "the engine goes on")
     call.stop()
-    assert isinstance(call.result(30), Finished)
+    assert isinstance(call.result(60), Finished)
     kept(call)
     assert engine.pid == pid
 
 
-def test_a_stopped_engine_can_be_left(engine: ProcessEngine) -> None:
+def test_a_stopped_engine_can_be_left(engine: ProcessEngine, impatient: Shorten) -> None:
+    impatient("STOPPED", "OBEYED")
     call, pid = streaming(engine)
     os.kill(pid, signal.SIGSTOP)
     call.stop()
@@ -113,7 +114,7 @@ def test_a_stopped_engine_can_be_left(engine: ProcessEngine) -> None:
 
 
 def test_a_reply_that_waits_for_the_pair_can_be_stopped(engine: ProcessEngine) -> None:
-    assert engine.load(PairChoice("slow")).result(30)
+    assert engine.load(PairChoice("slow")).result(60)
     assert engine.pid is not None
     os.kill(engine.pid, signal.SIGKILL)
     assert eventually(lambda: engine.pid is None)
@@ -163,7 +164,8 @@ def test_without_descriptors_it_is_told_and_works_later(engine: ProcessEngine) -
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(200, marks=pytest.mark.slow)])
-def test_random_faults_lose_no_text(engine: ProcessEngine, count: int) -> None:
+def test_random_faults_lose_no_text(engine: ProcessEngine, count: int, impatient: Shorten) -> None:
+    impatient("STOPPED", "OBEYED", "ROUND")
     choice = random.Random(count)
     for _ in range(count):
         fault = choice.choice(["kill", "stop", "stop and go", "noise", "hang", "memory", "fd"])
@@ -184,11 +186,11 @@ def test_random_faults_lose_no_text(engine: ProcessEngine, count: int) -> None:
         elif fault == "fd":
             with no_descriptors():
                 os.kill(pid, signal.SIGKILL)
-                call.result(30)
+                call.result(60)
         if fault == "hang":
             assert eventually(partial(says, call, words(3)))
         call.stop()
-        assert isinstance(call.result(30), Finished | Failed), fault
+        assert isinstance(call.result(60), Finished | Failed), fault
         kept(call)
         goes_on(engine)
     assert threading.active_count() < 20

@@ -35,13 +35,13 @@ def test_killing_the_child_at_any_moment_loses_no_text(engine: ProcessEngine, co
         call = engine.reply(ReplyRequest("slowly", max_tokens=1000))
         time.sleep(choice.uniform(0, 0.15))
         os.kill(pid, signal.SIGKILL)
-        last = call.result(30)
+        last = call.result(60)
         assert isinstance(last, Failed)
         assert last.kind == "crashed"
         assert call.text == words(len(call.text.split()))
         assert not alive(pid)
         again = engine.reply(ReplyRequest("hello", max_tokens=3))
-        assert again.result(30)
+        assert again.result(60)
         assert again.text == words(3)
 
 
@@ -58,7 +58,7 @@ def test_no_child_outlives_a_parent_that_is_killed(tmp_path: Path, count: int) -
         assert alive(child)
         time.sleep(choice.uniform(0, 0.15))
         parent.send_signal(how)
-        parent.wait(20)
+        parent.wait(60)
         assert_gone(child)
         parent.stdout.close()
 
@@ -71,7 +71,7 @@ def test_no_child_outlives_a_parent_that_is_killed_while_both_start(tmp_path: Pa
         )
         time.sleep(delay)
         parent.kill()
-        parent.wait(20)
+        parent.wait(60)
         # A child that came into being is named in the log.
         for line in log.read_text().splitlines() if log.exists() else []:
             assert line.startswith("---")
@@ -80,11 +80,11 @@ def test_no_child_outlives_a_parent_that_is_killed_while_both_start(tmp_path: Pa
 
 def test_a_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
     engine = ProcessEngine(program=SCRIPTED, log=tmp_path / "log")
-    thread = threading.Thread(target=lambda: engine.load(PairChoice()).result(30))
+    thread = threading.Thread(target=lambda: engine.load(PairChoice()).result(60))
     thread.start()
-    thread.join(30)
+    thread.join(60)
     time.sleep(0.2)
     call = engine.reply(ReplyRequest("hello", max_tokens=3))
-    assert call.result(30)
+    assert call.result(60)
     assert call.text == words(3)
     engine.close()

@@ -28,17 +28,18 @@ from macspec.worker import (
 )
 from macspec.worker.messages import Answer
 
-LONG = ReplyRequest("slowly", max_tokens=500)
+LONG = ReplyRequest("slowly", max_tokens=100_000)
+"""It is never over before a test is."""
 
 
 def finished(call: Call) -> Finished:
-    last = call.result(30)
+    last = call.result(60)
     assert isinstance(last, Finished), last
     return last
 
 
 def failed(call: Call, kind: str) -> str:
-    last = call.result(30)
+    last = call.result(60)
     assert isinstance(last, Failed), last
     assert last.kind == kind
     assert "\n" not in last.message
@@ -46,7 +47,7 @@ def failed(call: Call, kind: str) -> str:
 
 
 def status(engine: ProcessEngine) -> Status:
-    answer = engine.status().result(30)
+    answer = engine.status().result(60)
     assert isinstance(answer, Status), answer
     return answer
 
@@ -90,7 +91,7 @@ def test_an_interrupt_ends_the_reply_and_keeps_what_came(engine: ProcessEngine) 
 def test_a_change_holds_from_the_next_round_on(engine: ProcessEngine) -> None:
     call = engine.reply(LONG)
     until_round(call, 3)
-    tuned = engine.tune(depth=6).result(30)
+    tuned = engine.tune(depth=6).result(60)
     assert isinstance(tuned, Tuned)
     assert not call.done
     assert status(engine).tuning.depth == 6
@@ -107,20 +108,22 @@ def test_what_is_wrong_is_refused_and_changes_nothing(engine: ProcessEngine) -> 
 
 
 def test_a_switch_asked_for_in_mid_reply_waits_for_its_end(engine: ProcessEngine) -> None:
-    call = engine.reply(ReplyRequest("slowly", max_tokens=30))
+    call = engine.reply(LONG)
     until_round(call, 2)
     switch = engine.load(PairChoice("other"))
     after = engine.reply(ReplyRequest("hello", max_tokens=2))
-    assert not call.done
-    assert finished(call).text == words(30)
-    loaded = switch.result(30)
+    assert status(engine).pair is not None
+    assert [it.done for it in (call, switch, after)] == [False] * 3
+    call.stop()
+    assert finished(call).text == call.text
+    loaded = switch.result(60)
     assert isinstance(loaded, Loaded)
     assert loaded.pair.target == "other"
     assert finished(after).text == words(2)
 
 
 def test_a_load_can_be_stopped(engine: ProcessEngine) -> None:
-    call = engine.load(PairChoice("slow"))
+    call = engine.load(PairChoice("endless"))
     for event in call:
         if isinstance(event, LoadProgress) and event.done > 3:
             call.stop()
@@ -141,11 +144,11 @@ def test_what_waits_can_be_stopped_too(engine: ProcessEngine) -> None:
 
 @pytest.mark.parametrize("how", ["die", "kill"])
 def test_the_client_survives_the_child(engine: ProcessEngine, how: str) -> None:
-    engine.tune(depth=4).result(30)
-    assert engine.load(PairChoice("other")).result(30)
+    engine.tune(depth=4).result(60)
+    assert engine.load(PairChoice("other")).result(60)
     lost = engine.pid
     assert lost is not None
-    call = engine.reply(ReplyRequest(f"slowly {how}", max_tokens=500))
+    call = engine.reply(ReplyRequest(f"slowly {how}", max_tokens=100_000))
     waiting = engine.load(PairChoice("third"))
     until_round(call, 2)
     if how == "kill":
@@ -260,7 +263,7 @@ def test_requests_may_come_from_several_threads(engine: ProcessEngine) -> None:
     def talk(count: int) -> None:
         for _ in range(5):
             results.append(finished(engine.reply(ReplyRequest("hello", max_tokens=count))).text)
-            engine.tune(depth=count).result(30)
+            engine.tune(depth=count).result(60)
 
     threads = [threading.Thread(target=talk, args=(count,)) for count in range(1, 5)]
     for thread in threads:

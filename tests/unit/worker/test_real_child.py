@@ -48,7 +48,7 @@ def test_it_says_what_it_says_in_process(client: ProcessEngine) -> None:
 
 
 def test_depth_and_method_change_in_mid_reply(client: ProcessEngine) -> None:
-    call = client.reply(ReplyRequest(ASK.messages, max_tokens=400, forced=(500,) * 400))
+    call = client.reply(ReplyRequest(ASK.messages, max_tokens=1900, forced=(500,) * 1900))
     planned = []
     for event in call:
         if isinstance(event, Round):
@@ -71,7 +71,7 @@ def test_after_a_kill_the_conversation_goes_on(client: ProcessEngine) -> None:
     assert isinstance(whole, Finished)
     pid = client.pid
     assert pid is not None
-    call = client.reply(ReplyRequest(ASK.messages, max_tokens=400, forced=(500,) * 400))
+    call = client.reply(ReplyRequest(ASK.messages, max_tokens=1900, forced=(500,) * 1900))
     for event in call:
         if isinstance(event, Round):
             os.kill(pid, signal.SIGKILL)

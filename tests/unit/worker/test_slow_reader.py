@@ -62,7 +62,7 @@ def child(tmp_path: Path) -> Iterator[Child]:
     yield started
     os.close(started.commands)
     os.close(started.events)
-    assert started.process.wait(20) == 0
+    assert started.process.wait(60) == 0
 
 
 def test_a_reply_that_fits_the_buffer_is_not_held_up(child: Child, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_full_buffer_waits_for_room_or_for_a_reason_not_to() -> None:
     assert outbox_size(outbox) < HELD
     assert eventually(lambda: outbox.flush() or not outbox)
     os.close(writer)
-    thread.join(20)
+    thread.join(60)
     numbers = [decode(line)[0] for line in b"".join(received).splitlines()]
     assert numbers == list(range(sent))
 
