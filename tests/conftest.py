@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,10 @@ import pytest
 # Nothing that a test teaches macspec stays on the machine, and nothing on it changes a test.
 HOME = tempfile.TemporaryDirectory(prefix="macspec-tests-")
 os.environ["MACSPEC_HOME"] = HOME.name
+
+# Hundreds of processes are started: each would compile macspec anew.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A shell that starts the tests in the background, or nohup, has whatever they start ignore these.
 for signum, handler in (
