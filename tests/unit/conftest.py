@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import mlx.core as mx
 import pytest
+from tinymodels import noisy
 
 from macspec import load_pair
 from macspec.models import Pair
@@ -21,3 +23,12 @@ def pocket() -> Pair:
         module.set_dtype(mx.float32)
         mx.eval(module.parameters())
     return pair
+
+
+@pytest.fixture(scope="session")
+def small(pocket: Pair) -> Pair:
+    """Its draft model as a target, with a draft that is sometimes right: a tenth of the time."""
+    assert pocket.draft is not None
+    module = pocket.draft.module
+    target = replace(pocket.target, module=module)
+    return replace(pocket, target=target, draft=replace(pocket.draft, module=noisy(module)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from dataclasses import replace
 from functools import cache
@@ -12,9 +11,8 @@ import mlx.core as mx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mlx.utils import tree_map
 from replies import Rows, assert_like_fresh, caches, finish
-from tinymodels import VOCABULARY, tiny
+from tinymodels import VOCABULARY, noisy, tiny
 
 from macspec import Notice, Round, Sampling, Session
 from macspec.control import Offer
@@ -33,18 +31,7 @@ PROMPT = [7 + (5 * i) % 40 for i in range(21)]
 
 @cache
 def disturbed(name: str) -> Any:
-    """A draft model: the target with some noise on its weights, so that it is sometimes right."""
-    model = copy.deepcopy(tiny(name))
-    mx.random.seed(3)
-
-    def shift(weight: mx.array) -> mx.array:
-        if not mx.issubdtype(weight.dtype, mx.floating):
-            return weight
-        return weight + 0.1 * mx.std(weight) * mx.random.normal(weight.shape)
-
-    model.update(tree_map(shift, model.parameters()))
-    mx.eval(model.parameters())
-    return model
+    return noisy(tiny(name))
 
 
 class Ids:

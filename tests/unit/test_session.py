@@ -43,8 +43,8 @@ def say(session: Session, messages: list[dict[str, str]], text: str, **options: 
     messages.append({"role": "assistant", "content": reply.text})
 
 
-def test_a_later_turn_prefills_only_what_is_new(pocket: Pair) -> None:
-    session = Session(pocket, method="draft", depth=3)
+def test_a_later_turn_prefills_only_what_is_new(small: Pair) -> None:
+    session = Session(small, method="draft", depth=3)
     counters = counted(session)
     messages: list[dict[str, str]] = []
     turns = ["Hello, how are you?", "I need a hotel.", "In London.", "Three nights.", "Thanks."]
@@ -53,7 +53,7 @@ def test_a_later_turn_prefills_only_what_is_new(pocket: Pair) -> None:
         for counter in counters.values():
             counter.seen.clear()
         say(session, messages, text, max_tokens=24)
-        prompt = prompt_tokens(pocket, messages[:-1])
+        prompt = prompt_tokens(small, messages[:-1])
         finished = session.finished
         assert finished is not None
         new = len(prompt) - finished.stats.cached_tokens
@@ -67,27 +67,27 @@ def test_a_later_turn_prefills_only_what_is_new(pocket: Pair) -> None:
     assert session.stats.replies == len(turns)
 
 
-def test_an_edited_message_keeps_the_common_prefix(pocket: Pair) -> None:
-    session = Session(pocket, method="draft", depth=4)
+def test_an_edited_message_keeps_the_common_prefix(small: Pair) -> None:
+    session = Session(small, method="draft", depth=4)
     messages: list[dict[str, str]] = []
     for text in ("I need a hotel in London.", "Three nights.", "Yes, book it."):
         say(session, messages, text, max_tokens=16)
     edited = [*messages[:2], {"role": "user", "content": "Only two nights, please."}]
-    prompt = prompt_tokens(pocket, edited)
-    shared = len(prompt_tokens(pocket, messages[:2])) - 1
+    prompt = prompt_tokens(small, edited)
+    shared = len(prompt_tokens(small, messages[:2])) - 1
     got = finish(session, edited, GREEDY, max_tokens=16)
     assert shared <= got.stats.cached_tokens < len(prompt)
-    assert got.token_ids == finish(Session(pocket), edited, GREEDY, max_tokens=16).token_ids
+    assert got.token_ids == finish(Session(small), edited, GREEDY, max_tokens=16).token_ids
     assert_like_fresh(session)
 
 
 @pytest.mark.parametrize(
     "depth", [0, 4, *(pytest.param(it, marks=pytest.mark.slow) for it in (1, 8))]
 )
-def test_the_end_token_can_fall_anywhere_in_a_block(pocket: Pair, depth: int) -> None:
-    whole = finish(Session(pocket, method="off"), HELLO, GREEDY, max_tokens=12).token_ids
+def test_the_end_token_can_fall_anywhere_in_a_block(small: Pair, depth: int) -> None:
+    whole = finish(Session(small, method="off"), HELLO, GREEDY, max_tokens=12).token_ids
     for end in whole[: depth + 2]:
-        pair = replace(pocket, stop_ids=frozenset({end}))
+        pair = replace(small, stop_ids=frozenset({end}))
         session = Session(pair, method="draft", depth=depth)
         events = list(session.reply(HELLO, GREEDY, max_tokens=12))
         first = whole.index(end)
@@ -103,9 +103,9 @@ def test_the_end_token_can_fall_anywhere_in_a_block(pocket: Pair, depth: int) ->
 
 
 @pytest.mark.parametrize("depth", [0, 4])
-def test_stop_strings_end_a_reply_before_them(pocket: Pair, depth: int) -> None:
-    text = finish(Session(pocket, method="off"), HELLO, GREEDY, max_tokens=16).text
-    session = Session(pocket, method="draft", depth=depth)
+def test_stop_strings_end_a_reply_before_them(small: Pair, depth: int) -> None:
+    text = finish(Session(small, method="off"), HELLO, GREEDY, max_tokens=16).text
+    session = Session(small, method="draft", depth=depth)
     for start in range(1, len(text) - 4, 9):
         stop = text[start : start + 4]
         pieces = []
@@ -119,8 +119,8 @@ def test_stop_strings_end_a_reply_before_them(pocket: Pair, depth: int) -> None:
 
 
 @pytest.mark.parametrize("depth", [0, 5])
-def test_max_tokens_is_exact(pocket: Pair, depth: int) -> None:
-    pair = replace(pocket, stop_ids=frozenset())
+def test_max_tokens_is_exact(small: Pair, depth: int) -> None:
+    pair = replace(small, stop_ids=frozenset())
     whole = finish(Session(pair, method="off"), HELLO, GREEDY, max_tokens=8).token_ids
     session = Session(pair, method="draft", depth=depth)
     for limit in range(1, 9):
@@ -129,19 +129,19 @@ def test_max_tokens_is_exact(pocket: Pair, depth: int) -> None:
 
 
 @pytest.mark.parametrize("method", ["off", "draft"])
-def test_the_context_fills_to_the_last_position(pocket: Pair, method: str) -> None:
-    prompt = len(prompt_tokens(pocket, HELLO))
-    pair = replace(pocket, stop_ids=frozenset(), context=prompt + 19)
+def test_the_context_fills_to_the_last_position(small: Pair, method: str) -> None:
+    prompt = len(prompt_tokens(small, HELLO))
+    pair = replace(small, stop_ids=frozenset(), context=prompt + 19)
     session = Session(pair, method=method, depth=5)
     got = finish(session, HELLO, GREEDY, on_overflow="refuse")
     assert (got.reason, len(got.token_ids)) == ("context", 19)
     assert len(session.decoder.tokens) == pair.context
 
 
-def test_a_draft_with_a_shorter_context_stops_at_its_limit(pocket: Pair) -> None:
-    assert pocket.draft is not None
-    prompt = len(prompt_tokens(pocket, HELLO))
-    pair = replace(pocket, stop_ids=frozenset(), draft=replace(pocket.draft, context=prompt + 10))
+def test_a_draft_with_a_shorter_context_stops_at_its_limit(small: Pair) -> None:
+    assert small.draft is not None
+    prompt = len(prompt_tokens(small, HELLO))
+    pair = replace(small, stop_ids=frozenset(), draft=replace(small.draft, context=prompt + 10))
     for method, then in (("draft", {None}), ("auto", {"ngram", "suffix", None})):
         session = Session(pair, method=method, depth=4)
         events = list(session.reply(HELLO, GREEDY, max_tokens=40))
@@ -157,8 +157,8 @@ def test_a_draft_with_a_shorter_context_stops_at_its_limit(pocket: Pair) -> None
         assert session.finished.token_ids == whole
 
 
-def test_a_history_beyond_the_context_drops_its_oldest_turns(pocket: Pair) -> None:
-    session = Session(pocket)
+def test_a_history_beyond_the_context_drops_its_oldest_turns(small: Pair) -> None:
+    session = Session(small)
     messages = [{"role": "system", "content": "Be brief."}]
     for number in range(40):
         messages.append({"role": "user", "content": f"A table for {number} people, please."})
@@ -172,37 +172,37 @@ def test_a_history_beyond_the_context_drops_its_oldest_turns(pocket: Pair) -> No
     assert dropped > 0
     assert finished is not None
     assert finished.stats.dropped_messages == dropped
-    assert finished.stats.prompt_tokens + 16 <= pocket.context
+    assert finished.stats.prompt_tokens + 16 <= small.context
     kept = [messages[0], *messages[1 + dropped :]]
     assert kept[1]["role"] == "user"
-    assert session.decoder.tokens[: prefilled.prompt_tokens] == prompt_tokens(pocket, kept)
-    with pytest.raises(ContextOverflowError, match=rf"\d+ tokens.*{pocket.context}"):
+    assert session.decoder.tokens[: prefilled.prompt_tokens] == prompt_tokens(small, kept)
+    with pytest.raises(ContextOverflowError, match=rf"\d+ tokens.*{small.context}"):
         session.reply(messages, GREEDY, on_overflow="refuse")
 
 
-def test_a_prompt_is_counted_before_it_is_sent(pocket: Pair) -> None:
-    session = Session(pocket)
+def test_a_prompt_is_counted_before_it_is_sent(small: Pair) -> None:
+    session = Session(small)
     before = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello!"}]
     messages = [{"role": "system", "content": "Be brief."}, *before, *HELLO]
     message, whole, least = session.count_tokens(messages)
-    assert whole == len(prompt_tokens(pocket, messages))
-    assert least == len(prompt_tokens(pocket, [messages[0], *HELLO]))
+    assert whole == len(prompt_tokens(small, messages))
+    assert least == len(prompt_tokens(small, [messages[0], *HELLO]))
     assert message < least < whole
     with pytest.raises(BadOptionError, match="prompt is empty"):
         session.count_tokens("")
 
 
-def test_one_turn_longer_than_the_context_is_refused(pocket: Pair) -> None:
-    with pytest.raises(ContextOverflowError, match=str(pocket.context)):
-        Session(pocket).reply("hotel " * 600)
+def test_one_turn_longer_than_the_context_is_refused(small: Pair) -> None:
+    with pytest.raises(ContextOverflowError, match=str(small.context)):
+        Session(small).reply("hotel " * 600)
 
 
 @pytest.mark.parametrize("gains", [True, False])
 def test_the_draft_model_reads_the_prompt_first_if_the_reply_should_gain(
-    pocket: Pair, monkeypatch: pytest.MonkeyPatch, gains: bool
+    small: Pair, monkeypatch: pytest.MonkeyPatch, gains: bool
 ) -> None:
     monkeypatch.setattr(Controller, "should_prefill", lambda *_, **__: gains)
-    session = Session(pocket)
+    session = Session(small)
     draft = caches(session)["draft"]
     chunks = 0
     for event in session.reply("a hotel in London and " * 20, GREEDY, raw=True, max_tokens=2):
@@ -210,13 +210,13 @@ def test_the_draft_model_reads_the_prompt_first_if_the_reply_should_gain(
             chunks += 1
             assert draft.length == (event.done if gains else 0)
     assert chunks > 0
-    off = Session(pocket, method="off")
+    off = Session(small, method="off")
     finish(off, HELLO, GREEDY, max_tokens=2)
     assert caches(off)["draft"].length == 0
 
 
 def test_a_plain_round_by_itself_is_compared_with_a_row_of_them(
-    pocket: Pair, monkeypatch: pytest.MonkeyPatch
+    small: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look(controller: Controller, _: object, length: int, **__: object) -> Plan:
         controller.last = PLAIN_PROBE._replace(length=length)
@@ -225,15 +225,15 @@ def test_a_plain_round_by_itself_is_compared_with_a_row_of_them(
     monkeypatch.setattr(Controller, "choose", look)
     rounds = 1 + SURE * (1 + PIPELINED)  # the first, which reads the prompt, is not clocked
     for tokens, known in ((rounds - PIPELINED, False), (rounds, True)):
-        session = Session(pocket)
+        session = Session(small)
         for _ in session.reply(HELLO, GREEDY, max_tokens=tokens, forced=[65] * tokens):
             pass
         assert session.controller.curve.plain.needs_comparison != known
 
 
-def test_slow_verify_passes_are_noticed_once(pocket: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = Session(pocket)
-    latent = Absorbed(pocket.target.module)
+def test_slow_verify_passes_are_noticed_once(small: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(small)
+    latent = Absorbed(small.target.module)
     latent.reason = "its passes are slow"
     monkeypatch.setattr(session.decoder.target, "absorbed", latent)
     for expected in ([latent.reason], []):
@@ -241,21 +241,21 @@ def test_slow_verify_passes_are_noticed_once(pocket: Pair, monkeypatch: pytest.M
         assert [event.message for event in events if isinstance(event, Notice)] == expected
 
 
-def test_a_draft_step_costs_what_it_reads_until_measured(pocket: Pair) -> None:
-    assert pocket.draft is not None
+def test_a_draft_step_costs_what_it_reads_until_measured(small: Pair) -> None:
+    assert small.draft is not None
     sizes = {"target": 10**9, "draft": 3 * 10**8}
     models = {
         role: replace(model, estimate=replace(model.estimate, active=sizes[role]))
-        for role, model in (("target", pocket.target), ("draft", pocket.draft))
+        for role, model in (("target", small.target), ("draft", small.draft))
     }
-    session = Session(replace(pocket, **models))
+    session = Session(replace(small, **models))
     assert session.controller.curve.step("draft") == pytest.approx(0.32)
 
 
 def test_costs_are_measured_on_the_last_tokens_in_wired_memory(
-    pocket: Pair, monkeypatch: pytest.MonkeyPatch
+    small: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = Session(pocket)
+    session = Session(small)
     for _ in session.reply(HELLO, GREEDY, max_tokens=4):
         pass
     wired: list[bool] = []
@@ -286,7 +286,7 @@ def test_costs_are_measured_on_the_last_tokens_in_wired_memory(
 
 @pytest.mark.parametrize(("seconds", "rows"), [(0.01, [20, 40, 80]), (3.0, [20] * 3)])
 def test_prefill_passes_grow_as_far_as_they_are_quick(
-    pocket: Pair, seconds: float, rows: list[int], monkeypatch: pytest.MonkeyPatch
+    small: Pair, seconds: float, rows: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
 
@@ -295,15 +295,15 @@ def test_prefill_passes_grow_as_far_as_they_are_quick(
         return now[0]
 
     monkeypatch.setattr("macspec.models.prefill.PREFILL_CHUNK", rows[0])
-    session = Session(replace(pocket, plan=replace(pocket.plan, chunk=80)), clock=clock)
+    session = Session(replace(small, plan=replace(small.plan, chunk=80)), clock=clock)
     counter = counted(session)["target"]
     finish(session, "a hotel in London and " * 35, GREEDY, raw=True, max_tokens=2)
     assert counter.seen[:3] == rows
 
 
-def test_a_long_prompt_is_prefilled_in_chunks(pocket: Pair) -> None:
+def test_a_long_prompt_is_prefilled_in_chunks(small: Pair) -> None:
     chunk = 2 * PASS_TAIL
-    session = Session(pocket, method="draft", depth=2)
+    session = Session(small, method="draft", depth=2)
     session.decoder.chunk.most = chunk
     counters = counted(session)
     text = "a hotel in London and " * 40
@@ -317,8 +317,8 @@ def test_a_long_prompt_is_prefilled_in_chunks(pocket: Pair) -> None:
     assert_like_fresh(session)
 
 
-def test_changes_take_effect_at_the_next_round(pocket: Pair) -> None:
-    session = Session(pocket, method="draft", depth=2)
+def test_changes_take_effect_at_the_next_round(small: Pair) -> None:
+    session = Session(small, method="draft", depth=2)
     pair_rounds: list[tuple[int, int]] = []
     asked = 2
     rng = random.Random(3)
@@ -331,8 +331,8 @@ def test_changes_take_effect_at_the_next_round(pocket: Pair) -> None:
     assert all(depth == wanted for wanted, depth in pair_rounds[:-3])
 
 
-def test_who_wrote_each_token(pocket: Pair) -> None:
-    session = Session(pocket, method="draft", depth=4)
+def test_who_wrote_each_token(small: Pair) -> None:
+    session = Session(small, method="draft", depth=4)
     rounds, tokens = [], []
     for event in session.reply(HELLO, GREEDY, max_tokens=32):
         if isinstance(event, Round):
@@ -385,9 +385,9 @@ def synchronisations() -> Iterator[list[str]]:
     ("temperature", "rule"), [(0.0, "block"), (0.8, "block"), (0.8, "keyed"), (0.8, "match")]
 )
 def test_a_round_waits_for_the_device_once(
-    pocket: Pair, method: str, temperature: float, rule: str
+    small: Pair, method: str, temperature: float, rule: str
 ) -> None:
-    session = Session(pocket, method=method, depth=3, rule=rule)
+    session = Session(small, method=method, depth=3, rule=rule)
     sampling = Sampling(temperature=temperature, seed=1, top_p=0.95, top_k=100)
     finish(session, HELLO, sampling, max_tokens=2)
     with synchronisations() as calls:
@@ -400,9 +400,9 @@ def test_a_round_waits_for_the_device_once(
     assert all(waits == ["tolist"] for waits in between)
 
 
-def test_what_is_refused(pocket: Pair) -> None:
-    session = Session(pocket)
-    no_draft = replace(pocket, draft=None, draft_off="the draft model is off: too big")
+def test_what_is_refused(small: Pair) -> None:
+    session = Session(small)
+    no_draft = replace(small, draft=None, draft_off="the draft model is off: too big")
     with pytest.raises(BadOptionError, match="too big"):
         Session(no_draft, method="draft")
     for name, value in (("depth", -1), ("depth", 33), ("depth", "deep"), ("method", "magic")):
@@ -421,8 +421,8 @@ def test_what_is_refused(pocket: Pair) -> None:
         session.reply("", raw=True)
 
 
-def test_nothing_grows_with_the_number_of_turns(pocket: Pair) -> None:
-    session = Session(pocket, method="draft", depth=2)
+def test_nothing_grows_with_the_number_of_turns(small: Pair) -> None:
+    session = Session(small, method="draft", depth=2)
 
     def turn(number: int) -> None:
         finish(session, f"Say {number % 7}", Sampling(seed=number), max_tokens=3)
@@ -441,8 +441,8 @@ def test_nothing_grows_with_the_number_of_turns(pocket: Pair) -> None:
     assert objects_after <= objects + 25
 
 
-def test_why_the_draft_model_is_off_is_said_once(pocket: Pair) -> None:
-    session = Session(replace(pocket, draft=None, draft_off="the draft model is off: too big"))
+def test_why_the_draft_model_is_off_is_said_once(small: Pair) -> None:
+    session = Session(replace(small, draft=None, draft_off="the draft model is off: too big"))
     said = []
     for _ in range(2):
         events = session.reply(HELLO, GREEDY, max_tokens=2)
@@ -450,8 +450,8 @@ def test_why_the_draft_model_is_off_is_said_once(pocket: Pair) -> None:
     assert said == ["the draft model is off: too big"]
 
 
-def test_a_sleep_is_no_cost_of_a_round(pocket: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = Session(pocket, method="off")
+def test_a_sleep_is_no_cost_of_a_round(small: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(small, method="off")
     looks, costs = iter([True, False, False, True]), []
     monkeypatch.setattr(session.decoder.sleep, "jumped", lambda: next(looks, False))
     monkeypatch.setattr(
@@ -465,8 +465,8 @@ def test_a_sleep_is_no_cost_of_a_round(pocket: Pair, monkeypatch: pytest.MonkeyP
     assert finish(session, HELLO, GREEDY, max_tokens=8).stats.itl_ms_median is not None
 
 
-def test_spans_say_who_wrote_which_characters(pocket: Pair) -> None:
-    session = Session(pocket, method="draft", depth=4)
+def test_spans_say_who_wrote_which_characters(small: Pair) -> None:
+    session = Session(small, method="draft", depth=4)
     events = list(session.reply(HELLO, GREEDY, max_tokens=48, stop=["zebra", "? Z"]))
     texts = [event for event in events if isinstance(event, Text)]
     assert all(sum(length for length, _ in event.spans) == len(event.delta) for event in texts)
@@ -480,12 +480,12 @@ def test_spans_say_who_wrote_which_characters(pocket: Pair) -> None:
     assert told == finished.token_ids
 
 
-def test_a_reply_goes_on_where_it_was_cut(pocket: Pair) -> None:
-    session = Session(pocket)
+def test_a_reply_goes_on_where_it_was_cut(small: Pair) -> None:
+    session = Session(small)
     whole = finish(session, HELLO, GREEDY, max_tokens=24)
     for length in (1, 7, 12):
         begun = {"role": "assistant", "content": whole.text[:length]}
-        prompt = prompt_tokens(pocket, HELLO)
+        prompt = prompt_tokens(small, HELLO)
         events = list(session.reply([*HELLO, begun], GREEDY, max_tokens=24, resume=True))
         (prefilled,) = [event for event in events if isinstance(event, Prefilled)]
         assert len(prompt) < prefilled.prompt_tokens <= len(prompt) + length
@@ -499,8 +499,8 @@ def test_a_reply_goes_on_where_it_was_cut(pocket: Pair) -> None:
         session.reply(HELLO, resume=True)
 
 
-def test_how_close_a_choice_was(pocket: Pair) -> None:
-    session = Session(pocket, method="off", rule="keyed")
+def test_how_close_a_choice_was(small: Pair) -> None:
+    session = Session(small, method="off", rule="keyed")
     for sampling in (GREEDY, Sampling(temperature=0.8, top_p=0.9, seed=3, repetition_penalty=1.2)):
         ids = finish(session, HELLO, sampling, max_tokens=12).token_ids
         for at in (0, 5, len(ids) - 1):
@@ -514,9 +514,9 @@ def test_how_close_a_choice_was(pocket: Pair) -> None:
         session.score_margin(HELLO, [], [10**9])
 
 
-def test_a_reply_can_leave_past_replies_alone(pocket: Pair, tmp_path: Path) -> None:
+def test_a_reply_can_leave_past_replies_alone(small: Pair, tmp_path: Path) -> None:
     corpus = Corpus.open(tmp_path, "key")
-    session = Session(pocket, corpus=corpus, depth=8)
+    session = Session(small, corpus=corpus, depth=8)
     ids = finish(session, HELLO, GREEDY, max_tokens=12, learn=False).token_ids
     corpus.save()
     assert ids not in corpus.replies
@@ -532,9 +532,9 @@ def test_a_reply_can_leave_past_replies_alone(pocket: Pair, tmp_path: Path) -> N
 
 
 def test_what_is_learned_of_a_round_is_what_it_brought(
-    pocket: Pair, monkeypatch: pytest.MonkeyPatch
+    small: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = Session(pocket, method="draft", depth=6)
+    session = Session(small, method="draft", depth=6)
     learned: list[tuple[int, int]] = []
 
     def learn(drafter: str, bucket: int, drafted: int, accepted: int) -> None:

@@ -132,12 +132,10 @@ def plain(pair: Pair, sampling: Sampling) -> list[int]:
 @pytest.mark.parametrize(
     ("number", "rule"), [(0, "keyed"), (1, "keyed"), (2, "match"), (2, "keyed"), (3, "keyed")]
 )
-def test_trees_of_the_draft_model_write_the_plain_text(
-    pocket: Pair, number: int, rule: str
-) -> None:
+def test_trees_of_the_draft_model_write_the_plain_text(small: Pair, number: int, rule: str) -> None:
     sampling, dice = SAMPLINGS[number], random.Random(number)
-    prompt, expected = prompt_of(pocket), plain(pocket, sampling)
-    loop = Loop(pocket, prompt, sampling, rule_named(rule))
+    prompt, expected = prompt_of(small), plain(small, sampling)
+    loop = Loop(small, prompt, sampling, rule_named(rule))
     while (written := loop.text[len(prompt) :])[:TOKENS] != expected:
         assert written == expected[: len(written)]
         depth = dice.randint(1, 4)
@@ -164,10 +162,10 @@ def any_tree(dice: random.Random, truth: list[int], width: int) -> Proposal:
 
 
 @pytest.mark.parametrize("number", range(len(SAMPLINGS)))
-def test_any_trees_write_the_plain_text(pocket: Pair, number: int) -> None:
+def test_any_trees_write_the_plain_text(small: Pair, number: int) -> None:
     sampling, dice = SAMPLINGS[number], random.Random(number)
-    prompt, expected = prompt_of(pocket), plain(pocket, sampling)
-    loop = Loop(pocket, prompt, sampling, rule_named("keyed"))
+    prompt, expected = prompt_of(small), plain(small, sampling)
+    loop = Loop(small, prompt, sampling, rule_named("keyed"))
     while (written := loop.text[len(prompt) :])[:TOKENS] != expected:
         assert written == expected[: len(written)]
         proposal = any_tree(dice, expected[len(written) :], loop.width)
@@ -177,10 +175,10 @@ def test_any_trees_write_the_plain_text(pocket: Pair, number: int) -> None:
         assert path[0] > 0, "the branch had to be moved"
 
 
-def test_two_continuations_as_one_tree(pocket: Pair) -> None:
+def test_two_continuations_as_one_tree(small: Pair) -> None:
     sampling = SAMPLINGS[2]
-    prompt, expected = prompt_of(pocket), plain(pocket, sampling)
-    loop = Loop(pocket, prompt, sampling, rule_named("match"))
+    prompt, expected = prompt_of(small), plain(small, sampling)
+    loop = Loop(small, prompt, sampling, rule_named("match"))
     wrong = [*expected[:2], (expected[2] + 1) % loop.width, 5, 6]
     tokens = mx.array([*wrong, *expected[2:6]], mx.uint32)
     proposal = Proposal(tokens, parents=(-1, 0, 1, 2, 3, 1, 5, 6, 7))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
 import shutil
@@ -15,7 +16,7 @@ from mlx.utils import tree_map
 
 from macspec.assets import pocket
 
-__all__ = ["VOCABULARY", "WINDOW", "built", "saved", "tiny"]
+__all__ = ["VOCABULARY", "WINDOW", "built", "noisy", "saved", "tiny"]
 
 TAGGED = 4100
 """Ids of a model with the built-in pair's tokenizer and tags for reasoning."""
@@ -66,6 +67,21 @@ def _random(weight: mx.array) -> mx.array:
     if mx.issubdtype(weight.dtype, mx.integer):
         return mx.random.randint(0, 255, weight.shape).astype(weight.dtype)
     return 0.1 * mx.random.normal(weight.shape)
+
+
+def noisy(model: Any) -> Any:
+    """A draft model: a target with some noise on its weights, so that it is sometimes right."""
+    model = copy.deepcopy(model)
+    mx.random.seed(3)
+
+    def shift(weight: mx.array) -> mx.array:
+        if not mx.issubdtype(weight.dtype, mx.floating):
+            return weight
+        return weight + 0.1 * mx.std(weight) * mx.random.normal(weight.shape)
+
+    model.update(tree_map(shift, model.parameters()))
+    mx.eval(model.parameters())
+    return model
 
 
 @cache

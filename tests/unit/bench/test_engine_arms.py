@@ -1,4 +1,4 @@
-"""The arms with the built-in pair: the same work, counted the same way."""
+"""The arms with a small pair: the same work, counted the same way."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def question(pocket: Pair) -> Question:
-    (found,), left_out = ready([CHAT], pocket)
+def question(small: Pair) -> Question:
+    (found,), left_out = ready([CHAT], small)
     assert left_out == 0
     return found
 
 
-def made(pocket: Pair, name: str) -> Any:
-    return ArmFactory(pocket).make(ArmName.parse(name))
+def made(small: Pair, name: str) -> Any:
+    return ArmFactory(small).make(ArmName.parse(name))
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def made(pocket: Pair, name: str) -> Any:
         *((it, WARM) for it in ("auto", "draft@4", "draft@3:keyed", "ngram", "mlx-lm")),
     ],
 )
-def test_counts_add_up(pocket: Pair, question: Question, name: str, sampling: Sampling) -> None:
-    arm: Arm = made(pocket, name)
+def test_counts_add_up(small: Pair, question: Question, name: str, sampling: Sampling) -> None:
+    arm: Arm = made(small, name)
     written = arm.write(question, sampling, False)
     stats = written.stats
     assert len(written.ids) == stats.tokens == question.max_tokens
@@ -72,65 +72,65 @@ def test_counts_add_up(pocket: Pair, question: Question, name: str, sampling: Sa
     assert 0 < sum(it.tokens for it in rounds) < stats.tokens
 
 
-def test_every_reply_reads_its_whole_prompt(pocket: Pair, question: Question) -> None:
-    arm = made(pocket, "draft@4")
+def test_every_reply_reads_its_whole_prompt(small: Pair, question: Question) -> None:
+    arm = made(small, "draft@4")
     first, second = (arm.write(question, GREEDY, True) for _ in range(2))
     assert second.stats.cached_tokens == 0
     assert first.ids == second.ids
     assert first.rounds.keys() == second.rounds.keys()
 
 
-def test_greedy_text_is_the_same_in_every_arm(pocket: Pair, question: Question) -> None:
+def test_greedy_text_is_the_same_in_every_arm(small: Pair, question: Question) -> None:
     names = ["plain", "auto", "draft@4", "mlx-lm", "mlx-lm-draft@2"]
-    written = [made(pocket, name).write(question, GREEDY, True) for name in names]
+    written = [made(small, name).write(question, GREEDY, True) for name in names]
     assert len({it.ids for it in written}) == 1
     assert len({it.text for it in written}) == 1
     assert len({it.reason for it in written}) == 1
 
 
-def test_keyed_text_is_plains_at_any_temperature(pocket: Pair, question: Question) -> None:
+def test_keyed_text_is_plains_at_any_temperature(small: Pair, question: Question) -> None:
     names = ["plain", "auto:keyed", "draft@4:keyed"]
-    written = [made(pocket, name).write(question, WARM, False).ids for name in names]
+    written = [made(small, name).write(question, WARM, False).ids for name in names]
     assert len(set(written)) == 1
 
 
-def test_a_seed_repeats_mlx_lms_text(pocket: Pair, question: Question) -> None:
-    arm = made(pocket, "mlx-lm-draft@2")
-    hot = Sampling(temperature=1.5, seed=3)
+def test_a_seed_repeats_mlx_lms_text(small: Pair, question: Question) -> None:
+    arm = made(small, "mlx-lm-draft@2")
+    hot = Sampling(temperature=5, seed=3)
     texts = [arm.write(question, hot, False).ids for _ in range(2)]
     assert texts[0] == texts[1]
     assert arm.write(question, replace(hot, seed=4), False).ids != texts[0]
 
 
-def test_the_end_of_text_is_respected_or_ignored(pocket: Pair) -> None:
-    (question,), _ = ready([LONG], pocket)
+def test_the_end_of_text_is_respected_or_ignored(small: Pair) -> None:
+    (question,), _ = ready([LONG], small)
     for name in ("plain", "mlx-lm", "mlx-lm-draft@2"):
-        arm = made(pocket, name)
+        arm = made(small, name)
         assert arm.write(question, GREEDY, True).reason == "end"
         assert len(arm.write(question, GREEDY, False).ids) == LONG.max_tokens
-    assert pocket.stop_ids
+    assert small.stop_ids
 
 
 @pytest.mark.parametrize("name", ["plain", "auto", "mlx-lm", "mlx-lm-draft@2"])
-def test_a_recorded_answer_is_decoded_along(pocket: Pair, name: str) -> None:
-    (question,), _ = ready([FORCED], pocket)
+def test_a_recorded_answer_is_decoded_along(small: Pair, name: str) -> None:
+    (question,), _ = ready([FORCED], small)
     assert question.forced is not None
-    assert made(pocket, name).write(question, WARM, True).ids == question.forced
+    assert made(small, name).write(question, WARM, True).ids == question.forced
 
 
 def test_mlx_lm_is_prepared_at_its_best_depth(
-    pocket: Pair, question: Question, monkeypatch: pytest.MonkeyPatch
+    small: Pair, question: Question, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("macspec.bench.mlxlm.DEPTHS", (1, 2))
-    arm = MlxLmArm("mlx-lm-draft", pocket, depth=None)
+    arm = MlxLmArm("mlx-lm-draft", small, depth=None)
     arm.prepare([question], GREEDY, True)
     about = arm.describe()
     assert about["num_draft_tokens"]["0"] in (1, 2)
     assert set(about["tried_tokens_per_s"]["0"]) == {"1", "2"}
 
 
-def test_mlx_lms_draft_needs_a_draft_model(pocket: Pair) -> None:
-    alone = replace(pocket, draft=None)
+def test_mlx_lms_draft_needs_a_draft_model(small: Pair) -> None:
+    alone = replace(small, draft=None)
     with pytest.raises(BadOptionError, match="mlx-lm-draft@2 needs a draft model"):
         ArmFactory(alone).make(ArmName.parse("mlx-lm-draft@2"))
 
@@ -164,17 +164,17 @@ def test_mlx_lm_drafts_no_further_than_the_limit() -> None:
     assert recorder.counter.drafted_at == [3, 3, 3, 2]
 
 
-def test_what_does_not_fit_is_left_out(pocket: Pair) -> None:
-    long = replace(CHAT, id="long-1", max_tokens=pocket.context)
-    questions, left_out = ready([CHAT, long], pocket)
+def test_what_does_not_fit_is_left_out(small: Pair) -> None:
+    long = replace(CHAT, id="long-1", max_tokens=small.context)
+    questions, left_out = ready([CHAT, long], small)
     assert ([it.id for it in questions], left_out) == (["chat-1"], 1)
-    assert ready([long], pocket, most=8)[1] == 0
+    assert ready([long], small, most=8)[1] == 0
     with pytest.raises(BadOptionError, match="none of the 1 tasks fits"):
-        ready([long], pocket)
+        ready([long], small)
 
 
-def test_only_recorded_answers_go_beyond_what_the_target_was_made_for(pocket: Pair) -> None:
-    short = replace(pocket, target=replace(pocket.target, context=16))
+def test_only_recorded_answers_go_beyond_what_the_target_was_made_for(small: Pair) -> None:
+    short = replace(small, target=replace(small.target, context=16))
     questions, left_out = ready([CHAT, FORCED], short)
     assert ([it.id for it in questions], left_out) == (["forced-1"], 1)
     written = made(short, "auto").write(questions[0], GREEDY, True)
@@ -184,33 +184,33 @@ def test_only_recorded_answers_go_beyond_what_the_target_was_made_for(pocket: Pa
     assert whole.id == "forced-1"
 
 
-def test_later_turns_get_the_same_history_in_every_arm(pocket: Pair) -> None:
-    (question,), _ = ready([replace(CHAT, then=("For three, please.",))], pocket)
-    plain = made(pocket, "plain")
-    first, second = with_later_turns([question], pocket, plain)
+def test_later_turns_get_the_same_history_in_every_arm(small: Pair) -> None:
+    (question,), _ = ready([replace(CHAT, then=("For three, please.",))], small)
+    plain = made(small, "plain")
+    first, second = with_later_turns([question], small, plain)
     assert second.id == "chat-1/2"
     said = second.task.messages
     assert [it["role"] for it in said] == ["user", "assistant", "user"]
     assert said[1]["content"] == plain.write(first, GREEDY, True).text
 
 
-def test_costs_are_measured_and_predict(pocket: Pair, question: Question) -> None:
-    *_, costs = measure_costs(pocket, [question])
+def test_costs_are_measured_and_predict(small: Pair, question: Question) -> None:
+    *_, costs = measure_costs(small, [question])
     passes = {rows: cost for rows, _, cost in costs["passes"]}
     assert {*passes} >= {2, 3, 4, 5, 8, 16, 32}
     assert all(cost > 0 for cost in passes.values())
     assert costs["steps"]["draft"] > 0
     known = curve_of(costs).as_dict()
     assert {name: known[name] for name in costs} == costs
-    arm = MacspecArm("auto", pocket, DecodeConfig(), costs=costs)
+    arm = MacspecArm("auto", small, DecodeConfig(), costs=costs)
     curve = arm.session(GREEDY, True).controller.curve
     for rows in (2, 5, 8):
         assert curve.verify(rows, len(question.ids)) == passes[rows]
 
 
-def test_several_sessions_write_at_once(pocket: Pair, question: Question) -> None:
+def test_several_sessions_write_at_once(small: Pair, question: Question) -> None:
     others = [replace(question, id=f"chat-{number}") for number in range(2, 4)]
-    arm = ConcurrentArm("auto/2", pocket, 2, DecodeConfig(), costs=CHEAP)
+    arm = ConcurrentArm("auto/2", small, 2, DecodeConfig(), costs=CHEAP)
     arm.prepare([question, *others], GREEDY, True)
     written = arm.write(question, GREEDY, True)
     assert written.stats.tokens >= question.max_tokens
@@ -233,26 +233,26 @@ def test_trees_beside_chains_alone(pocket: Pair, trees: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["auto+kv8", "draft+draft4"])
-def test_fewer_bits(pocket: Pair, question: Question, name: str) -> None:
-    before = pocket.draft
-    written = made(pocket, name).write(question, GREEDY, True)
+def test_fewer_bits(small: Pair, question: Question, name: str) -> None:
+    before = small.draft
+    written = made(small, name).write(question, GREEDY, True)
     assert written.stats.drafted > 0
-    assert pocket.draft is before
+    assert small.draft is before
 
 
-def test_a_profile_splits_its_rounds(pocket: Pair, question: Question) -> None:
-    split = profile(pocket, DecodeConfig("draft", 4), [question, question], WARM)
+def test_a_profile_splits_its_rounds(small: Pair, question: Question) -> None:
+    split = profile(small, DecodeConfig("draft", 4), [question, question], WARM)
     parts = split["draft_ms"], split["verify_ms"], split["host_ms"]
     assert split["rounds"] > 0
     assert min(parts) > 0
     assert sum(parts) == pytest.approx(split["round_ms"])
-    assert profile(pocket, DecodeConfig("off"), [question], GREEDY)["draft_ms"] < parts[1]
+    assert profile(small, DecodeConfig("off"), [question], GREEDY)["draft_ms"] < parts[1]
 
 
-def test_a_profiled_reply_is_the_same_text(pocket: Pair, question: Question) -> None:
+def test_a_profiled_reply_is_the_same_text(small: Pair, question: Question) -> None:
     texts = []
     for split in (False, True):
-        session = DecodeConfig("draft", 4, "keyed").session(pocket)
+        session = DecodeConfig("draft", 4, "keyed").session(small)
         if split:
             session.decoder = SplitDecoder(session.decoder, None)
         list(session.reply(question.asked, WARM, max_tokens=12))

@@ -338,11 +338,11 @@ def known_costs() -> dict[str, Any]:
     return {"costs": curve.as_dict(), "survival": AcceptanceEstimate().as_dict()}
 
 
-def test_a_real_run(pocket: Pair, tmp_path: Path) -> None:
+def test_a_real_run(small: Pair, tmp_path: Path) -> None:
     tasks = from_file(prompts(tmp_path / "q.jsonl", 2), max_tokens=3)
     preset = replace(PRESET, temperatures=[0.0], tasks=1, repeats=1, max_tokens=3, depths=[2])
-    questions = chosen(tasks, pocket, preset)
-    file = SpecFile(tmp_path / "a.json", pocket, Kernels(), preset, questions)
+    questions = chosen(tasks, small, preset)
+    file = SpecFile(tmp_path / "a.json", small, Kernels(), preset, questions)
     file.learned["0"] = known_costs()
     before = json.dumps(file.learned)
     run = file.run()
