@@ -139,11 +139,15 @@ def _reading(stepper: Stepper, target: CachedModel, tokens: Sequence[int]) -> Tr
         return read, lambda: model.rollback(length)
     assert isinstance(stepper, HeadModel)
     assert target.hidden is not None
-    hidden, head = target.hidden, stepper.head
+    hidden, head, depth = target.hidden, stepper.head, stepper.head.depths[0]
     newest = hidden.rows(hidden.stop - 1, hidden.stop)
     rows = [mx.repeat(it, len(tokens), axis=0) for it in newest]
     embedded = hidden.tap.embedding(mx.array(list(tokens), mx.uint32))[None]
-    return lambda: [head(head.enter(rows)[None], embedded, ModelCache(head).layers)], lambda: None
+
+    def fed() -> list[mx.array]:
+        return [depth(head.enter(rows)[None], embedded, ModelCache(depth).layers)]
+
+    return fed, lambda: None
 
 
 def timed(trials: Sequence[Trial], clock: Callable[[], float]) -> list[float]:

@@ -94,12 +94,11 @@ class HeadModel:
 
     def next(self, token: mx.array, dispatch: Dispatch) -> mx.array:
         self._step += 1
-        if len(self._depths) == 1:
-            depth = self._depths[0]
-            self._out = depth.step(self._out[-1:], self._embedded(token))
-        else:
-            depth = self._depths[min(self._step, len(self._depths) - 1)]
+        depth = self._depths[min(self._step, len(self._depths) - 1)]
+        if depth.number == self._step:
             self._deepen(depth, token)
+        else:
+            self._out = depth.step(self._out[-1:], self._embedded(token))
         return self._logits(depth)
 
     def rollback(self, length: int) -> None:

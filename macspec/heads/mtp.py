@@ -157,7 +157,7 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
     family = str(model.config.get("model_type", ""))
     depths = [_depth(named, model) for named in depths_of(weights)]
     for depth in depths:
-        depth.hidden_first = family.startswith(HIDDEN_FIRST)
+        depth.hidden_first = family in HIDDEN_FIRST
     head = MTP(depths, len(target.layers) - 1, family.startswith(AFTER_NORM))
     if family.startswith(MINUS_ONE):
         # Converted files have added the one already; which, only the weights tell.

@@ -8,10 +8,12 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
-from headfiles import REDUCED, eagle_tensors, head_of, mtp_tensors
+from headfiles import REDUCED, eagle_tensors, head_of, mtp_tensors, target_of, written
+from mtpfiles import PACKAGINGS, Made
 from tinymodels import VOCABULARY, tiny
 
 from macspec.drafters import HeadModel
+from macspec.heads import head_in, open_head, own_head
 from macspec.models import Pair
 from macspec.models.cached import CachedModel
 
@@ -117,3 +119,41 @@ def test_the_logits_of_64_committed_tokens(
         assert np.abs(logits[finite] - expected[stop - 2][finite]).max() < 1e-4
         # What it drafts itself is gone when it reads on.
         stepper.next(mx.array([3], mx.uint32), mx.async_eval)
+
+
+@pytest.mark.parametrize("name", PACKAGINGS)
+def test_each_packaging_of_mtp_heads(
+    pocket: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Beside a model of mlx-lm that has no layers but the head's."""
+    monkeypatch.setattr("macspec.drafters.head.LEAST", 1000)
+    made = Made(PACKAGINGS[name])
+    family, depths = made.packaging.family, made.packaging.depths
+    alien = {} if "sidecar" in name else {"model.layers.0.self_attn.q_proj.weight": mx.zeros(1)}
+    written(tmp_path, made.tensors | alien, {})
+    target = target_of(pocket, family)
+    files = own_head(name, tmp_path, target.layers) if alien else head_in(name, tmp_path)
+    assert files is not None
+    head = open_head(files, target).module
+    assert len(head.depths) == depths
+
+    model = CachedModel(target.module, VOCABULARY)
+    hidden = model.show(head.wanted)
+    assert hidden.tap.reason is None
+    model.read(TOKENS[:-1])
+    rows, tokens = hidden.rows(0, 64)[0], [*TOKENS, 5, 7]
+    expected = []
+    for at in range(depths):
+        rows = made.rows(at, rows, hidden.tap.embedding(mx.array(tokens[at + 1 : at + 65])))
+        expected.append(hidden.tap.logits(rows))
+
+    stepper = HeadModel(head, model, 4096)
+    for stop in (20, 41, 42, 65):
+        logits = stepper.first(tokens[:stop], depths, mx.async_eval)
+        assert mx.abs(logits[0] - expected[0][stop - 2]).max().item() < 1e-4
+        for at in range(1, depths):
+            drafted = tokens[stop + at - 1]
+            logits = stepper.next(mx.array([drafted], mx.uint32), mx.async_eval)
+            assert mx.abs(logits[0] - expected[at][stop - 2]).max().item() < 1e-4
+        stepper.next(mx.array([3], mx.uint32), mx.async_eval)
+        stepper.rollback(stop - 1)
