@@ -11,13 +11,18 @@ METHODS: Mapping[str, str] = {
     "draft": "the draft model",
     "mtp": "the target's head for multi-token prediction",
     "eagle": "an EAGLE-3 head",
+    "dflash": "a DFlash head: a whole block at once",
+    "dspark": "a DSpark head: a whole block at once",
     "ngram": "text repeated in this conversation",
     "suffix": "text repeated here or in past replies",
     "off": "no drafting: plain decoding",
 }
 """How tokens are drafted, each with a one-line description."""
 
-HEADS = ("mtp", "eagle")
+BLOCKS = ("dflash", "dspark")
+"""The methods that guess a whole block in one pass."""
+
+HEADS = ("mtp", "eagle", *BLOCKS)
 """The methods that run a head."""
 
 MODELS = ("draft", *HEADS)

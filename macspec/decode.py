@@ -7,10 +7,19 @@ from dataclasses import dataclass, field, replace
 
 import mlx.core as mx
 
-from .choices import MAX_DEPTH, MODELS, check_depth, check_method, check_rule
+from .choices import BLOCKS, MAX_DEPTH, MODELS, check_depth, check_method, check_rule
 from .control import OFF, PLAIN, Controller, Plan, outlook
 from .divergence import choice_scores, score_margin
-from .drafters import ChainDrafter, Context, Drafter, DraftModel, HeadModel, Portfolio, Proposal
+from .drafters import (
+    BlockModel,
+    ChainDrafter,
+    Context,
+    Drafter,
+    DraftModel,
+    HeadModel,
+    Portfolio,
+    Proposal,
+)
 from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
 from .kernels import Kernels
 from .models.cached import PASS_TAIL, CachedModel, TreePass
@@ -142,12 +151,13 @@ class Decoder:
         self.draft_off = f"the draft model {pair.draft.name} is {model.cache.rollback_by}"
         return None
 
-    def _head(self, pair: Pair) -> HeadModel | None:
+    def _head(self, pair: Pair) -> HeadModel | BlockModel | None:
         if pair.head is None:
             return None
         reason = self.target.show(pair.head.module.wanted).tap.reason
         if reason is None:
-            return HeadModel(pair.head.module, self.target, pair.context)
+            kind = BlockModel if pair.head.kind in BLOCKS else HeadModel
+            return kind(pair.head.module, self.target, pair.context)
         self.target.hide()
         self.draft_off = (
             f"the head {pair.head.name} is off: {pair.target.name} cannot feed it: {reason}"

@@ -21,6 +21,8 @@ NAMES = {
     "draft": "draft model",
     "mtp": "MTP head",
     "eagle": "EAGLE-3 head",
+    "dflash": "DFlash head",
+    "dspark": "DSpark head",
     "ngram": "n-gram",
     "suffix": "past replies",
 }

@@ -1,5 +1,6 @@
 """Drafters propose the next tokens."""
 
+from .block import BlockModel
 from .chain import ChainDrafter, Reader, Stepper
 from .corpus import Corpus
 from .drafter import Context, Drafter, Proposal

@@ -32,6 +32,9 @@ PARTS: Mapping[str, str] = {
 """What packagings call the parts around the layers of an MTP head; the last is a copy of the
 target's."""
 
+BLOCK = frozenset(("fc.weight", "hidden_norm.weight", "layers.0.self_attn.k_norm.weight"))
+"""Tensors that every block drafter has, and no other head."""
+
 _MODEL = r"^(?:(?:model|language_model)\.)"
 _PREFIX = re.compile(rf"{_MODEL}*(?:mtp\.|(?:mtp_)?(?=layers\.\d+\.))")
 _LAYER = re.compile(r"^(?:layers\.)?(\d+)\.(.*)$")
@@ -42,6 +45,9 @@ _OWN = re.compile(r"^(?:\w+\.)*(?:mtp\.|mtp_layers\.)|\.eh_proj\.")
 
 def kind_of(config: Mapping[str, Any], names: Collection[str]) -> str | None:
     """Which kind of head a folder with these tensors is; None: none, but a model of its own."""
+    block = {it.removeprefix("model.") for it in names}
+    if block >= BLOCK:
+        return "dspark" if "markov_head.markov_w1.weight" in block else "dflash"
     if any(map(_BACKBONE.match, names)):
         return None
     if "d2t" in names or any(it.startswith("midlayer.") for it in names):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,11 +17,19 @@ from ..models.files import broken
 from ..models.loading import Model
 from ..models.memory import MemoryEstimate, layer_estimate
 from ..tap import KEPT
-from . import eagle, mtp
+from . import block, eagle, mtp
 from .naming import HeadFiles
 
-KINDS: Mapping[str, Any] = {"mtp": mtp.build, "eagle": eagle.build}
+KINDS: Mapping[str, Any] = {
+    "mtp": mtp.build,
+    "eagle": eagle.build,
+    "dflash": block.build,
+    "dspark": block.build,
+}
 """How a head of each kind is built from its tensors."""
+
+LOOKED_UP = re.compile(r"embed_tokens|markov_w1|codebook")
+"""Tensors of which a step reads a few rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +77,7 @@ def open_head(files: HeadFiles, target: Model) -> LoadedHead:
         raise PairMismatchError(f"the head {name} is off: it {error}") from error
     arrays = dict(tree_flatten(module.parameters()))
     own = sum(array.nbytes for array in arrays.values())
+    looked_up = sum(array.nbytes for it, array in arrays.items() if LOOKED_UP.search(it))
     speaks = any("head" in it or "lm_head" in it for it in module.depths)
     outputs: Any = tree_flatten(target.module.parameters())
     wide = [array.nbytes for _, array in outputs if array.shape[:1] == (target.width,)]
@@ -77,5 +87,6 @@ def open_head(files: HeadFiles, target: Model) -> LoadedHead:
         module=module,
         parameters=sum(array.size for array in arrays.values()),
         weight_bytes=own,
-        step_bytes=own // len(module.depths) + (0 if speaks else max(wide, default=0)),
+        step_bytes=(own - looked_up) // len(module.depths)
+        + (0 if speaks else max(wide, default=0)),
     )

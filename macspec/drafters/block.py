@@ -1,0 +1,123 @@
+"""Block drafters as drafters: one pass guesses a whole block, drawn token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+
+from ..cache import ModelCache
+from ..choices import MAX_DEPTH
+from ..heads.agreement import LEAST
+from ..heads.block import Block
+from ..heads.blockcheck import settle
+from ..models.cached import CachedModel
+from .drafter import Dispatch
+
+
+class BlockModel:
+    """Steps through the block that a head of the target guesses.
+
+    The head's cache has a row of context for each committed token whose hidden rows the target has
+    put out, which are all but the newest. Behind them stand the rows of the newest block until the
+    next round. Where the target's rows were not kept, rows of context are missing: the head then
+    knows less, and is right less often.
+
+    Args:
+        target: its passes show the hidden rows that the head wants.
+        context: positions that the target can handle.
+    """
+
+    def __init__(self, head: Block, target: CachedModel, context: int) -> None:
+        assert target.hidden is not None
+        self.head, self.name = head, head.name
+        self.context = context
+        self.fault: str | None = None
+        """What seems to be wrong with its files, or was put right, in half a sentence."""
+        self._target, self._hidden = target, target.hidden
+        self._cache = ModelCache(head)
+        self._held: list[range] = []
+        """Which positions the cache holds, in order."""
+        self._judged = False
+        self._parts: list[tuple[mx.array, ...]] = []
+        """What the rest of the newest block is drawn from, row by row."""
+
+    @property
+    def length(self) -> int:
+        return self._held[-1].stop if self._held else 0
+
+    def room(self, tokens: Sequence[int]) -> int:
+        return min(max(self.context - len(tokens), 0), self.head.size)
+
+    def ready(self, tokens: Sequence[int]) -> bool:
+        return self._hidden.start <= len(tokens) - 2 < self._hidden.stop
+
+    def unread(self, tokens: Sequence[int]) -> int:
+        pending = len(tokens) - 1 - max(self.length, self._hidden.start)
+        # What the newest round committed is read in any case.
+        return pending if pending > MAX_DEPTH + 1 else 1
+
+    def read_next(self, tokens: Sequence[int], boundaries: Sequence[int] = ()) -> None:
+        self._judge(tokens)
+        stop = min(self._hidden.stop, len(tokens) - 1)
+        start = max(self.length, self._hidden.start)
+        if start < stop:
+            self._read(start, min(stop, start + self._target.chunk.rows))
+            mx.async_eval(self._cache.arrays)
+        else:  # the rows between were not kept
+            length = max(self.length, min(self._target.length, len(tokens) - 1))
+            self._held.append(range(length, length))
+
+    def first(self, tokens: Sequence[int], depth: int, dispatch: Dispatch) -> mx.array:
+        self._judge(tokens)
+        last = len(tokens) - 1
+        while last - max(self.length, self._hidden.start) > self._target.chunk.rows:
+            self.read_next(tokens)
+        self._read(max(self.length, self._hidden.start), last)
+        block = self.head.tokens(tokens[-1], depth)
+        embedded = self.head.embedded(block, self._hidden.tap.embedding)
+        self._cache.mark()
+        rows = self.head(None, embedded[None], self._cache.layers)[0, :depth]
+        self._cache.advance(block.shape[0])
+        logits = self.head.logits(rows, self._hidden.tap.logits)
+        parts = self.head.prepared(rows, logits)
+        dispatch(*parts)
+        self._parts = [tuple(it[at : at + 1] for it in parts) for at in range(depth)]
+        return self.next(mx.array([tokens[-1]], mx.uint32), dispatch)
+
+    def next(self, token: mx.array, dispatch: Dispatch) -> mx.array:
+        return self._target.fitted(self.head.guess(token, self._parts.pop(0)))
+
+    def rollback(self, length: int) -> None:
+        self._keep(length)
+
+    def notice(self, tokens: Sequence[int]) -> str | None:
+        return None if self.fault is None else f"the head {self.fault}"
+
+    def _read(self, start: int, stop: int) -> None:
+        """Read the rows of positions ``start`` to ``stop``, in place of the newest block's."""
+        self._keep(start)
+        if start < stop:
+            rows = self.head.enter(self._hidden.rows(start, stop))
+            self._cache.mark()
+            self.head.read(rows[None], self._cache.layers)
+            self._cache.advance(stop - start)
+            if self._held and self._held[-1].stop == start:
+                start = self._held.pop().start
+            self._held.append(range(start, stop))
+        if self._judged:
+            self._hidden.drop(stop)
+
+    def _judge(self, tokens: Sequence[int]) -> None:
+        """Once there is enough text, find out how the head's files are to be read."""
+        if self._judged or min(self._hidden.stop, len(tokens) - 1) - self._hidden.start <= LEAST:
+            return
+        self.fault = settle(self.head, self._hidden, tokens)
+        self._judged = True
+        self._keep(0)
+
+    def _keep(self, position: int) -> None:
+        """Keep the rows of context below a position, and nothing of a block."""
+        held = (range(it.start, min(it.stop, position)) for it in self._held)
+        self._held = [it for it in held if it.start <= it.stop]
+        self._cache.rollback(sum(map(len, self._held)))
