@@ -32,7 +32,7 @@ from .kernel import TYPES, Kernel, Launch
 
 PARTS = ("rows",)
 MOST_ROWS = 33
-MOST_WIDTH = 262_144
+MOST_WIDTH = 2**20
 MOST_THREADS = 512
 """Of a threadgroup; more would leave too few registers for the eight bounds of the search."""
 OFF = 2**24
@@ -131,7 +131,7 @@ def draft_sample(
     """
     place, options = noise_place(noise, step), sampling_options(sampling)
     if noise is None or not keeps_q:
-        launch = draw_launch(logits, sampling, noise, broken=0)
+        launch = draw_launch(logits, sampling, noise, judged=False)
         (token,) = DRAW((logits, mx.array([0], mx.uint32), place, options), launch)
         return token, None
     token, log_q = SAMPLE((logits, place, options), sample_launch(logits, sampling))
@@ -167,15 +167,15 @@ def _edges(parents: tuple[int, ...]) -> tuple[mx.array, mx.array, int]:
 
 
 def draw_launch(
-    logits: mx.array, sampling: Sampling, noise: Noise | None, *, broken: int = -1
+    logits: mx.array, sampling: Sampling, noise: Noise | None, *, judged: bool = True
 ) -> Launch:
     """One threadgroup a row.
 
     Args:
-        broken: the result for a row that nothing can be drawn from, modulo 2^32.
+        judged: the result for a row that nothing can be drawn from is ``BROKEN``, not 0.
     """
     count = logits.shape[0]
-    template = (*_row_template(logits, sampling), ("GREEDY", noise is None), ("BROKEN", broken))
+    template = (*_row_template(logits, sampling), ("GREEDY", noise is None), ("JUDGED", judged))
     return _launch(logits, count, template, ((count,), mx.uint32))
 
 

@@ -1,6 +1,6 @@
-// Each row's most likely token, or one drawn with the noise of stream TARGET; BROKEN where there is
-// none. One threadgroup a row. Every logit is read once (GREEDY), else twice, and with top-p or
-// top-k (TRUNCATED) up to 7 times more, 12 in float32, and 2 more where top-k parts equals.
+// Each row's most likely token, or one drawn with the noise of stream TARGET; where there is none, ~0
+// (JUDGED) or 0. One threadgroup a row. Every logit is read once (GREEDY), else twice, and with top-p
+// or top-k (TRUNCATED) up to 7 times more, 12 in float32, and 2 more where top-k parts equals.
 
 // body
 threadgroup float numbers[THREADS / 32 * BOUNDS];
@@ -17,4 +17,4 @@ if (sound && !GREEDY) {
   const auto row = row_of<T, THREADS, TRUNCATED>(row_logits, width, best.score, options, me);
   best = drawn_from<T, THREADS>(row, row_key(place, TARGET, uint(depths[index])), me);
 }
-if (me.index == 0) drawn[index] = sound ? best.id : uint(BROKEN);
+if (me.index == 0) drawn[index] = sound ? best.id : JUDGED ? ~0u : 0u;

@@ -147,6 +147,8 @@ class MetalKernels(Kernels):
         found = (_chosen(net, outcomes, self._others) for net in NETS)
         self._recurrences = tuple(it for it in found if it.points)
         self._matmuls: dict[tuple[Matmul, int], str] = {}
+        self._names: dict[tuple[int, int], str | int | None] = {}
+        """By layer and rows, as they are asked for."""
         for variant in sorted(used, key=lambda variant: outcomes[variant].seconds or 0.0):
             if isinstance(variant.shape, Matmul):
                 self._matmuls.setdefault((variant.shape, variant.rows), variant.kernel)
@@ -182,12 +184,15 @@ class MetalKernels(Kernels):
         matrix = self._matrices.get(id(layer))
         if matrix is None or x.dtype != matrix.dtype:
             return None
-        count = x.size // x.shape[-1]
-        point = matmul_rows(count, strict=self.strict)
-        name = point and self._matmuls.get((matrix.shape, point))
-        if not name:
+        count = x.shape[-2]
+        if x.ndim > 3 or (x.ndim == 3 and x.shape[0] > 1):
             return None
-        return multiply(name, x.reshape(count, -1), matrix).reshape(*x.shape[:-1], -1)
+        key = id(layer), count
+        if key not in self._names:
+            point = matmul_rows(count, strict=self.strict)
+            self._names[key] = point and self._matmuls.get((matrix.shape, point))
+        name = self._names[key]
+        return multiply(name, x, matrix) if name else None
 
     def attends(self, shape: Attention, count: int, length: int) -> bool:
         """Whether macspec's kernel computes this attention at this number of rows and context."""

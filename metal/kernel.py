@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import mlx.core as mx
 
+COMMENT = re.compile(r"[ \t]*//.*")
 BODY = "// body\n"
 """The line of a ``.metal`` file below which MLX writes the signature."""
 
@@ -18,7 +19,7 @@ TYPES = (mx.float32, mx.float16, mx.bfloat16)
 """Of what the kernels read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Launch:
     """How one call runs.
 
@@ -36,6 +37,18 @@ class Launch:
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[mx.Dtype, ...]
     init: float | None = None
+
+    @cached_property
+    def arguments(self) -> dict[str, Any]:
+        """As MLX takes them; made once for all calls with the same launch."""
+        found = {
+            "template": list(self.template),
+            "grid": self.grid,
+            "threadgroup": self.threadgroup,
+            "output_shapes": [list(shape) for shape in self.shapes],
+            "output_dtypes": list(self.dtypes),
+        }
+        return found if self.init is None else {**found, "init_value": self.init}
 
 
 @dataclass(frozen=True)
@@ -78,21 +91,13 @@ class Kernel:
             ensure_row_contiguous=not self.strided,
         )
 
-    def __call__(self, arrays: Sequence[mx.array], launch: Launch) -> list[mx.array]:
+    def __call__(self, arrays: list[mx.array], launch: Launch) -> list[mx.array]:
         """Run on the GPU: an array for each of ``inputs`` gives one, unevaluated, for each output.
 
         Raises:
             RuntimeError: MLX has no Metal back end here.
         """
-        outputs: list[mx.array] = self._function(
-            inputs=list(arrays),
-            template=list(launch.template),
-            grid=launch.grid,
-            threadgroup=launch.threadgroup,
-            output_shapes=[list(shape) for shape in launch.shapes],
-            output_dtypes=list(launch.dtypes),
-            init_value=launch.init,
-        )
+        outputs: list[mx.array] = self._function(inputs=arrays, **launch.arguments)
         return outputs
 
 
@@ -111,7 +116,8 @@ def _read(name: str) -> tuple[str, str]:
     """Header and body of a file of this folder."""
     text = (Path(__file__).parent / f"{name}.metal").read_text(encoding="utf-8")
     head, _, body = text.partition(BODY)
-    return head, body
+    # MLX copies the text in every call.
+    return COMMENT.sub("", head), COMMENT.sub("", body)
 
 
 def _numbered(name: str, text: str, line: int = 1) -> str:

@@ -6,7 +6,7 @@ more rows are split evenly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import mlx.core as mx
 
@@ -43,6 +43,10 @@ LEAST = 2
 """Blocks of inputs that are worth a simdgroup."""
 
 
+Call = tuple[Kernel, list[mx.array], Launch, bool]
+"""A kernel, its inputs after the rows, its launch, and whether that gives parts to be added."""
+
+
 @dataclass(frozen=True, slots=True)
 class Matmul:
     """Rows times one quantized matrix, as far as kernels tell matrices apart."""
@@ -74,6 +78,8 @@ class Matrix:
     biases: mx.array
     group_size: int
     bits: int
+    calls: dict[tuple[str, tuple[int, ...]], Call] = field(default_factory=dict)
+    """What ``multiply`` launches, by kernel and shape of the rows."""
 
     @property
     def outputs(self) -> int:
@@ -122,31 +128,36 @@ def supports(matrix: Matrix, dtype: mx.Dtype, *, strict: bool = False) -> str | 
 
 
 def multiply(kernel: str, x: mx.array, matrix: Matrix) -> mx.array:
-    """``x @ matrix.T`` by ``verify_qmm``, ``verify_qmv`` or ``STRICT``."""
-    if kernel == QMM.name:
-        return verify_qmm(x, matrix)
-    return verify_qmv(x, matrix, strict=kernel == STRICT)
-
-
-def verify_qmv(x: mx.array, matrix: Matrix, *, strict: bool = False) -> mx.array:
-    """``x @ matrix.T`` on the GPU.
+    """``x @ matrix.T`` on the GPU, added in float32.
 
     Args:
-        x: [rows, K], float32, float16 or bfloat16, made for 2 to 8 rows.
-        matrix: of the same type; see ``supports``.
-        strict: the bits that MLX 0.32.4 computes for each row alone (see ``row_by_row``) instead of
-            a faster order.
+        kernel: ``verify_qmv``, made for 2 to 8 rows; ``verify_qmm``, made for 6 to 32; or
+            ``STRICT``, which gives the bits that MLX 0.32.4 computes for each row alone (see
+            ``row_by_row``) instead of a faster order.
+        x: [rows, K] or [1, rows, K], of the type of the matrix; see ``supports``.
 
     Returns:
-        [rows, N], of the type of ``x``, added in float32.
+        N columns for each row, of the type and dimensions of ``x``.
     """
-    return QMV(*qmv_call(x, matrix, strict=strict))[0]
+    shape = x.shape
+    found = matrix.calls.get((kernel, shape))
+    if found is None:
+        found = matrix.calls[kernel, shape] = _call(kernel, x, matrix)
+    run, operands, launch, parts = found
+    y = run([x, *operands], launch)[0]
+    return y.sum(axis=0).astype(x.dtype).reshape(*shape[:-1], -1) if parts else y
 
 
-def verify_qmm(x: mx.array, matrix: Matrix) -> mx.array:
-    """``x @ matrix.T`` on the GPU; as ``verify_qmv``, but made for 6 to 32 rows."""
-    y = QMM(*qmm_call(x, matrix))[0]
-    return y if y.ndim == 2 else y.sum(axis=0).astype(x.dtype)
+def _call(kernel: str, x: mx.array, matrix: Matrix) -> Call:
+    rows = x.reshape(-1, x.shape[-1])
+    if kernel == QMM.name:
+        run, (inputs, launch) = QMM, qmm_call(rows, matrix)
+    else:
+        run, (inputs, launch) = QMV, qmv_call(rows, matrix, strict=kernel == STRICT)
+    parts = len(launch.shapes[0]) == 3
+    if not parts:
+        launch = replace(launch, shapes=((*x.shape[:-1], matrix.outputs),))
+    return run, inputs[1:], launch, parts
 
 
 def qmv_call(x: mx.array, matrix: Matrix, *, strict: bool = False) -> tuple[list[mx.array], Launch]:
@@ -163,13 +174,17 @@ def qmv_call(x: mx.array, matrix: Matrix, *, strict: bool = False) -> tuple[list
         threadgroup=(32, QMV_SIMDGROUPS, 1),
         template=(
             ("T", x.dtype),
-            ("BITS", matrix.bits),
-            ("GROUP", matrix.group_size),
-            ("ROWS", -(-rows // tiles)),
-            ("VALUES", values),
-            ("UNIT", 8 * unit.size),
-            ("LANES", lanes),
-            ("EDGE", outputs % (together * QMV_SIMDGROUPS) != 0),
+            (
+                "SHAPE",
+                _packed(
+                    (4, matrix.bits),
+                    (8, matrix.group_size),
+                    (4, -(-rows // tiles)),
+                    (5, values),
+                    (1, lanes == 16),
+                    (1, outputs % (together * QMV_SIMDGROUPS) != 0),
+                ),
+            ),
         ),
         shapes=((rows, outputs),),
         dtypes=(x.dtype,),
@@ -198,11 +213,15 @@ def qmm_call(x: mx.array, matrix: Matrix) -> tuple[list[mx.array], Launch]:
         threadgroup=(32 * QMM_SIMDGROUPS, 1, 1),
         template=(
             ("Y", y),
-            ("BITS", matrix.bits),
-            ("GROUP", matrix.group_size),
-            ("TILES", tiles),
-            ("SIMDGROUPS", QMM_SIMDGROUPS),
-            ("EDGE", outputs % QMM_COLUMNS != 0 or matrix.inputs % block != 0),
+            (
+                "SHAPE",
+                _packed(
+                    (4, matrix.bits),
+                    (8, matrix.group_size),
+                    (3, tiles),
+                    (1, outputs % QMM_COLUMNS != 0 or matrix.inputs % block != 0),
+                ),
+            ),
         ),
         shapes=((rows, outputs) if parts == 1 else (parts, rows, outputs),),
         dtypes=(y,),
@@ -237,6 +256,15 @@ def reference(x: mx.array, matrix: Matrix) -> mx.array:
         bits=matrix.bits,
     )
     return (x.astype(mx.float32) @ weights.T).astype(x.dtype)
+
+
+def _packed(*fields: tuple[int, int]) -> int:
+    """Widths in bits and values, from the lowest bit on; MLX takes 0.1 µs for each argument."""
+    packed = at = 0
+    for width, value in fields:
+        packed |= value << at
+        at += width
+    return packed
 
 
 def _values(inputs: int, bits: int) -> int:

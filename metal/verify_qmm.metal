@@ -5,11 +5,14 @@
 // its weights from words that it read itself, and none pass through threadgroup memory.
 
 constant constexpr int STRIPS = 4;  // of 8 columns, for each threadgroup
+constant constexpr int SIMDGROUPS = 8;
 
 // body
+constexpr int BITS = SHAPE & 15, GROUP = SHAPE >> 4 & 255, TILES = SHAPE >> 12 & 7;
+constexpr bool EDGE = SHAPE >> 15 & 1;
 constexpr int COUNT = TILES * STRIPS, values = chunk_values<BITS>();
 threadgroup float shared[SIMDGROUPS / 2 * COUNT * 64];
-const int rows = x_shape[0], K = x_shape[1], N = scales_shape[0];
+const int rows = x_shape[x_ndim - 2], K = x_shape[x_ndim - 1], N = scales_shape[0];
 const uint lane = thread_index_in_simdgroup;
 const int simdgroup = int(simdgroup_index_in_threadgroup);
 const int row = int(threadgroup_position_in_grid.y) * TILES * 8 + matrix_row(lane);

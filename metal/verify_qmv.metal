@@ -207,7 +207,10 @@ inline void unordered(X x, W w, S scales, S biases, device T* y, int K, int N, T
 }
 
 // body
-const int rows = x_shape[0], K = x_shape[1], N = scales_shape[0];
+constexpr int BITS = SHAPE & 15, GROUP = SHAPE >> 4 & 255, ROWS = SHAPE >> 12 & 15;
+constexpr int VALUES = SHAPE >> 16 & 31, LANES = SHAPE >> 21 & 1 ? 16 : 32;
+constexpr bool EDGE = SHAPE >> 22 & 1;
+const int rows = x_shape[x_ndim - 2], K = x_shape[x_ndim - 1], N = scales_shape[0];
 const int lane = int(thread_index_in_simdgroup);
 const int simdgroup = int(threadgroup_position_in_grid.y * 2 + simdgroup_index_in_threadgroup);
 Tile tile;
@@ -217,7 +220,7 @@ tile.column = (simdgroup * (32 / LANES) + lane / LANES) * COLUMNS;
 tile.columns = EDGE ? clamp(N - tile.column, 0, COLUMNS) : COLUMNS;
 tile.along = lane % LANES;
 if constexpr (VALUES > 0) {
-  ordered<T, BITS, GROUP, ROWS, VALUES, UNIT>(x, w, scales, biases, y, K, N, tile);
+  ordered<T, BITS, GROUP, ROWS, VALUES, 8 * sizeof(w[0])>(x, w, scales, biases, y, K, N, tile);
 } else {
   unordered<T, BITS, GROUP, ROWS, LANES>(x, w, scales, biases, y, K, N, tile);
 }

@@ -62,14 +62,14 @@ def _multiply(dtype: mx.Dtype, bits: int, group_size: int) -> None:
     for rows in range(2, matmul.QMV_ROWS + 1):
         # Whole and partial tiles of a short and a tall matrix.
         for outputs in (64, 61, matmul.WIDE, matmul.WIDE + 3):
-            matmul.verify_qmv(*operands(rows, outputs, 512))
+            matmul.multiply(matmul.QMV.name, *operands(rows, outputs, 512))
         # MLX's fast one-row kernel and its general one.
         for outputs, inputs in itertools.product((64, 61), (512, 384)):
-            matmul.verify_qmv(*operands(rows, outputs, inputs), strict=True)
+            matmul.multiply(matmul.STRICT, *operands(rows, outputs, inputs))
     for rows in range(8, matmul.QMM_ROWS + 1, 8):
         # Whole and split along the inputs, each with whole and partial tiles.
         for outputs in (4096, 4095, 32, 31):
-            matmul.verify_qmm(*operands(rows, outputs, 8192))
+            matmul.multiply(matmul.QMM.name, *operands(rows, outputs, 8192))
 
 
 def _attend(dtype: mx.Dtype) -> None:
