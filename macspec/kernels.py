@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import mlx.core as mx
@@ -33,6 +33,15 @@ class Kernels:
     def __init__(self, state: str = "MLX's own", notices: Sequence[str] = ()) -> None:
         self.state = state
         self.notices = tuple(notices)
+
+    @property
+    def fallback(self) -> str | None:
+        """What failed here and is left to MLX, a line for the user; None if nothing did."""
+        return None
+
+    def idle(self) -> Iterator[object]:
+        """Work for idle times, which can be left after any step."""
+        return iter(())
 
     @property
     def recurrences(self) -> Sequence[Recurrence]:

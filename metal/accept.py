@@ -98,8 +98,8 @@ def accept(
         verdict = _walked(sampling, logits, drafted, tuple(range(-1, depth - 1)), noise)
         return Verdict(verdict.accepted, verdict.token)
     options = sampling_options(sampling)
-    scales, cuts = MEASURE((logits, options), measure_launch(logits, sampling))
-    operands = (logits, scales, cuts, drafted, log_q, noise_place(noise), options)
+    scales, cuts = MEASURE([logits, options], measure_launch(logits, sampling))
+    operands = [logits, scales, cuts, drafted, log_q, noise_place(noise), options]
     accepted, token = BLOCK(operands, block_launch(logits))
     return Verdict(accepted.reshape(()), token.reshape(()))
 
@@ -132,9 +132,9 @@ def draft_sample(
     place, options = noise_place(noise, step), sampling_options(sampling)
     if noise is None or not keeps_q:
         launch = draw_launch(logits, sampling, noise, judged=False)
-        (token,) = DRAW((logits, mx.array([0], mx.uint32), place, options), launch)
+        (token,) = DRAW([logits, mx.array([0], mx.uint32), place, options], launch)
         return token, None
-    token, log_q = SAMPLE((logits, place, options), sample_launch(logits, sampling))
+    token, log_q = SAMPLE([logits, place, options], sample_launch(logits, sampling))
     return token, log_q
 
 
@@ -146,11 +146,11 @@ def _walked(
     noise: Noise | None,
 ) -> TreeVerdict:
     nodes, depths, longest = _edges(parents)
-    operands = (logits, depths, noise_place(noise), sampling_options(sampling))
+    operands = [logits, depths, noise_place(noise), sampling_options(sampling)]
     (drawn,) = DRAW(operands, draw_launch(logits, sampling, noise))
     # A buffer cannot be empty.
     tokens = drafted if parents else mx.array([0], mx.uint32)
-    accepted, token, path = WALK((drawn, tokens, nodes), WALK_LAUNCH)
+    accepted, token, path = WALK([drawn, tokens, nodes], WALK_LAUNCH)
     return TreeVerdict(accepted.reshape(()), token.reshape(()), path[:longest])
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import cycle
 from typing import Any
 
 import mlx.core as mx
@@ -42,8 +44,17 @@ TOLERANCE = {mx.float32: 2e-5, mx.float16: 4e-3, mx.bfloat16: 3e-2}
 attention are added in float32 on both sides, so it is some roundings of the type."""
 
 COMPARED = 2048
-"""Outputs at either end of a matrix that are compared with the reference, which needs all of its
-weights in float32."""
+"""Outputs at either end and in the middle of a matrix that are compared with the reference, which
+needs its weights in float32."""
+
+STREAMED = 2**28
+"""Bytes of matrices that are read in turn when timed: more than any chip's cache holds."""
+
+LONG = (16_416, 131_072)
+"""Contexts of as many stretches as there are, the last of them empty or not."""
+
+ACCEPT_TEXTS = (2, 4, 8, 9)
+"""Rows of a pass between which an input reaches 8 elements, and with that another address space."""
 
 PASSES = 4
 """Random passes on which choices must be equal to the reference's."""
@@ -67,10 +78,14 @@ class Check:
     failure: Callable[[], str | None]
 
 
-def check_of(variant: Variant, matrices: Mapping[Matmul, Matrix]) -> Check:
-    """The check of a variant, with a matrix of the model where it takes one."""
+def check_of(variant: Variant, copies: int = 1) -> Check:
+    """The check of a variant.
+
+    Args:
+        copies: matrices of its shape that the model has, so that as many are read in turn.
+    """
     if isinstance(variant.shape, Matmul):
-        return _matmul_check(variant, matrices[variant.shape])
+        return _matmul_check(variant, variant.shape, copies)
     if isinstance(variant.shape, Mamba2):
         return _mamba2_check(variant.rows, variant.shape)
     if isinstance(variant.shape, GatedDelta):
@@ -80,9 +95,30 @@ def check_of(variant: Variant, matrices: Mapping[Matmul, Matrix]) -> Check:
     return _choice_check(variant, variant.shape)
 
 
-def _matmul_check(variant: Variant, matrix: Matrix) -> Check:
-    kernel, dtype = variant.kernel, matrix.dtype
-    x = _normal((variant.rows, matrix.inputs), dtype)
+@lru_cache(maxsize=1)
+def matrices(shape: Matmul, copies: int) -> list[Matrix]:
+    """Random matrices of a shape, together larger than any cache if the model's are."""
+    size = matmul.packed_bytes(shape)
+    return [random_matrix(shape, seed) for seed in range(min(copies, max(STREAMED // size, 1)))]
+
+
+def random_matrix(shape: Matmul, seed: int = 0) -> Matrix:
+    """Any bits, in groups of about the same size."""
+    keys = mx.random.split(mx.random.key(seed), 3)
+    groups = shape.outputs, shape.inputs // shape.group_size
+    size = shape.outputs, shape.inputs * shape.bits // 32
+    w = mx.random.randint(-(2**31), 2**31 - 1, size, key=keys[0]).view(mx.uint32)
+    scales, biases = (mx.random.normal(groups, key=key).astype(shape.dtype) for key in keys[1:])
+    scales = scales / 2**shape.bits
+    mx.eval(w, scales, biases)
+    return Matrix(w, scales, biases, shape.group_size, shape.bits)
+
+
+def _matmul_check(variant: Variant, shape: Matmul, copies: int) -> Check:
+    kernel, dtype = variant.kernel, shape.dtype
+    x = _normal((variant.rows, shape.inputs), dtype)
+    several = matrices(shape, copies)
+    matrix, turns = several[0], (cycle(several), cycle(several))
 
     def failure() -> str | None:
         fixed = recorded_matrix(matrix.bits, matrix.group_size, dtype)
@@ -94,7 +130,8 @@ def _matmul_check(variant: Variant, matrix: Matrix) -> Check:
         if kernel == STRICT:
             same = mx.array_equal(y, matmul.row_by_row(x, matrix))
             return None if same else "its bits are not those of MLX's one-row kernel"
-        for begin in {0, max(matrix.outputs - COMPARED, 0)}:
+        last = max(matrix.outputs - COMPARED, 0)
+        for begin in {0, last // 2, last}:
             some = slice(begin, begin + COMPARED)
             part = replace(
                 matrix, w=matrix.w[some], scales=matrix.scales[some], biases=matrix.biases[some]
@@ -105,16 +142,19 @@ def _matmul_check(variant: Variant, matrix: Matrix) -> Check:
 
     return Check(
         x,
-        lambda x: _after(multiply(kernel, x, matrix)[:, :1], x),
-        lambda x: _after(matmul.by_mlx(x, matrix)[:, :1], x),
+        lambda x: _after(multiply(kernel, x, next(turns[0]))[:, :1], x),
+        lambda x: _after(matmul.by_mlx(x, next(turns[1]))[:, :1], x),
         failure,
     )
 
 
 def _attention_check(rows: int, shape: Attention) -> Check:
     queries = _normal((1, shape.query_heads, rows, shape.width), shape.dtype)
-    keys = _normal((1, shape.heads, shape.length, shape.width), shape.dtype, 1)
-    values = _normal((1, shape.heads, shape.length, shape.value_width), shape.dtype, 2)
+    widths = shape.width, shape.value_width
+    keys, values = (
+        _normal((1, shape.heads, shape.length, it), shape.dtype, seed)
+        for seed, it in enumerate(widths, 1)
+    )
     scale = float(shape.width**-0.5)
     chain = verify_attention.causal(rows)
     # In the tree every row sees the first and itself.
@@ -131,14 +171,26 @@ def _attention_check(rows: int, shape: Attention) -> Check:
         return _after(out[..., :1], queries)
 
     def failure() -> str | None:
+        group = shape.query_heads // shape.heads
         for sees in (chain, tree):
             for length in (shape.length, 100):
-                arrays = queries, keys[:, :, :length], values[:, :, :length]
-                out = verify_attention.verify_attention(*arrays, sees=sees, scale=scale)
-                right = verify_attention.reference(*arrays, sees=sees, scale=scale)
-                if why := _distance(out, right):
+                if why := wrong(queries, keys[:, :, :length], values[:, :, :length], sees):
                     return why
+        # One head is enough to reach every number of stretches.
+        for length in LONG:
+            one_keys, one_values = (
+                _normal((1, 1, length, it), shape.dtype, seed) for seed, it in enumerate(widths, 1)
+            )
+            if why := wrong(queries[:, :group], one_keys, one_values, chain):
+                return f"{why} at {length} keys"
         return None
+
+    def wrong(
+        queries: mx.array, keys: mx.array, values: mx.array, sees: tuple[int, ...]
+    ) -> str | None:
+        out = verify_attention.verify_attention(queries, keys, values, sees=sees, scale=scale)
+        right = verify_attention.reference(queries, keys, values, sees=sees, scale=scale)
+        return _distance(out, right)
 
     return Check(queries, ours, mlx, failure)
 
@@ -236,6 +288,39 @@ def _gated_delta_rows(rows: int, shape: GatedDelta, seed: int) -> gated_delta.Ro
 
 
 def _choice_check(variant: Variant, shape: Choice) -> Check:
+    accepts = variant.kernel == ACCEPT
+    drafted, choose = _choosing(variant, shape)
+
+    def call(x: mx.array, ours: bool) -> mx.array:
+        for result in choose(x, 0, ours):
+            x = _after(result, x)
+        return x
+
+    def failure() -> str | None:
+        run: Any = accept.accept if accepts else accept.draft_sample
+        found: Any = (verdicts if accepts else drafts)(
+            run, shape.rule, shape.truncated, shape.dtype
+        )
+        stored = recorded()["accept" if accepts else "draft_sample"]
+        if found != stored[choice_key(shape.rule, shape.truncated)]:
+            return "its choices are not the recorded ones"
+        for rows in {variant.rows, *(ACCEPT_TEXTS if accepts else ())}:
+            tokens, choosing = _choosing(replace(variant, rows=rows), shape)
+            for number in range(PASSES):
+                ours, right = (
+                    [it.item() for it in choosing(tokens, number, own)] for own in (1, 0)
+                )
+                if ours != right:
+                    return "its choices are not the reference's"
+        return None
+
+    return Check(drafted, lambda x: call(x, True), lambda x: call(x, False), failure)
+
+
+def _choosing(
+    variant: Variant, shape: Choice
+) -> tuple[mx.array, Callable[[mx.array, int, int], tuple[mx.array, ...]]]:
+    """Drafted tokens, and how the kernel (or the reference) chooses after them in a pass."""
     accepts, block = variant.kernel == ACCEPT, shape.rule == "block"
     sampling = recorded_sampling(shape.rule, shape.truncated)
     rule = rule_named("block" if block else "keyed")
@@ -246,7 +331,7 @@ def _choice_check(variant: Variant, shape: Choice) -> Check:
         likely = log_q = sampling.scores(likely * 0.9)
     drafted = mx.argmax(likely, axis=-1).astype(mx.uint32)
 
-    def verdict(x: mx.array, number: int, ours: bool) -> tuple[mx.array, ...]:
+    def verdict(x: mx.array, number: int, ours: int) -> tuple[mx.array, ...]:
         noise = noise_of(number)
         if ours:
             found = accept.accept(sampling, logits, x, log_q, noise)
@@ -254,7 +339,7 @@ def _choice_check(variant: Variant, shape: Choice) -> Check:
             found = rule.accept(sampling.scores(logits), x, log_q, noise)
         return found.accepted, found.token
 
-    def draw(x: mx.array, number: int, ours: bool) -> tuple[mx.array, ...]:
+    def draw(x: mx.array, number: int, ours: int) -> tuple[mx.array, ...]:
         noise, rows = noise_of(number), _after(x, logits)
         if ours:
             return accept.draft_sample(sampling, rows, noise, 0, keeps_q=block)[:1]
@@ -270,28 +355,7 @@ def _choice_check(variant: Variant, shape: Choice) -> Check:
             return None
         return Noise(SEED, number, 10 * number, variant.rows, shape.width)
 
-    def call(x: mx.array, ours: bool) -> mx.array:
-        for result in choose(x, 0, ours):
-            x = _after(result, x)
-        return x
-
-    def chosen(number: int, ours: bool) -> list[Any]:
-        return [result.item() for result in choose(drafted, number, ours)]
-
-    def failure() -> str | None:
-        run: Any = accept.accept if accepts else accept.draft_sample
-        found: Any = (verdicts if accepts else drafts)(
-            run, shape.rule, shape.truncated, shape.dtype
-        )
-        stored = recorded()["accept" if accepts else "draft_sample"]
-        if found != stored[choice_key(shape.rule, shape.truncated)]:
-            return "its choices are not the recorded ones"
-        if any(chosen(number, True) != chosen(number, False) for number in range(PASSES)):
-            return "its choices are not the reference's"
-        return None
-
-    choose = verdict if accepts else draw
-    return Check(drafted, lambda x: call(x, True), lambda x: call(x, False), failure)
+    return drafted, verdict if accepts else draw
 
 
 def _normal(shape: tuple[int, ...], dtype: mx.Dtype, seed: int = 0) -> mx.array:

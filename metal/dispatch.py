@@ -24,8 +24,9 @@ from macspec.verification.match import Keyed
 from . import accept, mamba2, verify_attention
 from .hooks import Hooks
 from .matmul import STRICT, Matmul, multiply
+from .outcomes import Outcome, Outcomes
 from .recurrences import NETS, Net
-from .self_check import Outcome, Outcomes, self_check
+from .self_check import Checking, self_check
 from .variants import (
     ACCEPT,
     ATTENTION,
@@ -39,6 +40,7 @@ from .variants import (
     length_of,
     matmul_rows,
     matrix_of,
+    urgent,
     variants_for,
 )
 from .verify_attention import Attention
@@ -47,16 +49,25 @@ ORDERED = (STRICT, mamba2.KERNEL.name)
 """Kernels that give several rows the bits that MLX gives each of them alone."""
 
 
-def kernels_for(pair: Pair, mode: str = "auto") -> Kernels:
+def kernels_for(
+    pair: Pair,
+    mode: str = "auto",
+    report: Callable[[Checking], None] = lambda step: None,
+    *,
+    rest: bool = False,
+) -> Kernels:
     """The kernels for a pair on this machine.
 
-    On a Mac those of macspec run their self-check at the first start and after an update: it takes
-    some seconds, and the outcome is kept.
+    On a Mac those of macspec run their self-check at the first start and after an update, and the
+    outcome is kept. What the next replies may use is checked now, in some seconds; the others when
+    the session is idle, and they are used from the next start on.
 
     Args:
         mode: auto: those that pass and are faster; off: MLX's own; strict: matmuls and Mamba-2
             that give several rows the bits that MLX gives each of them alone, whatever they cost,
             and MLX's attention.
+        report: told how far a self-check is, four times a second; what it raises ends that.
+        rest: check the others now, too.
 
     Raises:
         BadOptionError: there is no such mode.
@@ -67,25 +78,51 @@ def kernels_for(pair: Pair, mode: str = "auto") -> Kernels:
         return Kernels("MLX's own: macspec's are switched off")
     if not on_metal():
         return Kernels("MLX (no Metal)")
+    reported: list[BaseException] = []
+
+    def told(step: Checking) -> None:
+        try:
+            report(step)
+        except BaseException as error:
+            reported.append(error)
+            raise
+
     try:
-        return checked_kernels(pair, strict=mode == "strict")
+        return checked_kernels(pair, strict=mode == "strict", report=told, rest=rest)
     except Exception as error:
+        if error in reported:
+            raise
         # A chat is never refused for the sake of its speed.
         return Kernels(f"MLX's own: macspec's cannot be used with this pair ({brief(error)})")
 
 
 def checked_kernels(
-    pair: Pair, *, strict: bool = False, outcomes: Outcomes | None = None
+    pair: Pair,
+    *,
+    strict: bool = False,
+    outcomes: Outcomes | None = None,
+    report: Callable[[Checking], None] = lambda step: None,
+    rest: bool = True,
 ) -> MetalKernels:
-    """Run the self-check of every kernel that a pair could use, as far as that is still to do.
+    """Run the self-check of the kernels that a pair could use, as far as that is still to do.
 
     Args:
         strict: only matmuls that keep the order of MLX's one-row kernels.
         outcomes: what is known already; None: what earlier starts found on this machine.
+        report, rest: as for ``kernels_for``.
     """
     target, variants = variants_for(pair, strict=strict)
-    found = self_check(variants, target.matmuls, outcomes or Outcomes())
-    return MetalKernels(pair.target.module, found, target.unsupported, strict=strict)
+    known = outcomes or Outcomes()
+    jobs = [(it, target.copies(it)) for it in variants]
+    soon = [job for job in jobs if rest or urgent(job[0])]
+    for step in self_check(soon, known):
+        report(step)
+    found = {it: known.found[str(it)] for it in variants if str(it) in known.found}
+    unsupported = list(target.unsupported)
+    if known.cut_short:
+        unsupported.append(f"the self-check ended early: {known.cut_short}")
+    left = lambda: self_check(jobs, known)  # noqa: E731
+    return MetalKernels(pair.target.module, found, unsupported, strict=strict, rest=left)
 
 
 @dataclass(frozen=True)
@@ -124,6 +161,7 @@ class MetalKernels(Kernels):
         outcomes: of every variant that its passes, and those of the draft model, could use.
         unsupported: what keeps MLX's kernels in any case, each a line for the user.
         strict: take order-preserving matmuls, however slow.
+        rest: checks what was not checked yet, step by step.
     """
 
     def __init__(
@@ -133,7 +171,9 @@ class MetalKernels(Kernels):
         unsupported: Sequence[str] = (),
         *,
         strict: bool = False,
+        rest: Callable[[], Iterator[object]] = lambda: iter(()),
     ) -> None:
+        self._rest = rest
         self.outcomes, self.unsupported, self.strict = dict(outcomes), tuple(unsupported), strict
         self._hooks = Hooks(module)
         self._matrices = {id(layer): matrix_of(layer) for layer in self._hooks.layers}
@@ -147,7 +187,7 @@ class MetalKernels(Kernels):
         found = (_chosen(net, outcomes, self._others) for net in NETS)
         self._recurrences = tuple(it for it in found if it.points)
         self._matmuls: dict[tuple[Matmul, int], str] = {}
-        self._names: dict[tuple[int, int], str | int | None] = {}
+        self._names: dict[tuple[int, int], str | None] = {}
         """By layer and rows, as they are asked for."""
         for variant in sorted(used, key=lambda variant: outcomes[variant].seconds or 0.0):
             if isinstance(variant.shape, Matmul):
@@ -163,6 +203,21 @@ class MetalKernels(Kernels):
             chosen = [f"{at}: {name}" for at, name in self._matmuls.items()]
             text = "\n".join(sorted([*chosen, *map(str, self._others)]))
             self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def idle(self) -> Iterator[object]:
+        return self._rest()
+
+    @property
+    def fallback(self) -> str | None:
+        failed = [
+            f"{it}: {outcome.failure}" for it, outcome in self.outcomes.items() if outcome.failure
+        ]
+        if not failed:
+            return None
+        count = f"{len(failed)} kernel{'s' * (len(failed) > 1)} failed the self-check on this Mac"
+        return (
+            f"{count}, so MLX's compute instead ({failed[0]}); macspec check --kernels lists them"
+        )
 
     @property
     def recurrences(self) -> Sequence[Recurrence]:
@@ -190,7 +245,7 @@ class MetalKernels(Kernels):
         key = id(layer), count
         if key not in self._names:
             point = matmul_rows(count, strict=self.strict)
-            self._names[key] = point and self._matmuls.get((matrix.shape, point))
+            self._names[key] = self._matmuls.get((matrix.shape, point or 0))
         name = self._names[key]
         return multiply(name, x, matrix) if name else None
 

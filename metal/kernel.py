@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -107,6 +108,11 @@ def constant(value: float | tuple[int, ...], dtype: mx.Dtype) -> mx.array:
     return mx.array(value, dtype)
 
 
+def _dtype(name: str) -> mx.Dtype:
+    found: mx.Dtype = getattr(mx, name)
+    return found
+
+
 def dtype_name(dtype: mx.Dtype) -> str:
     """As users know it: float16."""
     return str(dtype).removeprefix("mlx.core.")
@@ -123,3 +129,7 @@ def _read(name: str) -> tuple[str, str]:
 def _numbered(name: str, text: str, line: int = 1) -> str:
     """The text with a mark by which compilers name its file and line."""
     return f'#line {line} "{name}.metal"\n{text}'
+
+
+# Variants go to the process that checks them.
+copyreg.pickle(mx.Dtype, lambda dtype: (_dtype, (dtype_name(dtype),)))

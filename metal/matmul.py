@@ -122,9 +122,20 @@ def supports(matrix: Matrix, dtype: mx.Dtype, *, strict: bool = False) -> str | 
         return f"{matrix.inputs} inputs are not whole groups of {matrix.group_size}"
     if matrix.w.nbytes > MOST_BYTES:
         return "the matrix has more than 2 GB"
-    if strict and matrix.inputs in (64, 128) and matrix.bits in (2, 4, 8):
-        return f"MLX adds {matrix.inputs} inputs in another order than its general kernels"
+    return another_order(matrix.shape) if strict else None
+
+
+def another_order(shape: Matmul) -> str | None:
+    """Why ``STRICT`` does not have the bits of MLX's one-row kernels; None if it does."""
+    if shape.inputs in (64, 128) and shape.bits in (2, 4, 8):
+        return f"MLX adds {shape.inputs} inputs in another order than its general kernels"
     return None
+
+
+def packed_bytes(shape: Matmul) -> int:
+    """Of a matrix: weights, scales and biases."""
+    groups = shape.inputs // shape.group_size
+    return shape.outputs * (shape.inputs * shape.bits // 8 + groups * 2 * shape.dtype.size)
 
 
 def multiply(kernel: str, x: mx.array, matrix: Matrix) -> mx.array:

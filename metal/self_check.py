@@ -3,176 +3,187 @@
 Kernels cannot be tested in advance on every GPU. So every variant that a pair could use is compiled
 and run here, compared with its portable reference and with recorded results, and timed against what
 MLX does instead. A variant that fails, does not compile or is slower is not used.
+
+Variants are checked in a child process (``checker.py``). If it dies, hangs or loses the GPU,
+another one tries the variant once more; only what happens twice is kept, and only while the GPU
+still answers to MLX's own kernels.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
-import platform
-import statistics
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from typing import Any
 
-import mlx.core as mx
+from macspec.errors import QUOTED
+from macspec.plaintext import one_line
 
-from macspec.config.paths import cache_folder
-from macspec.errors import brief
-from macspec.io import read_json, write_atomic
+from .outcomes import Outcome, Outcomes, restored
 
-from .checks import Check, check_of
-from .matmul import Matmul, Matrix
-from .variants import Variant
-
-FORMAT = 2
-CHAIN = 16
-"""Calls that are timed together, each waiting for the one before: as in a pass."""
-REPEATS = 5
-CRASHED = "its last self-check ended the program"
+PROGRAM = (sys.executable, "-P", "-m", "macspec.metal.checker")
+TICK = 0.25
+"""Seconds between two chances of the caller to stop."""
+STARTING = 120.0
+"""Seconds in which the child must have started."""
+LIMIT = 30.0
+"""Seconds in which a variant must be checked; the longest takes one or two."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a variant's self-check."""
+class Checking:
+    """How far a self-check is."""
 
-    failure: str | None
-    """Why it is not used though it may be fast; None if it passed."""
-    seconds: float | None = None
-    mlx_seconds: float | None = None
-    """Of one call of macspec's kernel, and of what MLX does instead."""
-
-    @property
-    def speed(self) -> float | None:
-        """How many times as fast as MLX it is."""
-        if self.seconds is None or self.mlx_seconds is None:
-            return None
-        return self.mlx_seconds / self.seconds
-
-    @property
-    def faster(self) -> bool:
-        """Whether it passed and is faster than MLX."""
-        return self.failure is None and self.speed is not None and self.speed > 1
-
-
-@cache
-def source_hash() -> str:
-    """A hash of everything that decides what the kernels compute and how they are launched."""
-    digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.iterdir()):
-        if file.suffix in (".metal", ".py", ".json"):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def machine() -> dict[str, str]:
-    """What an outcome depends on beside the variant."""
-    return {
-        "chip": str(mx.device_info().get("device_name") or platform.machine()),
-        "macos": platform.mac_ver()[0],
-        "mlx": version("mlx"),
-        "macspec": version("macspec"),
-        "kernels": source_hash(),
-    }
-
-
-def _restored(failure: object, seconds: object = None, mlx_seconds: object = None) -> Outcome:
-    """An outcome from the file; TypeError or ValueError if it is none."""
-    times = [None if it is None else float(it) for it in (seconds, mlx_seconds)]  # type: ignore[arg-type]
-    if any(it is not None and not 0 < it < 1e6 for it in times):
-        raise ValueError(f"{times} are no times")
-    return Outcome(None if failure is None else str(failure)[:1000], *times)
-
-
-class Outcomes:
-    """Outcomes on this machine by variant, in a small file that may vanish at any time.
-
-    Args:
-        path: the file; None: in the user's cache folder.
-        made_for: what the outcomes depend on; None: this machine.
-    """
-
-    def __init__(self, path: Path | None = None, made_for: Mapping[str, str] | None = None) -> None:
-        self._made_for = dict(machine() if made_for is None else made_for)
-        name = hashlib.sha256(json.dumps(self._made_for, sort_keys=True).encode()).hexdigest()
-        self._path = path or cache_folder() / "kernels" / f"{name[:16]}.json"
-        self.found: dict[str, Outcome] = {}
-        stored: Any = read_json(self._path)
-        with contextlib.suppress(
-            ValueError, TypeError, LookupError, AttributeError, ArithmeticError
-        ):
-            if stored["format"] == FORMAT and stored["made_for"] == self._made_for:
-                self.found = {
-                    str(name): _restored(**outcome) for name, outcome in stored["outcomes"].items()
-                }
-                if stored["checking"] is not None:
-                    self.found[stored["checking"]] = Outcome(CRASHED)
-
-    def save(self, checking: str | None = None) -> None:
-        """Replace the file; ``checking`` is a variant that may end the program.
-
-        What cannot be written is not kept.
-        """
-        text = json.dumps(
-            {
-                "format": FORMAT,
-                "made_for": self._made_for,
-                "checking": checking,
-                "outcomes": {name: asdict(outcome) for name, outcome in self.found.items()},
-            }
-        )
-        with contextlib.suppress(OSError):
-            write_atomic(self._path, text, make_folder=True)
+    done: int
+    total: int
 
 
 def self_check(
-    variants: Sequence[Variant],
-    matrices: Mapping[Matmul, Matrix],
+    jobs: Sequence[tuple[Any, int]],
     outcomes: Outcomes,
-    clock: Callable[[], float] = time.perf_counter,
-) -> dict[Variant, Outcome]:
-    """The outcome of every variant, checked now unless it was before.
+    *,
+    program: Sequence[str] = PROGRAM,
+    limit: float = LIMIT,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Checking]:
+    """Check what was not checked before; ``outcomes`` then knows it.
+
+    Leaving the iterator at any point ends the check there and keeps what was found. Nothing is
+    checked while another process does so. If the GPU is lost, the check ends early.
 
     Args:
-        matrices: of the model, one for each matmul.
+        jobs: each variant and how many matrices of its shape the model has.
+        program: the child, before the argument of ``checker.main``.
+        limit: seconds that a variant may take.
     """
-    missing = [variant for variant in variants if str(variant) not in outcomes.found]
-    for variant in missing:
-        outcomes.save(checking=str(variant))
-        outcomes.found[str(variant)] = _outcome(variant, matrices, clock)
-    if missing:
-        outcomes.save()
-        mx.clear_cache()
-    return {variant: outcomes.found[str(variant)] for variant in variants}
+    if all(str(variant) in outcomes.found for variant, _ in jobs):
+        return
+    with outcomes.held() as ours:
+        if not ours:
+            return
+        missing = [job for job in jobs if str(job[0]) not in outcomes.found]
+        # What may cost the GPU comes last.
+        missing.sort(key=lambda job: outcomes.losses.get(str(job[0]), 0))
+        total, died = len(missing), ""
+        try:
+            while missing:
+                with closing(_Child(program, missing, limit, clock)) as child:
+                    yield from _attend(child, missing, outcomes, total)
+                    name = child.checking
+                end = child.end
+                if name is None and missing:
+                    if end is not None:
+                        outcomes.cut_short = end
+                    if child.lost and died:
+                        outcomes.lose(died)
+                    return
+                if name is not None and end is not None and name == died:
+                    outcomes.found[name] = Outcome(f"{end}, twice")
+                    missing.pop(0)
+                died = name or ""
+        finally:
+            outcomes.save()
 
 
-def _outcome(
-    variant: Variant, matrices: Mapping[Matmul, Matrix], clock: Callable[[], float]
-) -> Outcome:
-    try:
-        check = check_of(variant, matrices)
-        if failure := check.failure():
-            return Outcome(failure)
-        return Outcome(None, *timed(check, clock))
-    except Exception as error:
-        return Outcome(f"it does not run on this machine ({brief(error)})")
+def _attend(
+    child: _Child, missing: list[tuple[Any, int]], outcomes: Outcomes, total: int
+) -> Iterator[Checking]:
+    """Take in what a child finds, until it ends."""
+    while child.end is None:
+        yield Checking(total - len(missing), total)
+        for message in child.messages():
+            match message:
+                case {"checking": str(name)}:
+                    child.checking = name
+                    outcomes.save(checking=name)
+                case {"outcome": None}:
+                    missing.pop(0)  # There was too little memory: another time.
+                    child.checking = None
+                case {"outcome": dict(found)}:
+                    outcomes.found[child.checking or ""] = restored(**found)
+                    missing.pop(0)
+                    child.checking = None
 
 
-def timed(check: Check, clock: Callable[[], float]) -> tuple[float, float]:
-    """Median seconds of one call of ours and of MLX's, measured in turn."""
-    taken: tuple[list[float], list[float]] = [], []
-    for repeat in range(REPEATS + 1):
-        for call, seconds in zip((check.ours, check.mlx), taken, strict=True):
-            x, begin = check.start, clock()
-            for _ in range(CHAIN):
-                x = call(x)
-            mx.eval(x)
-            each = (clock() - begin) / CHAIN
-            if repeat:  # the first only warms up
-                seconds.append(each)
-    return statistics.median(taken[0]), statistics.median(taken[1])
+class _Child:
+    """A process that checks variants, one after the other."""
+
+    def __init__(
+        self,
+        program: Sequence[str],
+        jobs: Sequence[tuple[Any, int]],
+        limit: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self.checking: str | None = None
+        """The variant that it has begun and not ended."""
+        self.end: str | None = None
+        """How it ended, a clause; None while it runs."""
+        self.lost = False
+        """Whether the GPU did not answer at its start."""
+        self._limit, self._clock = limit, clock
+        self._heard = clock()
+        self._buffer = b""
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+        self._process = subprocess.Popen(
+            [*program, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        # A child that has died already shows that by its end.
+        with suppress(BrokenPipeError):
+            pickle.dump(list(jobs), self._process.stdin)
+            self._process.stdin.close()
+
+    def messages(self) -> list[dict[str, Any]]:
+        """What it has sent within a tick; sets ``end`` if it has ended, or must be ended."""
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], TICK)
+        if not ready:
+            allowed = STARTING if self.checking is None else self._limit
+            if self._clock() - self._heard > allowed:
+                self.end = f"it did not end within {allowed:g} s"
+            return []
+        data = os.read(self._process.stdout.fileno(), 2**16)
+        self._heard = self._clock()
+        if not data:
+            self._ended()
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        found = []
+        for line in lines:
+            with suppress(ValueError):  # Any library may print.
+                found.append(json.loads(line))
+                self.end = found[-1].get("fault", self.end)
+                self.lost |= "lost" in found[-1]
+        return found
+
+    def close(self) -> None:
+        """End it, whatever it is doing."""
+        self._process.kill()
+        self._process.wait()
+        for file in (self._process.stdin, self._process.stdout, self._said):
+            if file is not None:
+                file.close()
+
+    def _ended(self) -> None:
+        status = self._process.wait()
+        how = "it ended the program"
+        if status < 0:
+            how += f" ({signal.Signals(-status).name})"
+        self._said.seek(0)
+        lines = [one_line(line) for line in self._said.read().decode(errors="replace").split("\n")]
+        last = next((line for line in reversed(lines) if line), "")
+        if self.end is None:
+            self.end = f"{how}: {last[:QUOTED]}" if last else how

@@ -5,6 +5,7 @@ A pass of the model is built but never run; what it multiplies and attends to is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,6 +34,8 @@ PROBE_ROWS = 2
 """Of the pass that is built to see what it asks for."""
 MATMUL_ROWS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
 """A matmul of other rows is judged by the next of these; its text is the same."""
+SOON_ROWS = 6
+"""Of the passes of common depths, whose variants are checked first."""
 QMM_FROM = 6
 """Rows from which matrices of 8 rows can pay."""
 ATTENTION_ROWS = (2, 4, 8, 16)
@@ -82,8 +85,8 @@ class Variant:
 class Workload:
     """What the passes of one model ask for; it records them and leaves everything to MLX."""
 
-    matmuls: dict[Matmul, Matrix] = field(default_factory=dict)
-    """With a matrix of the model for each."""
+    matmuls: Counter[Matmul] = field(default_factory=Counter)
+    """Each with how many matrices there are."""
     attentions: set[Attention] = field(default_factory=set)
     recurrences: dict[str, set[GatedDelta | Mamba2]] = field(default_factory=dict)
     """By kernel."""
@@ -97,6 +100,10 @@ class Workload:
         """What keeps MLX's kernels and why, each a line for the user."""
         return sorted(self.others)
 
+    def copies(self, variant: Variant) -> int:
+        """Matrices of its shape."""
+        return self.matmuls[variant.shape] if isinstance(variant.shape, Matmul) else 1
+
     def matmul(self, layer: Module, x: mx.array) -> None:
         matrix = matrix_of(layer)
         if matrix is None:
@@ -105,7 +112,7 @@ class Workload:
         elif why := matmul.supports(matrix, x.dtype):
             self.others.add(f"{matrix.bits}-bit matrices: {why}")
         else:
-            self.matmuls.setdefault(matrix.shape, matrix)
+            self.matmuls[matrix.shape] += 1
 
     def attention(
         self, queries: Any, keys: Any, values: Any, scale: float, mask: Any, sinks: Any
@@ -133,11 +140,7 @@ def variants_for(pair: Pair, *, strict: bool = False) -> tuple[Workload, list[Va
         strict: only matmuls that keep the order of MLX's one-row kernels.
     """
     target = workload(pair.target.module)
-    found = [
-        variant
-        for shape, matrix in target.matmuls.items()
-        for variant in _of_matmul(shape, matrix, strict)
-    ]
+    found = [variant for shape in target.matmuls for variant in _of_matmul(shape, strict)]
     if not strict:
         found += [
             Variant(ATTENTION, replace(attention, length=length), count)
@@ -157,8 +160,8 @@ def variants_for(pair: Pair, *, strict: bool = False) -> tuple[Workload, list[Va
     return target, found
 
 
-def _of_matmul(shape: Matmul, matrix: Matrix, strict: bool) -> Iterator[Variant]:
-    if strict and matmul.supports(matrix, shape.dtype, strict=True) is not None:
+def _of_matmul(shape: Matmul, strict: bool) -> Iterator[Variant]:
+    if strict and matmul.another_order(shape) is not None:
         return
     for count in MATMUL_ROWS:
         if count <= matmul.QMV_ROWS:
@@ -222,3 +225,9 @@ def length_of(length: int) -> int:
     """The context under which attention was checked."""
     short, long = LENGTHS
     return short if length * length < short * long else long
+
+
+def urgent(variant: Variant) -> bool:
+    """Whether the next replies may use a variant; the others are rare: deep passes."""
+    most = {QMM.name: 0, ATTENTION: 8}.get(variant.kernel, SOON_ROWS)
+    return variant.rows <= most

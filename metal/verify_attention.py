@@ -148,7 +148,7 @@ def verify_attention(
     out, norms = KERNEL(*attention_call(queries, keys, values, sees, scale))
     if out.shape[0] == 1:
         return out
-    return JOIN((out, norms), join_launch(out, queries.dtype))[0]
+    return JOIN([out, norms], join_launch(out, queries.dtype))[0]
 
 
 def mask(length: int, sees: Sequence[int]) -> mx.array:

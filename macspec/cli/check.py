@@ -59,7 +59,7 @@ def check(options: argparse.Namespace) -> int:
     if options.kernels:
         show(*_kernel_table(pair))
         return 0
-    kernels = kernels_for(pair)
+    kernels = kernels_for(pair, rest=True)
     show(_row("kernels", kernels.state), *(_row("notice", it) for it in kernels.notices))
     every = prompts()
     conversations = every[:: max(len(every) // options.prompts, 1)][: options.prompts]

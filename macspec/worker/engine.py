@@ -16,8 +16,10 @@ from ..decode import Settings
 from ..drafters import DraftModel
 from ..errors import BadOptionError, MacspecError, OutOfMemoryError
 from ..events import Event, Finished, Notice
+from ..kernels import Kernels
 from ..learned import control_state, corpus
 from ..metal.dispatch import kernels_for
+from ..metal.self_check import Checking
 from ..models.download import pull
 from ..models.hubcache import cached_folder
 from ..models.machine import Pressure, pressure
@@ -168,6 +170,8 @@ class Engine:
         if self.session is not None:
             yield from self.session.measure()
             self.session.remember()
+            for _ in self.session.kernels.idle():
+                yield
 
     def close(self) -> None:
         self._save()
@@ -220,7 +224,7 @@ class Engine:
         session = self.session
         if session is not None and session.pair.target is not pair.target:
             session = None
-        kernels = kernels_for(pair, choice.kernels) if session is None else session.kernels
+        kernels = _kernels(pair, choice.kernels, report) if session is None else session.kernels
         known = control_state(pair, choice.kv_bits, kernels=kernels.key) if choice.learn else None
         if self._tuning.method == DraftModel.name and pair.draft is None:
             report(Notice("this pair has no draft model; the method is auto again"))
@@ -269,6 +273,22 @@ class Engine:
                 self._registry.leave()
             both = f"{cause}; the previous pair could not be reloaded either: {error}"
             raise type(error)(both) from cause
+
+
+def _kernels(pair: Pair, mode: str, report: Report) -> Kernels:
+    """The kernels of a session, checked first where that is still to do."""
+
+    notices = iter([Notice("checking kernels on this Mac, once and after each update")])
+
+    def checking(step: Checking) -> None:
+        for notice in notices:
+            report(notice)
+        report(LoadProgress("checking", step.done, step.total))
+
+    kernels: Kernels = kernels_for(pair, mode, checking)
+    if kernels.fallback is not None:
+        report(Notice(kernels.fallback))
+    return kernels
 
 
 def _check_names(given: Mapping[str, Any], settings: type[Tuning | Sampling]) -> None:

@@ -130,7 +130,8 @@ class LoadProgress:
     """A step of loading; sizes in bytes."""
 
     stage: str
-    """finding (where it is and whether it fits), downloading, or reading (the weights)."""
+    """finding (where it is and whether it fits), downloading, reading (the weights), or checking
+    (kernels, counted instead of bytes)."""
     done: int = 0
     total: int = 0
     """0: unknown."""

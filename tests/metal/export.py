@@ -22,6 +22,7 @@ from harness.headers import flattened
 from harness.text import export
 
 from macspec.metal import accept, gated_delta, mamba2, matmul, verify_attention
+from macspec.metal.checks import ACCEPT_TEXTS
 from macspec.metal.kernel import Kernel, Launch
 from macspec.metal.mamba2 import Rows
 from macspec.metal.matmul import Matrix
@@ -39,8 +40,6 @@ DELTA_NETS = (
 )
 """Key heads, heads, their sizes, and whether gates are by column: every size, and the numbers of
 heads of Qwen3-Next, Qwen3.5 and Kimi Linear."""
-SPACES = (2, 4, 8, 9)
-"""Rows of a pass between which an input reaches 8 elements, and with that another address space."""
 
 
 def launch_all() -> None:
@@ -102,7 +101,7 @@ def _recur(dtype: mx.Dtype) -> None:
 def _choose(dtype: mx.Dtype) -> None:
     for sampling in (Sampling(temperature=0), Sampling(), Sampling(top_k=4)):
         greedy = sampling.greedy
-        for rows in SPACES:
+        for rows in ACCEPT_TEXTS:
             depth = rows - 1
             noise = None if greedy else Noise(1, 1, 1, rows, VOCABULARY)
             logits = mx.zeros((rows, VOCABULARY), dtype)

@@ -22,7 +22,7 @@ from macspec.kernels import Kernels
 from macspec.metal.dispatch import MetalKernels, kernels_for
 from macspec.metal.hooks import Hooks, QuantizedLayer
 from macspec.metal.matmul import Matmul
-from macspec.metal.self_check import Outcome
+from macspec.metal.outcomes import Outcome
 from macspec.metal.variants import Choice, Variant, variants_for, workload
 from macspec.metal.verify_attention import Attention
 from macspec.models import Pair

@@ -21,7 +21,7 @@ from tinymodels import VOCABULARY, built, tiny
 from macspec.cache import ModelCache
 from macspec.metal import gated_delta, mamba2, recurrences
 from macspec.metal.dispatch import MetalKernels
-from macspec.metal.self_check import Outcome
+from macspec.metal.outcomes import Outcome
 from macspec.metal.variants import RECURRENCE_ROWS, Variant, workload
 from macspec.models.rollback import pending_rows_of, recorder_of
 

@@ -1,10 +1,11 @@
-"""The self-check: what passes and is fast is used, everything else is named and left out."""
+"""What a kernel must give on this machine: what is wrong, or slower, is named and left out."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ import pytest
 import quantized
 from harness import installed
 from harness.mlxlm_kernels import delta_rows, ssm_rows
-from matrices import Matmul as Case
-from matrices import make, mlx_rows
+from matrices import mlx_rows
 from mlx_lm.models import gated_delta as gated_delta_of_mlx_lm
 
 from macspec.metal import (
@@ -24,25 +24,32 @@ from macspec.metal import (
     dispatch,
     mamba2,
     matmul,
+    outcomes,
     recorded,
     self_check,
+    timing,
+    variants,
     verify_attention,
 )
+from macspec.metal.checks import Check
 from macspec.metal.gated_delta import GatedDelta
 from macspec.metal.gated_delta import Rows as DeltaRows
 from macspec.metal.mamba2 import Mamba2, Rows
 from macspec.metal.matmul import Matmul
-from macspec.metal.self_check import CRASHED, Outcome, Outcomes
+from macspec.metal.outcomes import Outcome, Outcomes
+from macspec.metal.self_check import Checking
 from macspec.metal.variants import Variant, variants_for
 from macspec.models import Pair
 from macspec.verification import Verdict
 
 
 @pytest.fixture(autouse=True)
-def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time is not the matter here."""
-    monkeypatch.setattr(self_check, "CHAIN", 1)
-    monkeypatch.setattr(self_check, "REPEATS", 1)
+    monkeypatch.setattr(timing, "CHAIN", 1)
+    monkeypatch.setattr(timing, "REPEATS", 2)
+    monkeypatch.setattr(timing, "warm_up", lambda: None)
+    monkeypatch.setattr(checks, "LONG", (300,))
 
 
 @pytest.fixture(scope="module")
@@ -50,30 +57,28 @@ def pair() -> Pair:
     return quantized.pair()
 
 
-@pytest.fixture
-def kept(tmp_path: Path) -> Outcomes:
-    return Outcomes(tmp_path / "outcomes.json", {"chip": "M9"})
-
-
-def ticking(*seconds: float) -> Any:
-    """A clock by which the calls of ours and of theirs take so long, in turn."""
-    durations = itertools.cycle(seconds)
+def ticking(ours: float, theirs: float) -> Callable[[], float]:
+    """A clock by which a call of ours and one of theirs take so long, whichever is first."""
 
     def reading() -> Iterator[float]:
         now = 0.0
-        while True:
+        for seconds in itertools.cycle((theirs, ours, ours, theirs)):
             yield now
-            now += next(durations)
+            now += seconds
             yield now
 
     return reading().__next__
 
 
-def some(pair: Pair, *kernels: str) -> tuple[dict[Any, Any], list[Variant]]:
+def some(pair: Pair, *kernels: str) -> list[Variant]:
     """The first variant of each kernel."""
-    found, asked = variants_for(pair)
-    first = {variant.kernel: variant for variant in reversed(asked)}
-    return found.matmuls, [first[kernel] for kernel in kernels]
+    first = {variant.kernel: variant for variant in reversed(variants_for(pair)[1])}
+    return [first[kernel] for kernel in kernels]
+
+
+def failure(variant: Variant) -> str | None:
+    with installed(inspected=False):
+        return timing.outcome_of(variant).failure
 
 
 KERNELS = ("verify_qmv", "verify_qmm", "verify_attention", "accept", "draft_sample")
@@ -94,42 +99,30 @@ def test_recorded_draws_do_not_hang_on_rounding() -> None:
             assert mx.min(best[:, 1] - best[:, 0]).item() > 1e-3
 
 
-def test_every_kernel_passes(pair: Pair, kept: Outcomes) -> None:
-    matrices, asked = some(pair, *KERNELS)
+def test_every_kernel_passes(pair: Pair) -> None:
     with installed(inspected=False) as names:
-        outcomes = self_check.self_check(asked, matrices, kept, ticking(1.0, 2.0))
-    assert {str(variant): outcome.failure for variant, outcome in outcomes.items()} == {
-        str(variant): None for variant in asked
-    }
-    assert all(outcome.faster and outcome.speed == 2 for outcome in outcomes.values())
+        found = {str(it): timing.outcome_of(it) for it in some(pair, *KERNELS)}
+    assert {name: outcome.failure for name, outcome in found.items()} == dict.fromkeys(found)
+    assert all(outcome.speed for outcome in found.values())
     assert {"verify_qmv", "verify_qmm", "verify_attention", "accept_draw"} <= set(names)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16], ids=str)
-def test_every_variant_passes(kept: Outcomes, dtype: mx.Dtype) -> None:
-    found, asked = variants_for(quantized.pair(dtype=dtype))
-    with installed(inspected=False):
-        outcomes = self_check.self_check(asked, found.matmuls, kept)
-    assert not [f"{v}: {outcome.failure}" for v, outcome in outcomes.items() if outcome.failure]
+def test_every_variant_passes(dtype: mx.Dtype) -> None:
+    asked = variants_for(quantized.pair(dtype=dtype))[1]
+    found = {str(variant): failure(variant) for variant in asked}
+    assert found == dict.fromkeys(found)
     assert len(asked) > 70
 
 
 @pytest.mark.parametrize("bits", [3, 4])
-def test_strict_is_compared_with_mlxs_own_order(
-    kept: Outcomes, monkeypatch: pytest.MonkeyPatch, bits: int
-) -> None:
-    _, matrix = make(Case(2, 64, 512, 64, bits, mx.float16))
-    product = matrix.shape
-    asked = Variant("verify_qmv strict", product, 2)
+def test_strict_is_compared_with_mlxs_own_order(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
+    asked = Variant("verify_qmv strict", Matmul(bits, 64, 512, 64, mx.float16), 2)
     monkeypatch.setattr(matmul, "row_by_row", lambda x, m: mlx_rows(x, m, fused=True))
-    with installed(inspected=False):
-        assert self_check.self_check([asked], {product: matrix}, kept)[asked].failure is None
+    assert failure(asked) is None
     monkeypatch.setattr(matmul, "row_by_row", lambda x, m: mlx_rows(x, m, fused=True) + 1)
-    with installed(inspected=False):
-        fresh = Outcomes(kept._path.with_name("other.json"), {})
-        outcome = self_check.self_check([asked], {product: matrix}, fresh)[asked]
-    assert outcome.failure == "its bits are not those of MLX's one-row kernel"
+    assert failure(asked) == "its bits are not those of MLX's one-row kernel"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +133,7 @@ def test_strict_is_compared_with_mlxs_own_order(
     ],
 )
 def test_mamba2_is_compared_with_mlx_lms_one_row_kernel(
-    kept: Outcomes, monkeypatch: pytest.MonkeyPatch, change: float, words: str | None
+    monkeypatch: pytest.MonkeyPatch, change: float, words: str | None
 ) -> None:
     def row_by_row(arguments: Any, count: int, state: mx.array) -> tuple[mx.array, mx.array]:
         out, after = ssm_rows(Rows.of(arguments), count, state)
@@ -149,8 +142,7 @@ def test_mamba2_is_compared_with_mlx_lms_one_row_kernel(
     monkeypatch.setattr(mamba2, "row_by_row", row_by_row)
     shape = Mamba2(8, 2, 8, 32, mx.bfloat16, (mx.float32, mx.bfloat16))
     asked = Variant("mamba2", shape, 2)
-    with installed(inspected=False):
-        assert self_check.self_check([asked], {}, kept)[asked].failure == words
+    assert failure(asked) == words
 
 
 @pytest.mark.parametrize(
@@ -158,7 +150,7 @@ def test_mamba2_is_compared_with_mlx_lms_one_row_kernel(
     [(0, None), (1e-6, "its bits are not those of mlx-lm's kernel")],
 )
 def test_gated_delta_is_compared_with_mlx_lms_kernel(
-    kept: Outcomes, monkeypatch: pytest.MonkeyPatch, change: float, words: str | None
+    monkeypatch: pytest.MonkeyPatch, change: float, words: str | None
 ) -> None:
     def by_kernel(*given: mx.array) -> tuple[mx.array, mx.array]:
         y, after = delta_rows(DeltaRows(*given[:-1]), given[-1])
@@ -166,8 +158,7 @@ def test_gated_delta_is_compared_with_mlx_lms_kernel(
 
     monkeypatch.setattr(gated_delta_of_mlx_lm, "gated_delta_kernel", by_kernel)
     asked = Variant("gated_delta", GatedDelta(4, 8, 64, 16, False, mx.bfloat16), 4)
-    with installed(inspected=False):
-        assert self_check.self_check([asked], {}, kept)[asked].failure == words
+    assert failure(asked) == words
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, change: Any) -> None:
@@ -175,92 +166,95 @@ def broken(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, change: Any)
     monkeypatch.setattr(module, name, lambda *a, **k: change(intact(*a, **k)))
 
 
-def raises(_: Any) -> Any:
-    raise RuntimeError("[metal::Device] Unable to build metal library from source\nerror: 'x'")
-
-
 def next_token(verdict: Any) -> Verdict:
     return Verdict(verdict.accepted, verdict.token + 1)
 
 
 BREAKS = [
-    ("verify_qmv", matmul, lambda y: y + 1e-6, "its bits are not the recorded ones"),
-    ("verify_qmv", matmul, raises, "does not run on this machine ([metal::Device]"),
-    ("verify_attention", verify_attention, lambda y: y * 1.01, "off by 1"),
-    ("verify_attention", verify_attention, lambda y: y * mx.nan, "off by nan"),
-    ("accept", accept, next_token, "its choices are not the recorded ones"),
+    ("verify_qmv", checks, "multiply", lambda y: y + 1e-6, "its bits are not the recorded ones"),
+    ("verify_attention", verify_attention, "verify_attention", lambda y: y * 1.01, "off by 1"),
+    ("verify_attention", verify_attention, "verify_attention", lambda y: y * mx.nan, "off by nan"),
+    ("accept", accept, "accept", next_token, "its choices are not the recorded ones"),
 ]
 
 
-@pytest.mark.parametrize(("kernel", "module", "change", "words"), BREAKS)
+@pytest.mark.parametrize(("kernel", "module", "name", "change", "words"), BREAKS)
 def test_what_is_wrong_is_named_and_off(
     pair: Pair,
-    kept: Outcomes,
     monkeypatch: pytest.MonkeyPatch,
     kernel: str,
     module: Any,
+    name: str,
     change: Any,
     words: str,
 ) -> None:
-    broken(monkeypatch, module, kernel, change)
-    matrices, (asked,) = some(pair, kernel)
-    with installed(inspected=False):
-        outcome = self_check.self_check([asked], matrices, kept)[asked]
-    assert words in str(outcome.failure)
-    assert "\n" not in str(outcome.failure)
-    assert not outcome.faster
+    broken(monkeypatch, module, name, change)
+    (asked,) = some(pair, kernel)
+    assert words in str(failure(asked))
 
 
-def test_a_large_matrix_is_compared_at_both_ends(kept: Outcomes) -> None:
-    """And an error in its middle shows in the recorded bits, which need no reference."""
-    _, matrix = make(Case(2, checks.COMPARED + 80, 64, 32, 4, mx.float32))
-    product = matrix.shape
-    tried = checks.check_of(Variant("verify_qmv", product, 2), {product: matrix})
+@pytest.mark.parametrize("at", [0, 1100, -1])
+def test_a_large_matrix_is_compared_at_both_ends_and_between(
+    monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    monkeypatch.setattr(checks, "COMPARED", 8)
+    asked = Variant("verify_qmv", Matmul(4, 32, 64, 2200, mx.float32), 2)
+    tried = checks.check_of(asked)
+    intact = checks.multiply
+
+    def one_is_wrong(kernel: str, x: mx.array, matrix: Any) -> mx.array:
+        y = intact(kernel, x, matrix)
+        return y.at[:, at].add(1) if y.shape[1] == 2200 else y
+
     with installed(inspected=False):
         assert tried.failure() is None
-        intact = checks.multiply
-
-        def last_is_wrong(kernel: str, x: mx.array, matrix: Any) -> mx.array:
-            y = intact(kernel, x, matrix)
-            return mx.concatenate([y[:, :-1], y[:, -1:] + 1], axis=1) if y.shape[1] > 2048 else y
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(checks, "multiply", last_is_wrong)
-            assert "off by" in str(tried.failure())
+        monkeypatch.setattr(checks, "multiply", one_is_wrong)
+        assert "off by" in str(tried.failure())
 
 
-def test_what_is_slower_is_off(pair: Pair, kept: Outcomes) -> None:
-    matrices, asked = some(pair, "verify_qmv")
-    with installed(inspected=False):
-        (outcome,) = self_check.self_check(asked, matrices, kept, ticking(2.0, 1.9)).values()
-    assert outcome.failure is None
-    assert not outcome.faster
+@pytest.mark.parametrize(
+    ("ours", "theirs", "faster"), [(1.0, 2.0, True), (1.0, 1.02, False), (2.0, 1.9, False)]
+)
+def test_what_is_not_clearly_faster_is_off(ours: float, theirs: float, faster: bool) -> None:
+    check = Check(mx.zeros(1), lambda x: x, lambda x: x, lambda: None)
+    outcome = Outcome(None, *timing.timed(check, ticking(ours, theirs)))
+    assert outcome.speed == pytest.approx(theirs / ours)
+    assert outcome.least == pytest.approx(theirs / ours)
+    assert outcome.faster == faster
 
 
-def test_outcomes_are_kept_for_the_same_machine(pair: Pair, tmp_path: Path) -> None:
-    path, here = tmp_path / "outcomes.json", {"chip": "M9", "mlx": "1"}
-    matrices, asked = some(pair, "verify_qmv", "accept")
-    with installed(inspected=False) as names:
-        first = self_check.self_check(asked, matrices, Outcomes(path, here), ticking(1.0, 3.0))
-        assert names
-        count = len(names)
-        assert self_check.self_check(asked, matrices, Outcomes(path, here)) == first
-        assert len(names) == count, "nothing was tried again"
-        self_check.self_check(asked, matrices, Outcomes(path, {**here, "mlx": "2"}))
-        assert len(names) > count
+def test_noise_is_no_speed() -> None:
+    assert not Outcome(None, 1.0, 1.2, 0.97).faster
+    assert Outcome(None, 1.0, 1.2, 1.01).faster
+
+
+def test_as_many_matrices_are_read_in_turn_as_the_model_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shape = Matmul(4, 64, 512, 64, mx.bfloat16)
+    assert len(checks.matrices(shape, 3)) == 3
+    monkeypatch.setattr(checks, "STREAMED", 2 * matmul.packed_bytes(shape))
+    assert len(checks.matrices(shape, 4)) == 2
+    seen = []
+    monkeypatch.setattr(checks, "multiply", lambda kernel, x, matrix: seen.append(id(matrix)) or x)
+    check = checks.check_of(Variant("verify_qmv", shape, 2), 4)
+    for _ in range(4):
+        check.ours(check.start)
+    assert seen[:2] == seen[2:]
+    assert len({*seen}) == 2
 
 
 def test_the_machine_is_chip_system_versions_and_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = self_check.machine()
+    here = outcomes.machine()
     assert set(here) == {"chip", "macos", "mlx", "macspec", "kernels"}
-    assert here["kernels"] == self_check.source_hash()
+    assert here["kernels"] == outcomes.source_hash()
     read = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b" ")
-    self_check.source_hash.cache_clear()
+    outcomes.source_hash.cache_clear()
     try:
-        assert self_check.machine()["kernels"] != here["kernels"]
+        assert outcomes.machine()["kernels"] != here["kernels"]
     finally:
-        self_check.source_hash.cache_clear()
+        outcomes.source_hash.cache_clear()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', '{"format": 99}', "\x00"])
@@ -270,47 +264,45 @@ def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, text: str) -> None:
     assert Outcomes(path, {}).found == {}
 
 
-def test_a_folder_that_cannot_be_written_does_no_harm(pair: Pair, tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("", encoding="utf-8")
-    matrices, asked = some(pair, "verify_qmv")
-    with installed(inspected=False):
-        outcomes = self_check.self_check(asked, matrices, Outcomes(blocked / "outcomes.json", {}))
-    assert outcomes[asked[0]].failure is None
+def test_variants_reach_the_process_that_checks_them(pair: Pair) -> None:
+    shapes = (GatedDelta(4, 8, 64, 16, False, mx.bfloat16),)
+    asked = [*variants_for(pair)[1], *(Variant("gated_delta", shape, 4) for shape in shapes)]
+    assert pickle.loads(pickle.dumps(asked)) == asked
 
 
-def test_a_variant_that_ended_the_program_is_not_tried_again(
-    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "outcomes.json"
-    matrices, asked = some(pair, "verify_qmv", "accept")
-
-    def dies(*_: Any) -> Any:
-        raise SystemExit
-
-    with monkeypatch.context() as patch:
-        patch.setattr(self_check, "check_of", dies)
-        with pytest.raises(SystemExit):
-            self_check.self_check(asked, matrices, Outcomes(path, {}))
-    with installed(inspected=False):
-        outcomes = self_check.self_check(asked, matrices, Outcomes(path, {}), ticking(1.0, 2.0))
-    assert outcomes[asked[0]] == Outcome(CRASHED)
-    assert outcomes[asked[1]].faster
+@pytest.mark.slow
+@pytest.mark.skipif(mx.metal.is_available(), reason="needs a machine that is no Mac")
+def test_the_real_checker_reports_that_there_is_no_metal(pair: Pair, tmp_path: Path) -> None:
+    known = Outcomes(tmp_path / "outcomes.json", {})
+    (asked,) = some(pair, "verify_qmv")
+    for _ in self_check.self_check([(asked, 2)], known):
+        pass
+    assert "it does not run on this machine ([metal_kernel]" in str(known.found[str(asked)].failure)
 
 
 def test_a_pair_takes_what_passed(
-    pair: Pair, kept: Outcomes, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of the way from a pair to its kernels, with one of them wrong."""
-    _, asked = variants_for(pair)
-    right, wrong = asked[0], asked[1]
-    for variant in asked[2:]:
-        kept.found[str(variant)] = Outcome(None, 2.0, 1.0)
-    kept.found[str(wrong)] = Outcome("off by 1.0e-01 of the largest value")
-    monkeypatch.setattr(self_check.self_check, "__defaults__", (ticking(1.0, 2.0),))
-    with installed(inspected=False):
-        kernels = dispatch.checked_kernels(pair, outcomes=kept)
+    """All of the way from a pair to its kernels: what is urgent is checked first."""
+    known, asked = Outcomes(tmp_path / "outcomes.json", {}), variants_for(pair)[1]
+    right, wrong, *others = asked
+    reports: list[Checking] = []
+
+    def scripted(jobs: Any, found: Outcomes) -> Iterator[Checking]:
+        for number, (variant, _) in enumerate(jobs):
+            yield Checking(number, len(jobs))
+            found.found[str(variant)] = Outcome(None, 2.0, 1.0)
+        found.found[str(right)] = Outcome(None, 1.0, 2.0)
+        found.found[str(wrong)] = Outcome("off by 1.0e-01 of the largest value")
+
+    monkeypatch.setattr(dispatch, "self_check", scripted)
+    kernels = dispatch.checked_kernels(pair, outcomes=known, report=reports.append, rest=False)
+    urgent = [variant for variant in asked if variants.urgent(variant)]
+    assert reports == [Checking(number, len(urgent)) for number in range(len(urgent))]
+    assert set(kernels.outcomes) == set(urgent) != set(asked)
     assert kernels.outcomes[right].faster
-    assert kernels.state == f"macspec's verify_qmv, for 1 of {len(asked)} shapes"
+    assert kernels.state == f"macspec's verify_qmv, for 1 of {len(urgent)} shapes"
     assert any(str(wrong) in notice for notice in kernels.notices)
-    assert isinstance(right.shape, Matmul)
+    assert "1 kernel failed the self-check on this Mac" in (kernels.fallback or "")
+    assert len(list(kernels.idle())) == len(asked)
+    assert {str(it) for it in others} <= set(known.found)

@@ -16,7 +16,7 @@ from hostile import VALUES
 from macspec.checked import last_check, remember_check
 from macspec.control import AcceptanceEstimate, Controller, ControlState, CostCurve
 from macspec.io import read_json
-from macspec.metal.self_check import Outcome, Outcomes
+from macspec.metal.outcomes import Outcome, Outcomes
 from macspec.power.history import Idle, remember_idle, remembered_idle
 
 

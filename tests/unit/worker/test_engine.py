@@ -14,6 +14,8 @@ from fakehub import Hub, serving
 
 from macspec.errors import BadOptionError, ModelBrokenError, OutOfMemoryError
 from macspec.events import Finished, Notice
+from macspec.kernels import Kernels
+from macspec.metal.self_check import Checking
 from macspec.models import download
 from macspec.models.machine import Pressure
 from macspec.models.pair import Pair
@@ -178,6 +180,54 @@ def test_a_failed_switch_leaves_the_old_pair_working(
     assert held(engine).draft is not None
     engine.load(choice, ignore)
     assert talk(engine).token_ids
+
+
+class CheckedKernels(Kernels):
+    """Of which one has failed, and others wait."""
+
+    fallback = "1 kernel failed"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+
+    def idle(self) -> Iterator[object]:
+        for _ in range(2):
+            self.steps += 1
+            yield
+
+
+def test_a_self_check_of_kernels_is_reported_and_goes_on_when_idle(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = CheckedKernels()
+
+    def checked(pair: Pair, mode: str, report: Callable[[Checking], None]) -> Kernels:
+        for done in range(3):
+            report(Checking(done, 3))
+        return kernels
+
+    monkeypatch.setattr("macspec.worker.engine.kernels_for", checked)
+    events: list[Answer] = []
+    engine.load(SMALL, events.append)
+    checking = Notice("checking kernels on this Mac, once and after each update")
+    assert events.count(checking) == 1
+    at = events.index(checking)
+    assert events[at + 1 :] == [
+        *(LoadProgress("checking", done, 3) for done in range(3)),
+        Notice("1 kernel failed"),
+    ]
+    for _ in engine.idle():
+        pass
+    assert kernels.steps == 2
+
+    def stopping(event: Answer) -> None:
+        if isinstance(event, LoadProgress) and event.stage == "checking":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.load(BOTH, stopping)
+    assert talk(engine).token_ids, "the old pair still works"
 
 
 def test_gates_and_plan_come_before_anything_is_let_go(
