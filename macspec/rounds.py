@@ -11,6 +11,7 @@ import mlx.core as mx
 from .control import Plan
 from .drafters import Proposal
 from .errors import ModelBrokenError
+from .models.files import broken
 from .stats import ReplyCounter
 from .text import Piece, TextStream, joined
 from .verification import TreeVerdict, Verdict
@@ -134,19 +135,20 @@ class Reply:
         reply ends; return them and the text that they complete."""
         kept: list[int] = []
         pieces: list[Piece] = []
-        for token in tokens:
-            guess = drafter if len(kept) < accepted else None
-            kept.append(token)
-            if token in self.stop_ids:
-                self.reason = "end"
-            else:
-                pieces += self.stream.push(token, guess)
-                if self.stream.stopped:
-                    self.reason = "stop"
-                elif len(self.ids) + len(kept) >= self.limit:
-                    self.reason = self.limit_reason
-            if self.reason is not None:
-                pieces += self.stream.finish()
-                break
+        with broken("the tokenizer cannot write this reply"):
+            for token in tokens:
+                guess = drafter if len(kept) < accepted else None
+                kept.append(token)
+                if token in self.stop_ids:
+                    self.reason = "end"
+                else:
+                    pieces += self.stream.push(token, guess)
+                    if self.stream.stopped:
+                        self.reason = "stop"
+                    elif len(self.ids) + len(kept) >= self.limit:
+                        self.reason = self.limit_reason
+                if self.reason is not None:
+                    pieces += self.stream.finish()
+                    break
         self.ids += kept
         return kept, joined(pieces)

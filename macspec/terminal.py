@@ -31,6 +31,9 @@ STEP = 0.1
 REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that ask a program to leave."""
 
+supervisor: int | None = None
+"""The process that ends this one if it does not say at once that it obeys such a signal."""
+
 
 class Output:
     """Standard output in UTF-8: neutral text on a terminal, exact bytes everywhere else."""
@@ -207,6 +210,8 @@ def interruptible() -> Iterator[None]:
 
     def raise_once(signum: int, frame: object) -> None:
         restore()
+        if supervisor is not None:
+            os.kill(supervisor, signal.SIGUSR1)
         raise Asked(signum)
 
     for signum, handler in before.items():

@@ -8,8 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .errors import ModelBrokenError
 from .events import Text
 from .parts import HEADER, TAG, Format, PartReader
+
+LONGEST = 100_000
+"""Most characters that one token completes; thousands may wait for the end of a character."""
 
 Span = tuple[int, str | None]
 """Number of characters, and the drafter that guessed their token; None: the target's own."""
@@ -76,6 +80,11 @@ class TextStream:
         parts = self._parts.push(token)
         self._detokenizer.add_token(token)
         segment = self._detokenizer.last_segment
+        if len(segment) > LONGEST:
+            raise ModelBrokenError(
+                f"the tokenizer writes {len(segment)} characters for one token: choose another "
+                "copy of the model"
+            )
         if self._ordinary(segment, parts):
             self._newest = _Unit(drafter, segment, parts[0])
             self.text += segment

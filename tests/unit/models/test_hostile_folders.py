@@ -57,6 +57,8 @@ def used() -> float:
 
 CASES = list(folders())
 
+WRITES_MUCH = {"type": "Replace", "pattern": {"Regex": "^.+"}, "content": "a" * 200_000}
+
 
 @pytest.mark.usefixtures("tried")
 @pytest.mark.parametrize("every", [200, pytest.param(1, marks=pytest.mark.slow)])
@@ -97,12 +99,32 @@ def test_there_are_enough_of_them() -> None:
         (entry("config.json", "num_labels", 10**9), "it must be from 0 to 100000"),
         (entry("config.json", "model_type", "x" * 10_000_000), "the architecture .x{198}…:"),
         (lambda folder: FILES["too large"](folder / "config.json"), "at most 16.8 MB"),
+        (
+            entry("tokenizer.json", "decoder", WRITES_MUCH),
+            "writes 200000 characters for one token: choose another copy",
+        ),
     ],
 )
 def test_what_is_said(tmp_path: Path, edit: Edit, says: str) -> None:
     error = answered(made(tmp_path, edit))
     assert error is not None
     assert re.search(says, error)
+
+
+class PanicException(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("error", [PanicException, KeyError])
+def test_a_tokenizer_that_gives_up_in_a_reply_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    def push(*arguments: object) -> None:
+        raise error("Onig: retry-limit-in-match over")
+
+    monkeypatch.setattr("macspec.text.TextStream.push", push)
+    said = answered(made(tmp_path, lambda folder: None)) or ""
+    assert said.startswith("the tokenizer cannot write this reply (")
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "model.safetensors"])
