@@ -13,12 +13,10 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from .cache import ModelCache
 from .config.paths import cache_folder, data_folder
 from .control import ControlState
 from .decode import Decoder
-from .drafters import Corpus, DraftModel, HeadModel
-from .drafters.chain import Stepper
+from .drafters import Corpus, Stepper, Trial
 from .drafters.corpus import vocabulary_key
 from .kernels import Kernels
 from .models import Pair
@@ -90,7 +88,7 @@ def measure(decoder: Decoder) -> Iterator[None]:
         yield
         rows = min(AT_ONCE, stepper.room(text) - 1)
         if rows > 1:
-            (read,) = timed([_reading(stepper, target, last(text, rows))], clock)
+            (read,) = timed([stepper.reading(last(text, rows))], clock)
             curve.set_reading(stepper.name, read / rows / plain)
             yield
 
@@ -108,10 +106,6 @@ def last(text: Sequence[int], count: int) -> list[int]:
     return [*itertools.islice(repeated, count)][::-1]
 
 
-Trial = tuple[Callable[[], Sequence[mx.array]], Callable[[], None]]
-"""Builds what is timed, and takes it back."""
-
-
 def _pass(model: CachedModel, rows: int, text: Sequence[int]) -> Trial:
     tokens, length = mx.array(last(text, rows), mx.uint32), model.length
     return lambda: [mx.argmax(model.logits(tokens, rows), axis=-1)], lambda: model.rollback(length)
@@ -125,29 +119,6 @@ def _step(stepper: Stepper, text: Sequence[int]) -> Trial:
         lambda: [mx.argmax(stepper.next(token, mx.async_eval), axis=-1)],
         lambda: stepper.rollback(length),
     )
-
-
-def _reading(stepper: Stepper, target: CachedModel, tokens: Sequence[int]) -> Trial:
-    """Reading tokens at once; with a head, beside copies of the newest hidden row."""
-    if isinstance(stepper, DraftModel):
-        model, length = stepper.model, stepper.length
-
-        def read() -> list[mx.array]:
-            model.read(tokens)
-            return model.cache.arrays
-
-        return read, lambda: model.rollback(length)
-    assert isinstance(stepper, HeadModel)
-    assert target.hidden is not None
-    hidden, head, depth = target.hidden, stepper.head, stepper.head.depths[0]
-    newest = hidden.rows(hidden.stop - 1, hidden.stop)
-    rows = [mx.repeat(it, len(tokens), axis=0) for it in newest]
-    embedded = hidden.tap.embedding(mx.array(list(tokens), mx.uint32))[None]
-
-    def fed() -> list[mx.array]:
-        return [depth(head.enter(rows)[None], embedded, ModelCache(depth).layers)]
-
-    return fed, lambda: None
 
 
 def timed(trials: Sequence[Trial], clock: Callable[[], float]) -> list[float]:

@@ -1,7 +1,7 @@
 """Drafters propose the next tokens."""
 
 from .block import BlockModel
-from .chain import ChainDrafter, Reader, Stepper
+from .chain import ChainDrafter, Reader, Stepper, Trial
 from .corpus import Corpus
 from .drafter import Context, Drafter, Proposal
 from .head import HeadModel

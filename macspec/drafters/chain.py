@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import mlx.core as mx
@@ -11,6 +11,9 @@ from ..choices import MAX_DEPTH
 from ..control import Offer, RecentAcceptance, TokenAcceptance, bucket_of
 from ..kernels import Draw
 from .drafter import Context, Dispatch, Proposal
+
+Trial = tuple[Callable[[], Sequence[mx.array]], Callable[[], None]]
+"""Builds what is timed, and takes it back."""
 
 
 class Reader(Protocol):
@@ -58,6 +61,10 @@ class Stepper(Reader, Protocol):
 
     def rollback(self, length: int) -> None:
         """Only the first ``length`` tokens of what was read or drafted are still valid."""
+        ...
+
+    def reading(self, tokens: Sequence[int]) -> Trial:
+        """To time how long reading tokens at once takes."""
         ...
 
     def notice(self, tokens: Sequence[int]) -> str | None:

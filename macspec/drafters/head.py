@@ -11,6 +11,7 @@ from ..cache import ModelCache
 from ..choices import MAX_DEPTH
 from ..heads.agreement import LEAST, Agreement
 from ..models.cached import CachedModel
+from .chain import Trial
 from .drafter import Dispatch
 
 
@@ -104,6 +105,19 @@ class HeadModel:
     def rollback(self, length: int) -> None:
         for depth in self._depths:
             depth.keep(length - 1 - depth.number)
+
+    def reading(self, tokens: Sequence[int]) -> Trial:
+        """As any model's, with an empty cache, beside copies of the newest hidden row."""
+        newest = self._hidden.rows(self._hidden.stop - 1, self._hidden.stop)
+        rows = self.head.enter([mx.repeat(it, len(tokens), axis=0) for it in newest])
+        embedded = self._embedded(mx.array(list(tokens), mx.uint32))
+        fresh = [_Depth(it.head, it.number) for it in self._depths]
+
+        def again() -> None:
+            for depth in fresh:
+                depth.keep(0)
+
+        return lambda: [it.step(rows, embedded) for it in fresh], again
 
     def notice(self, tokens: Sequence[int]) -> str | None:
         return None if self.fault is None else f"the head drafts badly: {self.fault}"

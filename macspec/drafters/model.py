@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from ..models.cached import CachedModel
+from .chain import Trial
 from .drafter import Dispatch
 
 
@@ -48,6 +49,15 @@ class DraftModel:
 
     def rollback(self, length: int) -> None:
         self.model.rollback(length)
+
+    def reading(self, tokens: Sequence[int]) -> Trial:
+        model, length = self.model, self.length
+
+        def read() -> Sequence[mx.array]:
+            model.read(tokens)
+            return model.cache.arrays
+
+        return read, lambda: model.rollback(length)
 
     def notice(self, tokens: Sequence[int]) -> str | None:
         if self.room(tokens):

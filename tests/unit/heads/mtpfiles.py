@@ -113,7 +113,6 @@ PACKAGINGS: dict[str, Packaging] = {
     ),
     "mimo_v2_flash": Packaging(
         "mimo_v2_flash", WINDOWED, FLASH, f"model.{OURS}", f"model.{OURS}", depths=2, quiet=1,
-        hidden_first=True,
     ),
     "nemotron_h": Packaging("nemotron_h", BLOCKS, FLASH, OURS, OURS, pack=numbered_experts),
 }  # fmt: skip

@@ -46,15 +46,16 @@ def test_steps_and_reading_are_measured(
     decoder.portfolio.drafters.pop("draft")
     tokens_of(session, PROMPT, KEYED, 6)
     drafter: Any = decoder.portfolio.drafters[kind]
-    own, module = drafter.stepper.head, decoder.target.module
-    decoder.clock, drafter.stepper.head = clock, TimedHead(own, clock)
+    (depth,), module = drafter.stepper._depths, decoder.target.module
+    decoder.clock, own = clock, depth.head
+    depth.head = TimedHead(own, clock)
     decoder.target.module = Timed(module, clock, lambda rows: 0.5 + 0.5 * rows)
     for _ in session.measure():
         pass
     curve = session.controller.curve.as_dict()
     assert curve["steps"][kind] == pytest.approx(0.11)
     assert curve["reading"][kind] == pytest.approx(0.3 / 20)
-    decoder.target.module, drafter.stepper.head = module, own
+    decoder.target.module, depth.head = module, own
     again = tokens_of(session, [*PROMPT, 3], KEYED, 12)
     assert again == tokens_of(plain, [*PROMPT, 3], KEYED, 12)
 
