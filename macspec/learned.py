@@ -61,6 +61,9 @@ REPEATS = 5
 AT_ONCE = 256
 """Tokens read at once when reading is measured."""
 
+BLOCK = 6
+"""Tokens drafted at once when the drafter that does so is measured."""
+
 
 def measure(decoder: Decoder) -> Iterator[None]:
     """Measure one missing or doubtful cost at each step, and leave everything else as it was."""
@@ -82,9 +85,11 @@ def measure(decoder: Decoder) -> Iterator[None]:
         if stepper.room(text) <= 1 or not stepper.ready(text):
             continue
         _read_all(stepper, text)
-        plain, step = timed([_pass(target, 1, text), _step(stepper, text)], clock)
+        depth = min(stepper.room(text), BLOCK) if stepper.at_once else 1
+        trial = _block(stepper, text, depth) if stepper.at_once else _step(stepper, text)
+        plain, step = timed([_pass(target, 1, text), trial], clock)
         stepper.rollback(length - 1)
-        curve.set_step(stepper.name, step / plain)
+        curve.set_step(stepper.name, step / plain / depth)
         yield
         rows = min(AT_ONCE, stepper.room(text) - 1)
         if rows > 1:
@@ -118,6 +123,14 @@ def _step(stepper: Stepper, text: Sequence[int]) -> Trial:
     return (
         lambda: [mx.argmax(stepper.next(token, mx.async_eval), axis=-1)],
         lambda: stepper.rollback(length),
+    )
+
+
+def _block(stepper: Stepper, text: Sequence[int], depth: int) -> Trial:
+    """All tokens of a round at once."""
+    return (
+        lambda: [stepper.first(text, depth, mx.async_eval)],
+        lambda: stepper.rollback(len(text)),
     )
 
 

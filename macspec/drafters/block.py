@@ -12,6 +12,7 @@ from ..heads.agreement import LEAST
 from ..heads.block import Block
 from ..heads.blockcheck import settle
 from ..models.cached import CachedModel
+from .chain import Trial
 from .drafter import Dispatch
 
 
@@ -27,6 +28,8 @@ class BlockModel:
         target: its passes show the hidden rows that the head wants.
         context: positions that the target can handle.
     """
+
+    at_once = True
 
     def __init__(self, head: Block, target: CachedModel, context: int) -> None:
         assert target.hidden is not None
@@ -90,6 +93,20 @@ class BlockModel:
 
     def rollback(self, length: int) -> None:
         self._keep(length)
+
+    def reading(self, tokens: Sequence[int]) -> Trial:
+        """With an empty cache, of copies of the newest hidden row."""
+        newest = self._hidden.rows(self._hidden.stop - 1, self._hidden.stop)
+        rows = self.head.enter([mx.repeat(it, len(tokens), axis=0) for it in newest])
+        fresh = ModelCache(self.head)
+
+        def read() -> list[mx.array]:
+            fresh.mark()
+            self.head.read(rows[None], fresh.layers)
+            fresh.advance(len(tokens))
+            return fresh.arrays
+
+        return read, fresh.reset
 
     def notice(self, tokens: Sequence[int]) -> str | None:
         return None if self.fault is None else f"the head {self.fault}"

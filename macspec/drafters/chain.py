@@ -38,6 +38,8 @@ class Stepper(Reader, Protocol):
     """A model that gives the logits of one token after another."""
 
     name: str
+    at_once: bool
+    """Whether one pass drafts all tokens of a round."""
 
     def room(self, tokens: Sequence[int]) -> int:
         """How many tokens it could draft after these."""

@@ -28,6 +28,8 @@ class HeadModel:
         context: positions that the target can handle.
     """
 
+    at_once = False
+
     def __init__(self, head: Any, target: CachedModel, context: int) -> None:
         assert target.hidden is not None
         self.head, self.name = head, str(head.name)

@@ -19,6 +19,7 @@ class DraftModel:
     """
 
     name = "draft"
+    at_once = False
 
     def __init__(self, model: CachedModel, context: int) -> None:
         self.model = model

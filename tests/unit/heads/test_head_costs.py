@@ -8,11 +8,12 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from blockfiles import block_of
 from headfiles import head_of
 from test_decoding import KEYED, PROMPT, session_of, tokens_of
 from test_hybrid_costs import Clock, Timed
 
-from macspec.learned import control_state
+from macspec.learned import BLOCK, control_state
 from macspec.models import Pair
 
 
@@ -58,6 +59,32 @@ def test_steps_and_reading_are_measured(
     decoder.target.module, depth.head = module, own
     again = tokens_of(session, [*PROMPT, 3], KEYED, 12)
     assert again == tokens_of(plain, [*PROMPT, 3], KEYED, 12)
+
+
+def test_a_block_is_measured_whole(
+    pocket: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("macspec.learned.REPEATS", 1)
+    head = block_of(pocket, "llama", "deepspec", tmp_path)
+    session, clock = session_of(pocket, "llama", head=head, method=head.kind), Clock()
+    decoder = session.decoder
+    decoder.portfolio.drafters.pop("draft")
+    tokens_of(session, PROMPT, KEYED, 6)
+    drafter: Any = decoder.portfolio.drafters[head.kind]
+    stepper, module = drafter.stepper, decoder.target.module
+    size = min(stepper.room(decoder.tokens), BLOCK)
+    decoder.clock = clock
+    decoder.target.module = Timed(module, clock, lambda rows: 1.0)
+    first = stepper.first
+
+    def timed(*args: Any) -> Any:
+        clock.now += 0.6
+        return first(*args)
+
+    monkeypatch.setattr(stepper, "first", timed)
+    for _ in session.measure():
+        pass
+    assert session.controller.curve.as_dict()["steps"][head.kind] == pytest.approx(0.6 / size)
 
 
 def test_two_heads_of_one_size_do_not_share_what_is_learned(pocket: Pair, tmp_path: Path) -> None:
