@@ -141,9 +141,10 @@ class _Handler(BaseHTTPRequestHandler):
         sent = bytes(reversed(data)) if large and state.lies else data
         status = 200
         if wanted and state.ranges:
-            start = int(wanted.removeprefix("bytes=").rstrip("-"))
-            headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
-            sent, status = sent[start:], 206
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            start, stop = int(first), int(last or len(data) - 1) + 1
+            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(data)}"
+            sent, status = sent[start:stop], 206
         self._answer(status, sent, headers, state.breaks.pop(0) if large and state.breaks else None)
 
     def _json(self, value: Any) -> None:

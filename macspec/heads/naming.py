@@ -94,15 +94,24 @@ def own_head(name: str, folder: Path, layers: int) -> HeadFiles | None:
     Args:
         layers: how many the target has; a head may count on from there.
     """
+    files = _tensors(name, folder)
+    tensors = {tensor: files[tensor] for tensor in own_tensors(files, layers)}
+    return HeadFiles(f"of {name}", "mtp", {}, tensors) if tensors else None
+
+
+def own_tensors(names: Collection[str], layers: int) -> list[str]:
+    """Those of a checkpoint's tensors that are its own head; none where they make no head.
+
+    Args:
+        layers: how many the model has; a head may count on from there.
+    """
     numbered = re.compile(r"^(?:model\.|language_model\.)+layers\.(\d+)\.")
-    tensors = {
-        tensor: file
-        for tensor, file in _tensors(name, folder).items()
-        if _OWN.search(tensor) or ((at := numbered.match(tensor)) and int(at[1]) >= layers)
-    }
-    if kind_of({}, tensors) != "mtp":
-        return None
-    return HeadFiles(f"of {name}", "mtp", {}, tensors)
+    found = [
+        it
+        for it in names
+        if _OWN.search(it) or ((at := numbered.match(it)) and int(at[1]) >= layers)
+    ]
+    return found if kind_of({}, found) == "mtp" else []
 
 
 def _tensors(name: str, folder: Path) -> dict[str, Path]:

@@ -18,7 +18,7 @@ from ..models.loading import Model
 from ..models.memory import MemoryEstimate, layer_estimate
 from ..tap import KEPT
 from . import block, eagle, mtp
-from .naming import HeadFiles
+from .naming import HeadFiles, own_head
 
 KINDS: Mapping[str, Any] = {
     "mtp": mtp.build,
@@ -90,3 +90,9 @@ def open_head(files: HeadFiles, target: Model) -> LoadedHead:
         step_bytes=(own - looked_up) // len(module.depths)
         + (0 if speaks else max(wide, default=0)),
     )
+
+
+def open_own_head(target: Model) -> LoadedHead | None:
+    """Load the head that a target brings along, if it brings one; raises as ``open_head``."""
+    files = own_head(target.name, target.path, target.layers)
+    return None if files is None else open_head(files, target)

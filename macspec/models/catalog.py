@@ -180,10 +180,10 @@ def licence(model: str, pairs: Iterable[Entry]) -> str:
 
 def advised_draft(target: str, pairs: Iterable[Entry]) -> str | None:
     """The draft that the catalogue has for a target, in whatever precision it is here."""
-    name = _plain_name(target)
-    return next((it.draft for it in pairs if it.draft and _plain_name(it.target) == name), None)
+    name = plain_name(target)
+    return next((it.draft for it in pairs if it.draft and plain_name(it.target) == name), None)
 
 
-def _plain_name(model: str) -> str:
+def plain_name(model: str) -> str:
     """A repository's name without its owner and its precision."""
     return QUANTIZED.sub("", model.rpartition("/")[2]).lower()

@@ -13,12 +13,12 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from huggingface_hub import (
     HfApi,
@@ -55,8 +55,33 @@ INTERVAL = 0.2
 RESERVE = 512 * 2**20
 """Bytes that a download leaves free on the disk."""
 
+LICENCE = "license:"
+"""Before the licence in a repository's tags."""
+
 LARGEST = 50 * 10**9
 """Bytes above which the hub serves a file only to its own library."""
+
+
+class Arriving(Protocol):
+    """What is downloaded under one name."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def total(self) -> int:
+        """Its bytes."""
+        ...
+
+    @property
+    def here(self) -> int:
+        """Bytes of it that have arrived."""
+        ...
+
+    @property
+    def licence(self) -> str | None:
+        """As the hub has it; None where it has none."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -68,6 +93,7 @@ class Repository:
     revision: str | None
     commit: str
     files: tuple[RepoFile, ...]
+    licence: str | None = None
 
     @property
     def total(self) -> int:
@@ -112,7 +138,13 @@ def listing(name: str) -> Repository:
     if not any(path.startswith("model") and path.endswith(".safetensors") for path in wanted):
         raise ModelBrokenError(without_weights(id, [it.path for it in found]))
     files = tuple(it for it in found if it.path in wanted)
-    return Repository(name, id, revision or None, commit, files)
+    return Repository(name, id, revision or None, commit, files, _licence(info.tags))
+
+
+def _licence(tags: Any) -> str | None:
+    """The licence among a repository's tags, which may be anything."""
+    known = (it.removeprefix(LICENCE) for it in tags or () if isinstance(it, str) and LICENCE in it)
+    return next((quoted(it) for it in known if it), None)
 
 
 def checksum(file: RepoFile) -> str:
@@ -127,6 +159,13 @@ def _digest(file: RepoFile) -> Any:
     return hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False)
 
 
+def digest_of(file: RepoFile, data: bytes) -> str:
+    """The checksum of a file's whole content."""
+    digest = _digest(file)
+    digest.update(data)
+    return str(digest.hexdigest())
+
+
 def pull(names: Sequence[str]) -> Generator[DownloadEvent, None, None]:
     """Download models into the hub's cache, each file checked against the hub's checksum.
 
@@ -139,9 +178,9 @@ def pull(names: Sequence[str]) -> Generator[DownloadEvent, None, None]:
         ModelBrokenError: it has no weights that macspec loads, or it arrived damaged.
     """
     repositories = [listing(name) for name in dict.fromkeys(names)]
-    yield from _room(repositories)
+    yield from room(repositories)
     for repository in repositories:
-        with _explained(repository):
+        with explained(repository):
             yield from _fetch(repository)
             # Links the files, remembers the revision, and has nothing left to fetch.
             folder = snapshot_download(
@@ -153,14 +192,14 @@ def pull(names: Sequence[str]) -> Generator[DownloadEvent, None, None]:
         yield Pulled(repository.name, folder, repository.total)
 
 
-def _room(repositories: Sequence[Repository]) -> Iterator[Listed]:
+def room(repositories: Sequence[Arriving]) -> Iterator[Listed]:
     """Say what there is to download, and make sure that it fits on the disk."""
     cache = Path(constants.HF_HUB_CACHE)
     free = shutil.disk_usage(next(it for it in (cache, *cache.parents) if it.exists())).free
     names = tuple(repository.name for repository in repositories)
     total = sum(repository.total for repository in repositories)
     present = sum(repository.here for repository in repositories)
-    yield Listed(names, total, present, free)
+    yield Listed(names, total, present, free, tuple(it.licence for it in repositories))
     missing = total - present
     if missing and missing + RESERVE > free:
         raise ModelNotFoundError(
@@ -172,22 +211,39 @@ def _room(repositories: Sequence[Repository]) -> Iterator[Listed]:
 
 def _fetch(repository: Repository) -> Iterator[DownloadEvent]:
     """Download the missing files of a repository into the cache, small ones first."""
-    meter = _Meter(repository)
+    meter = Meter(repository)
     for file in sorted(repository.files, key=lambda file: file.size):
-        failures = 0
-        while not repository.blob(file).exists() and file.size <= LARGEST:
-            before = repository.present(file)
-            try:
-                yield from _stream(repository, file, meter)
-            except Exception as error:
-                if not _transient(error):
-                    raise
-                failures = 0 if repository.present(file) > before else failures
-                if failures == len(PAUSES):
-                    raise
-                yield Retrying(repository.name, brief(error), PAUSES[failures])
-                time.sleep(PAUSES[failures])
-                failures += 1
+        if not repository.blob(file).exists() and file.size <= LARGEST:
+            yield from patiently(
+                repository.name,
+                lambda it=file: _stream(repository, it, meter),  # type: ignore[misc]
+                lambda it=file: repository.present(it),  # type: ignore[misc]
+            )
+
+
+def patiently(
+    name: str, attempt: Callable[[], Iterator[DownloadEvent]], arrived: Callable[[], int]
+) -> Iterator[DownloadEvent]:
+    """Attempt a download until it succeeds, or nothing arrives any more.
+
+    Args:
+        arrived: bytes so far.
+    """
+    failures = 0
+    while True:
+        before = arrived()
+        try:
+            yield from attempt()
+            return
+        except Exception as error:
+            if not _transient(error):
+                raise
+            failures = 0 if arrived() > before else failures
+            if failures == len(PAUSES):
+                raise
+            yield Retrying(name, brief(error), PAUSES[failures])
+            time.sleep(PAUSES[failures])
+            failures += 1
 
 
 def _transient(error: Exception) -> bool:
@@ -205,9 +261,9 @@ def _disconnected(error: Exception) -> bool:
     return broken and not isinstance(error, http.ProxyError) and "SSL" not in str(error)
 
 
-def _stream(repository: Repository, file: RepoFile, meter: _Meter) -> Iterator[DownloadEvent]:
+def _stream(repository: Repository, file: RepoFile, meter: Meter) -> Iterator[DownloadEvent]:
     """One attempt to download what is missing of a file; what has arrived stays if it fails."""
-    with _locked(repository, file) as part:
+    with locked(repository.partial(file), repository.name) as part:
         digest = _digest(file)
         while block := part.read(CHUNK):
             digest.update(block)
@@ -231,7 +287,7 @@ def _stream(repository: Repository, file: RepoFile, meter: _Meter) -> Iterator[D
                     part.write(block)
                     digest.update(block)
                     here += len(block)
-                    yield from meter.report(file)
+                    yield from meter.report(file.path)
         if here < file.size:
             raise ConnectionError(f"the connection ended after {here} of {file.size} bytes")
         if here > file.size or digest.hexdigest() != checksum(file):
@@ -243,27 +299,27 @@ def _stream(repository: Repository, file: RepoFile, meter: _Meter) -> Iterator[D
         part.flush()
         os.fsync(part.fileno())
         repository.partial(file).rename(repository.blob(file))
-    yield from meter.report(file, always=True)
+    yield from meter.report(file.path, always=True)
 
 
 @contextmanager
-def _locked(repository: Repository, file: RepoFile) -> Iterator[BinaryIO]:
-    """The partial file in the cache, locked for this process."""
-    path = repository.partial(file)
+def locked(path: Path, name: str) -> Iterator[BinaryIO]:
+    """A partial file, locked for this process."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as part:
         try:
             fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise ModelNotFoundError(
-                f"another macspec is downloading {repository.name}: wait for it, or stop it"
+                f"another macspec is downloading {name}: wait for it, or stop it"
             ) from error
         part.seek(0)
         yield part
 
 
 @contextmanager
-def _explained(repository: Repository) -> Iterator[None]:
+def explained(repository: Repository) -> Iterator[None]:
+    """Report what goes wrong with a repository in one line."""
     try:
         yield
     except (ModelBrokenError, ModelNotFoundError):
@@ -285,19 +341,19 @@ class _Silent(_utils.tqdm):  # type: ignore[misc]
         super().__init__(*arguments, **{**settings, "disable": True})
 
 
-class _Meter:
-    """Counts a repository's bytes and their rate."""
+class Meter:
+    """Counts what has arrived, and its rate."""
 
-    def __init__(self, repository: Repository) -> None:
-        self._repository = repository
-        self._marks = deque([(time.monotonic(), repository.here)], maxlen=26)
+    def __init__(self, arriving: Arriving) -> None:
+        self._arriving = arriving
+        self._marks = deque([(time.monotonic(), arriving.here)], maxlen=26)
 
-    def report(self, file: RepoFile, *, always: bool = False) -> Iterator[Progress]:
+    def report(self, file: str, *, always: bool = False) -> Iterator[Progress]:
         """The progress while a file arrives, if the last report is long enough ago."""
         now = time.monotonic()
         if always or now - self._marks[-1][0] >= INTERVAL:
             begun, before = self._marks[0]
-            done = self._repository.here
+            done = self._arriving.here
             self._marks.append((now, done))
             rate = max(done - before, 0) / (now - begun) if now > begun else 0.0
-            yield Progress(self._repository.name, file.path, done, self._repository.total, rate)
+            yield Progress(self._arriving.name, file, done, self._arriving.total, rate)

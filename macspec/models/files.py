@@ -279,16 +279,30 @@ def read_header(file: Path) -> dict[str, Any]:
     """
     size = file.stat().st_size
     with file.open("rb") as stream:
-        start = stream.read(8)
-        length = int.from_bytes(start, "little")
-        if start == b"version ":
-            raise ValueError("is a Git LFS pointer, not the weights (git lfs pull fetches them)")
-        if size < 8 or length > size - 8:
-            raise ValueError(f"is truncated: it ends within its header, after {size} bytes")
-        # The longest that the format allows.
-        if length > 100_000_000:
-            raise ValueError("is not a safetensors file: its header would be over 100 MB")
-        text = stream.read(length)
+        text = stream.read(header_length(stream.read(8), size))
+    return parse_header(text, size)
+
+
+def header_length(start: bytes, size: int) -> int:
+    """Bytes of the header of a safetensors file, by its first 8 bytes; raises as ``read_header``.
+
+    Args:
+        size: of the file.
+    """
+    length = int.from_bytes(start, "little")
+    if start == b"version ":
+        raise ValueError("is a Git LFS pointer, not the weights (git lfs pull fetches them)")
+    if size < 8 or length > size - 8:
+        raise ValueError(f"is truncated: it ends within its header, after {size} bytes")
+    # The longest that the format allows.
+    if length > 100_000_000:
+        raise ValueError("is not a safetensors file: its header would be over 100 MB")
+    return length
+
+
+def parse_header(text: bytes, size: int) -> dict[str, Any]:
+    """The tensors that a header names, which must account for all ``size`` bytes of the file;
+    raises as ``read_header``."""
     try:
         if sum(map(text.count, b",[{")) > MOST_VALUES:
             raise ValueError("it has too many values")
@@ -299,7 +313,7 @@ def read_header(file: Path) -> dict[str, Any]:
         raise ValueError(f"has a damaged header ({brief(error)})") from error
     except RecursionError as error:
         raise ValueError(f"has a damaged header ({brief(error)})") from error
-    wanted = 8 + length + max(ends, default=0)
+    wanted = 8 + len(text) + max(ends, default=0)
     if size < wanted:
         raise ValueError(f"is truncated: it has {size} of {wanted} bytes")
     if size > wanted:

@@ -16,6 +16,8 @@ class Listed:
     """Bytes already in the cache."""
     free: int
     """Bytes free on the cache's disk."""
+    licences: tuple[str | None, ...] = ()
+    """Of each, as the hub has them; None where it has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""The model scan: which models are on this machine, what they need, and which can draft for which.
+"""The model scan: which models and heads are on this machine, what they need, and which can draft
+for which.
 
 As a program it writes one JSON object a line, so that the app can ask without MLX:
 ``python -m macspec.models.scan [FOLDER ...]``. Importing it is cheap.
@@ -19,6 +20,7 @@ from .catalog import CONTEXT
 from .machine import unified_memory
 
 if TYPE_CHECKING:
+    from ..heads import HeadFiles
     from .loading import Model
 
 
@@ -68,11 +70,15 @@ class OpenedModel:
     rollback: str | None = None
     """How rows are taken back from its stateful layers, to be tried when it is loaded; None: it has
     none."""
+    head: str | None = None
+    """The drafting method of a head that is no model by itself."""
+    brings: str | None = None
+    """The drafting method of the head that comes with a target, counted in ``memory``."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairFit:
-    """Whether a smaller model can draft for a target."""
+    """Whether a smaller model, or a head, can draft for a target."""
 
     target: str
     draft: str
@@ -82,6 +88,10 @@ class PairFit:
     """Bytes that both need at ``positions``; None where they are no pair."""
     positions: int
     fits: bool | None
+    head: str | None = None
+    """The drafting method of a head."""
+    made_for: str | None = None
+    """The target that a head was made for, where that is another one."""
 
 
 ScanEvent = FoundModel | ScanListed | MachineMemory | OpenedModel | PairFit
@@ -101,11 +111,14 @@ def scan(folders: Sequence[str] = ()) -> Iterator[ScanEvent]:
     Where they are comes first and at once; then MLX is imported, which takes a second.
     """
     from .hubcache import cached_models
+    from .sidecars import kept_heads
 
-    found = [*cached_models(), *map(_folder, folders)]
+    kept = (str(it) for it in kept_heads())
+    found = [*cached_models(), *map(_folder, dict.fromkeys([*folders, *kept]))]
     yield from found
     yield ScanListed()
     from ..device import prepare
+    from ..heads import head_in
     from .loading import open_model
     from .memory import device_limit
 
@@ -113,9 +126,14 @@ def scan(folders: Sequence[str] = ()) -> Iterator[ScanEvent]:
     limit = device_limit()
     yield MachineMemory(unified_memory(), limit)
     able: list[Model] = []
+    heads: list[HeadFiles] = []
     for it in found:
         if it.missing is None:
             try:
+                if (head := head_in(it.name, Path(it.folder))) is not None:
+                    heads.append(head)
+                    yield OpenedModel(it.name, head=head.kind, reason=NO_MODEL)
+                    continue
                 model = open_model(it.name, Path(it.folder))
             except MacspecError as error:
                 yield OpenedModel(it.name, reason=str(error).removeprefix(f"{it.name}: "))
@@ -123,6 +141,10 @@ def scan(folders: Sequence[str] = ()) -> Iterator[ScanEvent]:
             yield _opened(model, limit)
             yield from (fit for other in able for fit in _pair_fit(model, other, limit))
             able.append(model)
+    yield from (_head_fit(target, head, limit) for target in able for head in heads)
+
+
+NO_MODEL = "a head, which drafts for a target and is no model by itself"
 
 
 def _folder(name: str) -> FoundModel:
@@ -138,13 +160,42 @@ def _folder(name: str) -> FoundModel:
 
 
 def _opened(model: Model, limit: int) -> OpenedModel:
+    from ..heads import open_own_head
     from .memory import Demand
     from .rollback import untried
 
     cache, size, context = untried(model.module), model.parameters, model.context
-    needs = Demand(model.estimate, None, limit).plan(min(CONTEXT, context))
+    reason, estimate, brings = cache.reason, model.estimate, None
+    try:
+        if (head := open_own_head(model)) is not None:
+            estimate, brings = head.beside(estimate), head.kind
+    except MacspecError as error:
+        reason = reason or str(error)
+    needs = Demand(estimate, None, limit).plan(min(CONTEXT, context))
     memory = needs.total, needs.context, needs.fits
-    return OpenedModel(model.name, size, context, *memory, cache.reason, cache.rollback_by)
+    return OpenedModel(model.name, size, context, *memory, reason, cache.rollback_by, brings=brings)
+
+
+def _head_fit(target: Model, files: HeadFiles, limit: int) -> PairFit:
+    """How a head does for a target."""
+    from ..heads import open_head
+    from .memory import Demand
+    from .rollback import untried
+    from .sidecars import made_for_another
+
+    positions = min(CONTEXT, target.context)
+    reason = untried(target.module).reason
+    try:
+        both = Demand(open_head(files, target).beside(target.estimate), None, limit)
+    except MacspecError as error:
+        reason = str(error).removeprefix(f"the head {files.name} is off: ")
+    made_for = made_for_another(files, target.name)
+    if reason is not None:
+        return PairFit(target.name, files.name, reason, None, positions, None, files.kind, made_for)
+    plan = both.plan(positions)
+    return PairFit(
+        target.name, files.name, None, plan.total, positions, plan.fits, files.kind, made_for
+    )
 
 
 def _pair_fit(one: Model, other: Model, limit: int) -> Iterator[PairFit]:

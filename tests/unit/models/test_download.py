@@ -45,7 +45,7 @@ def partials(cache: Path) -> list[Path]:
 def test_a_model_comes_whole(hub, tmp_path, small):
     events = list(pull([NAME]))
     first, *steps, last = events
-    assert first == Listed((NAME,), hub.size(NAME), 0, first.free)
+    assert first == Listed((NAME,), hub.size(NAME), 0, first.free, (None,))
     assert last == Pulled(NAME, last.folder, hub.size(NAME))
     assert all(isinstance(step, Progress) and step.rate >= 0 for step in steps)
     done = [step.done for step in steps]
