@@ -40,6 +40,8 @@ class Hub:
     """May answer a request of a kind (info, tree, head or file) itself, and returns whether."""
     entry: Callable[[dict[str, Any]], None] = lambda entry: None
     """Changes the entry of the weights in the list of files."""
+    tags: list[str] = field(default_factory=list)
+    """Of every model."""
     asked: list[tuple[str, str, str | None]] = field(default_factory=list)
     """Method, path and range of the requests for files."""
     sent: int = 0
@@ -123,7 +125,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif api and parts[4:] not in ([], ["revision", "main"], ["revision", COMMIT]):
             self._answer(404, b"", {"X-Error-Code": "RevisionNotFound"})
         elif api:
-            self._json({"id": name, "sha": COMMIT, "siblings": [], "private": False, "tags": []})
+            known = {"id": name, "sha": COMMIT, "siblings": [], "private": False}
+            self._json({**known, "tags": self.state.tags})
         else:
             self._file(self.state.models[name]["/".join(parts[4:])], "/".join(parts[4:]))
 

@@ -13,7 +13,7 @@ from ..config.schema import BUILT_IN
 from ..device import prepare
 from ..errors import BadOptionError, ModelNotFoundError
 from ..models import memory
-from ..models.catalog import CONTEXT, USES, Entry, advised_draft, best
+from ..models.catalog import CONTEXT, USES, Entry, advised_draft, advised_head, best
 from ..models.files import locate
 from ..models.hubcache import cached_folder
 from ..models.loading import Model, open_model
@@ -22,6 +22,7 @@ from ..models.memory import gigabytes
 from ..models.progress import size
 from ..models.rollback import untried
 from ..models.scan import FoundModel, MachineMemory, OpenedModel, PairFit, scan, why_not
+from ..models.sidecars import label
 from ..plaintext import one_line
 from ..terminal import Output
 from ..worker.registry import Registry
@@ -69,9 +70,11 @@ def list_models(known: Sequence[Entry], as_json: bool) -> None:
         return
     output.text(_models_table(models) or "  nothing yet\n")
     complete = {found.name for found, _ in models if found.missing is None}
-    output.text("\nmatching drafts\n" if len(complete) > 1 else "")
+    output.text("\nmatching drafts\n" if fits else "")
     for fit in fits:
         verdict = "fits" if fit.reason is None else f"no: {fit.reason}"
+        if fit.reason is None and fit.made_for is not None:
+            verdict += f", but was made for {fit.made_for}"
         output.text(one_line(f"  {fit.target} + {fit.draft}: {verdict}") + "\n")
     output.text("\nwhat drafts for which target\n" if drafters else "")
     output.text(_table(sorted(drafters.items())))
@@ -93,7 +96,7 @@ def _show_machine(output: Output, machine: MachineMemory, as_json: bool) -> None
     else:
         output.text(
             f"this machine: {gigabytes(machine.memory)} of memory, of which models may use "
-            f"{gigabytes(machine.limit)}; pressure {now}\n\nin the Hugging Face cache\n"
+            f"{gigabytes(machine.limit)}; pressure {now}\n\non this machine\n"
         )
 
 
@@ -102,32 +105,55 @@ def _drafters(
     fits: Sequence[PairFit],
     known: Sequence[Entry],
 ) -> Iterator[tuple[str, str]]:
-    """The targets here, each with the draft model to use for it and what is missing."""
+    """The targets here, each with what is to draft for it and what is missing."""
     for found, it in models:
         if it.memory is None:
             continue
         pairs = {fit.draft: fit for fit in fits if fit.target == found.name and fit.reason is None}
-        usable = sorted((fit.memory or 0, name) for name, fit in pairs.items() if fit.fits)
+        usable = sorted((fit for fit in pairs.values() if fit.fits), key=_preference)
         advised = advised_draft(found.name, known)
+        head = advised_head(found.name, known)
+        missing = None if head is None else _missing_head(found.name, head)
         if it.reason is not None:
             verdict = it.reason
+        elif it.brings is not None:
+            verdict = f"its own {label(it.brings)}"
+        elif usable and usable[0].head is not None and usable[0].made_for is None:
+            verdict = f"{usable[0].draft}, its {label(usable[0].head)}, which is here"
+            missing = None
         elif advised in pairs and pairs[advised].fits:
             verdict = f"{advised}, which is here"
         elif usable:
-            verdict = f"{usable[0][1]}, which is here"
+            verdict = f"{usable[0].draft}, which is here"
         elif pairs:
             verdict = f"{min(pairs)} is here, but both are too large for this machine"
         elif advised is not None:
             verdict = f"{advised} is missing: macspec models pull {advised}"
+        elif missing is not None:
+            verdict, missing = missing, None
         else:
             verdict = "no draft model known; repeated text is drafted"
+        if missing is not None and it.reason is None and it.brings is None:
+            verdict += f"; {missing}"
         yield found.name, verdict
+
+
+def _preference(fit: PairFit) -> tuple[bool, bool, int, str]:
+    """Heads made for the target, draft models, heads made for others; of each small ones first."""
+    own = fit.head is not None and fit.made_for is None
+    return not own, fit.head is not None, fit.memory or 0, fit.draft
+
+
+def _missing_head(target: str, head: tuple[str, str]) -> str:
+    method, repository = head
+    return f"its {label(method)} {repository} is missing: macspec models pull {target} --head"
 
 
 def _record(found: FoundModel, it: OpenedModel, drafter: str | None) -> dict[str, Any]:
     record: dict[str, Any] = {"name": found.name, "size": found.size, "memory": it.memory}
     record |= {"fits": it.fits, "folder": found.folder, "reason": it.reason}
-    return {**record, "rollback": it.rollback, "drafter": drafter}
+    record |= {"rollback": it.rollback, "head": it.head, "brings": it.brings}
+    return {**record, "drafter": drafter}
 
 
 def _models_table(models: Iterable[tuple[FoundModel, OpenedModel]]) -> str:
@@ -135,6 +161,7 @@ def _models_table(models: Iterable[tuple[FoundModel, OpenedModel]]) -> str:
     for found, it in models:
         needs = DASH if it.memory is None else f"{gigabytes(it.memory)} at {it.positions}"
         note = f"rollback: {it.rollback}" if it.rollback else it.reason or ""
+        note = label(it.head) if it.head else note
         rows.append((found.name, size(found.size), needs, _fit(it.fits), note))
     return _table(rows)
 

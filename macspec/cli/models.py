@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from ..config.effective import load
 from ..config.schema import BUILT_IN
 from ..errors import BadOptionError, ModelNotFoundError
-from ..models.catalog import NON_COMMERCIAL, Entry, catalogue, find, licence
-from ..models.progress import Listed, Progress, Pulled, Retrying, size
+from ..models.catalog import Entry, advised_head, catalogue, find, licence, non_commercial
+from ..models.progress import DownloadEvent, Listed, Progress, Pulled, Retrying, size
+from ..models.sidecars import heads_folder, kept_heads
 from ..plaintext import one_line
 from ..terminal import Output, ProgressLine, interruptible, say
 from .options import Parser, add_actions, add_flag, add_setting
@@ -26,6 +30,10 @@ PULL = """\
 Fetch a pair from the catalogue, or any model from the Hugging Face hub. A
 broken download resumes, now or next time; every file is checked against the
 hub's checksum. Nothing is fetched that does not fit on the disk.
+
+With --head, fetch the head that drafts for the target instead: the one that
+the catalogue names, or else the one inside the repository, of which only the
+head's tensors are fetched. Give the name that is printed to --draft.
 """
 
 REMOVE = "Delete models from the Hugging Face cache, which other programs share."
@@ -59,6 +67,8 @@ def add_options(it: Parser) -> None:
     it = action("pull", "PAIR... [options]", "fetch a pair or a model", "qwen3-8b", PULL)
     it.add_argument("names", metavar="PAIR", nargs="+", help=f"{pair} (id@revision pins a version)")
     add_flag(it, "--json", "print one JSON event a line")
+    head = "fetch the head that drafts for the target, from a checkpoint just its tensors"
+    add_flag(it, "--head", head)
     add_flag(it, "--yes", "do not ask before a download with a non-commercial licence")
 
     it = action("rm", "PAIR... [options]", "delete models", "qwen3-8b", REMOVE)
@@ -153,21 +163,19 @@ def _plan(options: argparse.Namespace) -> int:
 
 def _pull(options: argparse.Namespace) -> int:
     from ..models.download import pull
+    from ..models.headpull import pull_head
 
     names = [id for name in options.names for id in _ids(name)]
+    events: Iterator[DownloadEvent] = pull(names)
+    if options.head:
+        heads = dict.fromkeys(map(_head_of, options.names))
+        events = (event for head in heads for event in pull_head(head))
     output, bar = Output(), ProgressLine()
-    licences = {name: licence(name, pairs()) for name in names}
-    for name, text in licences.items():
-        if options.json:
-            output.json({"event": "licence", "model": name, "licence": text})
-        else:
-            say(f"{name}: licence: {text}")
-    limited = [name for name, text in licences.items() if NON_COMMERCIAL in text]
-    if limited and not _agreed(options, f"download {' and '.join(limited)}, non-commercial"):
-        return 1
     try:
         with interruptible():
-            for event in pull(names):
+            for event in events:
+                if isinstance(event, Listed) and not _licensed(options, event, output):
+                    return 1
                 if options.json:
                     kind = type(event).__name__.lower()
                     output.json({"event": kind, **asdict(event)})
@@ -176,9 +184,42 @@ def _pull(options: argparse.Namespace) -> int:
                 else:
                     bar.end()
                     _tell(event, output)
+                    if options.head and isinstance(event, Pulled):
+                        say(f"draft with it: --draft {_draft_name(event)}")
     finally:
         bar.end()
     return 0
+
+
+def _licensed(options: argparse.Namespace, event: Listed, output: Output) -> bool:
+    """Show the licences of what is about to be downloaded; whether the user agrees to them."""
+    known = pairs()
+    licences = {
+        name: licence(name, known, hub)
+        for name, hub in zip(event.models, event.licences, strict=True)
+    }
+    for name, text in licences.items():
+        if options.json:
+            output.json({"event": "licence", "model": name, "licence": text})
+        else:
+            say(f"{name}: licence: {text}")
+    limited = [name for name, text in licences.items() if non_commercial(text)]
+    return not limited or _agreed(options, f"download {' and '.join(limited)}, non-commercial")
+
+
+def _head_of(name: str) -> str:
+    """The repository of the head for a pair's name, or a target's id; a checkpoint may bring its
+    own."""
+    known = pairs()
+    target = name if "/" in name else find(name, known).target
+    head = advised_head(target, known)
+    return target if head is None else head[1]
+
+
+def _draft_name(event: Pulled) -> str:
+    """What to give as the draft model: a folder of macspec's own, or the repository."""
+    own = heads_folder() in Path(event.folder).parents
+    return shlex.quote(event.folder) if own else event.model
 
 
 def _tell(event: Listed | Retrying | Pulled, output: Output) -> None:
@@ -200,6 +241,8 @@ def _remove(options: argparse.Namespace) -> int:
     from ..models.hubcache import cached_models, remove
 
     sizes = {model.name: model.size for model in cached_models()}
+    for head in kept_heads():
+        sizes[str(head)] = sum(file.stat().st_size for file in head.iterdir())
     names = list(dict.fromkeys(id for name in options.names for id in _doomed(name, set(sizes))))
     absent = [name for name in names if name not in sizes]
     if absent:

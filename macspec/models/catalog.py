@@ -23,7 +23,10 @@ CONTEXT = 8192
 USES = ("chat", "code")
 """What a pair is proposed for."""
 
-NON_COMMERCIAL = "non-commercial"
+HEADS = {"mtp": "mtp", "eagle3": "eagle"}
+"""Kinds of heads that macspec loads, best first, each with its drafting method."""
+
+NON_COMMERCIAL = ("non-commercial", "-nc")
 """In the name of a licence that forbids commercial use."""
 
 QUANTIZED = re.compile(r"[-_](mlx|[mn][xv]fp\d|\d+-?bits?|bf16|fp16|optiq|dwq)\b.*", re.IGNORECASE)
@@ -50,7 +53,7 @@ class Entry:
     uses: tuple[str, ...] = ()
     """What it is proposed for, of ``USES``."""
     heads: Mapping[str, str] = field(default_factory=dict)
-    """Repositories of heads that draft for the target, by kind; macspec does not offer them."""
+    """Repositories of heads that draft for the target, by kind; those in ``HEADS`` are offered."""
     heads_source: str = ""
     download: float | None = None
     """Approximate GB (10**9) of both; None where unknown."""
@@ -166,8 +169,12 @@ def best(memory: int, limit: int | None = None, use: str = USES[0]) -> Entry | N
     return max(suited, key=lambda pair: pair.least or 0, default=None)
 
 
-def licence(model: str, pairs: Iterable[Entry]) -> str:
-    """A model's licence by its id on the hub, or where to read it."""
+def licence(model: str, pairs: Iterable[Entry], hub: str | None = None) -> str:
+    """A model's licence by its id on the hub, or where to read it.
+
+    Args:
+        hub: what the hub says.
+    """
     model = model.partition("@")[0]
     known = (
         licence
@@ -175,13 +182,31 @@ def licence(model: str, pairs: Iterable[Entry]) -> str:
         for id, licence in zip(pair.models, pair.licences, strict=False)
         if id == model and licence
     )
-    return next(known, f"see huggingface.co/{model}")
+    return next(known, hub or f"see huggingface.co/{model}")
+
+
+def non_commercial(licence: str) -> bool:
+    return any(it in licence.lower() for it in NON_COMMERCIAL)
 
 
 def advised_draft(target: str, pairs: Iterable[Entry]) -> str | None:
     """The draft that the catalogue has for a target, in whatever precision it is here."""
+    return next((it.draft for it in _pairs_of(target, pairs) if it.draft), None)
+
+
+def advised_head(target: str, pairs: Iterable[Entry]) -> tuple[str, str] | None:
+    """The drafting method and the repository of the best head that the catalogue has for a target,
+    in whatever precision it is here; None without one that macspec loads."""
+    heads = [it.heads for it in _pairs_of(target, pairs)]
+    known = ((HEADS[kind], own[kind]) for kind in HEADS for own in heads if kind in own)
+    return next(known, None)
+
+
+def _pairs_of(target: str, pairs: Iterable[Entry]) -> list[Entry]:
+    """The pairs with a target, those in its own precision first."""
     name = plain_name(target)
-    return next((it.draft for it in pairs if it.draft and plain_name(it.target) == name), None)
+    found = [it for it in pairs if plain_name(it.target) == name]
+    return sorted(found, key=lambda it: it.target != target)
 
 
 def plain_name(model: str) -> str:

@@ -13,6 +13,7 @@ from huggingface_hub.file_download import repo_folder_name
 from ..errors import ModelBrokenError, ModelNotFoundError, brief
 from .files import check_weights
 from .scan import FoundModel
+from .sidecars import kept_heads
 
 
 def cached_models() -> list[FoundModel]:
@@ -51,14 +52,15 @@ def cached_folder(name: str) -> Path | None:
 
 
 def remove(names: Iterable[str]) -> None:
-    """Delete models from the hub's cache, with all of their revisions and parts.
+    """Delete models from the hub's cache, with all of their revisions and parts, and heads from
+    macspec's own folder.
 
     Raises:
         ModelNotFoundError: one cannot be deleted.
     """
     for name in names:
         try:
-            shutil.rmtree(_home(name))
+            shutil.rmtree(Path(name) if Path(name) in kept_heads() else _home(name))
         except OSError as error:
             raise ModelNotFoundError(
                 f"{name} cannot be deleted ({brief(error)}): check the permissions of "

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
 from fakehub import Hub, serving
 
@@ -106,6 +107,27 @@ def test_a_target_without_its_draft_says_which_is_missing(
     assert "owner/draft is missing: macspec models pull owner/draft" in listed
     (model,) = (it["model"] for it in records(macspec("models", "--json")) if "model" in it)
     assert model["drafter"].startswith("owner/draft is missing")
+
+
+def test_a_head_is_fetched_out_of_its_checkpoint(
+    macspec: Callable[..., Any], hub: Hub, tmp_path: Path
+) -> None:
+    names = ("mtp.fc.weight", "mtp.pre_fc_norm_hidden.weight", "mtp.norm.weight")
+    tensors = dict.fromkeys(("model.layers.0.mlp.up_proj.weight", *names), mx.zeros((64, 64)))
+    mx.save_safetensors(str(tmp_path / "raw.safetensors"), tensors)
+    weights = (tmp_path / "raw.safetensors").read_bytes()
+    hub.models["owner/raw"] = {"model.safetensors": weights, "config.json": b"{}"}
+    hub.tags = ["license:cc-by-nc-4.0"]
+    refused = macspec("models", "pull", "owner/raw", "--head")
+    assert "would download owner/raw, non-commercial: add --yes" in refused.error
+    pulled = macspec("models", "pull", "owner/raw", "--head", "--yes")
+    folder = tmp_path / "home" / "data" / "heads" / "owner--raw-MTP"
+    assert pulled.out.decode() == f"{folder}\n"
+    assert "owner/raw: licence: cc-by-nc-4.0" in pulled.err
+    assert f"draft with it: --draft {folder}" in pulled.err
+    assert re.search(f"{folder} .* MTP head", macspec("models").out.decode())
+    assert "freed" in macspec("models", "rm", str(folder), "--yes").err
+    assert not folder.exists()
 
 
 def test_a_non_commercial_licence_has_to_be_accepted(
