@@ -23,7 +23,7 @@ CONTEXT = 8192
 USES = ("chat", "code")
 """What a pair is proposed for."""
 
-HEADS = {"mtp": "mtp", "eagle3": "eagle"}
+HEADS = {"dflash2": "dflash", "dspark": "dspark", "mtp": "mtp", "eagle3": "eagle"}
 """Kinds of heads that macspec loads, best first, each with its drafting method."""
 
 NON_COMMERCIAL = ("non-commercial", "-nc")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -297,4 +298,4 @@ def _layers(config: dict[str, Any]) -> int:
     for settings in (config, nested if isinstance(nested, dict) else {}):
         if isinstance(layers := settings.get("num_hidden_layers"), int):
             return layers
-    return -1
+    return sys.maxsize

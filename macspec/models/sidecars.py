@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 MADE_FOR = "made_for"
 """In the config.json of a head that macspec took from a checkpoint: the checkpoint's id."""
 
-LABELS = {"mtp": "MTP head", "eagle": "EAGLE-3 head"}
-"""What people call a head, by its drafting method."""
+LABELS = {"mtp": "MTP", "eagle": "EAGLE-3", "dflash": "DFlash", "dspark": "DSpark"}
 
 _NAMED = re.compile(r"(.+?)[-_.]mtp(?=[-_.]|$).*", re.IGNORECASE)
 
@@ -36,7 +35,8 @@ def kept_heads() -> list[Path]:
 
 
 def label(kind: str) -> str:
-    return LABELS.get(kind, f"{kind} head")
+    """What people call a head, by its drafting method."""
+    return f"{LABELS.get(kind, kind)} head"
 
 
 def made_for(files: HeadFiles) -> str | None:

@@ -112,8 +112,9 @@ def test_a_target_without_its_draft_says_which_is_missing(
 def test_a_head_is_fetched_out_of_its_checkpoint(
     macspec: Callable[..., Any], hub: Hub, tmp_path: Path
 ) -> None:
-    names = ("mtp.fc.weight", "mtp.pre_fc_norm_hidden.weight", "mtp.norm.weight")
-    tensors = dict.fromkeys(("model.layers.0.mlp.up_proj.weight", *names), mx.zeros((64, 64)))
+    names = ("fc", "pre_fc_norm_hidden", "layers.0.mlp.up_proj")
+    tensors = {f"mtp.{name}.weight": mx.zeros((64, 64)) for name in names}
+    tensors["model.layers.0.mlp.up_proj.weight"] = mx.zeros((64, 64))
     mx.save_safetensors(str(tmp_path / "raw.safetensors"), tensors)
     weights = (tmp_path / "raw.safetensors").read_bytes()
     hub.models["owner/raw"] = {"model.safetensors": weights, "config.json": b"{}"}

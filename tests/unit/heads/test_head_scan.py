@@ -77,7 +77,7 @@ def test_what_drafts_for_a_target(
     events = found(folders | {"draft": DRAFT}, *names)
     monkeypatch.setattr(modellist, "scan", lambda: iter(events))
     target = folders["whole"] if names == ["whole"] else TARGET
-    entry = Entry("t", "x/target", heads={"dflash2": "x/y", "mtp": "owner/Target-MTP"})
+    entry = Entry("t", "x/target", heads={"medusa": "x/y", "mtp": "owner/Target-MTP"})
     modellist.list_models([entry], as_json=False)
     table = capsys.readouterr().out.partition("what drafts for which target\n")[2]
     (line,) = (it for it in table.splitlines(keepends=True) if it.startswith(f"  {target} "))
