@@ -75,13 +75,18 @@ def test_a_block_is_measured_whole(
     size = min(stepper.room(decoder.tokens), BLOCK)
     decoder.clock = clock
     decoder.target.module = Timed(module, clock, lambda rows: 1.0)
-    first = stepper.first
+    first, read = stepper.first, stepper.head.read
 
     def timed(*args: Any) -> Any:
         clock.now += 0.6
         return first(*args)
 
+    def timed_read(*args: Any) -> Any:
+        clock.now += 0.3
+        return read(*args)
+
     monkeypatch.setattr(stepper, "first", timed)
+    stepper.head.read = timed_read
     for _ in session.measure():
         pass
     assert session.controller.curve.as_dict()["steps"][head.kind] == pytest.approx(0.6 / size)
