@@ -87,7 +87,7 @@ def stock_greedy(name: str, prompt: list[int], count: int) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("name", WINDOWED)
 def test_every_kind_of_cache_gives_the_text_of_stock_mlx_lm(pocket: Pair, name: str) -> None:
-    count = 60
+    count = 40
     expected = stock_greedy(name, PROMPT, count)
     assert tokens_of(session_of(pocket, name, method="off"), PROMPT, GREEDY, count) == expected
     accepted = 0
@@ -96,18 +96,18 @@ def test_every_kind_of_cache_gives_the_text_of_stock_mlx_lm(pocket: Pair, name: 
         assert tokens_of(session, PROMPT, GREEDY, count) == expected
         assert_like_fresh(session)
         accepted += session.stats.accepted
-    assert accepted > 20
+    assert accepted > 12
 
 
 @pytest.mark.parametrize("name", WINDOWED)
 def test_rounds_of_one_and_of_many_rows_mix(pocket: Pair, name: str) -> None:
     for number, sampling in enumerate((GREEDY, KEYED)):
         plain = session_of(pocket, name, method="off", rule="keyed")
-        expected = tokens_of(plain, PROMPT, sampling, 48)
+        expected = tokens_of(plain, PROMPT, sampling, 32)
         rng = random.Random(number)
         session = session_of(pocket, name, rule="keyed")
         text = " ".join(map(str, PROMPT))
-        for event in session.reply(text, sampling, raw=True, max_tokens=48):
+        for event in session.reply(text, sampling, raw=True, max_tokens=32):
             if isinstance(event, Round):
                 for model in caches(session).values():
                     assert model.length <= len(session.decoder.tokens) + 33
@@ -151,7 +151,7 @@ def test_a_target_that_cannot_go_back_runs_plain_and_says_why(
     assert len(said) == 1
     assert "plain" in said[0]
 
-    for stop_at in range(1, 9):
+    for stop_at in range(1, 9, 3):
         reply = session.reply(text, GREEDY, raw=True, max_tokens=24)
         for number, _ in enumerate(reply):
             if number == stop_at:
@@ -211,7 +211,7 @@ def random_walk(pocket: Pair, name: str, prompt_length: int, steps: Any, stop_at
     assert tokens_of(session, prompt, GREEDY, 20) == tokens_of(plain, prompt, GREEDY, 20)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     name=st.sampled_from(["llama", "gemma3_text", "gpt_oss"]),
     prompt_length=st.integers(1, 3 * PASS_TAIL),

@@ -180,7 +180,7 @@ def test_a_cell_without_a_lead_says_so(
     assert "in 0 of 6 cells above temperature 0; not in mt_bench at 0.8, " in ahead
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=5)
 @given(stops=st.lists(st.integers(0, 80), max_size=12))
 def test_stops_change_nothing(pocket: Pair, stops: list[int]) -> None:
     whole = measured(ScriptedBench(pocket, Clock()))

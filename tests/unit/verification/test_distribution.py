@@ -30,8 +30,8 @@ from macspec.text import Piece
 
 SIZE = 3
 PROMPT = [0, 1]
-LENGTH = 2000
-"""Tokens: an anticipating drafter is then 12 standard deviations off."""
+LENGTH = 1200
+"""Tokens: an anticipating drafter is then 9 standard deviations off."""
 USUAL = 4.0
 """Standard deviations that a right rule stays within on the seeds below."""
 WARM = Sampling(temperature=1.0)
