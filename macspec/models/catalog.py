@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 from ..assets import folder
@@ -81,6 +82,7 @@ class Entry:
         return None if self.memory_8k is None else self.memory_8k * GIB <= limit
 
 
+@cache
 def shipped() -> tuple[Entry, ...]:
     """The pairs that ship, from small to large."""
     text = (folder() / "catalogue.toml").read_text(encoding="utf-8")

@@ -49,14 +49,14 @@ def check(pair: Pair, chats: list[list[dict[str, str]]]) -> None:
             assert finish(session, chat, KEYED, max_tokens=TOKENS).token_ids == sampled
 
 
-def test_questions_of_others(pocket: Pair, shared: Path) -> None:
-    check(pocket, fitting(pocket, shared, 600))
+def test_questions_of_others(small: Pair, shared: Path) -> None:
+    check(small, fitting(small, shared, 600))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_many_questions_of_others(pocket: Pair, shared: Path, part: int) -> None:
-    check(pocket, fitting(pocket, shared, 36)[part::4])
+    check(pocket, fitting(pocket, shared, 90)[part::4])
 
 
 def test_a_story_model_without_a_draft(shared: Path) -> None:
@@ -65,12 +65,12 @@ def test_a_story_model_without_a_draft(shared: Path) -> None:
     module.set_dtype(mx.float32)
     for text in ("Once upon a time", "Lily and Tom went to the park. Lily and Tom"):
         plain = Session(pair, method="off")
-        expected = finish(plain, text, GREEDY, raw=True, max_tokens=200)
+        expected = finish(plain, text, GREEDY, raw=True, max_tokens=100)
         prompt = plain.decoder.tokens[: expected.stats.prompt_tokens]
-        assert expected.token_ids == plain_greedy(pair, prompt, 200)
+        assert expected.token_ids == plain_greedy(pair, prompt, 100)
         for depth in (1, 8):
             session = Session(pair, method="ngram", depth=depth)
-            assert finish(session, text, GREEDY, raw=True, max_tokens=200).text == expected.text
+            assert finish(session, text, GREEDY, raw=True, max_tokens=100).text == expected.text
             assert session.stats.accepted > 0
 
 

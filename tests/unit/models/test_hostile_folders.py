@@ -61,10 +61,13 @@ WRITES_MUCH = {"type": "Replace", "pattern": {"Regex": "^.+"}, "content": "a" * 
 
 
 @pytest.mark.usefixtures("tried")
-@pytest.mark.parametrize("every", [200, pytest.param(1, marks=pytest.mark.slow)])
-def test_any_folder_works_or_is_refused_in_one_line(tmp_path: Path, every: int) -> None:
-    refused, slow = 0, []
-    for what, edit in CASES[::every]:
+@pytest.mark.parametrize(
+    ("first", "every"),
+    [(0, 200), *(pytest.param(first, 4, marks=pytest.mark.slow) for first in range(4))],
+)
+def test_any_folder_works_or_is_refused_in_one_line(tmp_path: Path, first: int, every: int) -> None:
+    cases, refused, slow = CASES[first::every], 0, []
+    for what, edit in cases:
         begun = used()
         error = answered(made(tmp_path, edit))
         if used() - begun > SECONDS:
@@ -76,7 +79,7 @@ def test_any_folder_works_or_is_refused_in_one_line(tmp_path: Path, every: int) 
             assert not error.startswith("unexpected"), what
             assert "reshape" not in error, what
     assert slow == []
-    assert 0 < refused < len(CASES[::every])
+    assert 0 < refused < len(cases)
     trial.TRIAL.close()
     most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     assert most * (1 if sys.platform == "darwin" else 1024) < MEMORY

@@ -239,9 +239,10 @@ def test_kill_9_loses_at_most_a_second(path: Path, tmp_path: Path, delay: float)
 
 
 @pytest.mark.slow
-def test_80_kills_of_processes_on_one_store(path: Path, tmp_path: Path) -> None:
-    moments = random.Random(80)
-    for number in range(80):
+@pytest.mark.parametrize("part", range(2))
+def test_80_kills_of_processes_on_one_store(path: Path, tmp_path: Path, part: int) -> None:
+    moments = random.Random(part)
+    for number in range(40):
         kill_and_look(path, tmp_path / f"log{number}", moments.uniform(0, 0.8))
 
 

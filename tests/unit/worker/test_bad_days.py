@@ -163,10 +163,15 @@ def test_without_descriptors_it_is_told_and_works_later(engine: ProcessEngine) -
     goes_on(engine)
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(200, marks=pytest.mark.slow)])
-def test_random_faults_lose_no_text(engine: ProcessEngine, count: int, impatient: Shorten) -> None:
+@pytest.mark.parametrize(
+    ("seed", "count"),
+    [(0, 1), *(pytest.param(seed, 50, marks=pytest.mark.slow) for seed in range(1, 5))],
+)
+def test_random_faults_lose_no_text(
+    engine: ProcessEngine, seed: int, count: int, impatient: Shorten
+) -> None:
     impatient("STOPPED", "OBEYED", "ROUND")
-    choice = random.Random(count)
+    choice = random.Random(seed)
     for _ in range(count):
         fault = choice.choice(["kill", "stop", "stop and go", "noise", "hang", "memory", "fd"])
         if fault in ("noise", "hang", "memory"):
