@@ -42,8 +42,10 @@ class BlockModel:
         self._held: list[range] = []
         """Which positions the cache holds, in order."""
         self._judged = False
-        self._parts: list[tuple[mx.array, ...]] = []
-        """What the rest of the newest block is drawn from, row by row."""
+        self._parts: tuple[mx.array, ...] = ()
+        """What the tokens of the newest block are drawn from, [n, ...] each."""
+        self._row = 0
+        """The one drawn from last."""
 
     @property
     def length(self) -> int:
@@ -85,11 +87,13 @@ class BlockModel:
         logits = self.head.logits(rows, self._hidden.tap.logits)
         parts = self.head.prepared(rows, logits)
         dispatch(*parts)
-        self._parts = [tuple(it[at : at + 1] for it in parts) for at in range(depth)]
-        return self.next(mx.array([tokens[-1]], mx.uint32), dispatch)
+        self._parts, self._row = parts, 0
+        return self._guess(mx.array([tokens[-1]], mx.uint32))
 
     def next(self, token: mx.array, dispatch: Dispatch) -> mx.array:
-        return self._target.fitted(self.head.guess(token, self._parts.pop(0)))
+        # Where more is asked for than a block has, its last row answers again.
+        self._row = min(self._row + 1, self._parts[0].shape[0] - 1)
+        return self._guess(token)
 
     def rollback(self, length: int) -> None:
         self._keep(length)
@@ -110,6 +114,11 @@ class BlockModel:
 
     def notice(self, tokens: Sequence[int]) -> str | None:
         return None if self.fault is None else f"the head {self.fault}"
+
+    def _guess(self, previous: mx.array) -> mx.array:
+        """The logits [1, V] of the present row after a token [1]."""
+        row = slice(self._row, self._row + 1)
+        return self._target.fitted(self.head.guess(previous, [it[row] for it in self._parts]))
 
     def _read(self, start: int, stop: int) -> None:
         """Read the rows of positions ``start`` to ``stop``, in place of the newest block's."""
