@@ -11,15 +11,22 @@ import mlx.core as mx
 
 from ..cache import ModelCache
 from ..tap import FINAL, HiddenRows
-from .agreement import BETTER, LOW, ROWS, SOUND
+from .agreement import LOW, ROWS, SOUND
 from .block import Block
 from .head import Variant
 
 ANCHORS = 24
 """Blocks that are compared."""
 
+SURE = 0.6
+"""A head that agrees this often is not tried in other ways."""
 
-class _Comparison:
+CLEARLY = 0.2
+"""How much more often another reading must agree to be taken: a wrong one still agrees sometimes.
+"""
+
+
+class Comparison:
     """A head's first guesses behind tokens of a text, beside what the target would choose there."""
 
     def __init__(self, head: Block, hidden: HiddenRows, tokens: Sequence[int]) -> None:
@@ -29,23 +36,26 @@ class _Comparison:
         self._rows = hidden.rows(start, stop)
         last = stop - start - 1
         # From the last, so that the cache only goes back.
-        self._places = sorted({last - at * last // ANCHORS for at in range(ANCHORS)}, reverse=True)
-        self._anchors = [tokens[start + place] for place in self._places]
-        final = self._rows[head.wanted.index(FINAL)][mx.array(self._places)]
+        self.places = sorted({last - at * last // ANCHORS for at in range(ANCHORS)}, reverse=True)
+        self._anchors = [tokens[start + place] for place in self.places]
+        final = self._rows[head.wanted.index(FINAL)][mx.array(self.places)]
         self._best = mx.argmax(self._tap.logits(final), axis=-1)
 
     def share(self) -> float:
         """Share of guesses that are the target's."""
+        return float(mx.mean((self.guesses() == self._best).astype(mx.float32)))
+
+    def guesses(self) -> mx.array:
+        """The first guess behind each of ``places``."""
         cache = ModelCache(self._head)
         cache.mark()
         self._head.read(self._head.enter(self._rows)[None], cache.layers)
         cache.advance(self._rows[0].shape[0])
         guesses = []
-        for place, anchor in zip(self._places, self._anchors, strict=True):
+        for place, anchor in zip(self.places, self._anchors, strict=True):
             cache.rollback(place)
             guesses.append(self._guess(anchor, cache))
-        same = mx.concatenate(guesses) == self._best
-        return float(mx.mean(same.astype(mx.float32)))
+        return mx.concatenate(guesses)
 
     def _guess(self, anchor: int, cache: ModelCache) -> mx.array:
         head = self._head
@@ -64,9 +74,9 @@ def settle(head: Block, hidden: HiddenRows, tokens: Sequence[int]) -> str | None
     Returns:
         What is wrong with them, or was put right, continuing "the head"; None if nothing is.
     """
-    comparison = _Comparison(head, hidden, tokens)
+    comparison = Comparison(head, hidden, tokens)
     own = comparison.share()
-    if own >= SOUND:
+    if own >= SURE:
         return None
     found: list[tuple[float, Variant]] = []
     for variant in list(head.variants()):
@@ -75,7 +85,7 @@ def settle(head: Block, hidden: HiddenRows, tokens: Sequence[int]) -> str | None
         found.append((comparison.share(), variant))
         head.choose(before)
     best, variant = max(found, key=lambda it: it[0])
-    if best >= max(SOUND, BETTER * own):
+    if best >= max(SOUND, own + CLEARLY):
         head.choose(variant)
         (name,) = variant
         return f"is read in another way than its files say: {READINGS[name]}"

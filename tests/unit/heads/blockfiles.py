@@ -218,11 +218,22 @@ def _layer(parts: frozenset[str]) -> dict[str, tuple[int, ...]]:
 
 
 def block_of(
-    pair: Pair, target: str, name: str, folder: Path, seed: int = 1, **config: Any
+    pair: Pair,
+    target: str,
+    name: str,
+    folder: Path,
+    seed: int = 1,
+    shift: float = 0.0,
+    **config: Any,
 ) -> LoadedHead:
-    """A random block drafter for a tiny target, by way of the disk."""
+    """A random block drafter for a tiny target, by way of the disk.
+
+    Args:
+        shift: added to the weights of norms.
+    """
     form = PACKAGINGS[name]
-    written(folder, tensors_of(form, seed), {**form.config, **config})
+    tensors = {it: array + shift * ("norm" in it) for it, array in tensors_of(form, seed).items()}
+    written(folder, tensors, {**form.config, **config})
     files = head_in("a head", folder)
     assert files is not None
     assert files.kind == form.kind

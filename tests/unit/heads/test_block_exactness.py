@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
 from blockfiles import PACKAGINGS, block_of
 from replies import assert_like_fresh
 from test_decoding import GREEDY, KEYED, PROMPT, session_of, tokens_of
 
+from macspec.drafters import ChainDrafter
 from macspec.models import Pair
 
 TARGETS = ("llama", "qwen3_5", "gemma3_text")
@@ -33,3 +36,37 @@ def test_replies_are_those_of_plain_decoding(
         assert tokens_of(session, PROMPT, sampling, COUNT) == expected
         assert_like_fresh(session)
     assert session.stats.drafted > COUNT
+
+
+def test_a_block_drafter_stays_in_step_through_edits_and_switches(
+    pocket: Pair, tmp_path: Path
+) -> None:
+    """After any history it guesses as one that read the same text at once."""
+    rng = random.Random(3)
+    head = block_of(pocket, "qwen3_5", "dflash2", tmp_path)
+    session = session_of(pocket, "qwen3_5", head=head, rule="keyed", depth=4)
+    plain = session_of(pocket, "qwen3_5", method="off", rule="keyed")
+    for _ in range(5):
+        prompt = PROMPT[: rng.randrange(8, len(PROMPT))]
+        expected = tokens_of(plain, prompt, KEYED, 16)
+        reply = session.reply(" ".join(map(str, prompt)), KEYED, raw=True, max_tokens=16)
+        for _ in reply:
+            session.method = rng.choice(["auto", "draft", "dflash", "dflash", "off", "ngram"])
+            if rng.random() < 0.05:
+                reply.close()
+                break
+        else:
+            assert session.finished is not None
+            assert session.finished.token_ids == expected
+        for _ in session.measure():
+            pass
+    fresh = session_of(pocket, "qwen3_5", head=head, method="dflash", rule="keyed", depth=4)
+    guesses = []
+    for it in (session, fresh):
+        it.method = "dflash"
+        tokens_of(it, PROMPT, KEYED, 1)
+        drafter = it.decoder.portfolio.drafters["dflash"]
+        assert isinstance(drafter, ChainDrafter)
+        logits = drafter.stepper.first(it.decoder.tokens, 4, mx.async_eval)
+        guesses.append(mx.where(mx.isfinite(logits), logits, 0.0))
+    assert mx.abs(guesses[0] - guesses[1]).max().item() < 1e-4
