@@ -70,6 +70,7 @@ def measure(decoder: Decoder) -> Iterator[None]:
     curve, length, target = decoder.controller.curve, len(decoder.tokens), decoder.target
     if length == 0 or target.cache.reason is not None:
         return
+    decoder.rollback(length - 1)  # a reply that was interrupted leaves more
     _read_all(target, decoder.tokens)
     most = decoder.pair.context - length
     text, clock = decoder.tokens, decoder.clock
