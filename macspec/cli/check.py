@@ -12,14 +12,17 @@ import mlx.core as mx
 
 from ..assets import prompts
 from ..checked import remember_check
+from ..choices import BLOCKS, MODELS
 from ..device import on_metal, prepare
 from ..divergence import Divergence, choice_scores, explain, first_difference
-from ..kernels import Kernels
+from ..heads import LoadedHead
+from ..heads.agreement import Agreement
 from ..metal.dispatch import checked_kernels, kernels_for
 from ..metal.variants import variants_for
 from ..models import Model, Pair, load_pair
 from ..models.cached import CachedModel
 from ..models.machine import unified_memory
+from ..models.sidecars import label
 from ..models.template import Template
 from ..plaintext import one_line
 from ..power import awake
@@ -68,17 +71,14 @@ def check(options: argparse.Namespace) -> int:
         f"self-check: {count} prompt{'s' * (count > 1)}, up to {options.max_tokens} tokens, "
         f"depth {DEPTH}; greedy, and keyed at temperature 0.8"
     )
+    session = Session(pair, kv_bits=options.kv_bits, kernels=kernels)
     replies: list[CheckedReply] = []
     with interruptible(), awake(options.settings.power.keep_awake):
-        for reply in self_check(
-            pair,
-            conversations,
-            max_tokens=options.max_tokens,
-            kv_bits=options.kv_bits,
-            kernels=kernels,
-        ):
+        most, kv_bits = options.max_tokens, options.kv_bits
+        for reply in self_check(session, conversations, max_tokens=most, kv_bits=kv_bits):
             replies.append(reply)
             show(_compared(reply))
+        show(*_head(session))
     show(_verdict(replies))
     passed = all(reply.lossless for reply in replies)
     draft = None if pair.draft is None else pair.draft.name
@@ -105,19 +105,18 @@ class CheckedReply:
 
 
 def self_check(
-    pair: Pair,
+    session: Session,
     conversations: list[list[Message]],
     *,
     max_tokens: int,
     kv_bits: int | None = None,
-    kernels: Kernels | str = "auto",
 ) -> Iterator[CheckedReply]:
     """Reply to every conversation without speculation and with each drafter, greedy and keyed.
 
-    A conversation ends with a user's turn; ``kv_bits`` and ``kernels`` are as for ``Session``.
+    A conversation ends with a user's turn; ``kv_bits`` is as for ``Session``.
     """
-    session = Session(pair, kv_bits=kv_bits, kernels=kernels)
-    drafters = ("draft", "ngram") if pair.draft is not None else ("ngram",)
+    pair = session.pair
+    drafters = (*(it for it in MODELS if it in session.decoder.portfolio), "ngram")
     template = Template(pair)
     for number, messages in enumerate(conversations, 1):
         question: Question = messages
@@ -173,6 +172,8 @@ def _pair(pair: Pair) -> Iterator[str]:
     yield "pair"
     yield _row("target", _described(pair.target))
     yield _row("draft", "none" if pair.draft is None else _described(pair.draft))
+    if pair.head is not None:
+        yield _row("head", _described(pair.head))
     if pair.draft_off is not None:
         yield _row("draft off", pair.draft_off)
     unknown = 0 if pair.translation is None else pair.translation.unknown
@@ -190,7 +191,7 @@ def _compared(reply: CheckedReply) -> str:
     ratio = "" if reply.acceptance is None else f"acceptance {reply.acceptance:.2f}"
     outcome = "equal" if reply.fork is None else _explained(reply.fork)
     cells = f"{reply.tokens:>4} tokens  {ratio:<15}  {outcome}"
-    return f"  prompt {reply.prompt:<3}  {reply.sampling:<6}  {reply.drafter:<5}  {cells}"
+    return f"  prompt {reply.prompt:<3}  {reply.sampling:<6}  {reply.drafter:<6}  {cells}"
 
 
 def _verdict(replies: list[CheckedReply]) -> str:
@@ -232,11 +233,36 @@ def _kernel_table(pair: Pair) -> Iterator[str]:
         yield f"{DASH}: Metal is not available here, so kernels are neither checked nor used"
 
 
-def _described(model: Model) -> str:
-    return (
-        f"{model.name}: {model.parameters / 1e6:,.1f}M parameters, "
-        f"{_size(model.weight_bytes)}, context {model.context}"
-    )
+def _described(model: Model | LoadedHead) -> str:
+    kind = f"context {model.context}" if isinstance(model, Model) else label(model.kind)
+    parameters = f"{model.parameters / 1e6:,.1f}M parameters"
+    return f"{model.name}: {parameters}, {_size(model.weight_bytes)}, {kind}"
+
+
+def _head(session: Session) -> Iterator[str]:
+    """How well the head reads the target, on the newest text of a session, and what it costs."""
+    head, decoder = session.pair.head, session.decoder
+    if head is None:
+        return
+    if head.kind not in decoder.portfolio:
+        yield _row("head off", decoder.draft_off or "")
+        return
+    text = decoder.tokens
+    for _ in session.measure():
+        pass
+    parts = [f"a token drafted costs {decoder.controller.curve.step(head.kind):.2f} plain passes"]
+    if head.kind not in BLOCKS:
+        target = CachedModel(session.pair.target.module, session.pair.vocabulary)
+        hidden = target.show(head.module.wanted)
+        target.read(text)
+        found = Agreement(head.module, hidden, text)
+        parts.insert(
+            0, f"chooses the target's token in {found.share():.0%} of {found.count} places"
+        )
+    yield _row(label(head.kind), "; ".join(parts))
+    for it in decoder.portfolio.models(head.kind):
+        if (notice := it.stepper.notice(text)) is not None:
+            yield _row("notice", notice)
 
 
 def _explained(fork: Divergence) -> str:

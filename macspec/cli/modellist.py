@@ -11,7 +11,8 @@ from typing import Any
 from ..assets import pocket
 from ..config.schema import BUILT_IN
 from ..device import prepare
-from ..errors import BadOptionError, ModelNotFoundError
+from ..errors import BadOptionError, ModelNotFoundError, PairMismatchError
+from ..heads import LoadedHead, head_in, open_head, open_own_head
 from ..models import memory
 from ..models.catalog import CONTEXT, USES, Entry, advised_draft, advised_head, best
 from ..models.files import locate
@@ -198,9 +199,21 @@ def show_plan(options: argparse.Namespace, entry: Entry | None) -> int:
     if absent:
         return _unseen(absent, entry, options.context)
     model = _opened(target, 0)
-    drafting = None if draft is None else _opened(draft, 1)
+    try:
+        head = _head(model, draft)
+    except PairMismatchError as error:
+        return _show(options, model, None, None, str(error))
+    drafting = None if draft is None or head is not None else _opened(draft, 1)
     off = None if drafting is None else why_not(model, drafting)
-    return _show(options, model, drafting if off is None else None, off)
+    return _show(options, model, drafting if off is None else None, head, off)
+
+
+def _head(model: Model, draft: str | None) -> LoadedHead | None:
+    """The head to draft with: the one asked for, or the one that the target brings along."""
+    if draft is None:
+        return open_own_head(model)
+    files = None if draft == BUILT_IN else head_in(draft, locate(draft))
+    return None if files is None else open_head(files, model)
 
 
 def _here(name: str) -> bool:
@@ -231,9 +244,14 @@ def _unseen(absent: list[str], entry: Entry | None, context: int | None) -> int:
 
 
 def _show(
-    options: argparse.Namespace, model: Model, drafting: Model | None, off: str | None
+    options: argparse.Namespace,
+    model: Model,
+    drafting: Model | None,
+    head: LoadedHead | None,
+    off: str | None,
 ) -> int:
-    estimate, draft = model.estimate, None if drafting is None else drafting.estimate
+    alone, draft = model.estimate, None if drafting is None else drafting.estimate
+    estimate = alone if head is None else head.beside(alone)
     kv_bits: int | None = options.kv_bits
     others = Registry().others()
     taken = sum(other.planned for other in others)
@@ -247,15 +265,22 @@ def _show(
             "so give at most that"
         )
     planned = demand.plan(positions)
-    weights, caches = [estimate.weights], [estimate.cache(positions, kv_bits)]
-    kept = [estimate.checkpoints(positions)]
+    parts = ["target"]
+    weights, caches = [alone.weights], [alone.cache(positions, kv_bits)]
+    kept = [alone.checkpoints(positions)]
+    if head is not None:
+        parts.append("head")
+        weights.append(head.weight_bytes)
+        caches.append(estimate.cache(positions, kv_bits) - caches[0])
+        kept.append(estimate.checkpoints(positions) - kept[0])
     if draft is not None:
+        parts.append("draft")
         weights.append(draft.weights)
         caches.append(draft.cache(positions))
         kept.append(draft.checkpoints(positions))
     rows = [
-        ("weights", _parts(weights)),
-        ("caches", f"{_parts(caches)}, for {positions} positions"),
+        ("weights", _parts(parts, weights)),
+        ("caches", f"{_parts(parts, caches)}, for {positions} positions"),
         ("buffers", f"{gigabytes(planned.buffers)}, an estimate for the largest pass"),
         ("total", gigabytes(planned.total)),
         ("limit", _limits(memory.device_limit())),
@@ -267,7 +292,7 @@ def _show(
         ("verdict", _verdict(planned, longest)),
     ]
     if any(kept):
-        rows.insert(2, ("checkpoints", f"{_parts(kept)}, of the caches"))
+        rows.insert(2, ("checkpoints", f"{_parts(parts, kept)}, of the caches"))
     if (rollback := untried(model.module).rollback_by) is not None:
         rows.append(("rollback", rollback))
     if off is not None:
@@ -279,9 +304,8 @@ def _show(
     return 0 if planned.fits else 1
 
 
-def _parts(sizes: list[int]) -> str:
-    names = ("target", "draft")
-    return ", ".join(f"{name} {gigabytes(it)}" for name, it in zip(names, sizes, strict=False))
+def _parts(names: Iterable[str], sizes: list[int]) -> str:
+    return ", ".join(f"{name} {gigabytes(it)}" for name, it in zip(names, sizes, strict=True))
 
 
 def _limits(limit: int) -> str:

@@ -65,6 +65,7 @@ def test_a_block_is_measured_whole(
     pocket: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("macspec.learned.REPEATS", 1)
+    monkeypatch.setattr("macspec.learned.AT_ONCE", 1)
     head = block_of(pocket, "llama", "deepspec", tmp_path)
     session, clock = session_of(pocket, "llama", head=head, method=head.kind), Clock()
     decoder = session.decoder
