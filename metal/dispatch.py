@@ -23,7 +23,7 @@ from macspec.verification.match import Keyed
 
 from . import accept, mamba2, verify_attention
 from .hooks import Hooks
-from .matmul import STRICT, Matmul, multiply
+from .matmul import STRICT, Matmul, prepared
 from .outcomes import Outcome, Outcomes
 from .recurrences import NETS, Net
 from .self_check import Checking, self_check
@@ -187,8 +187,8 @@ class MetalKernels(Kernels):
         found = (_chosen(net, outcomes, self._others) for net in NETS)
         self._recurrences = tuple(it for it in found if it.points)
         self._matmuls: dict[tuple[Matmul, int], str] = {}
-        self._names: dict[tuple[int, int], str | None] = {}
-        """By layer and rows, as they are asked for."""
+        self._multiply: dict[Any, Callable[[mx.array], mx.array | None]] = {}
+        """By layer, shape and type of the rows, as they are asked for."""
         for variant in sorted(used, key=lambda variant: outcomes[variant].seconds or 0.0):
             if isinstance(variant.shape, Matmul):
                 self._matmuls.setdefault((variant.shape, variant.rows), variant.kernel)
@@ -236,18 +236,21 @@ class MetalKernels(Kernels):
 
     def matmul(self, layer: Any, x: mx.array) -> mx.array | None:
         """``x`` [..., K] times the matrix of a layer of the target; None: leave it to MLX."""
+        key = id(layer), x.shape, x.dtype
+        try:
+            found = self._multiply[key]
+        except KeyError:
+            found = self._multiply[key] = self._multiplied(layer, x)
+        return found(x)
+
+    def _multiplied(self, layer: Any, x: mx.array) -> Callable[[mx.array], mx.array | None]:
+        """What multiplies such ``x`` by the matrix of a layer."""
         matrix = self._matrices.get(id(layer))
-        if matrix is None or x.dtype != matrix.dtype:
-            return None
-        count = x.shape[-2]
-        if x.ndim > 3 or (x.ndim == 3 and x.shape[0] > 1):
-            return None
-        key = id(layer), count
-        if key not in self._names:
-            point = matmul_rows(count, strict=self.strict)
-            self._names[key] = self._matmuls.get((matrix.shape, point or 0))
-        name = self._names[key]
-        return multiply(name, x, matrix) if name else None
+        if matrix is None or x.dtype != matrix.dtype or x.size != x.shape[-2] * x.shape[-1]:
+            return _nothing
+        point = matmul_rows(x.shape[-2], strict=self.strict)
+        name = self._matmuls.get((matrix.shape, point or 0))
+        return prepared(name, x, matrix) if name and x.ndim < 4 else _nothing
 
     def attends(self, shape: Attention, count: int, length: int) -> bool:
         """Whether macspec's kernel computes this attention at this number of rows and context."""
@@ -329,6 +332,10 @@ def _refused(outcomes: Mapping[Variant, Outcome], used: Sequence[Variant]) -> It
             slower += 1
     if slower:
         yield f"{slower} shape{'s' * (slower > 1)}: MLX's kernel is as fast or faster"
+
+
+def _nothing(x: mx.array) -> None:
+    """Leaves it to MLX."""
 
 
 @dataclass(frozen=True)

@@ -51,15 +51,17 @@ class QuantizedLayer:
 
     def __init__(self, layer: Any) -> None:
         self.layer = layer
+        self._multiplies = isinstance(layer, QuantizedLinear)
+        self._bias = layer.get("bias")
 
     def __call__(self, x: mx.array) -> Any:
         handler = _thread.handler
-        if handler is None or not isinstance(self.layer, QuantizedLinear):
+        if handler is None or not self._multiplies:
             return self.layer(x)
         y = handler.matmul(self.layer, x)
         if y is None:
             return self.layer(x)
-        return y + self.layer["bias"] if "bias" in self.layer else y
+        return y if self._bias is None else y + self._bias
 
     def as_linear(self, x: mx.array) -> Any:
         handler = _thread.handler

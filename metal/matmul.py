@@ -6,7 +6,7 @@ more rows are split evenly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import mlx.core as mx
 
@@ -43,10 +43,6 @@ LEAST = 2
 """Blocks of inputs that are worth a simdgroup."""
 
 
-Call = tuple[Kernel, list[mx.array], Launch, bool]
-"""A kernel, its inputs after the rows, its launch, and whether that gives parts to be added."""
-
-
 @dataclass(frozen=True, slots=True)
 class Matmul:
     """Rows times one quantized matrix, as far as kernels tell matrices apart."""
@@ -78,8 +74,6 @@ class Matrix:
     biases: mx.array
     group_size: int
     bits: int
-    calls: dict[tuple[str, tuple[int, ...]], Call] = field(default_factory=dict)
-    """What ``multiply`` launches, by kernel and shape of the rows."""
 
     @property
     def outputs(self) -> int:
@@ -150,16 +144,30 @@ def multiply(kernel: str, x: mx.array, matrix: Matrix) -> mx.array:
     Returns:
         N columns for each row, of the type and dimensions of ``x``.
     """
-    shape = x.shape
-    found = matrix.calls.get((kernel, shape))
-    if found is None:
-        found = matrix.calls[kernel, shape] = _call(kernel, x, matrix)
-    run, operands, launch, parts = found
-    y = run([x, *operands], launch)[0]
-    return y.sum(axis=0).astype(x.dtype).reshape(*shape[:-1], -1) if parts else y
+    return prepared(kernel, x, matrix)(x)
 
 
-def _call(kernel: str, x: mx.array, matrix: Matrix) -> Call:
+@dataclass(frozen=True, eq=False, slots=True)
+class Multiply:
+    """A matrix and rows of one shape, ready to be multiplied again and again.
+
+    Attributes:
+        operands: the kernel's inputs after the rows.
+        parts: the kernel gives parts that are still to be added.
+    """
+
+    kernel: Kernel
+    operands: list[mx.array]
+    launch: Launch
+    parts: bool
+
+    def __call__(self, x: mx.array) -> mx.array:
+        y = self.kernel([x, *self.operands], self.launch)[0]
+        return y.sum(axis=0).astype(x.dtype).reshape(*x.shape[:-1], -1) if self.parts else y
+
+
+def prepared(kernel: str, x: mx.array, matrix: Matrix) -> Multiply:
+    """``multiply`` for all ``x`` of the same shape."""
     rows = x.reshape(-1, x.shape[-1])
     if kernel == QMM.name:
         run, (inputs, launch) = QMM, qmm_call(rows, matrix)
@@ -168,7 +176,7 @@ def _call(kernel: str, x: mx.array, matrix: Matrix) -> Call:
     parts = len(launch.shapes[0]) == 3
     if not parts:
         launch = replace(launch, shapes=((*x.shape[:-1], matrix.outputs),))
-    return run, inputs[1:], launch, parts
+    return Multiply(run, inputs[1:], launch, parts)
 
 
 def qmv_call(x: mx.array, matrix: Matrix, *, strict: bool = False) -> tuple[list[mx.array], Launch]:
