@@ -175,3 +175,11 @@ def reference(
     scores = mx.where(mask(length, sees), q @ k.swapaxes(-1, -2), -mx.inf)
     mixed = mx.softmax(scores, axis=-1) @ v
     return mixed.reshape(1, query_heads, rows, values.shape[-1]).astype(queries.dtype)
+
+
+def fused_by_mlx(shape: Attention, rows: int) -> bool:
+    """Whether MLX 0.32 computes it in one kernel: up to 8 rows in its vector kernel, which takes
+    32 rows times query heads of a group, and more in its full one, for fewer head sizes."""
+    if rows <= 8:
+        return rows * (shape.query_heads // shape.heads) <= 32
+    return shape.width == shape.value_width and shape.width in (64, 80, 128)

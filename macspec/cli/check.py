@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -15,10 +16,14 @@ from ..checked import remember_check
 from ..choices import BLOCKS, MODELS
 from ..device import on_metal, prepare
 from ..divergence import Divergence, choice_scores, explain, first_difference
+from ..errors import BadOptionError
 from ..heads import LoadedHead
 from ..heads.agreement import Agreement
 from ..metal.dispatch import checked_kernels, kernels_for
-from ..metal.variants import variants_for
+from ..metal.outcomes import Outcome
+from ..metal.report import report
+from ..metal.self_check import Checking
+from ..metal.variants import Variant, variants_for
 from ..models import Model, Pair, load_pair
 from ..models.cached import CachedModel
 from ..models.machine import unified_memory
@@ -29,7 +34,7 @@ from ..power import awake
 from ..power.choice import check_lines
 from ..sampling import Sampling
 from ..session import Session
-from ..terminal import Output, interruptible
+from ..terminal import Output, ProgressLine, interruptible
 from .table import DASH, Table
 
 GREEDY = Sampling(temperature=0)
@@ -44,13 +49,17 @@ Question = list[Message] | str
 
 def check(options: argparse.Namespace) -> int:
     """Print the report; the exit status is 0 if speculation is lossless here, 1 if not."""
+    if options.json and not options.kernels:
+        raise BadOptionError("--json is a form of --kernels: give both")
     output = Output()
 
     def show(*lines: str) -> None:
         output.text("".join(f"{line}\n" for line in lines))
 
-    show(*_machine(prepare()))
-    show(*(_row(label, text) for label, text in check_lines(options.settings.power.source)))
+    machine = _machine(prepare())
+    if not options.json:
+        show(*machine)
+        show(*(_row(label, text) for label, text in check_lines(options.settings.power.source)))
     pair = load_pair(
         options.target,
         options.draft,
@@ -58,10 +67,15 @@ def check(options: argparse.Namespace) -> int:
         kv_bits=options.kv_bits,
         trust_remote_code=options.trust_remote_code,
     )
-    show(*_pair(pair))
     if options.kernels:
-        show(*_kernel_table(pair))
+        outcomes, kept = _kernel_outcomes(pair)
+        if options.json:
+            names = pair.target.name, None if pair.draft is None else pair.draft.name
+            show(json.dumps(report(outcomes, kept, *names), indent=1, default=str))
+        else:
+            show(*_pair(pair), *_kernel_table(outcomes, kept))
         return 0
+    show(*_pair(pair))
     kernels = kernels_for(pair, rest=True)
     show(_row("kernels", kernels.state), *(_row("notice", it) for it in kernels.notices))
     every = prompts()
@@ -206,17 +220,29 @@ def _verdict(replies: list[CheckedReply]) -> str:
     return f"{'FAILED' if different else 'passed'}: {', '.join(parts)}"
 
 
-def _kernel_table(pair: Pair) -> Iterator[str]:
-    """Lines with the outcome of each kernel variant's self-check, and its speed beside MLX's.
+def _kernel_outcomes(pair: Pair) -> tuple[dict[Variant, Outcome | None], tuple[str, ...]]:
+    """Of every kernel variant, checked now if it was not before; and what MLX's kernels keep.
 
-    Without Metal nothing is checked: both columns hold a dash.
+    Without Metal nothing is checked.
     """
-    if on_metal():
-        chosen = checked_kernels(pair)
-        outcomes, kept = chosen.outcomes, chosen.unsupported
-    else:
+    if not on_metal():
         found, asked = variants_for(pair)
-        outcomes, kept = dict.fromkeys(asked), tuple(found.unsupported)
+        return dict.fromkeys(asked), tuple(found.unsupported)
+    bar = ProgressLine()
+
+    def checking(step: Checking) -> None:
+        line = f"checking kernels: {step.done} of {step.total}"
+        bar.show(lambda width: line[:width], step.done / step.total)
+
+    with interruptible():
+        chosen = checked_kernels(pair, report=checking)
+    bar.end(keep=False)
+    unchecked = dict.fromkeys(variants_for(pair)[1])
+    return {**unchecked, **chosen.outcomes}, chosen.unsupported
+
+
+def _kernel_table(outcomes: Mapping[Variant, Outcome | None], kept: Sequence[str]) -> Iterator[str]:
+    """Lines with the outcome of each kernel variant's self-check, and its speed beside MLX's."""
     rows = []
     for variant, outcome in outcomes.items():
         count = f"{variant.rows} row{'s' * (variant.rows > 1)}"

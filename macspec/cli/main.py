@@ -191,6 +191,12 @@ def _check_options(it: Parser) -> None:
     )
     add_flag(
         group,
+        "--json",
+        "with --kernels: the same as one JSON document, with what was expected of each, to "
+        "send in a report",
+    )
+    add_flag(
+        group,
         "--report",
         "print a report to attach to a bug report: versions, chip, settings and the ends "
         "of the logs, but none of your text",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,22 @@ def test_without_metal_the_table_has_dashes_and_the_reason(macspec: Callable[...
     assert "MLX's own: matrices that are not quantized" in lines
     assert lines[-1].startswith("-: Metal is not available")
     assert not any(line.startswith("self-check") for line in lines)
+
+
+@no_metal
+def test_the_report_is_one_document(macspec: Callable[..., Any]) -> None:
+    outcome = macspec("check", "--kernels", "--json")
+    assert outcome.status == 0
+    found = json.loads(outcome.out)
+    assert {"chip", "macos", "mlx", "macspec", "kernels"} <= set(found["machine"])
+    assert {it["verdict"] for it in found["variants"]} == {"unchecked"}
+    assert "matrices that are not quantized" in found["left_to_mlx"]
+
+
+def test_json_without_kernels_is_refused(macspec: Callable[..., Any]) -> None:
+    outcome = macspec("check", "--json")
+    assert outcome.status == 2
+    assert "--json is a form of --kernels" in outcome.err
 
 
 @no_metal

@@ -109,6 +109,19 @@ def plain(text: Text, *, fused: bool) -> Path:
         return cached(".so", ["plain", unit, arguments], build)
 
 
+def optimised(text: Text) -> str:
+    """The optimised code, in LLVM's language: scalar, as a GPU's lane computes it."""
+
+    def build(path: Path) -> None:
+        _compile(arguments, ["-S", "-emit-llvm", "-o", str(path)], unit)
+
+    unit = runnable(text)
+    scalar = ("-fno-vectorize", "-fno-slp-vectorize", "-ffp-contract=off")
+    arguments = [*LANGUAGE, *CODE, "-O2", *scalar]
+    with _compiling(text):
+        return cached(".ll", ["optimised", unit, arguments], build).read_text(encoding="utf-8")
+
+
 def _compile(arguments: Sequence[str], output: Sequence[str], unit: Unit) -> str:
     """Compile a unit; its prefix is read from a precompiled header."""
 

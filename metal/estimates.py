@@ -1,0 +1,168 @@
+"""What a kernel is expected to gain over MLX's, from bytes and instructions alone.
+
+Nothing here was measured by macspec. A report of ``macspec check --kernels --json`` puts each
+figure beside the measurement that confirms or refutes it. A kernel takes as long as the slower of
+two things that overlap: reading its bytes, and issuing its instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from . import verify_attention
+from .gated_delta import GatedDelta
+from .mamba2 import Mamba2
+from .matmul import QMM, QMM_ROWS, QMV, QMV_ROWS, Matmul, packed_bytes
+from .variants import QMM_FROM, Variant
+from .verify_attention import Attention
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A GPU.
+
+    Attributes:
+        bandwidth: bytes/s of memory, as Apple states it.
+        cores: of the largest version.
+        clock: Hz, as reported for it.
+        slow: issue slots of a shift or a conversion; 4 on M1 and M2, assumed 2 from M3 on.
+        wide: MLX has a kernel there that reads weights once for several rows (mlx #3764).
+    """
+
+    bandwidth: float
+    cores: int
+    clock: float
+    slow: int
+    wide: bool
+
+    @property
+    def slots(self) -> float:
+        """Instructions of one lane in a second: four simdgroups of 32 lanes a cycle and core."""
+        return self.cores * self.clock * 128
+
+
+def _chips() -> dict[str, Chip]:
+    """By the name that MLX gives the device."""
+    kinds = ("", " Pro", " Max", " Ultra")
+    families = {
+        "M1": ((68, 200, 400, 800), (8, 16, 32, 64), 1.3, 4),
+        "M2": ((100, 200, 400, 800), (10, 19, 38, 76), 1.4, 4),
+        "M3": ((100, 150, 400, 819), (10, 18, 40, 80), 1.4, 2),
+        "M4": ((120, 273, 546), (10, 20, 40), 1.5, 2),
+        "M5": ((153, 307, 614), (10, 20, 40), 1.6, 2),
+    }
+    return {
+        f"Apple {name}{kind}": Chip(speed * 1e9, count, clock * 1e9, slow, slow == 2)
+        for name, (speeds, counts, clock, slow) in families.items()
+        for kind, speed, count in zip(kinds, speeds, counts, strict=False)
+    }
+
+
+CHIPS = _chips()
+
+
+class Unpacking(NamedTuple):
+    """Instructions for one weight: shifts and conversions; and others, a multiply-add as two."""
+
+    slow: float
+    fast: float
+
+
+UNPACKING = {
+    2: Unpacking(1 / 16, 5.5),
+    3: Unpacking(1, 5),
+    4: Unpacking(1 / 8, 5.25),
+    5: Unpacking(1, 5),
+    6: Unpacking(1, 5),
+    8: Unpacking(1 / 4, 5.25),
+}
+"""By bits, of ``affine.metal``; a test counts them in the optimised code."""
+INPUTS = 0.5
+"""Instructions for each weight and row beside its multiply-add: an input is shared by four."""
+TILE = 8
+"""Issue slots of a lane for one weight in the product of 8x8 matrices, if these take as long as
+their multiply-adds."""
+MLX_ROWS = {1: 1.0, 2: 1.03, 4: 1.47, 6: 2.07, 8: 2.69, 12: 3.9, 32: 3.9}
+"""What rows cost in MLX 0.32 in units of one, on M3 and later: measured on an M4 Pro (mlx #3839)
+and an M3 Max. M1 and M2 pay for each row, up to the matrix kernel, assumed to cost the same."""
+
+
+def expected(variant: Variant, chip: Chip) -> float | None:
+    """How many times as fast as MLX's a variant should be; None: bytes and slots do not tell."""
+    shape = variant.shape
+    if isinstance(shape, Matmul):
+        ours = _matmul(variant.kernel, shape, variant.rows, chip)
+        return _mlx_matmul(shape, variant.rows, chip) / ours
+    if isinstance(shape, Attention):
+        return _attention(shape, variant.rows)
+    if isinstance(shape, GatedDelta | Mamba2):
+        return 2.0  # Their states are read and written once, not once more for the rows that stay.
+    return None
+
+
+def _seconds(count: float, size: float, slots: float, chip: Chip) -> float:
+    """Of so many bytes and of so many weights with so many slots each."""
+    return max(size / chip.bandwidth, count * slots / chip.slots)
+
+
+def _matmul(kernel: str, shape: Matmul, rows: int, chip: Chip) -> float:
+    slow, fast = UNPACKING[shape.bits]
+    unpacking = slow * chip.slow + fast - 1
+    if kernel == QMM.name:
+        tiles = -(-min(rows, QMM_ROWS) // 8)
+        slots = unpacking + tiles * (TILE + INPUTS)
+    else:
+        slots = unpacking + min(rows, QMV_ROWS) * (1 + INPUTS)
+    return _seconds(shape.inputs * shape.outputs, packed_bytes(shape), slots, chip)
+
+
+def _mlx_matmul(shape: Matmul, rows: int, chip: Chip) -> float:
+    # A mask, a conversion and a multiply-add for each weight.
+    one = _seconds(shape.inputs * shape.outputs, packed_bytes(shape), 2 + chip.slow, chip)
+    wide = _between(MLX_ROWS, rows)
+    return one * (wide if chip.wide else max(wide, min(rows, QMV_ROWS)))
+
+
+def _between(points: dict[int, float], at: int) -> float:
+    """On the straight line between the points around it."""
+    for (low, first), (high, last) in pairwise(points.items()):
+        if low <= at <= high:
+            return first + (last - first) * (at - low) / (high - low)
+    return points[max(points)]
+
+
+def _attention(shape: Attention, rows: int) -> float | None:
+    """Where MLX writes scores to memory: bytes of keys, values and scores over those of one
+    reading of keys and values."""
+    if verify_attention.fused_by_mlx(shape, rows):
+        return None
+    each = shape.heads * (shape.width + shape.value_width) * shape.dtype.size
+    # Scores are written, read by softmax, written, and read again.
+    return (each + 4 * shape.query_heads * rows * shape.dtype.size) / each
+
+
+SHOWN = ("M1", "M1 Max", "M2", "M3", "M4", "M4 Pro", "M5")
+SHOWN_ROWS = (2, 4, 6, 8, 12, 16)
+
+
+def products_table() -> str:
+    """What to expect of 4-bit matrices in bfloat16 by chip and rows, as Markdown."""
+    shape = Matmul(4, 64, 4096, 12288, mx.bfloat16)
+
+    def cells(kernel: str, chip: Chip) -> Iterator[str]:
+        least, most = (2, QMV_ROWS) if kernel == QMV.name else (QMM_FROM, QMM_ROWS)
+        for rows in SHOWN_ROWS:
+            found = expected(Variant(kernel, shape, rows), chip) if least <= rows <= most else None
+            yield "" if found is None else f"{found:.1f}"
+
+    heads = ("chip", "kernel", *(f"{rows} rows" for rows in SHOWN_ROWS))
+    lines = [heads, ("---", "---", *("---:" for _ in SHOWN_ROWS))]
+    for name in SHOWN:
+        for kernel in (QMV.name, QMM.name):
+            lines.append((name, f"`{kernel}`", *cells(kernel, CHIPS[f"Apple {name}"])))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

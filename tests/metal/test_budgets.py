@@ -1,0 +1,53 @@
+"""What unpacking a weight costs, counted in the optimised code of the kernels' own text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+from harness.build import optimised
+from harness.running import prepare
+
+from macspec.metal import matmul
+from macspec.metal.estimates import UNPACKING
+from macspec.metal.kernel import Kernel, Launch
+
+SLOW = {"lshr", "shl", "ashr", "uitofp", "sitofp", "fptoui", "fptosi"}
+"""Instructions that the M1 and M2 issue at a quarter of the rate."""
+FAST = {"and", "or", "fsub", "fmul", "fadd"}
+ADDRESSES = 6
+"""Instructions that find a lane's chunk."""
+CHUNK = """
+constexpr int values = chunk_values<BITS>();
+const int lane = int(thread_position_in_grid.x);
+const Chunk<BITS> chunk = read_chunk<BITS, 64>(w, scales, biases, 64, lane, 0, true);
+#pragma unroll
+for (int i = 0; i < values; i++) {
+  y[lane * 64 + i] = weight<BITS>(chunk, i);
+}
+"""
+
+
+def operations(bits: int) -> Counter[str]:
+    """Of a lane that unpacks one chunk."""
+    kernel = Kernel("unpack", ("w", "scales", "biases"), ("y",))
+    header = (Path(matmul.__file__).parent / "affine.metal").read_text(encoding="utf-8")
+    kernel.__dict__.update(header=header, source=CHUNK)
+    rows = 32
+    arrays = [mx.zeros((rows, 2 * bits), mx.uint32), *[mx.zeros((rows, 1))] * 2]
+    launch = Launch((rows, 1, 1), (rows, 1, 1), (("BITS", bits),), ((rows, 64),), (mx.float32,))
+    lines = optimised(prepare(kernel, arrays, launch).text).splitlines()
+    return Counter(it[1] for it in (re.match(r"\s+%\S+ = (\w+) ", line) for line in lines) if it)
+
+
+@pytest.mark.parametrize("bits", matmul.BITS)
+def test_unpacking_keeps_its_budget(bits: int) -> None:
+    found, values = operations(bits), {2: 16, 4: 16, 6: 16, 8: 8}.get(bits, 32)
+    budget = UNPACKING[bits]
+    slow, fast = (sum(found[name] for name in names) for names in (SLOW, FAST))
+    assert found["or"] >= values, "the code that unpacks is there"
+    assert slow <= budget.slow * values + ADDRESSES, found
+    assert fast <= budget.fast * values + ADDRESSES, found
