@@ -1,5 +1,6 @@
 // Attention of a verify pass. A threadgroup takes one head of keys and values, one stretch of the
 // context, and the rows of all the query heads that share it: 8 to a simdgroup, one 8x8 matrix high.
+// Where these are few, SHARE simdgroups divide the keys of each tile and give a part each.
 // Keys and values go through threadgroup memory, so each is read from device memory once.
 // Softmax runs along with the keys (Milakov and Gimelshein 2018, arXiv:1805.02867), in powers of 2.
 
@@ -56,6 +57,7 @@ inline void stage(P from, Steps steps, threadgroup T* to, int count, int thread_
 constexpr int KEYS = tile_keys<T>(D > E ? D : E), PAD = 16 / int(sizeof(T));
 constexpr int KEY_STRIDE = D + PAD, VALUE_STRIDE = E + PAD;
 constexpr bool HELD = D <= 128;
+constexpr int OWN = KEYS / 8 / SHARE;
 threadgroup T key_tile[KEYS * KEY_STRIDE];
 threadgroup T value_tile[KEYS * VALUE_STRIDE];
 
@@ -69,7 +71,8 @@ const int threads = int(threads_per_threadgroup.x), thread_index = int(thread_in
 const int at = matrix_row(thread_index_in_simdgroup);
 const int column = matrix_column(thread_index_in_simdgroup);
 
-const int first = (part * (threads / 32) + int(simdgroup_index_in_threadgroup)) * 8;
+const int simdgroups = threads / 32 / SHARE, share = simdgroup_index_in_threadgroup / simdgroups;
+const int first = (part * simdgroups + int(simdgroup_index_in_threadgroup) % simdgroups) * 8;
 const int line = min(first + at, lines - 1);
 const uint mine = sees[line % rows];
 const auto query = queries + (head * (lines / rows) + line / rows) * size_t(queries_strides[1]) +
@@ -107,9 +110,9 @@ for (int tile = block * span; tile < end; tile += KEYS) {
       head_values + tile * value_steps.row, value_steps, value_tile, count, thread_index, threads);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (first < lines) {
-    simdgroup_matrix<float, 8, 8> scores[KEYS / 8];
+    simdgroup_matrix<float, 8, 8> scores[OWN];
     #pragma unroll
-    for (int n = 0; n < KEYS / 8; n++) {
+    for (int n = 0; n < OWN; n++) {
       scores[n] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     }
     #pragma unroll
@@ -119,8 +122,8 @@ for (int tile = block * span; tile < end; tile += KEYS) {
       q.thread_elements()[0] = HELD ? held[d * 2] : float(from_query[0]) * unit;
       q.thread_elements()[1] = HELD ? held[d * 2 + 1] : float(from_query[query_step]) * unit;
       #pragma unroll
-      for (int n = 0; n < KEYS / 8; n++) {
-        const threadgroup T* from = key_tile + (n * 8 + column) * KEY_STRIDE + d * 8 + at;
+      for (int n = 0; n < OWN; n++) {
+        const threadgroup T* from = key_tile + ((share * OWN + n) * 8 + column) * KEY_STRIDE + d * 8 + at;
         simdgroup_matrix<float, 8, 8> k;
         k.thread_elements()[0] = float(from[0]);
         k.thread_elements()[1] = float(from[KEY_STRIDE]);
@@ -130,10 +133,10 @@ for (int tile = block * span; tile < end; tile += KEYS) {
 
     float best = top;
     #pragma unroll
-    for (int n = 0; n < KEYS / 8; n++) {
+    for (int n = 0; n < OWN; n++) {
       #pragma unroll
       for (int i = 0; i < 2; i++) {
-        const int key = tile + n * 8 + column + i;
+        const int key = tile + (share * OWN + n) * 8 + column + i;
         const bool seen = key < before || (key < end && (mine >> (key - before) & 1));
         const float score = seen ? scores[n].thread_elements()[i] : -INFINITY;
         scores[n].thread_elements()[i] = score;
@@ -145,7 +148,7 @@ for (int tile = block * span; tile < end; tile += KEYS) {
     top = best;
     total *= factor;
     #pragma unroll
-    for (int n = 0; n < KEYS / 8; n++) {
+    for (int n = 0; n < OWN; n++) {
       #pragma unroll
       for (int i = 0; i < 2; i++) {
         const float weight = fast::exp2(scores[n].thread_elements()[i] - top);
@@ -158,8 +161,8 @@ for (int tile = block * span; tile < end; tile += KEYS) {
       mixed[e].thread_elements()[0] *= factor;
       mixed[e].thread_elements()[1] *= factor;
       #pragma unroll
-      for (int n = 0; n < KEYS / 8; n++) {
-        const threadgroup T* from = value_tile + (n * 8 + at) * VALUE_STRIDE + e * 8 + column;
+      for (int n = 0; n < OWN; n++) {
+        const threadgroup T* from = value_tile + ((share * OWN + n) * 8 + at) * VALUE_STRIDE + e * 8 + column;
         simdgroup_matrix<float, 8, 8> v;
         v.thread_elements()[0] = float(from[0]);
         v.thread_elements()[1] = float(from[1]);
@@ -173,7 +176,7 @@ for (int tile = block * span; tile < end; tile += KEYS) {
 if (first < lines) {
   total = row_sum(total);
   if (first + at < lines) {
-    const size_t place = (size_t(block) * heads + head) * lines + line;
+    const size_t place = (size_t(block * SHARE + share) * heads + head) * lines + line;
     const float divisor = SPLIT ? 1.0f : total;
     #pragma unroll
     for (int e = 0; e < E / 8; e++) {

@@ -28,6 +28,11 @@ STRETCH = 256
 MOST_GROUPS = 512
 """Threadgroups that fill any GPU; more would only make the join longer."""
 MOST_BLOCKS = 64
+MOST_SHARES = 4
+SIMDGROUPS = 8
+"""Of a threadgroup whose keys are divided: enough to hide what they wait for."""
+ENOUGH_GROUPS = 64
+"""Threadgroups that there must be for that: before, more of them are the better use of a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,12 @@ def queries_together(width: int) -> int:
     return 128 if width <= 128 else 64
 
 
+def _shares(simdgroups: int, size: int) -> int:
+    """Among how many simdgroups the keys of a tile can be divided; ``size`` in bytes of one."""
+    tiles = 4 if size <= 256 else 2 if size <= 512 else 1
+    return next((it for it in (MOST_SHARES, 2) if it <= tiles and it * simdgroups <= SIMDGROUPS), 1)
+
+
 def attention_call(
     queries: mx.array, keys: mx.array, values: mx.array, sees: tuple[int, ...], scale: float
 ) -> tuple[list[mx.array], Launch]:
@@ -92,20 +103,25 @@ def attention_call(
     lines = query_heads // heads * rows
     parts = -(-lines // queries_together(max(width, value_width)))
     simdgroups = -(-lines // (8 * parts))
-    most = min(MOST_BLOCKS, max(MOST_GROUPS // (heads * parts), 1))
-    blocks = min(-(-length // STRETCH), most)
-    out = mx.float32 if blocks > 1 else queries.dtype
+    share = _shares(simdgroups, max(width, value_width) * queries.dtype.size)
+    if heads * parts * -(-length // (STRETCH * share)) < ENOUGH_GROUPS:
+        share = 1
+    most = min(MOST_BLOCKS, max(MOST_GROUPS // (heads * parts), 1)) // share
+    blocks = min(-(-length // (STRETCH * share)), max(most, 1))
+    stretches = blocks * share
+    out = mx.float32 if stretches > 1 else queries.dtype
     launch = Launch(
-        grid=(32 * simdgroups * heads * parts, blocks, 1),
-        threadgroup=(32 * simdgroups, 1, 1),
+        grid=(32 * simdgroups * share * heads * parts, blocks, 1),
+        threadgroup=(32 * simdgroups * share, 1, 1),
         template=(
             ("T", queries.dtype),
             ("U", out),
             ("D", width),
             ("E", value_width),
-            ("SPLIT", blocks > 1),
+            ("SPLIT", stretches > 1),
+            ("SHARE", share),
         ),
-        shapes=((blocks, query_heads, rows, value_width), (blocks, query_heads, rows, 2)),
+        shapes=((stretches, query_heads, rows, value_width), (stretches, query_heads, rows, 2)),
         dtypes=(out, mx.float32),
     )
     constants = constant(sees, mx.uint32), constant(scale, mx.float32)

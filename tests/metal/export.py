@@ -73,9 +73,11 @@ def _multiply(dtype: mx.Dtype, bits: int, group_size: int) -> None:
 
 def _attend(dtype: mx.Dtype) -> None:
     widths = itertools.product(verify_attention.WIDTHS, repeat=2)
-    for (width, value_width), rows, length in itertools.product(widths, (2, 8), (100, 1024)):
+    # Whole; in stretches; keys divided among four simdgroups, or two.
+    cases = itertools.product((2, 8), ((2, 100), (2, 1024), (2, 65_536), (3, 65_536)))
+    for (width, value_width), (rows, (group, length)) in itertools.product(widths, cases):
         verify_attention.verify_attention(
-            mx.zeros((1, 2, rows, width), dtype),
+            mx.zeros((1, group, rows, width), dtype),
             mx.zeros((1, 1, length, width), dtype),
             mx.zeros((1, 1, length, value_width), dtype),
             sees=verify_attention.causal(rows),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from harness import run
 
+from macspec.metal import verify_attention
 from macspec.metal.verify_attention import (
     JOIN,
     KERNEL,
@@ -128,6 +129,37 @@ def test_trees(sees):
 )
 def test_a_long_context_in_two_launches(length, dtype):
     check(passing(5, length, heads=2, group=2, dtype=dtype, sees=(1, 3, 5, 11, 21)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "group", "width", "dtype", "share"),
+    [
+        (3, 2, 64, mx.float16, 4),
+        (5, 4, 80, mx.float32, 2),
+        pytest.param(2, 1, 128, mx.bfloat16, 4, marks=pytest.mark.slow),
+        pytest.param(16, 2, 192, mx.float16, 2, marks=pytest.mark.slow),
+        pytest.param(4, 2, 256, mx.float32, 1, marks=pytest.mark.slow),
+    ],
+)
+def test_few_queries_divide_the_keys_of_a_tile(
+    monkeypatch: pytest.MonkeyPatch, rows, group, width, dtype, share
+):
+    monkeypatch.setattr(verify_attention, "ENOUGH_GROUPS", 1)
+    # The last tile has keys for some simdgroups only.
+    case = passing(rows, 297, group=group, width=width, dtype=dtype)
+    _, launch = attention_call(case.queries, case.keys, case.values, case.sees, case.scale)
+    assert dict(launch.template)["SHARE"] == share
+    traffic = check(case).traffic
+    assert {(traffic[name].least, traffic[name].most) for name in ("keys", "values")} == {(1, 1)}
+
+
+def test_keys_are_divided_once_there_are_threadgroups_enough():
+    shares = {}
+    for length in (1024, 4096, 8192):
+        case = passing(4, length, heads=8, group=4, dtype=mx.float16)
+        _, launch = attention_call(case.queries, case.keys, case.values, case.sees, case.scale)
+        shares[length] = dict(launch.template)["SHARE"], launch.threadgroup[0], launch.shapes[1][0]
+    assert shares == {1024: (1, 64, 4), 4096: (1, 64, 16), 8192: (4, 256, 32)}
 
 
 def test_stretches_without_a_key_weigh_nothing():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import mlx.core as mx
 import numpy as np
 from harness import Case, Mutant
 
+from macspec.metal import verify_attention
 from macspec.metal.verify_attention import (
     JOIN,
     KERNEL,
@@ -49,7 +52,15 @@ MUTANTS = (
         "a row does not see itself", "(key - before) & 1)", "(key - before) & 1 && key < end - 1)"
     ),
     Mutant("the committed tokens end too early", "key < before ||", "key < before - 1 ||"),
-    Mutant("the lane's other key", "tile + n * 8 + column + i;", "tile + n * 8 + column;"),
+    Mutant("the lane's other key", "n) * 8 + column + i;", "n) * 8 + column;"),
+    Mutant(
+        "shares of the same keys",
+        "const int key = tile + (share * OWN + n) * 8",
+        "const int key = tile + n * 8",
+    ),
+    Mutant("shares of the same values", "value_tile + ((share * OWN + n)", "value_tile + ((n)"),
+    Mutant("shares that overwrite each other", "size_t(block * SHARE + share)", "size_t(block)"),
+    Mutant("shares of other rows", "threads / 32 / SHARE, share", "threads / 32, share"),
     Mutant("half of the lanes of a matrix row", "simd_shuffle_xor(x, ushort(8)));", "x);"),
     Mutant(
         "sums of other lanes",
@@ -112,7 +123,8 @@ TREE = (1, 3, 5, 11, 21)
 
 
 def cases() -> list[Case]:
-    """A tree over two stretches; more lines than go together; three stretches to join."""
+    """A tree over two stretches, and with the keys divided among simdgroups; more lines than go
+    together; three stretches to join."""
     random = np.random.default_rng(3)
 
     def normal(*shape: int) -> mx.array:
@@ -157,4 +169,6 @@ def cases() -> list[Case]:
         *attention_call(many, short, short, chain, SCALE),
         lambda outputs: bool(mx.allclose(outputs[0], mixed, atol=1e-5)),
     )
-    return [first, second, third]
+    with mock.patch.object(verify_attention, "ENOUGH_GROUPS", 1):
+        divided = attention_call(queries, keys, values, TREE, SCALE)
+    return [first, second, third, Case(KERNEL, *divided, joined)]
