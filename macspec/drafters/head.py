@@ -163,7 +163,8 @@ class HeadModel:
         logits: mx.array | None = depth.head.logits(out)
         if logits is None:
             logits = self._hidden.tap.logits(depth.head.normed(out))
-        return self._target.fitted(logits)
+        # Weights that are damaged must not reach the rule as a distribution.
+        return self._target.fitted(mx.nan_to_num(logits, neginf=-mx.inf))
 
 
 class _Depth:

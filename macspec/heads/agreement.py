@@ -27,6 +27,9 @@ SOUND = 0.25
 LOW = 0.1
 """One that agrees less often, however it is read, is not for this target, or damaged."""
 
+MARGIN = 0.03
+"""How much more often one of two likely readings must agree to be taken."""
+
 BETTER = 2.0
 """How much more often another reading must agree to be taken."""
 
@@ -40,6 +43,8 @@ class Agreement:
 
     def __init__(self, head: Head, hidden: HiddenRows, tokens: Sequence[int]) -> None:
         self._head, self._tap = head, hidden.tap
+        self._damaged = False
+        """Whether the newest guesses are no numbers."""
         stop = min(hidden.stop, len(tokens) - 1)
         start = max(hidden.start, stop - ROWS)
         self.count = max(stop - start - 1, 0)
@@ -59,7 +64,10 @@ class Agreement:
             ModelCache(depth).layers,
         )[0]
         logits = depth.logits(out)
-        chosen = self._best(depth.normed(out)) if logits is None else mx.argmax(logits, axis=-1)
+        if logits is None:
+            logits = self._tap.logits(depth.normed(out))
+        self._damaged = bool(mx.any(mx.isnan(logits)))
+        chosen = mx.argmax(logits, axis=-1)
         # Row i of the head stands where row i + 1 of the target does.
         same = chosen[late:-1] == self._chosen[1 : len(self._chosen) - late]
         return float(mx.mean(same.astype(mx.float32)))
@@ -71,16 +79,18 @@ class Agreement:
             What is wrong with them, in half a sentence; None if nothing seems to be.
         """
         first = self._head.reading
-        own = self._taken(first, self.share(), self._head.alternatives(), 0.0)
+        own = self.share()
+        own = self._taken(first, own, self._head.alternatives(), own + MARGIN)
+        if self._damaged:
+            return "its weights are not numbers: its files are damaged"
         if own >= SOUND:
             return None
-        found = self._taken(
-            self._head.reading, own, self._head.variants(), max(SOUND, BETTER * own)
-        )
+        least = max(SOUND, BETTER * own)
+        if self.share(late=1) >= least:
+            return "its guesses come one token late: its rows are shifted by one"
+        found = self._taken(self._head.reading, own, self._head.variants(), least)
         if found >= SOUND or own >= LOW:
             return None
-        if self.share(late=1) >= SOUND:
-            return "its guesses come one token late: its rows are shifted by one"
         return (
             f"it agrees with the target on {own:.0%} of the prompt's tokens: it is for another "
             "target, or damaged"
@@ -99,7 +109,7 @@ class Agreement:
             self._head.choose(variant)
             shares[number] = self.share()
         best = max(shares, key=lambda it: shares[it], default=None)
-        if best is not None and shares[best] >= least and shares[best] > share:
+        if best is not None and shares[best] >= least:
             self._head.choose(tried[best])
             return shares[best]
         self._head.choose(reading)

@@ -110,8 +110,14 @@ class MTP(nn.Module):
         return rows[1] if self.depths[0].before_norm else rows[0]
 
     def alternatives(self) -> Iterator[Variant]:
-        if not self._settled:
-            yield {**self.reading, "before_norm": not self.depths[0].before_norm}
+        first = self.depths[0]
+        befores = (first.before_norm,) if self._settled else (False, True)
+        own, within = (
+            {now, now + _missing(means), now - _surplus(means)}
+            for now, means in zip(self.shifts, _means(first), strict=True)
+        )
+        for before, add, inside in product(befores, sorted(own), sorted(within)):
+            yield {**self.reading, "before_norm": before, "shifts": (add, inside)}
 
     def variants(self) -> Iterator[Variant]:
         adds = (0.0, 1.0, -1.0)
@@ -161,8 +167,7 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
     head = MTP(depths, len(target.layers) - 1, family.startswith(AFTER_NORM))
     if family.startswith(MINUS_ONE):
         # Converted files have added the one already; which, only the weights tell.
-        own, within = ([], []) if not depths else _means(depths[0])
-        head.choose({**head.reading, "shifts": tuple(map(_missing, (own, within)))})
+        head.choose({**head.reading, "shifts": tuple(map(_missing, _means(depths[0])))})
     return head
 
 
@@ -173,7 +178,13 @@ def _means(depth: Layers) -> tuple[list[float], list[float]]:
 
 
 def _missing(means: Sequence[float]) -> float:
+    """What weights of norms seem to lack."""
     return 1.0 if means and median(means) < 0.5 else 0.0
+
+
+def _surplus(means: Sequence[float]) -> float:
+    """What they seem to have too much."""
+    return 1.0 if means and median(means) > 1.5 else 0.0
 
 
 def _depth(named: dict[str, mx.array], model: Model) -> Layers:

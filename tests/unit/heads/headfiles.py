@@ -17,6 +17,9 @@ from macspec.heads import LoadedHead, head_in, open_head
 from macspec.heads.tensors import plain
 from macspec.models import Model, Pair
 
+TRAINED = Path(__file__).parent / "trained" / "mtp"
+"""An MTP head for the built-in target."""
+
 WIDTH = 64
 REDUCED = 40
 """Ids that a head with a reduced vocabulary knows."""

@@ -1,0 +1,152 @@
+"""What is easily misread in a head's files is put right or told, and never changes a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from headfiles import TRAINED, written
+from replies import finish
+
+from macspec import Notice, Round, Sampling, Session
+from macspec.heads import head_in, open_head
+from macspec.models import Pair
+
+Tensors = dict[str, mx.array]
+Trap = Callable[[Tensors, Pair], Tensors]
+
+GREEDY = Sampling(temperature=0)
+TEXT = (
+    "What is the best way to learn a new language when you have only a little time every day and "
+    "nobody to talk with at home or at work? Tell me three steps."
+)
+
+
+def norms(add: float, where: Callable[[str], bool] = lambda name: True) -> Trap:
+    def changed(tensors: Tensors, pair: Pair) -> Tensors:
+        return {it: a + add * (a.ndim == 1 and where(it)) for it, a in tensors.items()}
+
+    return changed
+
+
+def swapped(tensors: Tensors, pair: Pair) -> Tensors:
+    first, second = mx.split(tensors["fc.weight"], 2, axis=1)
+    return tensors | {"fc.weight": mx.concatenate([second, first], axis=1)}
+
+
+def other_row(tensors: Tensors, pair: Pair) -> Tensors:
+    """For rows before the target's final norm, whose weights it takes over."""
+    final: Any = pair.target.module
+    name = "pre_fc_norm_hidden.weight"
+    return tensors | {name: tensors[name] * final.model.norm.weight}
+
+
+def late(tensors: Tensors, pair: Pair) -> Tensors:
+    """One that repeats what the target has chosen."""
+    width = tensors["norm.weight"].shape[0]
+    straight = mx.concatenate([mx.zeros((width, width)), mx.eye(width)], axis=1)
+    ones = {it: mx.ones_like(a) for it, a in tensors.items() if a.ndim == 1}
+    nothing = {
+        it: 0 * a for it, a in tensors.items() if it.endswith(("o_proj.weight", "down_proj.weight"))
+    }
+    return tensors | ones | nothing | {"fc.weight": straight}
+
+
+def shuffled(tensors: Tensors, pair: Pair) -> Tensors:
+    return tensors | {"fc.weight": mx.random.normal((320, 640), key=mx.random.key(1))}
+
+
+def broken(tensors: Tensors, pair: Pair) -> Tensors:
+    return tensors | {"norm.weight": tensors["norm.weight"] * mx.nan}
+
+
+def inside(name: str) -> bool:
+    return name.startswith("layers.")
+
+
+PUT_RIGHT: dict[str, Trap] = {
+    "norms minus one": norms(-1),
+    "norm twice": norms(1),
+    "layers' norms minus one": norms(-1, inside),
+    "own norms twice": norms(1, lambda name: not inside(name)),
+    "swapped": swapped,
+    "other row": other_row,
+}
+TOLD: dict[str, tuple[Trap, str]] = {
+    "late": (late, "its guesses come one token late"),
+    "shuffled": (shuffled, "it is for another target, or damaged"),
+    "broken": (broken, "its weights are not numbers"),
+}
+QUICK = ("norms minus one", "late")
+
+
+def some(names: Any) -> list[Any]:
+    return [pytest.param(it, marks=() if it in QUICK else pytest.mark.slow) for it in names]
+
+
+def drafted(pocket: Pair, folder: Path, trap: Trap) -> tuple[Session, tuple[int, ...], list[str]]:
+    """A reply with a trap in the files of a trained head."""
+    tensors: Any = mx.load(str(TRAINED / "model.safetensors"))
+    whole = {it: array.astype(mx.float32) for it, array in tensors.items()}
+    written(folder, trap(whole, pocket), {"model_type": "llama_mtp"})
+    files = head_in("a head", folder)
+    assert files is not None
+    pair = replace(pocket, head=open_head(files, pocket.target))
+    session = Session(pair, method="mtp", depth=3, rule="keyed")
+    events = list(session.reply(TEXT, GREEDY, max_tokens=20))
+    assert session.finished is not None
+    told = [it.message for it in events if isinstance(it, Notice) and "head" in it.message]
+    return session, session.finished.token_ids, told
+
+
+@pytest.fixture(scope="module")
+def sound(pocket: Pair, tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[int, ...], int]:
+    """The reply of plain decoding, and how many of its tokens the head drafts as it is."""
+    plain = finish(Session(pocket, method="off"), TEXT, GREEDY, max_tokens=20).token_ids
+    session, tokens, told = drafted(pocket, tmp_path_factory.mktemp("head"), lambda it, pair: it)
+    assert (tokens, told) == (plain, [])
+    assert session.stats.accepted > 0.4 * len(plain)
+    return plain, session.stats.accepted
+
+
+@pytest.mark.parametrize("name", some(PUT_RIGHT))
+def test_a_trap_is_put_right(
+    pocket: Pair, tmp_path: Path, sound: tuple[tuple[int, ...], int], name: str
+) -> None:
+    session, tokens, told = drafted(pocket, tmp_path, PUT_RIGHT[name])
+    assert (tokens, told) == (sound[0], [])
+    assert session.stats.accepted >= sound[1] - 2
+
+
+@pytest.mark.parametrize("name", some(TOLD))
+def test_a_trap_is_told(
+    pocket: Pair, tmp_path: Path, sound: tuple[tuple[int, ...], int], name: str
+) -> None:
+    trap, said = TOLD[name]
+    _, tokens, told = drafted(pocket, tmp_path, trap)
+    assert tokens == sound[0]
+    (line,) = told
+    assert line.startswith("the head drafts badly: ")
+    assert said in line
+
+
+def test_a_head_that_has_not_read_the_prompt_guesses_worse_and_changes_nothing(
+    pocket: Pair, sound: tuple[tuple[int, ...], int]
+) -> None:
+    files = head_in("a head", TRAINED)
+    assert files is not None
+    pair = replace(pocket, head=open_head(files, pocket.target))
+    session = Session(pair, method="off", depth=3, rule="keyed")
+    hidden = session.decoder.target.hidden
+    assert hidden is not None
+    for event in session.reply(TEXT, GREEDY, max_tokens=20):
+        if isinstance(event, Round) and session.method == "off":
+            hidden._chunks = hidden._chunks[-1:]
+            session.method = "mtp"
+    assert session.finished is not None
+    assert session.finished.token_ids == sound[0]
+    assert 0 < session.stats.accepted < sound[1]
