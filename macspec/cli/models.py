@@ -49,11 +49,14 @@ QUANTIZE = """\
 Quantize a model with mlx-lm: 4 bits a weight for a target, 8 for a draft
 model. A draft model is small, so more bits cost little time and memory, while
 every guess that coarse weights spoil costs part of a pass of the target.
+
+A head is quantized to 8 bits, its norms and small matrices not at all. The
+one that a target brings along, which mlx-lm drops, is kept beside it so.
 """
 
 CONVERT = "Convert a model to the format that mlx-lm loads, in full precision."
 
-BITS = {"target": 4, "draft": 8}
+BITS = {"target": 4, "draft": 8, "head": 8}
 """Bits of a weight, by what the model will be used as."""
 
 
@@ -91,12 +94,12 @@ def add_options(it: Parser) -> None:
         metavar="N",
         type=int,
         choices=(2, 3, 4, 5, 6, 8),
-        help="bits a weight: 2, 3, 4, 5, 6 or 8 (default: 4; for a draft model 8)",
+        help="bits a weight: 2, 3, 4, 5, 6 or 8 (default: 4; for a draft model or a head 8)",
     )
     it.add_argument(
         "--for",
         dest="role",
-        choices=("target", "draft"),
+        choices=("target", "draft", "head"),
         default="target",
         help="what the model will be used as (default: target)",
     )
@@ -284,6 +287,7 @@ def _convert(options: argparse.Namespace) -> int:
         options.source,
         options.destination,
         bits=options.bits or BITS.get(options.role),
+        head_bits=options.bits or BITS["head"] if options.role else None,
         group=options.group_size,
         dtype=options.dtype,
         trust_remote_code=options.trust_remote_code,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,6 +113,15 @@ def own_tensors(names: Collection[str], layers: int) -> list[str]:
         if _OWN.search(it) or ((at := numbered.match(it)) and int(at[1]) >= layers)
     ]
     return found if kind_of({}, found) == "mtp" else []
+
+
+def layers_of(config: Mapping[str, Any]) -> int:
+    """How many layers a model has, by its configuration; a huge number where that does not say."""
+    nested = config.get("text_config")
+    for settings in (config, nested if isinstance(nested, dict) else {}):
+        if isinstance(layers := settings.get("num_hidden_layers"), int):
+            return layers
+    return sys.maxsize
 
 
 def _tensors(name: str, folder: Path) -> dict[str, Path]:

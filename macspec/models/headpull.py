@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +129,7 @@ Asking = Generator[DownloadEvent, None, T]
 
 def _head_of(repository: Repository) -> Asking[HeadDownload | None]:
     """The head that a checkpoint brings along; None where the repository is a head itself."""
-    from ..heads.naming import depths_of, kind_of, own_tensors
+    from ..heads.naming import depths_of, kind_of, layers_of, own_tensors
 
     files = {it.path: it for it in repository.files}
     config = (yield from _json(repository, files["config.json"])) if "config.json" in files else {}
@@ -147,7 +146,7 @@ def _head_of(repository: Repository) -> Asking[HeadDownload | None]:
             where |= dict.fromkeys(headers[shard][1], shard)
     if kind_of(config, where) is not None:
         return None
-    own = [it for it in own_tensors(where, _layers(config)) if any(depths_of({it: it}))]
+    own = [it for it in own_tensors(where, layers_of(config)) if any(depths_of({it: it}))]
     if not own:
         raise ModelBrokenError(
             f"{repository.name} has no head that macspec can use: none of its tensors is one's"
@@ -291,11 +290,3 @@ def _header(repository: Repository, file: RepoFile) -> Asking[tuple[int, dict[st
         return 8 + length, parse_header(text, file.size)
     except ValueError as error:
         raise ModelBrokenError(f"{quoted(file.path)} of {repository.name} {error}") from error
-
-
-def _layers(config: dict[str, Any]) -> int:
-    nested = config.get("text_config")
-    for settings in (config, nested if isinstance(nested, dict) else {}):
-        if isinstance(layers := settings.get("num_hidden_layers"), int):
-            return layers
-    return sys.maxsize
