@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 LONG_LINE = 5_000
 
@@ -89,3 +92,14 @@ def harmful(character: str) -> bool:
 def harms(text: str) -> list[str]:
     """The characters of a terminal's input that could do harm."""
     return sorted({ascii(character) for character in text if harmful(character)})
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """No file can be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -8,11 +8,13 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from conversing import Reading, ended, load, read, reading, text, told
+from hostile import no_descriptors
 
 from macspec.app.chat.conversation import Conversation
 from macspec.app.chat.turns import Ended
@@ -87,6 +89,47 @@ async def test_a_stopped_engine_is_told_and_goes_on(
     await works(conversation)
 
 
+@pytest.fixture
+def real_limits() -> None:
+    pass
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("real_limits")
+async def test_an_engine_that_is_stopped_for_half_a_minute_goes_on(
+    conversation: Conversation,
+) -> None:
+    async with reading(conversation.ask("slowly")) as it:
+        await it.until(lambda updates: words_of(it))
+        send(conversation, signal.SIGSTOP)
+        begun = time.monotonic()
+        async with asyncio.timeout(5):
+            await said(it, "the engine is stopped by a signal: kill -CONT")
+        shown = text(it.updates)
+        await asyncio.sleep(30 - (time.monotonic() - begun))
+        assert text(it.updates) == shown
+        send(conversation, signal.SIGCONT)
+        async with asyncio.timeout(5):
+            await said(it, "the engine goes on")
+        await it.until(lambda updates: len(text(updates)) > len(shown))
+        await stopped(conversation, it)
+        assert len([line for line in told(it.updates) if "signal" in line]) == 1
+    await works(conversation)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("real_limits")
+async def test_a_stopped_engine_can_be_left_at_once(conversation: Conversation) -> None:
+    async with reading(conversation.ask("slowly")) as it:
+        await it.until(lambda updates: words_of(it))
+        send(conversation, signal.SIGSTOP)
+        async with asyncio.timeout(5):
+            conversation.stop()
+            await it.all()
+        await stopped(conversation, it)
+    await works(conversation)
+
+
 async def test_a_hung_engine_is_told_ended_and_restarted(
     conversation: Conversation, impatient: Shorten
 ) -> None:
@@ -98,25 +141,50 @@ async def test_a_hung_engine_is_told_ended_and_restarted(
     await works(conversation)
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(20, marks=pytest.mark.slow)])
+FAULTS = {
+    **{str(each): "slowly" for each in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV)},
+    **dict.fromkeys(("stopped", "stopped for a moment", "no descriptors"), "slowly"),
+    **{f"noise {kind}": f"noise {kind}" for kind in ("bytes", "json", "half", "deep", "closed")},
+    **{each: each for each in ("hang", "memory")},
+}
+"""What can happen to an engine, and the prompt with which it does."""
+
+
+async def happen(conversation: Conversation, it: Reading, fault: str, pause: float) -> None:
+    if fault.isdecimal():
+        send(conversation, int(fault))
+    elif fault == "stopped":
+        send(conversation, signal.SIGSTOP)
+    elif fault == "stopped for a moment":
+        send(conversation, signal.SIGSTOP)
+        await asyncio.sleep(pause)
+        send(conversation, signal.SIGCONT)
+    elif fault == "no descriptors":
+        with no_descriptors():
+            send(conversation, signal.SIGKILL)
+            await it.all()
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"),
+    [(0, 1), *(pytest.param(seed, 50, marks=pytest.mark.slow) for seed in range(1, 5))],
+)
 async def test_random_faults_lose_nothing(
-    conversation: Conversation, count: int, impatient: Shorten
+    conversation: Conversation, seed: int, count: int
 ) -> None:
-    impatient("STOPPED", "OBEYED", "ROUND")
-    choice = random.Random(count)
-    prompts = ["slowly", "slowly", "hang", "noise bytes", "noise closed", "memory"]
-    faults = [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGSEGV]
+    """All that was shown is on the disk, the last half second, too; the next prompt works."""
+    choice = random.Random(seed)
     for _ in range(count):
-        prompt = choice.choice(prompts)
+        fault, prompt = choice.choice(list(FAULTS.items()))
         async with reading(conversation.ask(prompt)) as it:
             await it.until(lambda updates, it=it: words_of(it) or it.task.done())
-            if prompt == "slowly":
-                await asyncio.sleep(choice.uniform(0, 0.05))
-                send(conversation, choice.choice(faults))
+            assert words_of(it), fault
+            await asyncio.sleep(choice.uniform(0, 0.05))
+            await happen(conversation, it, fault, choice.uniform(0, 0.3))
             await stopped(conversation, it)
-        await works(conversation)
-    messages = conversation.store.messages((conversation.turns and conversation.chat.id) or 1)
-    assert len(messages) == 4 * count
+    await works(conversation)
+    messages = conversation.store.messages(conversation.chat.id)
+    assert len(messages) == 2 * count + 2
 
 
 @pytest.fixture

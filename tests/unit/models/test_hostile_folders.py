@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import resource
 import shutil
 import sys
+from itertools import islice, product
 from pathlib import Path
 
 import pytest
@@ -172,7 +174,9 @@ def test_a_folder_that_passed_is_not_tried_again(
 ) -> None:
     folder = made(tmp_path, lambda folder: None)
     asked = []
-    monkeypatch.setattr(trial.TRIAL, "_ask", lambda it: asked.append(it) or {"passed": True})
+    monkeypatch.setattr(
+        trial.TRIAL, "_ask", lambda it, patience: asked.append(it) or {"passed": True}
+    )
     open_model("model", folder)
     open_model("model", folder)
     assert len(asked) == 1
@@ -181,9 +185,30 @@ def test_a_folder_that_passed_is_not_tried_again(
     assert len(asked) == 2
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("tried")
+def test_a_tokenizer_as_large_as_any_is_let_through(tmp_path: Path) -> None:
+    """262,144 pieces and 514,906 merges, as Gemma's."""
+    folder = made(tmp_path, lambda folder: None)
+    file = folder / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    pieces = tokenizer["model"]["vocab"]
+    words = ("".join(it) for size in range(2, 8) for it in product("etaoinsh", repeat=size))
+    new = [it for it in islice(words, 262_144) if it not in pieces][: 262_144 - len(pieces)]
+    pieces.update({it: number for number, it in enumerate(new, len(pieces))})
+    ways = ((it[:at], it[at:]) for at in range(1, 7) for it in new if at < len(it))
+    merges = (way for way in ways if way[0] in pieces and way[1] in pieces)
+    tokenizer["model"]["merges"] = list(islice(merges, 514_906))
+    file.write_text(json.dumps(tokenizer))
+    assert len(tokenizer["model"]["merges"]) == 514_906
+    trial.TRIAL.check("model", folder)
+    known = json.loads((tmp_path / "home" / "cache" / "trials.json").read_text())
+    assert len(known) == 1
+
+
 @pytest.mark.usefixtures("tried")
 def test_the_pair_that_ships_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial.TRIAL, "_ask", lambda it: pytest.fail("it was"))
+    monkeypatch.setattr(trial.TRIAL, "_ask", lambda it, patience: pytest.fail("it was"))
     load_pair()
 
 
@@ -192,7 +217,7 @@ def test_the_pair_that_ships_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_is_remembered_may_be_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
-    monkeypatch.setattr(trial.TRIAL, "_ask", lambda it: {"passed": True})
+    monkeypatch.setattr(trial.TRIAL, "_ask", lambda it, patience: {"passed": True})
     file = tmp_path / "home" / "cache" / "trials.json"
     file.parent.mkdir(parents=True)
     file.write_bytes(content)
