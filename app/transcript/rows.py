@@ -44,6 +44,8 @@ PARTS: dict[str, str] = {
     "tint-draft": "color: $text-success; background: $success-muted; text-style: underline;",
     "tint-mtp": "color: $text-accent; background: $accent-muted; text-style: italic;",
     "tint-eagle": "color: $text-accent; background: $accent-muted; text-style: bold italic;",
+    "tint-dflash": "color: $text-accent; background: $accent-muted; text-style: underline;",
+    "tint-dspark": "color: $text-accent; background: $accent-muted; text-style: bold underline;",
     "tint-ngram": "color: $text-warning; background: $warning-muted; text-style: bold underline;",
     "tint-suffix": "color: $text-primary; background: $primary-muted; text-style: bold;",
     "tint-other": "color: $text-error; background: $error-muted; text-style: italic underline;",

@@ -29,8 +29,8 @@ MLX_LM_DRAFT = "mlx-lm-draft"
 SERVER = "server"
 
 KNOWN = (
-    "plain; auto, draft, mtp, eagle, ngram or suffix, optionally with @DEPTH, :RULE and +chains, "
-    "as in draft@4:keyed; mlx-lm; mlx-lm-draft, with @DEPTH or at its best; server"
+    f"plain; auto, {', '.join(MODELS)}, ngram or suffix, optionally with @DEPTH, :RULE and "
+    "+chains, as in draft@4:keyed; mlx-lm; mlx-lm-draft, with @DEPTH or at its best; server"
 )
 
 _DEPTH = r"(?:@(?P<depth>\d{1,3}))?"

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from ..choices import MAX_DEPTH
+from ..choices import MAX_DEPTH, MODELS
 from .options import Parser, add_actions, add_flag, add_models, add_setting, whole
 
 DESCRIPTION = """\
@@ -131,7 +131,7 @@ def _add_arms(group: Any) -> None:
         group,
         "--arms",
         "A,B",
-        "what to compare: plain; auto, draft, mtp, eagle, ngram, suffix (@DEPTH, :RULE, "
+        f"what to compare: plain; auto, {', '.join(MODELS)}, ngram, suffix (@DEPTH, :RULE, "
         "+chains: without trees, +kvBITS, +draftBITS, /N: N sessions at once); mlx-lm; "
         "mlx-lm-draft (@DEPTH, or its best); server (default: plain, auto, auto:keyed and both "
         "of mlx-lm's)",

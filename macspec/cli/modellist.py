@@ -162,7 +162,8 @@ def _models_table(models: Iterable[tuple[FoundModel, OpenedModel]]) -> str:
     for found, it in models:
         needs = DASH if it.memory is None else f"{gigabytes(it.memory)} at {it.positions}"
         note = f"rollback: {it.rollback}" if it.rollback else it.reason or ""
-        note = label(it.head) if it.head else note
+        if it.head:
+            note = label(it.head) + (f", packaging: {it.packaging}" if it.packaging else "")
         rows.append((found.name, size(found.size), needs, _fit(it.fits), note))
     return _table(rows)
 

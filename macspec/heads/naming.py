@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..choices import BLOCKS
 from ..models.files import broken, read_header
+from .blockform import packaging_of
 
 T = TypeVar("T")
 
@@ -72,6 +74,11 @@ class HeadFiles:
     config: Mapping[str, Any] = field(repr=False)
     tensors: Mapping[str, Path] = field(repr=False)
     """The file of each tensor."""
+
+    @property
+    def packaging(self) -> str | None:
+        """Who packaged a block drafter; None for other heads."""
+        return packaging_of(self.config, self.tensors) if self.kind in BLOCKS else None
 
 
 def head_in(name: str, folder: Path) -> HeadFiles | None:

@@ -72,6 +72,8 @@ class OpenedModel:
     none."""
     head: str | None = None
     """The drafting method of a head that is no model by itself."""
+    packaging: str | None = None
+    """Who packaged it, where that tells how it is to be read."""
     brings: str | None = None
     """The drafting method of the head that comes with a target, counted in ``memory``."""
 
@@ -132,7 +134,9 @@ def scan(folders: Sequence[str] = ()) -> Iterator[ScanEvent]:
             try:
                 if (head := head_in(it.name, Path(it.folder))) is not None:
                     heads.append(head)
-                    yield OpenedModel(it.name, head=head.kind, reason=NO_MODEL)
+                    yield OpenedModel(
+                        it.name, head=head.kind, packaging=head.packaging, reason=NO_MODEL
+                    )
                     continue
                 model = open_model(it.name, Path(it.folder))
             except MacspecError as error:

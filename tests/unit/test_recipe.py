@@ -116,7 +116,7 @@ def test_the_short_mode_makes_a_pair_that_drafts(tmp_path: Path) -> None:
     greedy = Sampling(temperature=0)
     drafted = finish(Session(pair, method="draft", depth=3), "hello", greedy, max_tokens=24)
     assert drafted.stats.drafted > 0
-    for kind in ("mtp", "eagle"):
+    for kind in ("mtp", "eagle", "dflash", "dspark"):
         pair = load_pair(target, str(tmp_path / "work" / kind))
         assert pair.draft_off is None
         headed = finish(Session(pair, method=kind, depth=3), "hello", greedy, max_tokens=24)

@@ -16,7 +16,7 @@ from macspec.errors import PairMismatchError
 from macspec.heads import head_in, open_head
 from macspec.heads.block import Block
 from macspec.heads.blockcheck import Comparison, settle
-from macspec.heads.blockform import form_of, packaging_of
+from macspec.heads.blockform import form_of
 from macspec.models import Pair
 
 NAMES = {
@@ -32,9 +32,12 @@ NAMES = {
 }
 
 
-def test_packagings_are_told_apart() -> None:
-    for name, form in PACKAGINGS.items():
-        assert packaging_of(form.config, tensors_of(form)) == NAMES[name]
+@pytest.mark.parametrize("name", PACKAGINGS)
+def test_packagings_are_told_apart(tmp_path: Path, name: str) -> None:
+    form = PACKAGINGS[name]
+    files = head_in("a head", written(tmp_path, tensors_of(form), dict(form.config)))
+    assert files is not None
+    assert (files.kind, files.packaging) == (form.kind, NAMES[name])
 
 
 @pytest.mark.parametrize(
