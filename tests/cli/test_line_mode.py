@@ -1,4 +1,4 @@
-"""Line mode through pipes: a conversation without a terminal, with the real engine."""
+"""Line mode through pipes: a conversation without a terminal, with the real engine or a script."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,18 @@ from macspec.config.paths import state_folder
 from macspec.store import COMPLETE, CUT_OFF, GenerationMetadata, Store, store_path
 
 CHAT = [sys.executable, "-m", "macspec", "chat"]
+
+SCRIPT = Path(__file__).parents[1] / "unit" / "worker" / "scripted_engine.py"
+
+SCRIPTED = f"""
+import sys
+from macspec.cli.main import main
+from macspec.worker import ProcessEngine
+
+ProcessEngine.__init__.__kwdefaults__["program"] = ({sys.executable!r}, {str(SCRIPT)!r})
+sys.exit(main(["chat", *sys.argv[1:]]))
+"""
+"""A chat whose engine has no model."""
 
 # Keyed and with a seed it is one text, and a long one: another draw might end at once.
 LONG = ["--temperature", "3", "--accept", "keyed", "--seed", "1", "--max-tokens", "1900"]
@@ -37,10 +50,12 @@ def store(home: Path):
     opened.close()
 
 
-def chat(lines: str | bytes, *options: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+def chat(
+    lines: str | bytes, *options: str, command: Sequence[str] = CHAT, **settings: Any
+) -> subprocess.CompletedProcess[str]:
     data = lines if isinstance(lines, bytes) else lines.encode()
     done = subprocess.run(
-        [*CHAT, *options],
+        [*command, *options],
         input=data,
         capture_output=True,
         check=False,
@@ -49,6 +64,9 @@ def chat(lines: str | bytes, *options: str, **settings: Any) -> subprocess.Compl
     )
     out, err = done.stdout.decode(), done.stderr.decode()
     return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+
+scripted = partial(chat, command=(sys.executable, "-c", SCRIPTED))
 
 
 def test_each_line_is_a_message_or_a_command(store, tmp_path):
@@ -89,9 +107,9 @@ def test_each_line_is_a_message_or_a_command(store, tmp_path):
 
 
 def test_it_goes_on_where_it_was_left_and_finds_old_ones(store):
-    first = chat("My name is Anna.\n", "--temperature", "0")
+    first = scripted("My name is Anna.\n", "--temperature", "0")
     assert first.returncode == 0, first.stderr
-    second = chat("/new\nWhat is 2 plus 2?\n/search Anna\n/chats 1\n/chats\n/delete\n/undo\n")
+    second = scripted("/new\nWhat is 2 plus 2?\n/search Anna\n/chats 1\n/chats\n/delete\n/undo\n")
     assert second.returncode == 0, second.stderr
     assert len(store.chats()) == 2
     assert "you: My name is Anna" in second.stdout or "My name is Anna. (" in second.stdout
@@ -101,10 +119,8 @@ def test_it_goes_on_where_it_was_left_and_finds_old_ones(store):
 
 
 def test_nothing_on_standard_input_ends_at_once():
-    began = time.monotonic()
-    done = chat("")
+    done = scripted("")
     assert (done.returncode, done.stdout) == (0, "")
-    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize(
@@ -127,7 +143,7 @@ def test_bare_macspec_without_a_terminal_says_so_and_ends(redirection):
 
 
 def test_what_fails_is_said_and_is_the_exit_status(tmp_path):
-    done = chat(
+    done = scripted(
         "/nope\n/tint\n/depth deep\n/regenerate\n/copy x\n/models a b c\n/edit\n/sampling top_p 2\n"
         "/search\n/rename\n/chats 99\n/older\n/code\n /etc/hosts is text\n",
         "--max-tokens",
@@ -151,7 +167,7 @@ def test_what_fails_is_said_and_is_the_exit_status(tmp_path):
 
 
 def test_bytes_that_are_no_text_are_refused_and_the_rest_goes_on(store):
-    done = chat(b"caf\xe9\n/temperature 0\nHello\n")
+    done = scripted(b"caf\xe9\n/temperature 0\nHello\n")
     assert done.returncode == 2
     assert "is not UTF-8: byte 0xe9 at position 3" in done.stderr
     assert done.stdout.strip()
@@ -176,7 +192,7 @@ def test_where_the_pair_of_a_conversation_is_gone_the_usual_one_answers(store, t
 
 
 def test_no_save_keeps_nothing(store):
-    done = chat("Hello\n/chats\n", "--no-save")
+    done = scripted("Hello\n/chats\n", "--no-save")
     assert done.returncode == 0
     assert "Hello" in done.stdout
     assert not store.chats()
@@ -185,7 +201,7 @@ def test_no_save_keeps_nothing(store):
 def test_what_was_typed_elsewhere_and_not_sent_stays(store):
     begun = store.new_chat()
     store.set_unsent(begun.id, "half a thought")
-    assert chat("Hello\n", "--chat", str(begun.id)).returncode == 0
+    assert scripted("Hello\n", "--chat", str(begun.id)).returncode == 0
     assert store.chat(begun.id).unsent == "half a thought"
 
 
