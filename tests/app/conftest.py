@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 
 from macspec.app.app import MacspecApp
 from macspec.app.chat.conversation import Conversation
+from macspec.app.chat.titles import Titles
 from macspec.app.keys import Keys
 from macspec.config.effective import load
 from macspec.store import Store
@@ -22,6 +23,12 @@ from macspec.worker import PairChoice
 
 PATIENCE_S = 60.0
 """What nothing takes even on a busy machine."""
+
+
+@pytest.fixture(autouse=True)
+def untitled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model names no conversation meanwhile: scripted replies are for what a test asks."""
+    monkeypatch.setattr(Titles, "wanted", lambda *_: False)
 
 
 @dataclass
