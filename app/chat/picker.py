@@ -13,10 +13,21 @@ from macspec.config.schema import BUILT_IN as BUILT_IN_NAME
 from macspec.config.schema import NONE as NO_DRAFT
 from macspec.config.schema import Config
 from macspec.errors import BadOptionError
-from macspec.models.catalog import CONTEXT, USES, Entry, best, catalogue, find, licence
+from macspec.models.catalog import (
+    CONTEXT,
+    USES,
+    Entry,
+    advised_head,
+    best,
+    catalogue,
+    find,
+    licence,
+    plain_name,
+)
 from macspec.models.machine import GIB, unified_memory, working_set
 from macspec.models.progress import size
 from macspec.models.scan import FoundModel
+from macspec.models.sidecars import label
 from macspec.plaintext import one_line
 from macspec.worker import PairChoice
 
@@ -61,6 +72,8 @@ class ModelOffer:
     """Whether it was checked that it can draft for the target."""
     current: bool = False
     """Whether it is loaded."""
+    own_head: bool = False
+    """Whether it is a head that was made for the target."""
 
     @property
     def usable(self) -> bool:
@@ -113,7 +126,7 @@ class ModelPicker:
     def targets(self, typed: str = "") -> list[ModelOffer]:
         """The built-in pair, then the models on this machine, then those of the catalogue; only
         those that contain the typed words. A typed folder or id is offered too."""
-        here = [self._found(it) for it in self.scan.found.values()]
+        here = [self._found(it) for it in self.scan.found.values() if not self._head(it.name)]
         here.sort(key=lambda it: (it.where == INCOMPLETE, it.name.lower()))
         names = {it.model for it in here}
         first = {entry.target: entry for entry in reversed(self.known)}.values()
@@ -132,11 +145,15 @@ class ModelPicker:
         """Drafts for a target: recommended ones first, those that cannot draft for it last."""
         assert target.model is not None
         advised = {it.draft: it for it in reversed(target.pairs) if it.draft is not None}
+        opened = self.scan.opened.get(target.model)
+        brings = None if opened is None else opened.brings
         none = ModelOffer(
             None,
             "no draft model",
             NONE,
-            note="repeated text is still drafted",
+            note="repeated text is still drafted"
+            if brings is None
+            else f"its {label(brings)} drafts",
             current=_same(self.current.target, target.model) and self.current.draft is None,
         )
         here = [
@@ -150,6 +167,9 @@ class ModelPicker:
             for draft, entry in advised.items()
             if draft not in names
         ]
+        head = self._advised_head(target.model)
+        if head is not None and head.model not in names and brings is None:
+            absent.insert(0, head)
         return filtered(sorted([*here, *absent, none], key=_rank), typed)
 
     def best(self) -> tuple[ModelOffer, ModelOffer | None] | None:
@@ -168,7 +188,7 @@ class ModelPicker:
         entry = None if self.scan.limit is None else best(unified_memory(), self.scan.limit)
         for it in self.targets():
             if entry is not None and it.absent and it.model == entry.target:
-                drafts = (draft for draft in self.drafts(it) if draft.model == entry.draft)
+                drafts = (draft for draft in self.drafts(it) if draft.pairs and draft.absent)
                 return it, next(drafts, None)
         return None
 
@@ -264,6 +284,21 @@ class ModelPicker:
             return replace(offer, reason=reason or "cannot be loaded")
         return replace(offer, note=reason)
 
+    def _head(self, name: str) -> str | None:
+        """The drafting method of a head; None for a model."""
+        opened = self.scan.opened.get(name)
+        return None if opened is None else opened.head
+
+    def _advised_head(self, target: str) -> ModelOffer | None:
+        """The head that the catalogue has for a target, where all of its repository is needed."""
+        found = advised_head(target, self.known)
+        if found is None or plain_name(found[1]) == plain_name(target):
+            return None
+        method, name = found
+        entries = tuple(it for it in self.known if name in it.heads.values())
+        note = f"{label(method)}, {ADVISED}"
+        return ModelOffer(name, _display_name(name), ABSENT, note=note, pairs=entries)
+
     def _draft(self, target: ModelOffer, it: FoundModel, entry: Entry | None) -> ModelOffer:
         assert target.model is not None
         offer = replace(
@@ -273,6 +308,10 @@ class ModelPicker:
             pairs=() if entry is None else (entry,),
             current=_same(self.current.target, target.model) and _same(self.current.draft, it.name),
         )
+        head = self._head(it.name)
+        kind = f"{label(head)}, " if head else ""
+        if head:
+            offer = replace(offer, reason="")
         if not offer.usable or offer.where == INCOMPLETE:
             return offer
         fit = self.scan.fits.get((target.model, it.name))
@@ -282,8 +321,9 @@ class ModelPicker:
                 memory=fit.memory,
                 positions=fit.positions,
                 fits=fit.fits,
-                note="compatible",
+                note=f"{kind}made for {fit.made_for}" if fit.made_for else f"{kind}compatible",
                 verified=True,
+                own_head=head is not None and fit.made_for is None,
             )
         if fit is not None:
             return replace(offer, reason=one_line(fit.reason or ""), note="")
@@ -326,7 +366,9 @@ def lm_studio() -> list[str]:
 
 
 def _rank(draft: ModelOffer) -> tuple[int, bool, str]:
-    """The order of drafts: recommended, verified, none, the others by name."""
+    """The order of drafts: own heads, recommended, verified, none, the others by name."""
+    if draft.own_head:
+        return -1, False, ""
     if draft.pairs and draft.usable:
         return 0, False, ""
     if draft.verified:

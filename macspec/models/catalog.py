@@ -24,8 +24,8 @@ CONTEXT = 8192
 USES = ("chat", "code")
 """What a pair is proposed for."""
 
-HEADS = {"dflash2": "dflash", "dspark": "dspark", "mtp": "mtp", "eagle3": "eagle"}
-"""Kinds of heads that macspec loads, best first, each with its drafting method."""
+HEADS = {"mtp": "mtp", "dspark": "dspark", "dflash2": "dflash", "eagle3": "eagle"}
+"""Kinds of heads that macspec loads, each with its drafting method; the smallest first."""
 
 NON_COMMERCIAL = ("non-commercial", "-nc")
 """In the name of a licence that forbids commercial use."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from macspec.app.chat.picker import (
@@ -17,7 +19,7 @@ from macspec.app.chat.picker import (
 )
 from macspec.config.schema import Config
 from macspec.errors import BadOptionError
-from macspec.models.catalog import Entry
+from macspec.models.catalog import Entry, entry
 from macspec.models.machine import GIB
 from macspec.models.scan import FoundModel, OpenedModel, PairFit
 from macspec.worker import PairChoice
@@ -120,6 +122,43 @@ def test_drafts_in_order_of_what_is_known(pairs):
     assert by_name(drafts)["x/big"].reason == "larger than the target"
     assert by_name(drafts)["x/same"].reason == "not smaller than the target"
     assert drafts[0].memory == 3 * GIB
+
+
+def test_heads_are_drafts_and_no_targets(pairs):
+    look(pairs, *map(found, ("o/T", "o/D", "x/T-MTP", "x/head")))
+    for name in ("x/T-MTP", "x/head"):
+        pairs.scan.opened[name] = OpenedModel(name, head="mtp", reason="a head")
+    fit = PairFit("o/T", "x/T-MTP", None, 2 * GIB, 8192, True, "mtp")
+    pairs.scan.fits = {
+        ("o/T", "x/T-MTP"): fit,
+        ("o/T", "x/head"): replace(fit, draft="x/head", made_for="x/Other"),
+        ("o/T", "o/D"): PairFit("o/T", "o/D", None, 3 * GIB, 8192, True),
+    }
+    assert by_name(pairs.targets()).keys().isdisjoint({"x/T-MTP", "x/head"})
+    target = by_name(pairs.targets())["o/T"]
+    drafts = pairs.drafts(target)
+    assert [it.name for it in drafts[:3]] == ["x/T-MTP", "o/D", "x/head"]
+    assert [it.note for it in drafts[::2][:2]] == [
+        "MTP head, compatible",
+        "MTP head, made for x/Other",
+    ]
+    assert [it and it.model for it in pairs.best()] == ["o/T", "x/T-MTP"]
+    pairs.scan.opened["o/T"] = replace(pairs.scan.opened["o/T"], brings="mtp")
+    assert by_name(pairs.drafts(target))["no draft model"].note == "its MTP head drafts"
+
+
+def test_a_head_of_the_catalogue_is_offered_and_set_up_first(pairs):
+    head = {**OWN, "heads": {"mtp": "o/T-MTP"}, "least": 1, "uses": ["chat"]}
+    pairs.known = (entry(head),)
+    target = by_name(pairs.targets())["little"]
+    drafts = pairs.drafts(target)
+    assert [(it.name, it.where) for it in drafts[:2]] == [("o/T-MTP", ABSENT), ("o/D", ABSENT)]
+    assert drafts[0].facts == "to download · MTP head, recommended in the catalogue"
+    question = pairs.question(target, drafts[0])
+    assert question.startswith("Download o/T and o/T-MTP from the Hugging Face hub?")
+    assert "see huggingface.co/o/T-MTP" in question
+    pairs.known = (entry({**head, "heads": {"mtp": "raw/T"}}),)
+    assert next(it.name for it in pairs.drafts(target)) == "o/D"
 
 
 def test_while_nothing_is_compared_a_draft_is_not_refused(pairs):
