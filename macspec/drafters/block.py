@@ -132,7 +132,7 @@ class BlockModel:
                 start = self._held.pop().start
             self._held.append(range(start, stop))
         if self._judged:
-            self._hidden.drop(stop)
+            self._hidden.drop(stop - 1)
 
     def _judge(self, tokens: Sequence[int]) -> None:
         """Once there is enough text, find out how the head's files are to be read."""

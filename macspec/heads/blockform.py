@@ -19,6 +19,9 @@ training texts had, it drafts worse."""
 CANDIDATES = 16
 """Tokens that a selector chooses among, unless the files say otherwise."""
 
+WIDEST = 64
+"""Most rows of a block."""
+
 MINUS_ONE = "qwen3_5"
 """The family whose files store the weights of norms minus one."""
 
@@ -65,8 +68,9 @@ class Form:
 
 def packaging_of(config: Settings, names: Collection[str]) -> str:
     """Who packaged a block drafter."""
-    own = config.get("dflash_config") or {}
-    made = " ".join(config.get("architectures") or ())
+    own = config.get("dflash_config")
+    own = own if isinstance(own, Mapping) else {}
+    made = str(config.get("architectures"))
     if "speculators_model_type" in config or "speculators_config" in config:
         return "speculators"
     if own.get("projector_type") == "dspark":
@@ -89,10 +93,19 @@ def form_of(config: Settings, names: Collection[str], layers: int, vocabulary: i
     Raises:
         ValueError: it cannot be for this target, or lacks something; continues "the head".
     """
+    try:
+        return _form(config, names, layers, vocabulary)
+    except (TypeError, AttributeError, LookupError, OverflowError) as error:
+        raise ValueError("has settings in its config.json that cannot be read") from error
+
+
+def _form(config: Settings, names: Collection[str], layers: int, vocabulary: int) -> Form:
     packaging = packaging_of(config, names)
     read = _Reader(config)
     taps, notes = _taps(read, layers)
     block, mask = int(read.needed("block_size")), int(read.needed("mask_token_id"))
+    if not 1 < block <= WIDEST:
+        raise ValueError(f"has blocks of {block} tokens; from 2 to {WIDEST} are possible")
     if not 0 <= mask < vocabulary:
         raise ValueError(
             f"marks what it guesses by token {mask}, and the target's vocabulary has {vocabulary}: "

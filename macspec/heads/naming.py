@@ -92,7 +92,8 @@ def head_in(name: str, folder: Path) -> HeadFiles | None:
     if (folder / "config.json").is_file():
         with broken(f"{name}: config.json cannot be read"):
             config = json.loads((folder / "config.json").read_bytes())
-    kind = kind_of(config if isinstance(config, dict) else {}, tensors)
+    config = config if isinstance(config, dict) else {}
+    kind = kind_of(config, tensors)
     return None if kind is None else HeadFiles(name, kind, config, tensors)
 
 

@@ -73,6 +73,9 @@ def test_the_first_row_that_guesses(name: str, config: dict[str, Any], first: in
         ),
         ("deepspec", {"target_layer_ids": [0, 1]}, "reads 192 numbers of 2 layers of 64"),
         ("deepspec", {"block_size": None}, "has no block_size"),
+        ("deepspec", {"block_size": 10**6}, "has blocks of 1000000 tokens"),
+        ("deepspec", {"target_layer_ids": {"a": 1}, "architectures": 3}, "invalid literal"),
+        ("deepspec", {"rope_parameters": 3, "dflash_config": "x"}, "that cannot be read"),
         (
             "speculators",
             {"num_attention_heads": None, "transformer_layer_config": {}},
