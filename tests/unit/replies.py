@@ -13,6 +13,7 @@ from macspec import Finished, Session
 from macspec.drafters import ChainDrafter, DraftModel
 from macspec.models import Pair
 from macspec.models.cached import CachedModel
+from macspec.text import Piece
 
 
 class Rows:
@@ -28,6 +29,19 @@ class Rows:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.module, name)
+
+
+class Unheard:
+    """A text stream for a reply that nobody reads."""
+
+    stopped = False
+    part = "answer"
+
+    def push(self, token: int, drafter: str | None) -> list[Piece]:
+        return []
+
+    def finish(self) -> list[Piece]:
+        return []
 
 
 def finish(session: Session, messages: Any, sampling: Any = None, **options: Any) -> Finished:

@@ -3,53 +3,114 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from pathlib import Path
+from typing import Any
 
+import mlx.core as mx
 import pytest
-from headfiles import head_of
+from headfiles import head_of, target_of, written
+from mtpfiles import PACKAGINGS, Made
 from replies import assert_like_fresh
 from test_decoding import GREEDY, KEYED, PROMPT, session_of, tokens_of
+from test_exactness import Dice
 from tinymodels import VOCABULARY
 
-from macspec import Notice
-from macspec.drafters import ChainDrafter, HeadModel
+from macspec import Notice, Round, Session
+from macspec.drafters import Context
+from macspec.heads import open_head, own_head
 from macspec.models import Pair
 
 TARGETS = ("llama", "qwen3_5", "gemma3_text")
-COUNT = 40
+COUNT = 32
 
 
-def cases(depths: list[int]) -> list[tuple[str, str, int]]:
-    return [(name, kind, it) for name in TARGETS for kind in ("mtp", "eagle") for it in depths]
+QUICK = [("llama", "mtp", 5), ("qwen3_5", "eagle", 3), ("gemma3_text", "mtp", 1)]
+SLOW = [
+    pytest.param(name, kind, depth, marks=pytest.mark.slow)
+    for name, kind, depth in product(TARGETS, ("mtp", "eagle"), range(1, 9))
+    if (name, kind, depth) not in QUICK
+]
 
 
-SLOW = [pytest.param(*it, marks=pytest.mark.slow) for it in cases([2, 3, 4, 5, 6, 7, 8])]
+def proposed(session: Session, tokens: list[int]) -> list[int]:
+    """What a session's head drafts after a text."""
+    target, drafter = session.decoder.target, session.decoder.portfolio.models(session.method)[0]
+    while target.length < len(tokens) - 1:
+        target.read_next(tokens)
+    proposal = drafter.propose(Context(tokens, GREEDY, None, False, mx.async_eval), 3)
+    assert proposal is not None
+    drafted: Any = proposal.tokens.tolist()
+    return list(drafted)
 
 
-@pytest.mark.parametrize(("name", "kind", "depth"), [*cases([1, 5]), *SLOW])
+WAYS = [(GREEDY, "block"), (KEYED, "keyed"), (KEYED, "match")]
+"""Samplings under which the rule repeats what plain decoding writes."""
+
+
+@pytest.mark.parametrize(("name", "kind", "depth"), [*QUICK, *SLOW])
 def test_replies_are_those_of_plain_decoding(
     pocket: Pair, tmp_path: Path, name: str, kind: str, depth: int
 ) -> None:
     plain = session_of(pocket, name, method="off", rule="keyed")
     head = head_of(pocket, name, kind, tmp_path)
-    session = session_of(pocket, name, head=head, method=kind, depth=depth, rule="keyed")
-    for sampling in (GREEDY, KEYED):
+    session = session_of(pocket, name, head=head, method=kind, depth=depth)
+    for sampling, session.rule in WAYS if depth % 2 else WAYS[:2]:
         expected = tokens_of(plain, PROMPT, sampling, COUNT)
         assert tokens_of(session, PROMPT, sampling, COUNT) == expected
         assert_like_fresh(session)
     assert session.stats.drafted > COUNT
 
 
+@pytest.mark.parametrize("depth", [3, pytest.param(8, marks=pytest.mark.slow)])
+def test_a_head_for_each_depth(
+    pocket: Pair, tmp_path: Path, depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Depths beyond the last are not asked for, and one that was left out catches up."""
+    monkeypatch.setattr("macspec.drafters.head.LEAST", 1000)
+    written(tmp_path, Made(PACKAGINGS["glm4_moe"]).tensors, {})
+    files = own_head("a target", tmp_path, 2)
+    assert files is not None
+    head = open_head(files, target_of(pocket, "glm4_moe"))
+    plain = session_of(pocket, "glm4_moe", method="off", rule="keyed")
+    session = session_of(pocket, "glm4_moe", head=head, method="mtp", depth=depth, rule="keyed")
+    expected = tokens_of(plain, PROMPT, KEYED, COUNT)
+    text = " ".join(map(str, PROMPT))
+    for number, event in enumerate(session.reply(text, KEYED, raw=True, max_tokens=COUNT)):
+        if isinstance(event, Round):
+            assert event.drafted <= 3
+        session.depth = (depth, 1, 2)[number // 5 % 3]
+    assert session.finished is not None
+    assert session.finished.token_ids == expected
+    fresh = session_of(pocket, "glm4_moe", head=head, method="mtp", rule="keyed")
+    assert proposed(session, session.decoder.tokens) == proposed(fresh, session.decoder.tokens)
+
+
+@pytest.mark.parametrize("kind", ["mtp", "eagle"])
+def test_trees_of_a_head(pocket: Pair, tmp_path: Path, kind: str) -> None:
+    plain = session_of(pocket, "llama", method="off", rule="keyed")
+    head = head_of(pocket, "llama", kind, tmp_path)
+    session = session_of(pocket, "llama", head=head, method=kind, rule="keyed", controller=Dice(3))
+    assert session.decoder.try_trees() is None
+    for sampling in (GREEDY, KEYED):
+        reply = session.reply(" ".join(map(str, PROMPT)), sampling, raw=True, max_tokens=COUNT)
+        assert sum(isinstance(it, Round) and it.branched for it in reply) > 3
+        assert session.finished is not None
+        assert session.finished.token_ids == tokens_of(plain, PROMPT, sampling, COUNT)
+        assert_like_fresh(session)
+
+
 @pytest.mark.parametrize(("name", "kind"), [("llama", "eagle"), ("qwen3_5", "mtp")])
 def test_a_head_stays_in_step_through_edits_and_switches(
-    pocket: Pair, tmp_path: Path, name: str, kind: str
+    pocket: Pair, tmp_path: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After any history its proposals are those of a head that read the same text at once."""
+    monkeypatch.setattr("macspec.drafters.head.LEAST", 1000)
     rng = random.Random(2)
     head = head_of(pocket, name, kind, tmp_path)
     session = session_of(pocket, name, head=head, rule="keyed", depth=3)
     plain = session_of(pocket, name, method="off", rule="keyed")
-    for _ in range(8):
+    for _ in range(4):
         prompt = PROMPT[: rng.randrange(8, len(PROMPT))]
         expected = tokens_of(plain, prompt, KEYED, 24)
         reply = session.reply(" ".join(map(str, prompt)), KEYED, raw=True, max_tokens=24)
@@ -62,10 +123,8 @@ def test_a_head_stays_in_step_through_edits_and_switches(
             assert session.finished is not None
             assert session.finished.token_ids == expected
     session.method = kind
-    drafter = session.decoder.portfolio.drafters[kind]
-    assert isinstance(drafter, ChainDrafter)
-    assert isinstance(drafter.stepper, HeadModel)
-    assert drafter.stepper.length <= len(session.decoder.tokens)
+    fresh = session_of(pocket, name, head=head, method=kind)
+    assert proposed(session, session.decoder.tokens) == proposed(fresh, session.decoder.tokens)
 
 
 def test_a_head_that_never_agrees_says_so(pocket: Pair, tmp_path: Path) -> None:

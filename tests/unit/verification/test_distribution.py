@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from exact import Array, excess
 from mlx import nn
+from replies import Unheard
 
 from macspec.choices import RULES
 from macspec.control import AcceptanceEstimate, Controller, CostCurve
@@ -26,7 +27,6 @@ from macspec.events import Round
 from macspec.rounds import Reply
 from macspec.sampling import Sampling
 from macspec.stats import ReplyCounter
-from macspec.text import Piece
 
 SIZE = 3
 PROMPT = [0, 1]
@@ -53,19 +53,6 @@ class TableModel(nn.Module):
         seen, _ = cache[0].update_and_fetch(ids, ids)
         seen = mx.concatenate([mx.zeros(1), seen[0, 0, :, 0]])[-rows - 1 :].astype(mx.int32)
         return self.table[seen[:-1], seen[1:]][None]
-
-
-class Unheard:
-    """A text stream for a reply that nobody reads."""
-
-    stopped = False
-    part = "answer"
-
-    def push(self, token: int, drafter: str | None) -> list[Piece]:
-        return []
-
-    def finish(self) -> list[Piece]:
-        return []
 
 
 class Tables:

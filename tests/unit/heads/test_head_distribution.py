@@ -1,0 +1,134 @@
+"""What the loop writes with a random head has the target's distribution: chi-square, fixed seeds.
+
+A small llama's next token depends on all before it. So the counts of each token after each other
+one are held against the sums of its chances, by their covariance.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from architectures import ARCHITECTURES
+from exact import Array
+from headfiles import EAGLE, WIDTH, drawn, eagle_tensors, mtp_tensors, target_of, written
+from replies import Unheard
+from tinymodels import built
+
+from macspec.control import AcceptanceEstimate, Controller, CostCurve
+from macspec.decode import Decoder, Settings
+from macspec.drafters import Context, Drafter, Proposal
+from macspec.heads import head_in, open_head
+from macspec.models import Pair
+from macspec.rounds import Reply
+from macspec.sampling import Sampling
+from macspec.stats import ReplyCounter
+
+SIZE = 12
+KNOWN = [0, 1, 3, 4, 6, 7, 9, 11]
+"""Ids that the head with a reduced vocabulary knows."""
+LENGTH = 900
+PROMPT = [3, 1, 4, 1, 5]
+USUAL = 4.0
+"""Standard deviations that a right rule stays within on the seed below."""
+WARM = Sampling(temperature=0.6)
+
+
+def decoder_of(pocket: Pair, folder: Path, kind: str, rule: str, depth: int) -> Decoder:
+    module = built({**ARCHITECTURES["llama"], "vocab_size": SIZE})
+    target = replace(target_of(pocket, "llama"), module=module, width=SIZE)
+    if kind == "mtp":
+        written(folder, mtp_tensors(module), {"model_type": "llama_mtp"})
+    else:
+        own = drawn({"lm_head.weight": (len(KNOWN), WIDTH)}, 5)
+        offsets = mx.array([there - here for here, there in enumerate(KNOWN)], mx.int64)
+        written(folder, eagle_tensors() | own | {"d2t": offsets}, EAGLE)
+    files = head_in("a head", folder)
+    assert files is not None
+    pair = SimpleNamespace(
+        target=target,
+        draft=None,
+        head=open_head(files, target),
+        translation=None,
+        vocabulary=SIZE,
+        context=10**6,
+        draft_off=None,
+        plan=SimpleNamespace(chunk=512),
+    )
+    controller = Controller(CostCurve(), AcceptanceEstimate())
+    decoder = Decoder(cast(Any, pair), None, [], controller, time.perf_counter)
+    decoder.settings = Settings(kind, depth, rule, WARM)
+    return decoder
+
+
+def surprise(decoder: Decoder, seed: int) -> float:
+    """How unlikely a reply is, in standard deviations of a normal."""
+    counter = ReplyCounter(len(PROMPT))
+    reply = Reply(cast(Any, Unheard()), frozenset(), LENGTH, "length", seed, counter, 0.0)
+    list(decoder.prefill(reply, list(PROMPT)))
+    list(decoder.decode(reply))
+    text = [*PROMPT, *reply.ids]
+    logits = decoder.pair.target.module(mx.array([text[:-1]]))[0, len(PROMPT) - 1 :]
+    chances = np.array(mx.softmax(logits / WARM.temperature, axis=-1), np.float64)
+    before, after = np.array(text[len(PROMPT) - 1 : -1]), np.array(reply.ids)
+    statistic, freedom = 0.0, 0
+    for token in range(SIZE):
+        own = chances[before == token]
+        if len(own) < 30:
+            continue
+        off = np.bincount(after[before == token], minlength=SIZE) - own.sum(axis=0)
+        spread = np.diag(own.sum(axis=0)) - own.T @ own
+        statistic += float((off @ np.linalg.pinv(spread, rcond=1e-9)) @ off)
+        freedom += SIZE - 1
+    assert freedom >= 2 * (SIZE - 1)
+    third = 2 / (9 * freedom)
+    return float(((statistic / freedom) ** (1 / 3) - (1 - third)) / np.sqrt(third))
+
+
+CASES = [
+    ("eagle", "block", 3),
+    ("eagle", "match", 2),
+    ("eagle", "keyed", 4),
+    ("mtp", "block", 2),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "rule", "depth"), CASES)
+def test_every_next_token_has_the_targets_distribution(
+    pocket: Pair, tmp_path: Path, kind: str, rule: str, depth: int
+) -> None:
+    decoder = decoder_of(pocket, tmp_path, kind, rule, depth)
+    assert surprise(decoder, seed=1) < USUAL
+
+
+class Boasting:
+    """Says that it might have drafted what its head cannot say."""
+
+    name = "eagle"
+
+    def __init__(self, drafter: Drafter) -> None:
+        self._drafter = drafter
+        self.offer, self.observe, self.rollback = drafter.offer, drafter.observe, drafter.rollback
+
+    def propose(self, context: Context, depth: int) -> Proposal | None:
+        proposal = self._drafter.propose(context, depth)
+        assert proposal is not None
+        assert proposal.log_q is not None
+        return replace(proposal, log_q=mx.log(0.3 * mx.exp(proposal.log_q) + 0.7 / SIZE))
+
+
+@pytest.mark.slow
+def test_the_chi_square_rejects_a_head_that_says_more_than_it_draws(
+    pocket: Pair, tmp_path: Path
+) -> None:
+    decoder = decoder_of(pocket, tmp_path, "eagle", "block", 3)
+    drafters: Array = cast(Any, decoder.portfolio.drafters)
+    drafters["eagle"] = Boasting(cast(Any, drafters["eagle"]))
+    assert surprise(decoder, seed=1) > 2 * USUAL
