@@ -120,6 +120,8 @@ class Action:
     """What may follow the slash command; in brackets if optional."""
     choices: Choices | None = None
     """Values of the argument to offer as completions."""
+    path: str = ""
+    """What kind of path the argument may be: a ``file`` to write, or a ``model``'s folder."""
     extra_keys: tuple[str, ...] = ()
     """Keys that not every terminal delivers."""
     aliases: tuple[str, ...] = ()
@@ -162,11 +164,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("newer", "Next version", "Show the next version of this turn.",
            REPLY, ("right",), "newer", needs=("turns", "idle")),
     Action("copy", "Copy", "Copy the selected turn or the last reply; with FILE, to a file.",
-           REPLY, ("ctrl+y", "y"), "copy", "[FILE]", needs=("turns",)),
+           REPLY, ("ctrl+y", "y"), "copy", "[FILE]", path="file", needs=("turns",)),
     Action("copy_code", "Copy code", "Copy the last code block of a reply, or the one with NUMBER.",
            REPLY, ("b",), "code", "[NUMBER]", needs=("replied",)),
-    Action("copy_selection", "Copy selection", "Copy the text that is selected with the mouse.",
-           REPLY, ("Y",), "selection", screen=True),
 
     Action("new", "New conversation", "Start a new conversation; this one is kept.",
            CHAT, ("ctrl+n",), "new", aliases=("clear",), needs=("idle",)),
@@ -182,7 +182,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("fork", "Fork", "Continue from the selected turn in a new conversation.",
            CHAT, ("f",), "fork", needs=("turns", "idle")),
     Action("export", "Export", "Write this conversation to a file: Markdown, or JSON (*.json).",
-           CHAT, ("x",), "export", "[FILE]", needs=("turns",)),
+           CHAT, ("x",), "export", "[FILE]", path="file", needs=("turns",)),
     Action("delete", "Delete", "Delete this conversation; undo restores it.",
            CHAT, ("X",), "delete", needs=("chat", "idle")),
     Action("undo", "Undo delete", "Restore the conversation that was deleted last.",
@@ -219,7 +219,7 @@ ACTIONS: tuple[Action, ...] = (
            SPECULATION, ("S",), "setup", needs=("idle",)),
     Action("models", "Models", "Switch the target or draft model, or download another pair.",
            SPECULATION, ("ctrl+l",), "models", "[TARGET [DRAFT]]", lambda offers: offers.models(),
-           aliases=("model",)),
+           path="model", aliases=("model",)),
 
     Action("tint", "Token highlighting", "Highlight accepted draft tokens, by drafter.",
            VIEW, ("ctrl+t",), "tint", screen=True),
@@ -231,6 +231,8 @@ ACTIONS: tuple[Action, ...] = (
            VIEW, ("G",), "follow", extra_keys=("end",), screen=True),
     Action("theme", "Theme", "Change the colours; the choice is saved.",
            VIEW, ("T",), "theme", "[NAME]", lambda offers: offers.themes(), screen=True),
+    Action("copy_selection", "Copy selection", "Copy the text that is selected with the mouse.",
+           VIEW, ("Y",), "selection", screen=True),
     Action("editor", "Editor", "Write the prompt in $VISUAL or $EDITOR.",
            VIEW, ("ctrl+x",), "editor", screen=True),
 

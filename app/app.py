@@ -23,7 +23,7 @@ from macspec.events import Notice
 from macspec.store import title_of
 from macspec.worker import LoadProgress, PairChoice
 
-from . import message, outside, themes
+from . import outside, themes
 from .actions import BY_ID
 from .chat.chatlist import pattern_of, shortened
 from .chat.conversation import Conversation
@@ -39,7 +39,6 @@ from .panel.sliders import Tune
 from .prompt.prompt import Prompt
 from .screens.main import Main
 from .sending import Sending
-from .slash import Completion, continuations
 from .transcript.transcript import TurnChosen, VersionAsked
 
 PERIOD = 0.25
@@ -56,9 +55,6 @@ TWICE = 2.0
 
 REPEATED = ("deeper", "shallower", "older", "newer", "method", "rule", "theme")
 """Actions whose key may be held down: each waits for the one before."""
-
-BUILT_IN_NOTICE = "using the small built-in pair"
-"""Begins what the engine says of that pair; here the welcome card says it."""
 
 
 class MacspecApp(App[None], inherit_bindings=False):
@@ -126,7 +122,7 @@ class MacspecApp(App[None], inherit_bindings=False):
     def _made(self) -> None:
         transcript = self.main.transcript
         self.looks.show()
-        self.main.prompt.popup.complete = self._completions
+        self.main.prompt.popup.complete = self.commands.complete
         self.conversation.measured = transcript.update_turn
         self.begin(self._open(), "open")
         self.set_interval(PERIOD, self.show_state)
@@ -296,9 +292,6 @@ class MacspecApp(App[None], inherit_bindings=False):
         """What Textual copies by itself goes the same way."""
         self.copy(text, "the selection")
 
-    def _completions(self, typed: str) -> Sequence[Completion]:
-        return continuations(typed, self.commands) or message.completions(typed)
-
     # As the view of commands.
 
     @property
@@ -330,7 +323,9 @@ class MacspecApp(App[None], inherit_bindings=False):
             return
         main, state = self.main, self.conversation.panel()
         chat = self.conversation.chat
-        title = "New conversation" if chat is None else shortened(title_of(chat), 60)
+        title = (
+            "New conversation" if chat is None or not chat.title else shortened(title_of(chat), 60)
+        )
         main.title_line.show(title, state)
         if main.prompt.queue and not self.sending.replying:
             self.sending.send_queued()
@@ -347,7 +342,7 @@ class MacspecApp(App[None], inherit_bindings=False):
         )
 
     def loading(self, event: Notice | LoadProgress) -> None:
-        if isinstance(event, Notice) and not event.message.startswith(BUILT_IN_NOTICE):
+        if isinstance(event, Notice):
             self.status(event.message, "warning", also=True)
         self.show_state()
 

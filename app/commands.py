@@ -15,11 +15,12 @@ from macspec.errors import BadOptionError
 from macspec.store import title_of
 from macspec.worker import PairChoice
 
-from . import message
+from . import message, paths
 from .actions import BY_ID, SAMPLING, THINK, Choice, Situation
 from .chat.chatlist import LISTED, file_name, has_all
 from .chat.turns import Turn
 from .loading import Loading
+from .slash import Completion, continuations
 from .view import Question, View
 
 Done = TypeVar("Done")
@@ -353,6 +354,10 @@ class Commands:
             await self.loading.load(choice)
 
     # What can be completed.
+
+    def complete(self, typed: str) -> Sequence[Completion]:
+        """How a line could go on."""
+        return paths.argument(typed) or continuations(typed, self) or paths.mentioned(typed)
 
     @property
     def situation(self) -> Situation:

@@ -18,7 +18,7 @@ from . import message
 from .chat.conversation import Conversation
 from .linereader import Reader
 from .lineview import LineView
-from .slash import continuations, parse
+from .slash import parse
 
 TWICE = 2.0
 """Seconds within which a second Ctrl+C leaves."""
@@ -40,9 +40,7 @@ class LineMode:
 
     def __init__(self, conversation: Conversation, pairs: Sequence[PairChoice]) -> None:
         self.conversation = conversation
-        self.reader = Reader(
-            lambda text: [it.text for it in continuations(text, self.view.commands)]
-        )
+        self.reader = Reader(lambda text: [it.text for it in self.view.commands.complete(text)])
         self.view = LineView(conversation, pairs, self.reader, self._until_loaded)
         self._loop = asyncio.new_event_loop()
         self._loading: asyncio.Task[None] | None = None

@@ -6,7 +6,6 @@ standard error, a sentence a line.
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -99,8 +98,8 @@ class LineView:
     def print(self, line: str = "") -> None:
         """A line that was asked for; a terminal gets it in lines that are not too wide."""
         text = one_line(line)
-        if self.output.terminal:
-            text = textwrap.fill(text, max(shutil.get_terminal_size().columns - 1, 20))
+        if self.output.width is not None:
+            text = textwrap.fill(text, self.output.width)
         self.output.text(f"{text}\n")
         self._written = True
 

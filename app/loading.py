@@ -11,6 +11,9 @@ from macspec.worker import Failed, Loaded, LoadProgress, PairChoice
 from .chat.picker import ModelPicker
 from .view import View
 
+BUILT_IN_NOTICE = "using the small built-in pair"
+"""Begins what the engine says of that pair; to newcomers the front ends say it themselves."""
+
 
 class Loading:
     """Loads pairs, and says how that goes on.
@@ -42,6 +45,8 @@ class Loading:
         before, there = self._conversation.setup.choice, False
         async for event in self._conversation.setup.load(choice):
             match event:
+                case Notice(line) if line.startswith(BUILT_IN_NOTICE):
+                    pass
                 case Notice() | LoadProgress():
                     self._view.loading(event)
                 case Failed("stopped"):

@@ -48,8 +48,7 @@ class Looks:
         main = self._main
         hidden, whole = main.has_class("-no-panel"), main.has_class("-whole")
         line = not main.has_class("-wide") and not whole
-        main.set_class(not hidden and not line, "-no-panel")
-        main.set_class(not hidden and line, "-whole")
+        main.show_panel(not hidden and line, hidden=not hidden and not line)
         if hidden and line:
             self._status(f"status line only; {self._keys.shown('panel')} again for the full panel")
         else:

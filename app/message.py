@@ -7,26 +7,16 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
 from macspec.errors import MacspecError, cause
 from macspec.io import write_atomic
 from macspec.plaintext import one_line, utf8
 
-from .slash import Completion
-
 LARGEST = 256 * 1024
 """Most bytes of a file in a message."""
 
-OFFERED = 50
-"""Most names to offer as completions."""
-
-LOOKED_AT = 5000
-"""Most entries of a folder to search for them."""
-
 MENTION = re.compile(r"""(?<!\S)@(?:"([^"\n]+)"|'([^'\n]+)'|([^\s"'@]\S*))""")
-BEGUN = re.compile(r"""(?<!\S)@(?:(["'])([^"'\n]*)|([^\s"'@]\S*)?)\Z""")
 BLOCK = re.compile(r"^`([^`\n]+)`:\n(`{3,})[^`\n]*\n(?:.*?\n)?\2$", re.DOTALL | re.MULTILINE)
 """A file as formatted by ``block``."""
 
@@ -108,27 +98,6 @@ def read(path: Path) -> str:
     return text.replace("\r\n", "\n")
 
 
-def completions(typed: str) -> Sequence[Completion]:
-    """File names for an ``@`` at the end of the typed text."""
-    match = BEGUN.search(typed)
-    if match is None:
-        return ()
-    quote, path = match[1] or "", match[2] or match[3] or ""
-    head, slash, tail = path.rpartition("/")
-    try:
-        names = _names(Path(head + slash).expanduser(), tail)
-    except (OSError, ValueError, RuntimeError):
-        return ()
-    found = []
-    for name, is_folder in names:
-        text = _quoted(head + slash + name, is_folder, quote)
-        if text is not None and text.rstrip() != typed[match.start() :]:
-            found.append(
-                Completion(text, name + "/" * is_folder, "" if is_folder else "file", match.start())
-            )
-    return found
-
-
 def write(path: Path, text: str) -> Path:
     """Write a whole text into a new file, or nothing; returns the path with ``~`` expanded.
 
@@ -158,38 +127,6 @@ def _existing(typed: str, *, quoted: bool) -> tuple[Path | None, str]:
             if name and path.exists():
                 return path, typed[len(name) :]
     return None, ""
-
-
-def _names(folder: Path, begun: str) -> list[tuple[str, bool]]:
-    """Matching entries of a folder, each with whether it is a folder."""
-    wanted = begun.casefold()
-    with os.scandir(folder) as entries:
-        found = [
-            (entry.name, _is_folder(entry))
-            for entry in islice(entries, LOOKED_AT)
-            if wanted in entry.name.casefold()
-            and (begun.startswith(".") or not entry.name.startswith("."))
-            and entry.name.isprintable()
-        ]
-    found.sort(key=lambda each: (not each[0].casefold().startswith(wanted), each[0].casefold()))
-    return found[:OFFERED]
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    with suppress(OSError):
-        return entry.is_dir()
-    return False
-
-
-def _quoted(path: str, is_folder: bool, quote: str) -> str | None:
-    """A path as typed after an @; None: it contains both kinds of quotes."""
-    if not quote and re.search(r"""[\s"']""", path):
-        quote = '"'
-    if quote in path and quote:
-        quote = "'" if quote == '"' else '"'
-        if quote in path:
-            return None
-    return f"@{quote}{path}/" if is_folder else f"@{quote}{path}{quote} "
 
 
 LONG_CHARACTERS = 1000

@@ -26,6 +26,8 @@ class Completion:
     """Index in the typed text."""
     whole: bool = False
     """Whether it is a command that can be carried out as it is."""
+    by_enter: bool = True
+    """Whether Enter takes it too; else only Tab, or Enter once it was gone to."""
 
 
 Complete = Callable[[str], Sequence[Completion]]

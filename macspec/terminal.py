@@ -47,6 +47,11 @@ class Output:
         self.writing = False
         """Whether a write is waiting for the reader."""
 
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; None: it is none."""
+        return max(shutil.get_terminal_size().columns - 1, 20) if self.terminal else None
+
     def text(self, delta: str) -> None:
         if delta:
             self._column = 0 if delta.endswith("\n") else 1

@@ -43,6 +43,8 @@ WHAT = (
     "faster. The panel shows how that works out, and you can adjust it while a reply streams."
 )
 
+IN_BRIEF = "A chat with models on this machine: the same text, just faster."
+
 ADVISED = "recommended in the catalogue"
 
 PRIVATE = "Nothing you write leaves this machine."

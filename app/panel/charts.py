@@ -41,12 +41,12 @@ def bar(share: float | None, width: int, role: Role = "bar", notch: float | None
 
 
 def columns(shares: Sequence[float], width: int, rows: int) -> list[Line]:
-    """One column per share of 1; rows from top to bottom, from three on with the positions below.
+    """One column per share of 1; rows from top to bottom, from two on with the positions below.
 
     Each is two columns wide with a gap if there is room; shares beyond the width are left out.
     """
     step = next((step for step in (3, 2, 1) if len(shares) * step - (step > 1) <= width), 1)
-    under: list[Line] = [((axis(len(shares), step, width), "label"),)] if rows > 2 else []
+    under: list[Line] = [((axis(len(shares), step, width), "label"),)] if rows > 1 else []
     each = max(step - 1, 1)
     # A position that is hardly ever accepted was still drafted.
     high = 8 * (rows - len(under))

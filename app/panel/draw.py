@@ -145,7 +145,8 @@ def speed(state: PanelState, width: int, rows: int) -> list[Line]:
     digits = big(fixed(now, 4, 1)) if rows >= HIGH and width >= BIG else None
     if digits is None:
         left: Line = ((fixed(now, 5, 1), "value"), (" tok/s", "label"))
-        right: Line = (("first token ", "label"), (ttft, "value"))
+        name = fitting(width - cells(left) - cell_len(ttft) - 2, "first token", "first")
+        right: Line = ((f"{name} ", "label"), (ttft, "value"))
         return [sides(left, right, width)] + [BLANK] * (rows - 1)
     room = width - BESIDE
     session = fixed(state.session_tokens_per_s, 5, 1)

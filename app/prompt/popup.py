@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len
 from textual.content import Content
+from textual.geometry import Spacing
 from textual.widget import Widget
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
@@ -30,8 +31,6 @@ class Popup(OptionList, can_focus=False):
         display: none;
         overlay: screen;
         constrain: inside none;
-        width: auto;
-        max-width: 100%;
         height: auto;
         border: none;
         padding: 0 1;
@@ -77,9 +76,9 @@ class Popup(OptionList, can_focus=False):
     def take_key(self, key: str) -> bool:
         """Handle a key if it is meant for the list; return whether it was. Enter on a command
         takes the command and is handled on: it is sent."""
-        if not self.open or self.highlighted is None:
+        if not self.open:
             return False
-        completion = self._completions[self.highlighted]
+        completion = self._completions[self.highlighted or 0]
         if key in ("up", "down"):
             self._walked = True
             (self.action_cursor_up if key == "up" else self.action_cursor_down)()
@@ -96,7 +95,8 @@ class Popup(OptionList, can_focus=False):
     def _chosen(self, completion: Completion) -> bool:
         """Whether Enter means the highlighted completion, not the text as it is typed."""
         typed = self._looked_up[completion.start :]
-        return self._walked or (typed not in ("/", "@") and completion.text.rstrip() != typed)
+        other = typed not in ("/", "@") and completion.text.rstrip() != typed
+        return self._walked or (other and completion.by_enter)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
@@ -113,11 +113,12 @@ class Popup(OptionList, can_focus=False):
         if brief and all(each.whole or each.label.startswith("/") for each in completions):
             wide = max((cell_len(_label(each, brief)) for each in completions), default=0)
         self.set_options([Option(_row(each, wide, brief)) for each in completions])
-        self.highlighted = 0 if completions else None
+        self.highlighted = 0 if completions and completions[0].by_enter else None
         rows = min(len(completions), 8, max(2, self.app.size.height // 3))
-        frame = self.parent.styles.gutter.top if isinstance(self.parent, Widget) else 0
-        self.styles.max_height = rows
-        self.styles.offset = (0, -rows - frame)
+        frame = self.parent.styles.gutter if isinstance(self.parent, Widget) else Spacing()
+        self.styles.max_height, self.styles.width = rows, self.app.size.width
+        self.styles.padding = (0, max(frame.right, 1), 0, max(frame.left, 1))
+        self.styles.offset = (-frame.left, -rows - frame.top)
 
 
 def _label(completion: Completion, brief: bool) -> str:

@@ -20,7 +20,7 @@ from ..keys import Keys, everywhere, indented, names, shown
 from ..panel.panel import Panel
 from ..panel.panelrows import HELP
 from ..panel.panelstate import PanelState
-from ..widgets.chrome import card
+from ..widgets.chrome import cards
 from .box import Box
 
 PERIOD = 0.25
@@ -66,7 +66,7 @@ class Help(Reader):
 
     DEFAULT_CSS = """
     Help {
-        VerticalScroll { height: 1fr; scrollbar-size-vertical: 1; }
+        VerticalScroll { height: 1fr; scrollbar-size-vertical: 1; scrollbar-gutter: stable; }
         Static { height: auto; }
     }
     """
@@ -111,7 +111,7 @@ class About(Reader):
         from importlib.metadata import version
 
         text = Content("\n\n").join(
-            [card(self._mapping, self._proposal), Content(f"Version {version('macspec')}.")]
+            [cards(self._mapping, self._proposal)[0], Content(f"Version {version('macspec')}.")]
         )
         with VerticalScroll():
             yield Static(text, markup=False)

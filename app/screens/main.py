@@ -130,6 +130,13 @@ class Main(Screen[None]):
         """Whether the whole panel is shown, not only its line."""
         return self.has_class("-wide") or self.has_class("-whole")
 
+    def show_panel(self, whole: bool, *, hidden: bool) -> None:
+        """Show the whole panel, or the usual one, or none."""
+        self.set_class(hidden, "-no-panel", update=False)
+        self.set_class(whole, "-whole", update=False)
+        # The styles of all other widgets stay, and computing them anew is what would take time.
+        self.app.stylesheet.update_nodes(self.query("#side, #conversation, Summary, #strip"))
+
     def on_descendant_blur(self) -> None:
         self.call_after_refresh(self._fold_strip)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from textual.content import Content
+from textual.geometry import Size
 from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
@@ -12,10 +13,13 @@ from textual.widgets import Static
 
 from macspec.plaintext import one_line
 
-from ..chat.picker import PRIVATE, WHAT
+from ..chat.picker import IN_BRIEF, PRIVATE, WHAT
 from ..keys import Keys
 from ..panel.draw import SIGNS, UNKNOWN, short_name
 from ..panel.panelstate import PanelState
+
+Hint = tuple[str, str]
+"""A key, and what it does."""
 
 
 class TitleLine(Widget):
@@ -82,47 +86,86 @@ class Welcome(Static):
             padding: 0 1;
             color: $text;
         }
+        &.-tight { margin: 0; }
     }
     """
 
     def __init__(self) -> None:
         super().__init__("", markup=False)
+        self._cards: Sequence[Content] = ()
+        """The card in its forms, the longest one first."""
+        self._room = Size(0, 0)
 
     def show_keys(self, keys: Keys) -> None:
-        self.remove_class("-card")
-        self.border_title = None
+        self.remove_class("-card", "-tight")
+        self.border_title, self._cards = None, ()
         rows = [
             (keys.shown("chats"), "continues an earlier conversation"),
             (keys.shown("models"), "chooses the models"),
             ("/", "lists the commands"),
             (keys.shown("help"), "explains the keys and the panel"),
         ]
-        wide = max(len(key) for key, _ in rows)
-        lines = [Content.assemble((key.ljust(wide), "bold"), f"  {what}") for key, what in rows]
-        self.update(Content("\n").join([Content("Write a message and press Enter."), *lines]))
+        self.update(Content("\n").join([Content("Write a message and press Enter."), table(rows)]))
 
     def show_card(self, keys: Keys, proposal: Sequence[str]) -> None:
         self.add_class("-card")
         self.border_title = Content("Welcome to macspec")
-        self.update(card(keys, proposal))
+        self._cards = cards(keys, proposal)
+        self.fit()
+
+    def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._look)
+
+    def _look(self, screen: object) -> None:
+        if self._cards and self._room != self._around:
+            self.fit()
+
+    @property
+    def _around(self) -> Size:
+        return self.parent.size if isinstance(self.parent, Widget) else self.size
+
+    def fit(self) -> None:
+        """Show the longest form of the card that there is room for."""
+        room = self._room = self._around
+        for form in self._cards:
+            for tight in (False, True):
+                self.set_class(tight, "-tight")
+                width = min(room.width - (0 if tight else 4), 76) - 4
+                rows = room.height - (2 if tight else 4)
+                if form is self._cards[-1] or len(form.wrap(max(width, 1))) <= rows:
+                    self.update(form)
+                    return
 
 
-def card(keys: Keys, proposal: Sequence[str]) -> Content:
-    """What macspec is, a real pair that fits this machine, and how to get it."""
-    how = "Enter: set up a real pair; what is on this machine is offered first. "
-    how += f"{keys.shown('models')}: download this or another model. {keys.shown('help')}: help."
-    return Content("\n\n").join(
-        [Content(one_line(part)) for part in (WHAT, *proposal, how, PRIVATE)]
+def table(rows: Sequence[Hint]) -> Content:
+    """Keys, and beside them what they do."""
+    wide = max(len(key) for key, _ in rows)
+    lines = [Content.assemble((key.ljust(wide), "bold"), f"  {what}") for key, what in rows]
+    return Content("\n").join(lines)
+
+
+def cards(keys: Keys, proposal: Sequence[str]) -> Sequence[Content]:
+    """What macspec is, a real pair that fits this machine, and how to get it; then shorter."""
+    how = table(
+        [
+            ("Enter", "set up a real pair, one on this machine first"),
+            (keys.shown("models"), "choose or download any model"),
+            (keys.shown("help"), "help"),
+        ]
     )
+    what, brief, private, *pairs = map(one_line, (WHAT, IN_BRIEF, PRIVATE, *proposal))
+    return [
+        Content("\n\n").join([Content(what), *map(Content, pairs), how, Content(private)]),
+        Content("\n\n").join([Content(brief), Content("\n".join(pairs)), how]),
+        Content("\n").join([Content(brief), *map(Content, pairs), how]),
+        Content("\n").join([*map(Content, pairs[1:]), how]),
+    ]
 
 
 STAYS = 4.0
 """Seconds that a notice stays, plus ``READING`` per character; errors stay twice as long."""
 
 READING = 0.05
-
-Hint = tuple[str, str]
-"""A key, and what it does."""
 
 
 class KeyLine(Static):

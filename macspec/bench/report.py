@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from .cells import ALL, FORCED, Cell, Ratio
 from .document import cells_of
 from .equality import Equality
 from .sweeps import Point, points_of
+from .verdict import verdict
 
 Record = Mapping[str, Any]
 
@@ -24,10 +26,18 @@ SHOWN = 5
 """Replies that are not equal, of which each is shown."""
 
 
-def terminal(blocks: Iterable[Block]) -> str:
-    """Blocks for a terminal, an empty line between two."""
-    texts = (it.text() if isinstance(it, Table) else "".join(f"{x}\n" for x in it) for it in blocks)
+def terminal(blocks: Iterable[Block], width: int | None = None) -> str:
+    """Blocks for a terminal so wide, an empty line between two."""
+    texts = (
+        it.text(width) if isinstance(it, Table) else "".join(_lines(it, width)) for it in blocks
+    )
     return "\n".join(text for text in texts if text)
+
+
+def _lines(block: Sequence[str], width: int | None) -> Iterator[str]:
+    for line in block:
+        for part in [line] if width is None else textwrap.wrap(line, width, subsequent_indent="  "):
+            yield f"{part}\n"
 
 
 def markdown(blocks: Iterable[Block]) -> str:
@@ -60,6 +70,8 @@ def blocks(record: Record) -> Iterator[Block]:
     yield from positions(cells)
     yield from limits(cells, baseline)
     yield list(notes(record))
+    if said := verdict(cells, baseline):
+        yield [said]
 
 
 def summary(cells: Sequence[Cell], baseline: str, group: str = ALL) -> Iterator[Table]:

@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
@@ -44,7 +44,7 @@ def measure(given: argparse.Namespace) -> int:
     """Measure, report, and return the exit status; or compare two reports."""
     if given.compare is not None:
         one, other = (document.load(Path(name).expanduser()) for name in given.compare)
-        Output().text(report.terminal(compare.blocks(one, other)))
+        _show(compare.blocks(one, other))
         return 0
     began = time.perf_counter()
     options = BenchOptions(given)
@@ -130,7 +130,7 @@ def specbench(given: argparse.Namespace) -> int:
 
     def keep(run: Run) -> None:
         file.save(run)
-        Output().text(report.terminal(spec.blocks(spec.read(path))))
+        _show(spec.blocks(spec.read(path)))
         left = file.left(run)
         say(f"report: {path}, {f'{left} questions are left: run it again' if left else 'complete'}")
 
@@ -248,7 +248,7 @@ def _report(found: Mapping[str, Any], options: BenchOptions) -> None:
     if options.given.json:
         Output().json(found)
     else:
-        Output().text(report.terminal(report.blocks(found)))
+        _show(report.blocks(found))
     path = options.path
     document.write(path, json.dumps(found, indent=1) + "\n")
     say(f"report: {path}")
@@ -263,6 +263,12 @@ def _report(found: Mapping[str, Any], options: BenchOptions) -> None:
         return
     for picture in draw(found, path.parent):
         say(f"picture: {picture}")
+
+
+def _show(blocks: Iterable[report.Block]) -> None:
+    """Print a report, as wide as the terminal is."""
+    output = Output()
+    output.text(report.terminal(blocks, output.width))
 
 
 def _check_writable(path: Path) -> None:

@@ -12,9 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from ..errors import BadOptionError, MacspecError, brief, is_panic
@@ -269,10 +267,8 @@ def _fill_without_file(options: argparse.Namespace, error: BadOptionError) -> No
     """As ``_fill`` where the settings file is broken: the app starts on the defaults, and says so.
     Whatever else is wrong is raised again."""
     from ..config.effective import load
-    from ..config.paths import config_file
 
-    settings = load(Path(os.devnull))
-    options.effective = fill(options, replace(settings, path=config_file()))
+    options.effective = fill(options, load(without_file=True))
     options.settings = options.effective.config
     options.trouble = f"{error}; started with the defaults, macspec config edit opens the file"
 

@@ -10,10 +10,12 @@ from functools import partial
 from ..choices import think_named
 from ..config.schema import section
 from ..events import Event, Finished, Notice, Text
+from ..models.pair import BUILT_IN
 from ..models.progress import Progress
 from ..parts import REASONING, TAG
 from ..power import Meter, ReplyEnergy, ReplyWatch, awake, choose, remembered_idle
 from ..sampling import Sampling
+from ..store import one_shots
 from ..terminal import Output, ProgressLine, interruptible, say, show, status_of
 from ..worker.child import between_rounds
 from ..worker.engine import Engine
@@ -111,15 +113,15 @@ def _stopped(
 
 
 def _loading(show_event: Callable[[Answer], None]) -> Callable[[Answer], None]:
-    """Shows the notices of a load, and downloads as a bar."""
-    bar = ProgressLine()
+    """Shows the notices of a load, and downloads as a bar. How to get a real pair is said once."""
+    bar, knows = ProgressLine(), bool(one_shots())
 
     def see(event: Answer) -> None:
         if isinstance(event, LoadProgress) and event.stage == "downloading":
             show_download(bar, Progress(event.model, "", event.done, event.total, rate=0.0))
             return
         bar.end()
-        if isinstance(event, Notice):
+        if isinstance(event, Notice) and not (knows and event.message.startswith(BUILT_IN)):
             show_event(event)
 
     return see

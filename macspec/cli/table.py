@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..plaintext import one_line
 
 DASH = "-"
 """Stands where there is no value."""
+
+GAP = "  "
+"""Between two columns."""
+
+WORDS = 30
+"""Least columns to wrap words in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +34,45 @@ class Table:
     """Whether the last column is words, and aligned left too."""
     indent: int = 2
 
-    def text(self) -> str:
-        """For a terminal; columns without any value are left out."""
+    def text(self, width: int | None = None) -> str:
+        """For a terminal so wide; columns without any value are left out. Columns that do not fit
+        follow below, beside the first ones again, and words are wrapped."""
         kept = [at for at in range(self._width()) if self._kept(at)]
-        lines = [[row[at] for at in kept] for row in (self.columns, *self.rows) if row]
-        widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+        lines = [row for row in (self.columns, *self.rows) if row]
+        widths = {at: max(len(row[at]) for row in lines) for at in kept}
         made = [self.title] if self.title else []
-        for line in lines:
-            cells = [
-                f"{cell:<{width}}" if self._left(at) else f"{cell:>{width}}"
-                for at, cell, width in zip(kept, line, widths, strict=True)
-            ]
-            made.append((" " * self.indent + "  ".join(cells)).rstrip())
+        for part in self._parts(kept, widths, width):
+            for row in lines:
+                begin = " " * self.indent
+                for at in part[:-1]:
+                    begin += self._aligned(row[at], at, widths[at]) + GAP
+                made += self._ended(begin, row[part[-1]], part[-1], widths[part[-1]], width)
         return "".join(f"{line}\n" for line in made)
+
+    def _parts(
+        self, kept: Sequence[int], widths: Mapping[int, int], width: int | None
+    ) -> Iterator[Sequence[int]]:
+        """The columns that fit side by side, part by part."""
+        first = kept[: self.left] if self.columns and self.left is not None else []
+        part = list(first)
+        for at in kept[len(first) :]:
+            taken = self.indent + sum(widths[it] + len(GAP) for it in part)
+            wide = min(widths[at], WORDS) if self._wordy(at) else widths[at]
+            if width is not None and taken + wide > width and len(part) > len(first):
+                yield part
+                part = list(first)
+            part.append(at)
+        yield part
+
+    def _aligned(self, cell: str, at: int, wide: int) -> str:
+        return f"{cell:<{wide}}" if self._left(at) else f"{cell:>{wide}}"
+
+    def _ended(self, begin: str, cell: str, at: int, wide: int, width: int | None) -> list[str]:
+        """A line with its last cell, or several if that is words."""
+        if width is None or not self._wordy(at):
+            return [(begin + self._aligned(cell, at, wide)).rstrip()]
+        hanging = " " * len(begin)
+        return textwrap.wrap(cell, width, initial_indent=begin, subsequent_indent=hanging)
 
     def markdown(self) -> str:
         width = range(self._width())
@@ -52,8 +85,10 @@ class Table:
         return max(map(len, (self.columns, *self.rows)))
 
     def _left(self, at: int) -> bool:
-        worded = self.worded and at == self._width() - 1
-        return worded or self.left is None or at < self.left
+        return self._wordy(at) or self.left is None or at < self.left
+
+    def _wordy(self, at: int) -> bool:
+        return self.worded and at == self._width() - 1
 
     def _kept(self, at: int) -> bool:
         """Whether a column is shown: always, but for one of numbers without any value."""

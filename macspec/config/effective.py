@@ -47,8 +47,13 @@ class Effective:
         return getattr(getattr(self.config, section), name) if name else self.config.pairs
 
 
-def load(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Effective:
-    """Read the settings.
+def load(
+    path: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    *,
+    without_file: bool = False,
+) -> Effective:
+    """Read the settings; ``without_file``: as if there were no file.
 
     A draft model belongs to its target: if the target comes from a place that takes precedence over
     the draft's, the draft is dropped.
@@ -60,7 +65,7 @@ def load(path: Path | None = None, environment: Mapping[str, str] | None = None)
     path = path or config_file()
     values: dict[str, Any] = {}
     origins = {key: Origin(DEFAULT, "default") for key in SETTINGS}
-    for key, entry in read_file(path).items():
+    for key, entry in ({} if without_file else read_file(path)).items():
         values[key] = entry.value
         origins[key] = Origin(FILE, "file" if entry.line is None else f"line {entry.line}")
     variables = _variables(os.environ if environment is None else environment)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,15 @@ class Driven:
         """What the screen shows."""
         lines = self.app.screen._compositor.render_strips()
         return "\n".join(line.text.rstrip() for line in lines)
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> Mapping[str, str]:
+    """A user who has never run it, and whose terminal says nothing about its colours."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MACSPEC_")}
+    for name in ("COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "SSH_CONNECTION", "TMUX"):
+        own.pop(name, None)
+    return {**own, "MACSPEC_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
 
 
 @pytest.fixture

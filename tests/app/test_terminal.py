@@ -10,47 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from onscreen import CAPITAL, ask, passes, wait_for_answer
 from terminal import Terminal, descendants, macspec
 
 from macspec.assets import pocket
 from macspec.store import OPEN, Store
 
-CAPITAL = "What is the capital of France?"
-
 ENDLESS = ("--accept", "keyed", "--seed", "1")
 """With a temperature that makes every token as likely as any other, this noise does not end a
 reply before the context is full, however it is drafted."""
-
-
-@pytest.fixture
-def environ(tmp_path: Path) -> Mapping[str, str]:
-    """A user who has never run it, and whose terminal says nothing about its colours."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("MACSPEC_")}
-    for name in ("COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "SSH_CONNECTION", "TMUX"):
-        own.pop(name, None)
-    return {**own, "MACSPEC_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-
-
-def ask(terminal: Terminal, text: str) -> None:
-    terminal.type(text)
-    terminal.wait_for(f"❯ {text[-30:]}" if len(text) < 30 else text[-30:])
-    terminal.press("enter")
-
-
-def wait_for_answer(terminal: Terminal, asked: str) -> None:
-    """Wait until a question has a reply with its numbers below, and nothing is being written."""
-
-    def there() -> object:
-        _, found, after = terminal.text.rpartition(f"▎ {asked}")
-        return found and "tok/s" in after and "▶ writing" not in terminal.text
-
-    terminal.wait_for(there, what=f"an answer to {asked!r}")
-
-
-def passes(terminal: Terminal) -> int:
-    """Verify passes, as the panel counts them."""
-    found = re.search(r"passes +([\d,]+)", terminal.text)
-    return int(found[1].replace(",", "")) if found else 0
 
 
 def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:

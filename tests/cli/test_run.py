@@ -18,6 +18,7 @@ from macspec.assets import pocket
 from macspec.cli.main import BROKEN_PIPE
 from macspec.cli.saving import Conversation
 from macspec.events import Event, Finished, Text
+from macspec.models.pair import BUILT_IN
 from macspec.terminal import INTERRUPTED
 from macspec.worker.registry import Registry
 
@@ -67,6 +68,15 @@ def test_a_terminal_gets_no_newline_too_many(
 ) -> None:
     script("line\n", "")
     assert on_terminal("run", "Hello") == "line\n"
+
+
+def test_how_to_get_a_real_pair_is_said_until_it_has_run_once(
+    macspec: Callable[..., Any], script: Callable[..., Any]
+) -> None:
+    script("a", notices=[f"{BUILT_IN}...", "another notice"])
+    first, second = (macspec("run", "Hello").err for _ in range(2))
+    assert first == f"macspec: {BUILT_IN}...\nmacspec: another notice\n"
+    assert second == "macspec: another notice\n"
 
 
 def test_json_lines_are_ascii_whatever_the_text(

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widgets import Button, Static
 
-from macspec.app import message as files
+from macspec.app import paths
 from macspec.app.outside import EditorError
 from macspec.app.prompt.prompt import Prompt
 from macspec.app.slash import Completion
@@ -39,7 +39,7 @@ class Host(App[None]):
     def __init__(self, send_key: str = "enter") -> None:
         super().__init__()
         self.prompt = Prompt(send_key=send_key)
-        self.prompt.popup.complete = lambda typed: commands(typed) or files.completions(typed)
+        self.prompt.popup.complete = lambda typed: commands(typed) or paths.mentioned(typed)
         self.got: list[Message] = []
 
     def compose(self) -> ComposeResult:

@@ -17,11 +17,11 @@ from macspec.app.message import (
     Pastes,
     Recall,
     block,
-    completions,
     is_long,
     with_files,
     write,
 )
+from macspec.app.paths import argument, mentioned
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def texts(typed: str) -> list[str]:
-    return [typed[: each.start] + each.text for each in completions(typed)]
+    return [typed[: each.start] + each.text for each in mentioned(typed)]
 
 
 def test_a_file_stands_below_with_its_name(folder: Path) -> None:
@@ -300,3 +300,21 @@ def test_what_is_being_written_is_never_lost(sent: list[str], steps: list[int | 
         else:
             text = recall.step(text, step) or text
         assert any(each.startswith("unsent") for each in recall.unsent(text))
+
+
+def test_paths_of_commands(folder: Path) -> None:
+    for name in ("notes", "models/qwen 1", "models/qwen2", ".hidden"):
+        (folder / name).mkdir(parents=True)
+    (folder / "novel.md").touch()
+    found = {
+        typed: argument(typed) for typed in ("/export no", "/models ./mo", "/models a ./models/")
+    }
+    lines = {typed: [it.text for it in each] for typed, each in found.items()}
+    assert lines == {
+        "/export no": ["/export notes/"],
+        "/models ./mo": ["/models ./models/"],
+        "/models a ./models/": ["/models a ./models/qwen2/"],
+    }
+    # Enter takes the folder of a model; it writes a new file under the name that is typed.
+    assert [each[0].by_enter for each in found.values()] == [False, True, False]
+    assert not any(map(argument, ("/models mo", "/depth no", "notes", "/copy x/y")))

@@ -6,7 +6,7 @@ from macspec.app.actions import ACTIONS, GROUPS, Situation
 from macspec.app.chat.picker import proposal, proposed
 from macspec.app.keys import Keys, hints, table
 from macspec.app.panel.panelstate import PanelState
-from macspec.app.widgets.chrome import fitted, line, right
+from macspec.app.widgets.chrome import cards, fitted, line, right
 from macspec.models.catalog import Entry
 from macspec.models.machine import GIB
 
@@ -78,3 +78,12 @@ def test_no_pair_fits_a_tiny_machine() -> None:
 
 def test_this_machine_gets_a_proposal() -> None:
     assert proposal()
+
+
+def test_the_card_gets_shorter_and_keeps_what_to_do() -> None:
+    forms = cards(Keys(), ["built in", "The recommended pair"])
+    lengths = [form.cell_length for form in forms]
+    assert lengths == sorted(lengths, reverse=True)
+    for form in forms:
+        assert "The recommended pair" in form.plain
+        assert "set up a real pair" in form.plain

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 from scripted_arms import Clock, ScriptedArm, costs_of, questions
 
-from macspec.bench.cells import ALL, FORCED, Cell, cells
+from macspec.bench.cells import ALL, FORCED, Cell, Ratio, cells
 from macspec.bench.costs import Costs, limits_of
 from macspec.bench.equality import Compared, Equality
 from macspec.bench.report import by_workload, equal, limits, positions, summary
 from macspec.bench.sample import ReplyRecorder, Sample, Written
+from macspec.bench.verdict import verdict
 from macspec.cli.table import Table
 from macspec.power import Energy
 from macspec.sampling import Sampling
@@ -221,3 +222,52 @@ def test_samples_tell_no_text() -> None:
     shown = sample("plain", what).as_dict()
     assert "words" not in repr(shown)
     assert "ids" not in shown
+
+
+@pytest.mark.parametrize(
+    ("speeds", "sentence"),
+    [
+        (
+            {"auto": (1.4, 1.3, 1.5), "draft@4": (1.42, 1.3, 1.5), "mlx-lm": (3, 2, 4)},
+            "speculation makes this pair 1.40x faster on these prompts; auto is within 1% of the "
+            "best, draft@4",
+        ),
+        (
+            {"auto": (1.0, 0.9, 1.1), "ngram": (1.5, 1.2, 1.7)},
+            "speculation makes no clear difference for this pair (1.00x plain) on these prompts; "
+            "auto is 50% behind the best, ngram",
+        ),
+        (
+            {"draft@2": (0.8, 0.7, 0.9)},
+            "speculation slows this pair down to 0.80x plain on these prompts",
+        ),
+        (
+            {"auto": (1.2, None, None), "suffix": (1.1, None, None)},
+            "too few replies to be sure, but speculation runs at 1.20x plain on these prompts; "
+            "auto is the best of 2 settings",
+        ),
+        ({"mlx-lm": (1.2, 1.1, 1.3)}, ""),
+    ],
+)
+def test_the_verdict_is_a_sentence(
+    speeds: dict[str, tuple[float, float | None, float | None]], sentence: str
+) -> None:
+    (cell,) = [it for it in found(both()).values() if it.whole and it.arm == "draft"]
+    cells = [
+        replace(cell, arm=arm, speedup=Ratio(*given, tasks=7, pairs=21, over="tasks"))
+        for arm, given in speeds.items()
+    ]
+    assert verdict(cells, "plain") == sentence
+    assert verdict(cells, "auto") == ""
+
+
+def test_a_table_fits_its_terminal() -> None:
+    columns = ("arm", *(f"number {n}" for n in range(9)), "why")
+    rows = [("auto", *(f"{1.5 * n:.2f}" for n in range(9)), "words " * 12)] * 2
+    table = Table("a title", columns, rows, worded=True)
+    lines = table.text(60).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert [line.split()[0] for line in lines].count("auto") == 2 * 3
+    assert table.text(60).count("words") == table.text().count("words") == 24
+    assert lines[1].split()[1:] == [part for n in range(5) for part in ("number", str(n))]
+    assert max(map(len, table.text().splitlines())) > 100
