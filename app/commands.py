@@ -324,7 +324,7 @@ class Commands:
         try:
             temperature = float(argument)
         except ValueError:
-            raise BadOptionError(f"temperature must be a number, not {argument}") from None
+            raise BadOptionError(f'"{argument}" is not a number') from None
         await self.conversation.setup.tune(sampling={"temperature": temperature})
         self.view.status(f"temperature {temperature:g} from the next round")
 

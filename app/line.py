@@ -69,7 +69,7 @@ class LineMode:
 
     async def _greet(self) -> None:
         view, conversation = self.view, self.conversation
-        view.status("line mode; /help lists the commands, and the end of input (Ctrl+D) quits")
+        view.status("line mode: /help lists the commands, Ctrl+D quits")
         if conversation.chat is None:
             if conversation.first_run:
                 await view.do_about("")

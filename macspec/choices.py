@@ -83,4 +83,4 @@ def check_depth(depth: int | str) -> int | str:
 def _one_of(name: str, value: str, choices: Mapping[str, str]) -> str:
     if value in choices:
         return value
-    raise BadOptionError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+    raise BadOptionError(f"unknown {name} {value!r}; choose from {', '.join(choices)}")

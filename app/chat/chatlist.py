@@ -98,7 +98,7 @@ class Exports:
         text = self._store.export([id], format_of(path))
         if os.path.isfile(path) and path != self._refused:
             self._refused = path
-            raise BadOptionError(f"{path} exists; the same again replaces it")
+            raise BadOptionError(f"{path} exists; do the same again to replace it")
         replace, self._refused = path == self._refused, ""
         return write_file(path, text) if replace else write_new(path, text)
 

@@ -342,7 +342,7 @@ def _plain_joules(state: PanelState) -> Line:
     plain = state.plain_joules_per_token
     left: Line = (("  plain ", "label"), (fixed(plain, 5, 2), "value"))
     if number(plain) is None:
-        reason = _unmeasured(state) if state.energy_reason else "measured by A/B"
+        reason = _unmeasured(state) if state.energy_reason else "measured by compare"
         return (*left, (f" {reason}", "label"))
     share = ratio(state.joules_per_token, plain)
     role: Role = "good" if share is not None and share <= 0.97 else "value"

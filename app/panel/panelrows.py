@@ -207,7 +207,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "J/token", draw.joules, (0, 6),
         "Energy per token of this reply: gross, and net of what the idle machine draws. Below "
-        "it, gross energy per token of this session's plain replies; A/B measures it.",
+        "it, gross energy per token of this session's plain replies; /compare measures it.",
         lambda state: (
             _measured(state, {
                 "gross": state.joules_per_token, "net": state.net_joules_per_token,

@@ -204,9 +204,9 @@ def _measured(found: Comparison) -> list[tuple[str, ...]]:
     return [
         ("tok/s", *(fixed(way.tokens_per_s, 6, 1) for way in ways)),
         ("tokens", *(whole(way.tokens, 8) for way in ways)),
-        ("TTFT", *(seconds(way.ttft_s) for way in ways)),
-        ("tok/pass", *(fixed(way.tokens_per_pass, 8, 2) for way in ways)),
-        ("acceptance", "", percent(found.speculative.acceptance)),
+        ("first token", *(seconds(way.ttft_s) for way in ways)),
+        ("tokens/pass", *(fixed(way.tokens_per_pass, 8, 2) for way in ways)),
+        ("accepted", "", percent(found.speculative.acceptance)),
         ("J/token", *(fixed(way.joules_per_token, 8, 2) for way in ways)),
     ]
 

@@ -30,10 +30,13 @@ CHOICES = ("method", "rule", "depth", "theme", "think")
 """Actions whose choices are entries of the palette too."""
 
 PROMPT = (
-    ("Enter", "Send; with app.send = ctrl+j in the settings, start a new line."),
-    ("Ctrl+J, \\ Enter", "Start a new line; so do Shift+Enter and Alt+Enter, if they arrive."),
+    ("Enter", "Send, or start a new line if the setting app.send is ctrl+j."),
+    (
+        "Ctrl+J, \\ Enter",
+        "Start a new line, as Shift+Enter and Alt+Enter do on some terminals.",
+    ),
     ("↑ ↓", "Recall earlier prompts, from the first and the last line."),
-    ("Enter, busy", "Queue the message for the end of the reply; ↑ takes it back, Esc all."),
+    ("Enter, busy", "Queue the message; ↑ takes it back, Esc stops the reply and takes all back."),
     ("Tab", "Accept a completion, or go to the conversation and the panel."),
     ("/", "Start a command; @ starts the name of a file to include."),
     ("A long paste", "Collapsed to a label and sent in full; the editor shows all of it."),

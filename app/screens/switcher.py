@@ -83,7 +83,7 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
         """Propose the best pair."""
         best = self._pairs.best()
         if best is None:
-            self._warn("no pair of the catalogue fits this machine; choose a model yourself")
+            self._warn("no pair in the catalogue fits this machine; choose a model yourself")
         elif not self._pairs.absent(*best):
             question = self._pairs.question(*best)
             if await self.app.push_screen_wait(Confirm(question, title="Set up", yes="use it")):

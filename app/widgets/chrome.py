@@ -117,7 +117,7 @@ class Welcome(Static):
         self.screen.screen_layout_refresh_signal.subscribe(self, self._look)
 
     def _look(self, screen: object) -> None:
-        if self._cards and self._room != self._around:
+        if self._cards and self.display and self._room != self._around:
             self.fit()
 
     @property

@@ -224,8 +224,8 @@ def head(record: Record) -> Iterator[str]:
         f"{ends}; {machine_state(record)}"
     )
     if record["ended"] != "all":
-        why = "time was up" if record["ended"] == "time" else "INTERRUPTED"
-        yield f"{why} after {record['replies']} of {record['replies_wanted']} replies"
+        why = "time limit reached" if record["ended"] == "time" else "INTERRUPTED"
+        yield f"{why} ({record['replies']} of {record['replies_wanted']} replies)"
 
 
 def notes(record: Record) -> Iterator[str]:

@@ -83,7 +83,7 @@ COMMANDS = {
     "check": "show this machine and pair, and check that speculation is lossless here",
     "bench": "measure the speed of a pair, or simulate it on other machines",
     "config": "show and change the settings",
-    "models": "list, fetch, plan, delete and quantize models",
+    "models": "list, download, plan, delete and quantize models",
     "history": "list, search, show, export and delete conversations",
 }
 

@@ -138,7 +138,7 @@ async def test_export(
         await it.until(lambda: "sky.md" in it.status)
         assert "Blue." in (tmp_path / "sky.md").read_text()
         await it.send("/export sky.md")
-        await it.until(lambda: "the same again replaces it" in it.status)
+        await it.until(lambda: "do the same again to replace it" in it.status)
         await it.send("/export sky.json")
         await it.until(lambda: "sky.json" in it.status)
         json.loads((tmp_path / "sky.json").read_text())

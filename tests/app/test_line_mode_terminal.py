@@ -43,7 +43,7 @@ def ready(terminal: Terminal, typed: str = "") -> None:
 
 def test_a_conversation(store):
     with plain() as terminal:
-        terminal.wait_for("Ctrl+D) quits")
+        terminal.wait_for("Ctrl+D quits")
         ready(terminal)
         terminal.type("/dep\t")
         ready(terminal, "/depth")

@@ -77,7 +77,7 @@ async def test_what_cannot_be_is_said(running: Callable[..., Any]) -> None:
             ("/depth 99", "depth is 99; it must be auto or 0 to 32"),
             (
                 "/method magic",
-                "method is 'magic'; it must be one of auto, draft",
+                "unknown method 'magic'; choose from auto, draft",
             ),
             ("/temperature hot", "temperature must be a number, not hot"),
             ("/sampling top_p 3", "top_p must be a number above 0 and at most 1"),

@@ -72,9 +72,12 @@ class Walk:
         return [message.text for message in self.store.thread(chat)]
 
     def told(self, *words: str) -> None:
-        """Wait for words, which may be on several lines."""
+        """Wait for words outside of the prompt, which may be on several lines."""
         pattern = re.compile(r"[\s│▎]+".join(re.escape(it) for it in " ".join(words).split()))
-        self.terminal.wait_for(lambda: pattern.search(self.terminal.text), what=" ".join(words))
+        self.terminal.wait_for(
+            lambda: pattern.search("\n".join(it for it in self.terminal.lines if "❯" not in it)),
+            what=" ".join(words),
+        )
 
     def command(self, line: str, *words: str) -> None:
         """Type a command, and wait for what it says."""
@@ -204,7 +207,7 @@ def first_conversation(walk: Walk) -> None:
         walk.step("a typing mistake is told with what was meant")
         walk.command("/undo2", "did you mean /undo?")
         walk.step("a value that is not a number, in words")
-        walk.command("/temperature hot", "must be a number, not hot")
+        walk.command("/temperature hot", '"hot" is not a number')
         walk.step("the theme is the highlighted one")
         walk.empty()
         terminal.type("/theme macspec-l")
@@ -225,8 +228,7 @@ def turns_and_versions(walk: Walk) -> None:
         terminal.type("kept")
         terminal.wait_for("❯ kept")
         terminal.press("ctrl+z")
-        terminal.wait_for("Stopped")
-        assert not terminal.full_screen
+        terminal.wait_for(lambda: not terminal.full_screen and "Stopped" in terminal.text)
         terminal.type("fg\r")
         terminal.wait_for("❯ kept")
         assert terminal.full_screen
@@ -276,7 +278,7 @@ def turns_and_versions(walk: Walk) -> None:
         walk.told("exported to")
         assert json.loads((walk.home / "notes" / "talk.json").read_text())
         walk.step("the same export again replaces the file")
-        walk.command("/export notes/talk.json", "the same again replaces it")
+        walk.command("/export notes/talk.json", "do the same again to replace it")
         walk.command("/export notes/talk.json", "exported to")
         walk.step("/clear begins a new conversation")
         walk.command("/clear", "new conversation; the previous one is kept")

@@ -84,7 +84,7 @@ def test_ctrl_c_keeps_what_was_measured(
     more = ["--arms", "plain,draft@2", "--repeats", "5", "--out", str(tmp_path / "a.json")]
     outcome = macspec("bench", *SMALL, *SMALL_PAIR, *GREEDY, *more)
     assert outcome.status == 130
-    assert "INTERRUPTED after 3 of 10 replies" in outcome.out.decode()
+    assert "INTERRUPTED (3 of 10 replies)" in outcome.out.decode()
     found = json.loads((tmp_path / "a.json").read_text())
     assert (found["ended"], len(found["samples"])) == ("interrupted", 3)
 

@@ -179,7 +179,7 @@ async def test_export_never_overwrites(store, tmp_path: Path, monkeypatch):
     async with app.run_test() as pilot:
         await app.ask(screen(store))
         await pilot.press("down", "e", "ctrl+u", *"taken.md", "enter")
-        await until(pilot, lambda: "the same again replaces it" in seen(app))
+        await until(pilot, lambda: "do the same again to replace it" in seen(app))
         await pilot.press("ctrl+u", *"new.md", "enter")
         await until(pilot, lambda: "wrote new.md" in seen(app))
         assert (tmp_path / "taken.md").read_text() == "mine"

@@ -75,11 +75,14 @@ def test_export_by_the_name(store, tmp_path):
     whole = json.loads(Exports(store).write(id, str(tmp_path / "a.JSON")).read_text())
     assert whole["chats"][0]["title"] == "Question"
     assert (tmp_path / "a.md").stat().st_mode & 0o777 == 0o600
-    for name, wrong in (("a.md", "the same again replaces it"), ("no/where.md", "cannot write")):
+    for name, wrong in (
+        ("a.md", "do the same again"),
+        ("no/where.md", "cannot write"),
+    ):
         with pytest.raises(BadOptionError, match=wrong):
             Exports(store).write(id, str(tmp_path / name))
     exports = Exports(store)
-    with pytest.raises(BadOptionError, match="the same again replaces it"):
+    with pytest.raises(BadOptionError, match="do the same again to replace it"):
         exports.write(id, str(tmp_path / "a.md"))
     store.rename(id, "Anew")
     assert "# Anew" in exports.write(id, str(tmp_path / "a.md")).read_text()

@@ -23,9 +23,9 @@ def test_a_comparison():
         "Speculative decoding is 1.55 times as fast as plain decoding.",
         "tok/s: plain 20.0, speculative 31.0",
         "tokens: plain 40, speculative 40",
-        "TTFT: plain 500 ms, speculative 500 ms",
-        "tok/pass: plain 1.00, speculative 2.50",
-        "acceptance: speculative 80%",
+        "first token: plain 500 ms, speculative 500 ms",
+        "tokens/pass: plain 1.00, speculative 2.50",
+        "accepted: speculative 80%",
         "J/token: plain 0.40, speculative 0.30",
         "same text; all 40 tokens are the same",
     ]

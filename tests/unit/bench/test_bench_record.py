@@ -99,7 +99,7 @@ def test_what_is_said_beside_the_tables(pocket: Pair) -> None:
                   "energy not measured: there is no meter", "seed 1"):  # fmt: skip
         assert words in said
     found["ended"], found["replies"] = "interrupted", 7
-    assert "INTERRUPTED after 7 of 120 replies" in "\n".join(head(found))
+    assert "INTERRUPTED (7 of 120 replies)" in "\n".join(head(found))
     found["profile"] = {"auto": {"0": {"rounds": 3, "draft_ms": 1.0, "verify_ms": 2.0,
                                        "host_ms": 0.5, "round_ms": 3.5}}}  # fmt: skip
     found["aa"] = [{"temperature": 0.0, "forced": False, "runs": 1, "held": 1, "ratios": [
