@@ -236,13 +236,12 @@ class MacspecApp(App[None], inherit_bindings=False):
             self.show_state()
 
     @on(TurnChosen)
-    def _went_to(self, event: TurnChosen) -> None:
-        self.feed.chosen = event.turn_id
+    def _went_to(self) -> None:
         self.show_state()
 
     @on(VersionAsked)
     def _clicked(self, event: VersionAsked) -> None:
-        self.feed.chosen = event.turn_id
+        self.main.transcript.choose(event.turn_id)
         self.do("older" if event.by < 0 else "newer")
 
     @on(TextSelected)
@@ -300,7 +299,7 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     @property
     def chosen(self) -> int | None:
-        return self.feed.chosen
+        return self.main.transcript.chosen
 
     def status(
         self,

@@ -30,14 +30,11 @@ class Feed:
         self._status, self._changed = status, changed
         self._shown: tuple[int, ...] = ()
         """The turns in the transcript."""
-        self.chosen: int | None = None
-        """The turn that the user selected."""
 
     async def show(self) -> None:
         """Show the conversation's turns anew."""
         turns = self._conversation.turns
         self._shown = tuple(turn.id for turn in turns)
-        self.chosen = None
         await self._main.transcript.show(turns)
         self._main.set_class(not turns, "-empty")
         self._changed()
@@ -92,9 +89,8 @@ class Feed:
         before = tuple(turn.id for turn in turns if turn.id not in added)
         if before != self._shown:
             await transcript.show([turn for turn in turns if turn.id in before])
-        elif self.chosen is not None:
+        elif transcript.chosen is not None:
             transcript.choose(None)
-        self.chosen = None
         self._shown = (*before, *(turn.id for turn in new))
         self._main.remove_class("-empty")
         for turn in new:

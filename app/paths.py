@@ -53,6 +53,8 @@ def argument(typed: str) -> Sequence[Completion]:
     if model and not path.startswith(("/", "~/", "./", "../")):
         return ()
     head, names = _entries(path)
+    if any(head + name == path for name, _ in names):
+        return ()  # It is there, so that Enter means it.
     before = typed.removesuffix(path) + head
     return [
         Completion(f"{before}{name}/", f"{name}/", by_enter=model and path != head)

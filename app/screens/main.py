@@ -113,7 +113,7 @@ class Main(Screen[None]):
     @property
     def there(self) -> bool:
         """Whether its widgets are mounted: on exit they go first."""
-        return bool(self.query(Prompt)) and bool(self.query(KeyLine))
+        return all(self.query(each) for each in (Transcript, Sliders, Prompt, KeyLine))
 
     def _focus_again(self) -> None:
         if self.focused is None and self.there:

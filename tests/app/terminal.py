@@ -24,7 +24,7 @@ from typing import Self
 import pyte
 from pyte.screens import Char
 
-TIMEOUT_S = 25.0
+TIMEOUT_S = 60.0
 """What nothing takes even on a busy machine: after it the test has failed."""
 
 QUIET_S = 0.005

@@ -79,7 +79,7 @@ async def test_what_cannot_be_is_said(running: Callable[..., Any]) -> None:
                 "/method magic",
                 "unknown method 'magic'; choose from auto, draft",
             ),
-            ("/temperature hot", "temperature must be a number, not hot"),
+            ("/temperature hot", '"hot" is not a number'),
             ("/sampling top_p 3", "top_p must be a number above 0 and at most 1"),
             ("/sampling luck 3", "unknown setting luck: choose from temperature"),
             ("/chats two", "two is not a conversation number"),

@@ -317,4 +317,6 @@ def test_paths_of_commands(folder: Path) -> None:
     }
     # Enter takes the folder of a model; it writes a new file under the name that is typed.
     assert [each[0].by_enter for each in found.values()] == [False, True, False]
-    assert not any(map(argument, ("/models mo", "/depth no", "notes", "/copy x/y")))
+    assert not any(
+        map(argument, ("/models mo", "/depth no", "notes", "/copy x/y", "/models ./models"))
+    )
