@@ -8,12 +8,11 @@ from dataclasses import replace
 import mlx.core as mx
 import numpy as np
 import pytest
-from deltas import Pass, delta_pass
 from harness import run
 from harness.mlxlm_kernels import delta_rows
 from harness.running import Outputs
 from mlx_lm.models.gated_delta import gated_delta_update
-from scans import CLOSE, close
+from recurrent import CLOSE, DeltaPass, close, delta_pass
 
 from macspec.metal import recorded
 from macspec.metal.gated_delta import KERNEL, GatedDelta, Rows, gated_delta_call, reference
@@ -21,7 +20,7 @@ from macspec.metal.gated_delta import KERNEL, GatedDelta, Rows, gated_delta_call
 WIDTHS = (32, 64, 96, 128, 192, 256)
 
 
-def check(case: Pass, **how: bool) -> Outputs:
+def check(case: DeltaPass, **how: bool) -> Outputs:
     """Values, and mlx-lm's bits with and without fused multiply-add."""
     outputs = run(KERNEL, *case.call, **how)
     assert all(close(*pair) for pair in zip(outputs, case.expected, strict=True))
@@ -96,7 +95,7 @@ def test_passes_in_a_row_are_one_chain_of_the_rows_that_stayed():
     for number in range(6):
         count = int(random.integers(1, 6))
         rows = delta_pass(count, seed=number, dtype=mx.bfloat16).rows
-        outputs = run(KERNEL, *Pass(state, before, kept, rows).call, inspected=False)
+        outputs = run(KERNEL, *DeltaPass(state, before, kept, rows).call, inspected=False)
         assert mx.array_equal(outputs[0], delta_rows(rows, whole)[0])
         assert mx.array_equal(outputs[1], whole)
         state, before, kept = outputs[1], rows, int(random.integers(0, count + 1))

@@ -14,7 +14,7 @@ from harness import run
 from harness.mlxlm_kernels import ssm_rows
 from harness.running import Outputs
 from mlx_lm.models.ssm import ssm_update
-from scans import CLOSE, Scan, close, scan
+from recurrent import CLOSE, Scan, close, scan
 
 from macspec.metal import mamba2
 from macspec.metal.mamba2 import KERNEL, STATES, Mamba2, Rows, mamba2_call, reference, row_by_row

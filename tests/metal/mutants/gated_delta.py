@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import mlx.core as mx
-from deltas import delta_pass
 from harness import Case, Mutant, Outputs
-from scans import close
+from recurrent import close, delta_pass
 
 from macspec.metal.gated_delta import KERNEL
 

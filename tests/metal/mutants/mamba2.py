@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 from harness import Case, Mutant, Outputs
-from scans import close, scan
+from recurrent import close, scan
 
 from macspec.metal.mamba2 import KERNEL
 
