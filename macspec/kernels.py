@@ -39,7 +39,7 @@ class Kernels:
         """What failed here and is left to MLX, a line for the user; None if nothing did."""
         return None
 
-    def idle(self) -> Iterator[object]:
+    def idle(self) -> Iterator[None]:
         """Work for idle times, which can be left after any step."""
         return iter(())
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,8 +115,9 @@ def checked_kernels(
     known = outcomes or Outcomes()
     jobs = [(it, target.copies(it)) for it in variants]
     soon = [job for job in jobs if rest or urgent(job[0])]
-    for step in self_check(soon, known):
-        report(step)
+    with closing(self_check(soon, known)) as steps:
+        for step in steps:
+            report(step)
     found = {it: known.found[str(it)] for it in variants if str(it) in known.found}
     unsupported = list(target.unsupported)
     if known.cut_short:
@@ -171,7 +172,7 @@ class MetalKernels(Kernels):
         unsupported: Sequence[str] = (),
         *,
         strict: bool = False,
-        rest: Callable[[], Iterator[object]] = lambda: iter(()),
+        rest: Callable[[], Generator[Checking, None, None]] | None = None,
     ) -> None:
         self._rest = rest
         self.outcomes, self.unsupported, self.strict = dict(outcomes), tuple(unsupported), strict
@@ -204,8 +205,11 @@ class MetalKernels(Kernels):
             text = "\n".join(sorted([*chosen, *map(str, self._others)]))
             self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def idle(self) -> Iterator[object]:
-        return self._rest()
+    def idle(self) -> Iterator[None]:
+        if self._rest is not None:
+            with closing(self._rest()) as steps:
+                for _ in steps:
+                    yield
 
     @property
     def fallback(self) -> str | None:

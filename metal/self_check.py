@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +35,8 @@ TICK = 0.25
 """Seconds between two chances of the caller to stop."""
 STARTING = 120.0
 """Seconds in which the child must have started."""
+LINGER = 2.0
+"""Seconds to wait for a child that was killed."""
 LIMIT = 30.0
 """Seconds in which a variant must be checked; the longest takes one or two."""
 
@@ -54,7 +56,7 @@ def self_check(
     program: Sequence[str] = PROGRAM,
     limit: float = LIMIT,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Checking]:
+) -> Generator[Checking, None, None]:
     """Check what was not checked before; ``outcomes`` then knows it.
 
     Leaving the iterator at any point ends the check there and keeps what was found. Nothing is
@@ -172,7 +174,9 @@ class _Child:
     def close(self) -> None:
         """End it, whatever it is doing."""
         self._process.kill()
-        self._process.wait()
+        # A process that waits for a broken driver cannot even be killed.
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(LINGER)
         for file in (self._process.stdin, self._process.stdout, self._said):
             if file is not None:
                 file.close()

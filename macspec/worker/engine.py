@@ -170,8 +170,7 @@ class Engine:
         if self.session is not None:
             yield from self.session.measure()
             self.session.remember()
-            for _ in self.session.kernels.idle():
-                yield
+            yield from self.session.kernels.idle()
 
     def close(self) -> None:
         self._save()

@@ -30,6 +30,11 @@ def test_what_a_pair_launches_is_exported(texts: dict[str, tuple[str, str]], str
     assert found.items() <= texts.items()
 
 
+def test_names_are_ones_that_every_compiler_takes(texts: dict[str, tuple[str, str]]) -> None:
+    """MLX writes the arguments of a template into the name; a minus would break it."""
+    assert [name for name in texts if not name.isidentifier()] == []
+
+
 def test_files_hold_every_kernel_with_its_headers(texts: dict[str, tuple[str, str]]) -> None:
     files = export.files(texts)
     states = {gated_delta.KERNEL, mamba2.KERNEL}

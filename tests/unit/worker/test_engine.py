@@ -191,7 +191,7 @@ class CheckedKernels(Kernels):
         super().__init__()
         self.steps = 0
 
-    def idle(self) -> Iterator[object]:
+    def idle(self) -> Iterator[None]:
         for _ in range(2):
             self.steps += 1
             yield
