@@ -19,7 +19,7 @@ from macspec.verification import rule_named
 from . import accept, gated_delta, mamba2, matmul, verify_attention
 from .gated_delta import GatedDelta
 from .mamba2 import Mamba2, Rows
-from .matmul import STRICT, Matmul, Matrix, multiply
+from .matmul import STRICT, Matmul, Matrix, multiply, prepared
 from .recorded import (
     SEED,
     advanced,
@@ -118,7 +118,8 @@ def _matmul_check(variant: Variant, shape: Matmul, copies: int) -> Check:
     kernel, dtype = variant.kernel, shape.dtype
     x = _normal((variant.rows, shape.inputs), dtype)
     several = matrices(shape, copies)
-    matrix, turns = several[0], (cycle(several), cycle(several))
+    matrix, turns = several[0], cycle(several)
+    ours = cycle([prepared(kernel, x, it) for it in several])
 
     def failure() -> str | None:
         fixed = recorded_matrix(matrix.bits, matrix.group_size, dtype)
@@ -142,8 +143,8 @@ def _matmul_check(variant: Variant, shape: Matmul, copies: int) -> Check:
 
     return Check(
         x,
-        lambda x: _after(multiply(kernel, x, next(turns[0]))[:, :1], x),
-        lambda x: _after(matmul.by_mlx(x, next(turns[1]))[:, :1], x),
+        lambda x: _after(next(ours)(x)[:, :1], x),
+        lambda x: _after(matmul.by_mlx(x, next(turns))[:, :1], x),
         failure,
     )
 

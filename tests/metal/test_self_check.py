@@ -236,7 +236,11 @@ def test_as_many_matrices_are_read_in_turn_as_the_model_has(
     monkeypatch.setattr(checks, "STREAMED", 2 * matmul.packed_bytes(shape))
     assert len(checks.matrices(shape, 4)) == 2
     seen = []
-    monkeypatch.setattr(checks, "multiply", lambda kernel, x, matrix: seen.append(id(matrix)) or x)
+
+    def prepared(kernel: str, x: mx.array, matrix: Any) -> Callable[[mx.array], mx.array]:
+        return lambda x: seen.append(id(matrix)) or x
+
+    monkeypatch.setattr(checks, "prepared", prepared)
     check = checks.check_of(Variant("verify_qmv", shape, 2), 4)
     for _ in range(4):
         check.ours(check.start)

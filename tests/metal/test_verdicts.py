@@ -57,7 +57,10 @@ FATAL = {
 }
 
 
-@pytest.mark.parametrize("name", FATAL)
+@pytest.mark.parametrize(
+    "name",
+    ["hangs", "dies", *(pytest.param(it, marks=pytest.mark.slow) for it in ("faults", "ignores"))],
+)
 def test_what_costs_the_process_is_tried_once_more_and_only_then_remembered(
     tmp_path: Path, known: Callable[..., Outcomes], name: str
 ) -> None:
@@ -92,6 +95,7 @@ def test_what_python_sees_is_remembered_at_once(
     assert [tried(tmp_path, name) for name in names] == [1, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_another_machine_checks_again(tmp_path: Path, known: Callable[..., Outcomes]) -> None:
     list(steps(tmp_path, known(), "passes"))
     other = Outcomes(tmp_path / "outcomes.json", {"chip": "M10"}, "one")
@@ -106,6 +110,7 @@ def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
     assert outcomes.found == {"passes": GOOD}
 
 
+@pytest.mark.slow
 def test_too_little_memory_is_no_verdict(tmp_path: Path, known: Callable[..., Outcomes]) -> None:
     for times in (1, 2):
         list(steps(tmp_path, known(), "memory", "after"))
@@ -129,7 +134,10 @@ def test_a_lost_gpu_ends_the_check_and_is_blamed_only_when_it_happens_twice(
     assert tried(tmp_path, "loses") == 2
 
 
-@pytest.mark.parametrize("leave", [KeyboardInterrupt, SystemExit, None])
+@pytest.mark.parametrize(
+    "leave",
+    [KeyboardInterrupt, *(pytest.param(it, marks=pytest.mark.slow) for it in (SystemExit, None))],
+)
 def test_an_interrupt_blames_nothing(
     tmp_path: Path, known: Callable[..., Outcomes], leave: type[BaseException] | None
 ) -> None:
