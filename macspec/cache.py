@@ -129,11 +129,13 @@ class ModelCache:
 
     @property
     def rollback_by(self) -> str | None:
-        """How rows are taken back from stateful layers: recorded, replayed, or off with the
-        reason; None where no layer is stateful."""
+        """How rows are taken back from stateful layers: pending, recorded, replayed, or off with
+        the reason; None where no layer is stateful."""
         if self.reason is not None:
             return f"off: {self.reason.removeprefix(PLAIN)}"
-        return None if self._recorder is None else self._recorder.how
+        if self._recorder is None:
+            return None
+        return "pending" if self._takes(2) else self._recorder.how
 
     @property
     def checkpoints(self) -> bool:

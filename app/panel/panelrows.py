@@ -109,8 +109,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "target, draft, rollback", draw.pair, (5, 5),
         "The model whose output you get, and the small one that drafts for it; of a model with a "
-        "running state also how rejected tokens are taken back: recorded (only the recurrence runs "
-        "again), replayed (whole layers do), or off.",
+        "running state also how rejected tokens are taken back: pending (with the next pass, at no "
+        "cost), recorded (only the recurrence runs again), replayed (whole layers do), or off.",
         lambda state: (
             state.target or "", state.draft or state.draft_off or "", state.rollback or "",
         ), cut=True,

@@ -78,6 +78,9 @@ def check(options: argparse.Namespace) -> int:
     show(*_pair(pair))
     kernels = kernels_for(pair, rest=True)
     show(_row("kernels", kernels.state), *(_row("notice", it) for it in kernels.notices))
+    session = Session(pair, kv_bits=options.kv_bits, kernels=kernels)
+    if (rollback := session.decoder.target.cache.rollback_by) is not None:
+        show(_row("rollback", rollback))
     every = prompts()
     conversations = every[:: max(len(every) // options.prompts, 1)][: options.prompts]
     count = len(conversations)
@@ -85,7 +88,6 @@ def check(options: argparse.Namespace) -> int:
         f"self-check: {count} prompt{'s' * (count > 1)}, up to {options.max_tokens} tokens, "
         f"depth {DEPTH}; greedy, and keyed at temperature 0.8"
     )
-    session = Session(pair, kv_bits=options.kv_bits, kernels=kernels)
     replies: list[CheckedReply] = []
     with interruptible(), awake(options.settings.power.keep_awake):
         most, kv_bits = options.max_tokens, options.kv_bits
@@ -195,9 +197,6 @@ def _pair(pair: Pair) -> Iterator[str]:
     yield _row("vocabulary", f"{pair.vocabulary} ids{known}")
     yield _row("context", f"{pair.context} positions")
     yield _row("memory", str(pair.plan))
-    cache = CachedModel(pair.target.module, pair.vocabulary).cache
-    if cache.rollback_by is not None:
-        yield _row("rollback", cache.rollback_by)
     yield from (_row("notice", notice) for notice in pair.notices)
 
 

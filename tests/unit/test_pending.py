@@ -399,3 +399,23 @@ def test_two_models_of_one_architecture_take_turns() -> None:
             assert mx.array_equal(a.logits(rows, 1), b.logits(rows, 1)).item()
             for model in (a, b):
                 model.rollback(model.length - turn % 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels", "how"),
+    [
+        ("qwen3_5", Kernels, "recorded"),
+        ("qwen3_5", PortableKernels, "pending"),
+        ("lfm2", Kernels, "pending"),
+        ("llama", Kernels, None),
+    ],
+)
+def test_what_is_said_is_what_is_done(name: str, kernels: type[Kernels], how: str | None) -> None:
+    cache = CachedModel(tiny(name), VOCABULARY, kernels=kernels()).cache
+    assert cache.rollback_by == how
+    if cache.stateful:
+        cache.mark(3)
+        with cache.recording(3):
+            tiny(name)(mx.array([[3, 4, 5]]), cache=cache.layers)
+        cache.advance(3)
+        assert cache.replays == (how == "recorded")
