@@ -1,7 +1,9 @@
-"""EAGLE-3 heads (Li et al. 2025, arXiv:2503.01840), as SafeAILab and speculators package them.
+"""EAGLE heads as SafeAILab and speculators package them.
 
-One layer whose attention reads the embedded token beside a mix of three of the target's layers. Its
-own output takes that mix's place in the next step. Its vocabulary may be a part of the target's.
+EAGLE-3 (Li et al. 2025, arXiv:2503.01840) is one layer whose attention reads the embedded token
+beside a mix of three of the target's layers. Its own output takes that mix's place in the next
+step. Its vocabulary may be a part of the target's. EAGLE-1 and 2 (arXiv:2401.15077, 2406.16858) mix
+the embedded token with the row that enters the target's output head, and guess the next such row.
 """
 
 from __future__ import annotations
@@ -22,18 +24,18 @@ from .tensors import load, width_of
 
 
 class _Attention(nn.Module):
-    """Attention whose input is twice as wide as its output."""
+    """Attention whose input may be wider than its output."""
 
-    def __init__(self, width: int, settings: Mapping[str, Any], normed: bool) -> None:
+    def __init__(self, wide: int, width: int, settings: Mapping[str, Any], normed: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.heads = int(settings["num_attention_heads"])
         self.kv_heads = int(settings.get("num_key_value_heads") or self.heads)
         size = int(settings.get("head_dim") or width // self.heads)
         bias = bool(settings.get("attention_bias", False))
         self.scale = size**-0.5
-        self.q_proj = nn.Linear(2 * width, self.heads * size, bias=bias)
-        self.k_proj = nn.Linear(2 * width, self.kv_heads * size, bias=bias)
-        self.v_proj = nn.Linear(2 * width, self.kv_heads * size, bias=bias)
+        self.q_proj = nn.Linear(wide, self.heads * size, bias=bias)
+        self.k_proj = nn.Linear(wide, self.kv_heads * size, bias=bias)
+        self.v_proj = nn.Linear(wide, self.kv_heads * size, bias=bias)
         self.o_proj = nn.Linear(self.heads * size, width, bias=False)
         if normed:
             eps = float(settings.get("rms_norm_eps", 1e-6))
@@ -80,13 +82,16 @@ class _MLP(nn.Module):
 
 
 class _Layer(nn.Module):
-    def __init__(self, width: int, settings: Mapping[str, Any], normed: bool) -> None:
+    """A llama's layer; with ``beside``, it reads the embedded token beside the row."""
+
+    def __init__(self, width: int, settings: Mapping[str, Any], normed: bool, beside: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         eps = float(settings.get("rms_norm_eps", 1e-6))
-        self.self_attn = _Attention(width, settings, normed)
+        self.self_attn = _Attention(2 * width if beside else width, width, settings, normed)
         self.mlp = _MLP(width, int(settings["intermediate_size"]))
-        self.hidden_norm = nn.RMSNorm(width, eps)
-        self.input_layernorm = nn.RMSNorm(width, eps)
+        if beside:
+            self.hidden_norm = nn.RMSNorm(width, eps)
+            self.input_layernorm = nn.RMSNorm(width, eps)
         self.post_attention_layernorm = nn.RMSNorm(width, eps)
 
 
@@ -96,7 +101,7 @@ class Eagle(nn.Module):
     Args:
         width: of its own rows.
         settings: of its layer, named as a llama's configuration names them.
-        taps: the target's layers that it reads.
+        taps: the target's layers that it reads; none where it is an EAGLE-1.
         normed: whether its attention norms queries and keys.
     """
 
@@ -109,8 +114,9 @@ class Eagle(nn.Module):
         eps = float(settings.get("rms_norm_eps", 1e-6))
         self.wanted = (FINAL, *taps)
         self.width = width
-        self.layers = [_Layer(width, settings, normed)]
-        self.norm = nn.RMSNorm(width, eps)
+        self.layers = [_Layer(width, settings, normed, bool(taps))]
+        if taps:
+            self.norm = nn.RMSNorm(width, eps)
         self.norm_before_residual = bool(settings.get("norm_before_residual", False))
         self.norm_output = bool(settings.get("norm_output", False))
         """Whether the next step takes the output after its norm."""
@@ -125,6 +131,8 @@ class Eagle(nn.Module):
         return [KVCache()]  # type: ignore[no-untyped-call]
 
     def enter(self, rows: Sequence[mx.array]) -> mx.array:
+        if len(rows) == 1:
+            return rows[0]
         parts = list(rows[1:])
         if "fc_norm" in self:
             parts = [norm(row) for norm, row in zip(self.fc_norm, parts, strict=True)]
@@ -136,10 +144,13 @@ class Eagle(nn.Module):
 
     def __call__(self, hidden: mx.array, embedded: mx.array, cache: Sequence[Any]) -> mx.array:
         layer = self.layers[0]
-        normed = layer.hidden_norm(hidden)
-        x = mx.concatenate([layer.input_layernorm(embedded), normed], axis=-1)
+        if "hidden_norm" in layer:
+            normed = layer.hidden_norm(hidden)
+            x = mx.concatenate([layer.input_layernorm(embedded), normed], axis=-1)
+            residual = normed if self.norm_before_residual else hidden
+        else:
+            x = residual = self.fc(mx.concatenate([embedded, hidden], axis=-1))
         mask = create_attention_mask(x, cache[0])
-        residual = normed if self.norm_before_residual else hidden
         out = residual + layer.self_attn(x, mask, cache[0])
         out = out + layer.mlp(layer.post_attention_layernorm(out))
         stepped: mx.array = self.norm(out) if self.norm_output else out
@@ -157,7 +168,7 @@ class Eagle(nn.Module):
         return whole
 
     def normed(self, out: mx.array) -> mx.array:
-        normed: mx.array = out if self.norm_output else self.norm(out)
+        normed: mx.array = self.norm(out) if "norm" in self and not self.norm_output else out
         return normed
 
     @property
@@ -168,7 +179,7 @@ class Eagle(nn.Module):
         return iter(())
 
     def variants(self) -> Iterator[Variant]:
-        for before in (False, True):
+        for before in (False, True) if "norm" in self else ():
             yield {"norm_before_residual": before}
 
     def choose(self, variant: Variant) -> None:
@@ -201,13 +212,16 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
         fused = scales.shape[-1] * int(config.get("quantization", {}).get("group_size", 64))
     module: Any = model.module
     layers = len(module.layers)
-    taps = taps_of(config, layers)
+    third = "layers.0.hidden_norm.weight" in named
+    taps = taps_of(config, layers) if third else ()
     if not all(0 <= it < layers for it in taps):
         raise ValueError(f"reads layers {list(taps)} of a target that has {layers}")
     settings = {**config, **(config.get("transformer_layer_config") or {})}
     row = width_of(model.config)
-    if row is not None and fused != row * len(taps):
+    if third and row is not None and fused != row * len(taps):
         raise ValueError(f"reads {fused} numbers of {len(taps)} layers of {row}")
+    if not third and not width == (row or width) == fused / 2:
+        raise ValueError(f"is for rows of {width} numbers, and the target's have {row}")
     for key in ("num_attention_heads", "intermediate_size"):
         if key not in settings:
             raise ValueError(f"has no {key} in its config.json")

@@ -38,6 +38,9 @@ target's."""
 BLOCK = frozenset(("fc.weight", "hidden_norm.weight", "layers.0.self_attn.k_norm.weight"))
 """Tensors that every block drafter has, and no other head."""
 
+FIRST = frozenset(("fc.weight", "layers.0.self_attn.q_proj.weight", "layers.0.mlp.up_proj.weight"))
+"""Tensors of EAGLE-1 and 2, which have no norms around them, unlike MTP heads."""
+
 _MODEL = r"^(?:(?:model|language_model)\.)"
 _PREFIX = re.compile(rf"{_MODEL}*(?:mtp\.|(?:mtp_)?(?=layers\.\d+\.))")
 _LAYER = re.compile(r"^(?:layers\.)?(\d+)\.(.*)$")
@@ -56,6 +59,8 @@ def kind_of(config: Mapping[str, Any], names: Collection[str]) -> str | None:
     if "d2t" in names or any(it.startswith("midlayer.") for it in names):
         return "eagle"
     if config.get("speculators_model_type") == "eagle3" or "eagle_config" in config:
+        return "eagle"
+    if block >= FIRST and not any("norm_" in it or it.endswith("hnorm.weight") for it in names):
         return "eagle"
     depths = depths_of(dict.fromkeys(names))
     return (

@@ -69,26 +69,68 @@ EAGLE = {
 }
 
 
-def eagle_tensors(seed: int = 1) -> dict[str, mx.array]:
-    """An EAGLE-3 head with a reduced vocabulary, as SafeAILab packages it."""
+SPECULATORS = {
+    "speculators_model_type": "eagle3",
+    "norm_before_residual": True,
+    "eagle_aux_hidden_state_layer_ids": EAGLE["eagle_aux_hidden_state_layer_ids"],
+    "transformer_layer_config": {
+        it: EAGLE[it]
+        for it in (
+            "hidden_size",
+            "num_attention_heads",
+            "num_key_value_heads",
+            "head_dim",
+            "intermediate_size",
+            "rms_norm_eps",
+        )
+    },
+}
+"""The same as EAGLE says, but for the residual, as speculators writes it."""
+
+LAYER: dict[str, tuple[int, ...]] = {
+    "post_attention_layernorm.weight": (WIDTH,),
+    "self_attn.o_proj.weight": (WIDTH, 64),
+    "mlp.gate_proj.weight": (48, WIDTH),
+    "mlp.up_proj.weight": (48, WIDTH),
+    "mlp.down_proj.weight": (WIDTH, 48),
+}
+
+
+def eagle_tensors(
+    seed: int = 1, more: dict[str, tuple[int, ...]] | None = None
+) -> dict[str, mx.array]:
+    """An EAGLE-3 head with a reduced vocabulary, as SafeAILab packages it.
+
+    Args:
+        more: shapes of tensors that only some heads have.
+    """
     shapes: dict[str, tuple[int, ...]] = {
         "fc.weight": (WIDTH, 3 * WIDTH),
         "norm.weight": (WIDTH,),
         "lm_head.weight": (REDUCED, WIDTH),
         "midlayer.hidden_norm.weight": (WIDTH,),
         "midlayer.input_layernorm.weight": (WIDTH,),
-        "midlayer.post_attention_layernorm.weight": (WIDTH,),
         "midlayer.self_attn.q_proj.weight": (64, 2 * WIDTH),
         "midlayer.self_attn.k_proj.weight": (32, 2 * WIDTH),
         "midlayer.self_attn.v_proj.weight": (32, 2 * WIDTH),
-        "midlayer.self_attn.o_proj.weight": (WIDTH, 64),
-        "midlayer.mlp.gate_proj.weight": (48, WIDTH),
-        "midlayer.mlp.up_proj.weight": (48, WIDTH),
-        "midlayer.mlp.down_proj.weight": (WIDTH, 48),
+        **{f"midlayer.{name}": shape for name, shape in LAYER.items()},
+        **(more or {}),
     }
     known = [it * 3 // 2 for it in range(REDUCED)]
     offsets = mx.array([target - own for own, target in enumerate(known)], mx.int64)
     return {**drawn(shapes, seed), "d2t": offsets, "t2d": mx.zeros(VOCABULARY, mx.bool_)}
+
+
+def first_eagle_tensors(seed: int = 1) -> dict[str, mx.array]:
+    """An EAGLE-1 head."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "fc.weight": (WIDTH, 2 * WIDTH),
+        "layers.0.self_attn.q_proj.weight": (64, WIDTH),
+        "layers.0.self_attn.k_proj.weight": (32, WIDTH),
+        "layers.0.self_attn.v_proj.weight": (32, WIDTH),
+        **{f"layers.0.{name}": shape for name, shape in LAYER.items()},
+    }
+    return drawn(shapes, seed)
 
 
 def written(folder: Path, tensors: dict[str, mx.array], config: dict[str, Any]) -> Path:

@@ -8,7 +8,17 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
-from headfiles import REDUCED, eagle_tensors, head_of, mtp_tensors, target_of, written
+from headfiles import (
+    EAGLE,
+    REDUCED,
+    SPECULATORS,
+    WIDTH,
+    eagle_tensors,
+    first_eagle_tensors,
+    mtp_tensors,
+    target_of,
+    written,
+)
 from mtpfiles import PACKAGINGS, Made
 from tinymodels import VOCABULARY, tiny
 
@@ -40,7 +50,10 @@ def attended(x: Array, w: dict[str, Array], start: str) -> Array:
     """Causal attention with 2 heads of 32 that share one head of keys and values."""
     n = len(x)
     q, k, v = (x @ w[f"{start}{it}_proj.weight"].T for it in "qkv")
-    queries, keys = turned(q.reshape(n, 2, 32)), turned(k.reshape(n, 1, 32))[:, 0]
+    q, k = q.reshape(n, 2, 32), k.reshape(n, 1, 32)
+    if f"{start}q_norm.weight" in w:
+        q, k = (normed(x, w[f"{start}{name}_norm.weight"]) for name, x in (("q", q), ("k", k)))
+    queries, keys = turned(q), turned(k)[:, 0]
     scores = np.einsum("ihd,jd->hij", queries, keys) / np.sqrt(32)
     scores = np.where(np.tri(n, dtype=bool), scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
@@ -68,7 +81,9 @@ def as_numpy(weights: Any) -> dict[str, Array]:
     return {name: np.array(it, np.float64) for name, it in weights.items()}
 
 
-def mtp_by_hand(w: dict[str, Array], rows: list[Array], embedded: Array, head: Array) -> Array:
+def mtp_by_hand(
+    w: dict[str, Array], rows: list[Array], embedded: Array, head: Array, settings: dict[str, Any]
+) -> Array:
     parts = [
         normed(embedded, w["mtp.pre_fc_norm_embedding.weight"]),
         normed(rows[0], w["mtp.pre_fc_norm_hidden.weight"]),
@@ -78,13 +93,20 @@ def mtp_by_hand(w: dict[str, Array], rows: list[Array], embedded: Array, head: A
     return logits
 
 
-def eagle_by_hand(w: dict[str, Array], rows: list[Array], embedded: Array, head: Array) -> Array:
-    hidden = np.concatenate(rows[1:], -1) @ w["fc.weight"].T
-    parts = [
-        normed(embedded, w["midlayer.input_layernorm.weight"]),
-        normed(hidden, w["midlayer.hidden_norm.weight"]),
-    ]
-    x = hidden + attended(np.concatenate(parts, -1), w, "midlayer.self_attn.")
+def eagle_by_hand(
+    w: dict[str, Array], rows: list[Array], embedded: Array, head: Array, settings: dict[str, Any]
+) -> Array:
+    low = rows[1:]
+    if "fc_norm.0.weight" in w:
+        low = [normed(row, w[f"fc_norm.{it}.weight"]) for it, row in enumerate(low)]
+    fused = np.concatenate(low, -1)
+    if "norm_before_fc.weight" in w:
+        fused = normed(fused, w["norm_before_fc.weight"])
+    hidden = fused @ w["fc.weight"].T
+    row = normed(hidden, w["midlayer.hidden_norm.weight"])
+    parts = [normed(embedded, w["midlayer.input_layernorm.weight"]), row]
+    x = row if settings.get("norm_before_residual") else hidden
+    x = x + attended(np.concatenate(parts, -1), w, "midlayer.self_attn.")
     h = normed(x, w["midlayer.post_attention_layernorm.weight"])
     x = x + fed_forward(h, w, "midlayer.mlp.")
     known = normed(x, w["norm.weight"]) @ w["lm_head.weight"].T
@@ -93,23 +115,53 @@ def eagle_by_hand(w: dict[str, Array], rows: list[Array], embedded: Array, head:
     return logits
 
 
-@pytest.mark.parametrize("kind", ["mtp", "eagle"])
+def first_eagle_by_hand(
+    w: dict[str, Array], rows: list[Array], embedded: Array, head: Array, settings: dict[str, Any]
+) -> Array:
+    x = np.concatenate([embedded, rows[0]], -1) @ w["fc.weight"].T
+    x = x + attended(x, w, "layers.0.self_attn.")
+    h = normed(x, w["layers.0.post_attention_layernorm.weight"])
+    logits: Array = (x + fed_forward(h, w, "layers.0.mlp.")) @ head.T
+    return logits
+
+
+QK: dict[str, tuple[int, ...]] = {f"midlayer.self_attn.{it}_norm.weight": (32,) for it in "qk"}
+EAGLES: dict[str, tuple[dict[str, tuple[int, ...]], dict[str, Any]]] = {
+    "eagle": ({}, EAGLE),
+    "speculators": ({}, SPECULATORS),
+    "a norm for each layer": ({f"fc_norm.{it}.weight": (WIDTH,) for it in range(3)}, EAGLE),
+    "a norm before the mix": ({"norm_before_fc.weight": (3 * WIDTH,)}, EAGLE),
+    "norms in attention": (QK, EAGLE),
+    "the normed row again": ({}, EAGLE | {"norm_output": True}),
+}
+
+
+@pytest.mark.parametrize("kind", ["mtp", "eagle-1", *EAGLES])
 def test_the_logits_of_64_committed_tokens(
     pocket: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     # A random head agrees by chance, however it is read.
     monkeypatch.setattr("macspec.drafters.head.LEAST", 1000)
     module = tiny("llama")
-    head = head_of(pocket, "llama", kind, tmp_path)
+    settings: dict[str, Any] = EAGLE
+    if kind == "mtp":
+        tensors, by_hand = mtp_tensors(module), mtp_by_hand
+    elif kind == "eagle-1":
+        tensors, by_hand = first_eagle_tensors(), first_eagle_by_hand
+    else:
+        more, settings = EAGLES[kind]
+        tensors, by_hand = eagle_tensors(1, more), eagle_by_hand
+    written(tmp_path, packed(tensors, settings), settings)
+    files = head_in("a head", tmp_path)
+    assert files is not None
+    head = open_head(files, target_of(pocket, "llama"))
     target = CachedModel(module, VOCABULARY)
     hidden = target.show(head.module.wanted)
     target.read(TOKENS[:-1])
     rows = [np.array(it, np.float64) for it in hidden.rows(0, 64)]
     embedding = np.array(module.model.embed_tokens.weight, np.float64)
     output = np.array(module.lm_head.weight, np.float64) if "lm_head" in module else embedding
-    weights = as_numpy(mtp_tensors(module) if kind == "mtp" else eagle_tensors())
-    by_hand = mtp_by_hand if kind == "mtp" else eagle_by_hand
-    expected = by_hand(weights, rows, embedding[TOKENS[1:]], output)
+    expected = by_hand(as_numpy(tensors), rows, embedding[TOKENS[1:]], output, settings)
 
     stepper = HeadModel(head.module, target, 4096)
     for stop in (20, 41, 65):
@@ -119,6 +171,13 @@ def test_the_logits_of_64_committed_tokens(
         assert np.abs(logits[finite] - expected[stop - 2][finite]).max() < 1e-4
         # What it drafts itself is gone when it reads on.
         stepper.next(mx.array([3], mx.uint32), mx.async_eval)
+
+
+def packed(tensors: dict[str, mx.array], settings: dict[str, Any]) -> dict[str, mx.array]:
+    """As speculators names them, where the settings are its own."""
+    if "speculators_model_type" not in settings:
+        return tensors
+    return {name.replace("midlayer.", "layers.0."): array for name, array in tensors.items()}
 
 
 @pytest.mark.parametrize("name", PACKAGINGS)
