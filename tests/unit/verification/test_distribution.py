@@ -139,7 +139,7 @@ def test_every_next_token_has_the_targets_distribution(settings: Settings) -> No
 @names
 def test_every_next_token_has_the_targets_distribution_in_a_long_text(settings: Settings) -> None:
     tables = Tables(0)
-    text = write(tables.decoder(settings), 0, length=12_000)
+    text = write(tables.decoder(settings), 0, length=6000)
     assert surprise(text, tables.law(settings.sampling)) < USUAL
 
 
