@@ -15,7 +15,7 @@ CALLED = ("A", "B")
 
 SETUP = {
     "machine": ("chip", "cores", "memory_bytes", "backend", "system", "python", "versions"),
-    "models": ("target", "draft", "context", "kv_bits", "kernels"),
+    "models": ("target", "draft", "head", "context", "kv_bits", "kernels"),
     "protocol": (
         "temperatures", "repeats", "seed", "end_of_text", "top_p", "top_k", "min_p",
     ),

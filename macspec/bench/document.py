@@ -18,6 +18,7 @@ import mlx.core as mx
 
 from ..device import on_metal
 from ..errors import BadOptionError, brief
+from ..heads import LoadedHead
 from ..io import write_atomic
 from ..kernels import Kernels
 from ..models import Model, Pair
@@ -52,10 +53,22 @@ def models(pair: Pair, kernels: Kernels, kv_bits: int | None) -> dict[str, Any]:
     return {
         "target": described(pair.target),
         "draft": None if pair.draft is None else described(pair.draft),
+        "head": None if pair.head is None else described_head(pair.head),
         "draft_off": pair.draft_off,
         "context": pair.context,
         "kv_bits": kv_bits,
         "kernels": kernels.state,
+    }
+
+
+def described_head(head: LoadedHead) -> dict[str, Any]:
+    """A head, without the path to a user's folder."""
+    name = head.name.removeprefix("of ")
+    return {
+        "name": os.path.basename(name) if os.path.isdir(name) else name,
+        "kind": head.kind,
+        "parameters": head.parameters,
+        "weight_bytes": head.weight_bytes,
     }
 
 

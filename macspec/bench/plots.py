@@ -221,7 +221,8 @@ def _context(at: int) -> str:
 def _about(record: Record) -> str:
     """What it was measured on, below every picture."""
     machine, models = record["machine"], record["models"]
-    draft = "no draft model" if models["draft"] is None else models["draft"]["name"]
+    drafting = models["draft"] or models.get("head")
+    draft = "no draft model" if drafting is None else drafting["name"]
     cut = ", interrupted" if record["ended"] == "interrupted" else ""
     return (
         f"{machine['chip']}, MLX {machine['versions']['mlx']} on {machine['backend']}; "

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..cli.table import DASH, Table, number
+from ..models.sidecars import label
 from ..plaintext import one_line
 from .cells import ALL, FORCED, Cell, Ratio
 from .document import cells_of
@@ -212,8 +213,11 @@ def head(record: Record) -> Iterator[str]:
     """What was measured on what, in a few lines."""
     machine, models, protocol = record["machine"], record["models"], record["protocol"]
     yield setup_words(machine, memory=True)
-    draft = models["draft"]
+    draft, own = models["draft"], models.get("head")
     beside = "no draft model" if draft is None else f"draft {model_words(draft)}"
+    if own is not None:
+        words = f"{label(own['kind'])} {own['name']}"
+        beside = words if draft is None else f"{beside}, {words}"
     yield one_line(f"target {model_words(models['target'])}; {beside}")
     questions = record["questions"]
     forced = sum(it["forced"] for it in questions)

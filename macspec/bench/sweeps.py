@@ -116,14 +116,20 @@ def points_of(record: Mapping[str, Any]) -> list[Point]:
 
 
 def _depth(pair: Pair) -> Sweep:
-    method = "ngram" if pair.draft is None else "draft"
+    method = next(iter(_models(pair)), "ngram")
     settings = [Setting(f"{method}@{depth}", depth, method) for depth in DEPTHS]
     return Sweep("depth", (*settings, Setting("auto", "auto", "")), chooses="auto")
 
 
 def _drafters(pair: Pair) -> Sweep:
-    methods = ["auto", *([] if pair.draft is None else ["draft"]), "ngram", "suffix"]
+    methods = ["auto", *_models(pair), "ngram", "suffix"]
     return Sweep("drafters", tuple(Setting(it, it, "depth by the controller") for it in methods))
+
+
+def _models(pair: Pair) -> list[str]:
+    """The methods of its draft model and its head."""
+    draft = [] if pair.draft is None else ["draft"]
+    return draft if pair.head is None else [*draft, pair.head.kind]
 
 
 def _rules(pair: Pair) -> Sweep:
