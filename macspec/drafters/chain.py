@@ -169,7 +169,8 @@ class ChainDrafter:
                 scores = sampling.scores(logits, sampling.recent(context.tokens, drafted, 1))
                 drawn = scores if context.noise is None else scores + context.noise[step]
                 last = mx.argmax(drawn, axis=-1)
-            context.dispatch(last)
+            if not self.stepper.at_once or step == depth - 1:
+                context.dispatch(last)
             tokens.append(last)
             yield _Step(last, drawn, scores)
 
