@@ -72,6 +72,17 @@ def is_out_of_memory(error: BaseException) -> bool:
     return refused or isinstance(error, MemoryError)
 
 
+def known_failure(error: BaseException) -> str | None:
+    """What to say of a failure that is no bug: no memory, or a library in Rust that gave up."""
+    if is_out_of_memory(error):
+        advice = "close other programs, or choose a shorter context or a smaller model"
+        return f"not enough memory ({brief(error)}): {advice}"
+    if is_panic(error):
+        advice = "choose another copy of the model, or change the text"
+        return f"a library gave up on this model or text ({brief(error)}): {advice}"
+    return None
+
+
 def is_panic(error: BaseException) -> bool:
     """Whether a library in Rust gave up; that is no ``Exception`` of Python's."""
     return type(error).__name__ == "PanicException"

@@ -15,7 +15,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from ..errors import BadOptionError, MacspecError, brief, is_panic
+from ..errors import BadOptionError, MacspecError, brief, is_panic, known_failure
 from ..terminal import complain, decoded, leave_on_interrupt, read_prompt, status_of
 from .options import (
     LAST,
@@ -237,7 +237,7 @@ def _explain(error: BaseException) -> str:
         return str(error)
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         return f"cannot write the output: {error.strerror}"
-    return (
+    return known_failure(error) or (
         f"unexpected {type(error).__name__}: {brief(error)} (a bug in macspec: please report it "
         "with what MACSPEC_DEBUG=1 shows and the output of macspec check)"
     )

@@ -25,14 +25,14 @@ READ = (".json", ".safetensors", ".model", ".txt", ".jinja", ".jsonl", ".tiktoke
 """Endings of the files that libraries open."""
 
 LARGEST = {
-    "tokenizer.json": 256 * MEGABYTE,
+    "tokenizer.json": 64 * MEGABYTE,
     **dict.fromkeys(("config.json", "hf_quant_config.json"), 16 * MEGABYTE),
     **dict.fromkeys(("generation_config.json", "chat_template.json", ".jinja"), MEGABYTE),
     **dict.fromkeys(("tokenizer_config.json", "special_tokens_map.json"), 64 * MEGABYTE),
     **dict.fromkeys(("vocab.json", "added_tokens.json", "merges.txt"), 64 * MEGABYTE),
     **dict.fromkeys(("model.safetensors.index.json", ".model", ".tiktoken"), 64 * MEGABYTE),
 }
-"""Bytes of a file by its name or ending; several times those of the largest models."""
+"""Bytes of a file by its name or ending; at least twice those of the largest models."""
 
 MOST = {
     "layers": 10_000,

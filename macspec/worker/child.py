@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MacspecError, brief, is_out_of_memory, is_panic
+from ..errors import MacspecError, brief, is_panic, known_failure
 from ..events import Event, Finished, Prefilled, Text
 from ..parent import exit_with_parent
 from .messages import (
@@ -105,9 +105,8 @@ class Server:
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
             log(error)
-            if is_out_of_memory(error):
-                advice = "close other programs, or choose a shorter context or a smaller model"
-                self._send(call, Failed("error", f"not enough memory ({brief(error)}): {advice}"))
+            if (known := known_failure(error)) is not None:
+                self._send(call, Failed("error", known))
                 return
             what = f"unexpected {type(error).__name__} in the engine: {brief(error)}"
             report = "please report it with the output of macspec check"

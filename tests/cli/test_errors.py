@@ -126,6 +126,27 @@ def test_a_bug_is_one_line_that_says_where_to_look(
     assert "MACSPEC_DEBUG=1" in outcome.error
 
 
+class PanicException(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (MemoryError(), "error: not enough memory (MemoryError): close other programs"),
+        (RuntimeError("[malloc] Unable to allocate"), "error: not enough memory ([malloc]"),
+        (PanicException("Onig"), "error: a library gave up on this model or text (Onig): choose"),
+    ],
+)
+def test_what_is_no_bug_is_not_called_one(
+    macspec: Callable[..., Any], script: Callable[..., Any], error: BaseException, says: str
+) -> None:
+    script("a", error)
+    outcome = macspec("run", "Hello")
+    assert (outcome.status, outcome.out) == (2, b"a")
+    assert says in outcome.error
+
+
 def test_debugging_shows_the_traceback(
     macspec: Callable[..., Any], script: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,18 @@ TEMPLATES = {
     "is wide": "{{ " + " + ".join(["1"] * 5000) + " }}",
     "is binary": "\x00\x01\x02",
     "has unknown tokens": "<|nothing|>{{ messages[0].content }}",
+    "calls in turns": "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}"
+    "{{ a() }}",
+    "calls twice as often": "{% macro a(n) %}{% if n %}{{ a(n - 1) }}{{ a(n - 1) }}{% endif %}"
+    "{% endmacro %}{{ a(60) }}",
+    "holds itself": "{% block a %}{{ self.a() }}{% endblock %}",
+    "extends itself": "{% extends 'chat_template.jinja' %}",
+    "counts far": "{{ range(10 ** 10) | list | length }}",
+    "sorts": "{{ (range(99999) | list * 1000) | sort | length }}",
+    "fills up": "{{ messages | batch(10 ** 9, 'x') | list }}",
+    "parses a number": "{{ ('9' * 4000000) | int }}",
+    "tells the time at length": "{{ strftime_now('%Y' * 1000000) }}",
+    "is a namespace of itself": "{% set n = namespace() %}{% set n.x = n %}{{ n }}",
 }
 """Chat templates by what each does."""
 
@@ -103,6 +115,12 @@ HEADERS: Mapping[str, bytes] = {
     "a shape below zero": b'{"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}',
     "an unknown type": b'{"a": {"dtype": "Q9", "shape": [1], "data_offsets": [0, 4]}}',
     "a type of its own": b'{"a": {"dtype": {}, "shape": [1], "data_offsets": [0, 4]}}',
+    "the same bytes twice": b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, '
+    b'"b": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}',
+    "a shape that is no number": b'{"a": {"dtype": "F32", "shape": [NaN], "data_offsets": [0, 4]}}',
+    "many dimensions": b'{"a": {"dtype": "F32", "shape": [%s1], "data_offsets": [0, 4]}}'
+    % (b"1, " * 100_000),
+    "metadata that is a list": b'{"__metadata__": [1]}',
     "a list": b"[]",
     "depth": b"[" * 100_000,
     "no JSON": b"\xff\xfe{",
@@ -172,6 +190,25 @@ FILES: Mapping[str, Callable[[Path], None]] = {
 """What may be in a file's place."""
 
 
+CONFIGS: Mapping[str, Callable[[str], bytes]] = {
+    "a mark in front": lambda text: b"\xef\xbb\xbf" + text.encode(),
+    "UTF-16": lambda text: text.encode("utf-16"),
+    "no number": lambda text: _with(text, '"rms_norm_eps": NaN, "rope_theta": Infinity'),
+    "a key twice": lambda text: _with(text, '"num_hidden_layers": 1, "num_hidden_layers": "x"'),
+    "5000 digits": lambda text: _with(text, f'"max_position_embeddings": {"9" * 5000}'),
+    "a deep list": lambda text: _with(text, f'"a": {"[" * 50_000}{"]" * 50_000}'),
+    "deep objects": lambda text: _with(text, '"a": ' + '{"a":' * 900 + "1" + "}" * 900),
+    "half a pair": lambda text: _with(text, r'"model_type": "\ud800"'),
+    "a module's name": lambda text: _with(text, '"model_type": "__init__"'),
+    "many ends": lambda text: _with(text, f'"eos_token_id": {list(range(100_000))}'),
+}
+"""What may be odd about ``config.json``."""
+
+
+def _with(text: str, entries: str) -> bytes:
+    return f"{text.rstrip().removesuffix('}')}, {entries}}}".encode()
+
+
 def _sparse(path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(300 * 2**20)
@@ -187,6 +224,15 @@ def folders() -> Iterator[tuple[str, Edit]]:
             yield f"{part} {number}", entry("tokenizer.json", part, rule)
     for has, header in HEADERS.items():
         yield f"a header with {has}", weights(header)
+    for has, odd in CONFIGS.items():
+        yield (
+            f"a configuration with {has}",
+            lambda folder, odd=odd: _write(
+                folder / "config.json", odd((folder / "config.json").read_text())
+            ),
+        )
+    for link in ("additional_chat_templates", "x.json", "a\x1b[2J\nb.json"):
+        yield f"a loop {link!a}", lambda folder, it=link: (folder / it).symlink_to(folder / it)
     for length in (0, 7, 2**20, 2**32, 2**63, 2**64 - 1):
         yield f"a header of {length}", length_of_header(length)
     for file in ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"):
