@@ -33,6 +33,7 @@ from ..models import Pair, load_pair
 from ..plaintext import one_line
 from ..power import Meter, awake, choose, remembered_idle
 from ..terminal import INTERRUPTED, Output, ProgressLine, interruptible, say, status_of
+from .checking import shown_check
 
 BUSY = 0.7
 """Load before a measurement that is worth a warning."""
@@ -53,7 +54,8 @@ def measure(given: argparse.Namespace) -> int:
     pair = _pair(given, beyond=options.prompts is not None and options.force)
     if load is not None and load[0] > BUSY:
         say(f"the machine is busy (load {load[0]:.1f}): other programs will affect the times")
-    kernels = kernels_for(pair, given.kernels, rest=True)
+    with shown_check() as show:
+        kernels = kernels_for(pair, given.kernels, show, rest=True)
     swept = None if given.sweep is None else sweeps.SWEEPS[given.sweep](pair)
     tasks = options.tasks_for(pair, swept)
     server = options.server_to_measure()
@@ -117,7 +119,8 @@ def specbench(given: argparse.Namespace) -> int:
     preset = spec.Preset(**{it.name: getattr(given, it.name) for it in fields(spec.Preset)})
     tasks = from_file(Path(given.file).expanduser(), max_tokens=preset.max_tokens)
     pair = _pair(given, require_draft=True)
-    kernels = kernels_for(pair, given.kernels, rest=True)
+    with shown_check() as show:
+        kernels = kernels_for(pair, given.kernels, show, rest=True)
     questions = spec.chosen(tasks, pair, preset)
     path = Path(given.out).expanduser()
     file = spec.SpecFile(path, pair, kernels, preset, questions, _command())

@@ -22,7 +22,6 @@ from ..heads.agreement import Agreement
 from ..metal.dispatch import checked_kernels, kernels_for
 from ..metal.outcomes import Outcome
 from ..metal.report import report
-from ..metal.self_check import Checking
 from ..metal.variants import Variant, variants_for
 from ..models import Model, Pair, load_pair
 from ..models.cached import CachedModel
@@ -34,7 +33,8 @@ from ..power import awake
 from ..power.choice import check_lines
 from ..sampling import Sampling
 from ..session import Session
-from ..terminal import Output, ProgressLine, interruptible
+from ..terminal import Output, interruptible
+from .checking import shown_check
 from .table import DASH, Table
 
 GREEDY = Sampling(temperature=0)
@@ -76,7 +76,8 @@ def check(options: argparse.Namespace) -> int:
             show(*_pair(pair), *_kernel_table(outcomes, kept))
         return 0
     show(*_pair(pair))
-    kernels = kernels_for(pair, rest=True)
+    with shown_check() as showing:
+        kernels = kernels_for(pair, report=showing, rest=True)
     show(_row("kernels", kernels.state), *(_row("notice", it) for it in kernels.notices))
     session = Session(pair, kv_bits=options.kv_bits, kernels=kernels)
     if (rollback := session.decoder.target.cache.rollback_by) is not None:
@@ -227,15 +228,8 @@ def _kernel_outcomes(pair: Pair) -> tuple[dict[Variant, Outcome | None], tuple[s
     if not on_metal():
         found, asked = variants_for(pair)
         return dict.fromkeys(asked), tuple(found.unsupported)
-    bar = ProgressLine()
-
-    def checking(step: Checking) -> None:
-        line = f"checking kernels: {step.done} of {step.total}"
-        bar.show(lambda width: line[:width], step.done / step.total)
-
-    with interruptible():
-        chosen = checked_kernels(pair, report=checking)
-    bar.end(keep=False)
+    with shown_check() as show:
+        chosen = checked_kernels(pair, report=show)
     unchecked = dict.fromkeys(variants_for(pair)[1])
     return {**unchecked, **chosen.outcomes}, chosen.unsupported
 

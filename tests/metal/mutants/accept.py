@@ -64,7 +64,7 @@ MUTANTS = (
            kernel="accept_walk"),
     Mutant("the 33rd row may be broken", " || drawn[rows - 1] == ~0u", "", kernel="accept_walk"),
     # Block.
-    Mutant("ratios read before they are written", f"}}\n{BARRIER}\n// In every", "}\n// In every",
+    Mutant("ratios read before they are written", f"}}\n{BARRIER}\n\nfloat walk", "}\n\nfloat walk",
            kernel="accept_block"),
     Mutant("only the product is capped", "highest = max(highest, walk)",
            "highest = max(0.0f, walk)", kernel="accept_block"),

@@ -11,6 +11,15 @@ from matrices import Matmul, make, mlx_rows, right, same_bits
 from macspec.metal import matmul
 
 MUTANTS = (
+    Mutant(
+        "values of the other half of a word",
+        "shift < 16 ? chunk.words[word] : chunk.words[word] >> 16",
+        "chunk.words[word]",
+    ),
+    Mutant("values in place with the scale of the first", "(1.0f / float(1 << at))", "1.0f"),
+    Mutant("a bit of the next value", "mask = (1u << BITS) - 1;", "mask = (2u << BITS) - 1;"),
+    Mutant("the mantissa's own one", "- 8388608.0f", "- 8388607.0f"),
+    Mutant("no mask for values that cross words", "number(q & mask)", "number(q & 0x7fffff)"),
     Mutant("lanes not added up", "simd_sum(result[c][m])", "result[c][m]"),
     Mutant("one step too many along K", "k < K; k += 32 * VALUES", "k <= K; k += 32 * VALUES"),
     Mutant(
@@ -69,6 +78,7 @@ def cases() -> Iterator[Case]:
         (True, Matmul(2, 10, 512, 64, 4, mx.float32)),
         (True, Matmul(9, 5, 160, 32, 3, mx.float16)),
         (False, Matmul(2, matmul.WIDE + 3, 64, 64, 3, mx.bfloat16)),
+        (False, Matmul(3, 10, 64, 64, 4, mx.float32)),
     ):
         yield case(product, strict)
 
