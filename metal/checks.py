@@ -47,7 +47,7 @@ COMPARED = 2048
 """Outputs at either end and in the middle of a matrix that are compared with the reference, which
 needs its weights in float32."""
 
-STREAMED = 2**28
+STREAMED = 2**27
 """Bytes of matrices that are read in turn when timed: more than any chip's cache holds."""
 
 LONG = (16_416, 131_072)
