@@ -12,8 +12,8 @@ from typing import Any
 
 import mlx.core as mx
 
+from ..choices import MODELS
 from ..decode import Settings
-from ..drafters import DraftModel
 from ..errors import BadOptionError, MacspecError, OutOfMemoryError
 from ..events import Event, Finished, Notice
 from ..kernels import Kernels
@@ -210,7 +210,7 @@ class Engine:
         pair = self.session.pair
         if not kept:
             return pair.plan.total
-        return 0 if pair.draft is None else pair.draft.weight_bytes
+        return sum(it.weight_bytes for it in (pair.draft, pair.head) if it is not None)
 
     def _enter(self, choice: PairChoice, planned: int) -> bool:
         """Reserve memory beside the other engines; whether it fits."""
@@ -225,8 +225,11 @@ class Engine:
             session = None
         kernels = _kernels(pair, choice.kernels, report) if session is None else session.kernels
         known = control_state(pair, choice.kv_bits, kernels=kernels.key) if choice.learn else None
-        if self._tuning.method == DraftModel.name and pair.draft is None:
-            report(Notice("this pair has no draft model; the method is auto again"))
+        drafters = [it for it in (pair.draft and "draft", pair.head and pair.head.kind) if it]
+        method = self._tuning.method
+        if method in MODELS and method not in drafters:
+            what = "draft model" if method == "draft" else f"{method} head"
+            report(Notice(f"this pair has no {what}; the method is auto again"))
             self._tuning = replace(self._tuning, method="auto")
         settings = _settings(self._tuning)
         self._save()
@@ -245,10 +248,10 @@ class Engine:
         _free()
 
     def _let_go(self, keep_target: bool) -> None:
-        """Drop the session, or only its draft model."""
+        """Drop the session, or only what drafts in it."""
         self._save()
         if keep_target and self.session is not None:
-            self.session.change_draft(replace(self.session.pair, draft=None))
+            self.session.change_draft(replace(self.session.pair, draft=None, head=None))
         else:
             self.session = None
         _free()
@@ -261,7 +264,7 @@ class Engine:
             self._registry.leave()
             return
         try:
-            if pair is None or (not together and pair.draft is None):
+            if pair is None or (not together and pair.draft is None and pair.head is None):
                 pair = self._opened(choice)
                 pair.read()
                 self._install(pair, choice, lambda event: None)

@@ -30,6 +30,7 @@ TARGET, DRAFT = str(POCKET / "target"), str(POCKET / "draft")
 BOTH = PairChoice(TARGET, DRAFT, learn=False)
 ALONE = PairChoice(TARGET, learn=False)
 SMALL = PairChoice(DRAFT, learn=False)
+HEAD = PairChoice(TARGET, str(Path(__file__).parents[1] / "heads" / "trained" / "mtp"), learn=False)
 ASK = ReplyRequest("I need a hotel in London for three nights.", max_tokens=8)
 
 
@@ -456,3 +457,40 @@ def test_what_was_learned_is_kept_for_the_next_time(registry: Registry) -> None:
 def test_another_target_is_not_for_this_session(pocket: Pair) -> None:
     with pytest.raises(ValueError, match="keeps its target"):
         Session(pocket).change_draft(replace(pocket, target=replace(pocket.target)))
+
+
+@pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_target_draft_and_head_change_in_mid_reply(
+    engine: Engine, room: Callable[[float], None], together: bool
+) -> None:
+    """Each reply is the one that its target writes alone, and no head outlives its pair."""
+    plain = {}
+    for choice in (ALONE, SMALL):
+        engine.load(choice, ignore)
+        plain[choice.target] = talk(engine).token_ids
+    told: list[Answer] = []
+    if not together:
+        engine.load(HEAD, ignore)
+        room(1.1 * held(engine).plan.total)
+    for choice in (HEAD, BOTH, HEAD, SMALL, HEAD):
+        engine.load(choice, told.append)
+        head = held(engine).head
+        assert (head is None) == (choice != HEAD)
+        drafters = engine.session.decoder.portfolio.drafters if engine.session else {}
+        assert {"mtp", "draft"} & drafters.keys() == (
+            {"mtp"} if choice == HEAD else {"draft"} if choice == BOTH else set()
+        )
+        assert talk(engine).token_ids == plain[choice.target]
+        if choice == HEAD:
+            engine.tune({"method": "mtp", "depth": 2})
+            assert talk(engine).stats.accepted > 0
+        running = engine.reply(replace(ASK, messages="Tell me about the sea."))
+        for _ in range(6):
+            next(running)
+        gone = weakref.ref(held(engine).head) if held(engine).head else None
+        del head
+        if gone is not None:
+            engine.load(ALONE, told.append)
+            assert gone() is None
+    said = "this pair has no mtp head; the method is auto again"
+    assert any(isinstance(it, Notice) and it.message == said for it in told)
