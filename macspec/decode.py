@@ -216,11 +216,11 @@ class Decoder:
             first, slept = reply.counter.passes == 0, self.sleep.jumped()
             reply.counter.slept |= slept
             # The first pass also reads the end of the prompt.
-            if not first and not slept:
-                overlaps = flight.prefetched + (prefetched is not None)
-                self.controller.observe_cost(
-                    flight.plan, flight.depth, len(tokens), known_at - before, overlaps, replays
-                )
+            took = None if first or slept else known_at - before
+            overlaps = flight.prefetched + (prefetched is not None)
+            self.controller.observe_cost(
+                flight.plan, flight.depth, len(tokens), took, overlaps, replays
+            )
             replays = self.target.cache.replays and result.accepted < flight.drafted
             self.observe(flight, result, tokens)
             self.tokens += tokens
@@ -232,7 +232,6 @@ class Decoder:
             seconds = known_at - (reply.started if first else before)
             yield from _events(reply, done, result, tokens, pieces, seconds, idle)
             if reply.reason is not None:
-                self.controller.reply_ended(len(reply.ids))
                 return
             if self.settings is not settings:
                 self.rollback(len(self.tokens) - 1)
@@ -247,25 +246,43 @@ class Decoder:
         Args:
             behind: a plain round in flight, whose token is not known yet; ``plan`` is plain then.
         """
+        answer = None
+        if reply.forced is not None:
+            answer = reply.forced[len(reply.ids) + (behind is not None) :]
+        reply.passes += 1
+        self._why = plan.why
+        return self.dispatched(plan, reply.seed, reply.passes - 1, behind, answer)
+
+    def dispatched(
+        self,
+        plan: Plan,
+        seed: int = 0,
+        number: int = 0,
+        behind: InFlightRound | None = None,
+        answer: Sequence[int] | None = None,
+        given: Proposal | None = None,
+    ) -> InFlightRound:
+        """A round as above, of no reply.
+
+        Args:
+            number: of the pass, for its noise.
+            answer: what the target is taken to choose.
+            given: the proposal, instead of the drafter's.
+        """
         sampling, rule = self.settings.sampling, self.settings.acceptance_rule
         dispatch = Dispatcher(self.clock)
         noise = None
         if not sampling.greedy:
             position = len(self.tokens) + (behind is not None)
-            width = self.pair.vocabulary
-            noise = Noise(reply.seed, reply.passes, position, plan.depth + 1, width)
-        reply.passes += 1
-        self._why = plan.why
-
+            noise = Noise(seed, number, position, plan.depth + 1, self.pair.vocabulary)
         draft_noise = None if noise is None or plan.depth == 0 else rule.draft_noise(noise)
         draw = self.kernels.draw(rule, sampling, noise) if plan.depth else None
         context = Context(self.tokens, sampling, draft_noise, rule.keeps_q, dispatch, draw)
-        proposal = self.portfolio.propose(plan, context) or EMPTY
+        proposal = given or self.portfolio.propose(plan, context) or EMPTY
 
         token = None if behind is None else behind.token
         verdict = self.verify(proposal, noise, token, dispatch)
-        if reply.forced is not None:
-            answer = reply.forced[len(reply.ids) + (behind is not None) :]
+        if answer is not None:
             verdict = forced(answer, proposal.tokens, verdict)
         return InFlightRound.launch(plan, proposal, verdict, dispatch, behind is not None)
 
@@ -335,6 +352,7 @@ class Decoder:
             return PLAIN._replace(why=self.target.cache.reason)
         if settings.method == "off" or settings.depth == 0:
             return OFF
+        self.controller.curve.sampled = not settings.sampling.greedy
         offers = self.portfolio.offers(self.tokens, settings.method)
         trees = settings.trees and self.trees is not None and self.trees.reason is None
         # A tree's tokens are candidates, not draws, and the block rule wants draws.

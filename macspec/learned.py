@@ -14,9 +14,9 @@ from pathlib import Path
 import mlx.core as mx
 
 from .config.paths import cache_folder, data_folder
-from .control import ControlState
+from .control import PLAIN, ControlState, Plan
 from .decode import Decoder
-from .drafters import Corpus, Stepper, Trial
+from .drafters import Corpus, Proposal, Stepper, Trial
 from .drafters.corpus import vocabulary_key
 from .kernels import Kernels
 from .models import Pair
@@ -57,6 +57,7 @@ def corpus(pair: Pair, folder: Path | None = None) -> Corpus:
 
 
 REPEATS = 5
+"""Passes of which the median is the cost of a draft step."""
 
 AT_ONCE = 256
 """Tokens read at once when reading is measured."""
@@ -64,45 +65,127 @@ AT_ONCE = 256
 BLOCK = 6
 """Tokens drafted at once when the drafter that does so is measured."""
 
+SERIES = 3
+"""Rounds of one kind in a row; the first is left out, as it differs from those of a longer row."""
 
-def measure(decoder: Decoder) -> Iterator[None]:
-    """Measure one missing or doubtful cost at each step, and leave everything else as it was."""
-    curve, length, target = decoder.controller.curve, len(decoder.tokens), decoder.target
-    if length == 0 or target.cache.reason is not None:
+PIPELINED = 4
+"""Plain rounds in a row that are timed together."""
+
+TOGETHER = 3
+"""Kinds of rounds that are compared with the same plain ones."""
+
+LONGEST = 3.0
+"""Seconds that are measured in one idle moment; the rest is left for the next one."""
+
+TEXT = "The old harbour was quiet in the morning, and only two of the boats had come back by then."
+"""Read by the models of a new session, so that rounds can be timed before the first prompt."""
+
+TEXT_TOKENS = 24
+"""Of that text: too few for a head to be judged by them."""
+
+
+def measure(decoder: Decoder, longest: float = LONGEST) -> Iterator[None]:
+    """Time rounds as the decoding loop runs them, and leave everything else as it was.
+
+    Each step takes one round of drafting, or a few plain ones. Drafted rounds are compared with
+    the plain ones just before them, and the fewest measured kinds come first.
+
+    Args:
+        longest: seconds after which the rest is left for another time.
+    """
+    until, fresh = decoder.clock() + longest, not decoder.tokens
+    if decoder.target.cache.reason is not None or decoder.settings.method == "off":
         return
-    decoder.rollback(length - 1)  # a reply that was interrupted leaves more
-    _read_all(target, decoder.tokens)
-    most = decoder.pair.context - length
-    text, clock = decoder.tokens, decoder.clock
-    while fitting := [rows for rows in curve.missing(length) if rows <= most]:
-        plain, wide = timed([_pass(target, 1, text), _pass(target, fitting[0], text)], clock)
-        curve.set_pass(fitting[0], length, wide / plain)
+    if fresh:
+        decoder.tokens = list(decoder.pair.target.tokenizer.encode(TEXT))[:TEXT_TOKENS]
+    text = decoder.tokens
+    try:
+        yield from _measured(decoder, until) if len(text) > 1 else ()
+    finally:
+        if fresh and decoder.tokens is text:
+            decoder.rollback(0)
+            decoder.tokens = []
+
+
+def _measured(decoder: Decoder, until: float) -> Iterator[None]:
+    curve, text, length = decoder.controller.curve, decoder.tokens, len(decoder.tokens)
+    room = decoder.pair.context - length
+    _take_back(decoder)
+    while decoder.target.length < length - 1:
+        decoder.target.read_next(text)
         yield
     if decoder.trees is None and decoder.settings.trees:
         decoder.try_trees()
         yield
-    for drafter in decoder.portfolio.models("auto"):
-        stepper = drafter.stepper
-        if stepper.room(text) <= 1 or not stepper.ready(text):
-            continue
-        _read_all(stepper, text)
-        depth = min(stepper.room(text), BLOCK) if stepper.at_once else 1
-        trial = _block(stepper, text, depth) if stepper.at_once else _step(stepper, text)
-        plain, step = timed([_pass(target, 1, text), trial], clock)
-        stepper.rollback(length - 1)
-        curve.set_step(stepper.name, step / plain / depth)
+    steppers = [it.stepper for it in decoder.portfolio.models("auto")]
+    steppers = [it for it in steppers if it.room(text) > 1]
+    for stepper in steppers:
+        while stepper.length < length - 1 and stepper.unread(text) > 1:
+            stepper.read_next(text)
+            yield
+        if stepper.ready(text) and not curve.knows_reading(stepper.name):
+            _measure_parts(decoder, stepper)
+            yield
+    rooms = {it.name: it.room(text) for it in steppers if it.ready(text)}
+    curve.sampled = not decoder.settings.sampling.greedy
+    while decoder.clock() < until:
+        missing = [it for it in curve.missing(length, [*rooms]) if it[1] <= rooms.get(it[0], room)]
+        if not missing:
+            return
+        plain = rehearse_plain(decoder)
+        curve.set_plain(length, plain)
         yield
-        rows = min(AT_ONCE, stepper.room(text) - 1)
-        if rows > 1:
-            (read,) = timed([stepper.reading(last(text, rows))], clock)
-            curve.set_reading(stepper.name, read / rows / plain)
+        for name, depth in missing[:TOGETHER]:
+            seconds = []
+            for _ in range(SERIES - 1):
+                seconds.append(rehearse(decoder, name, depth))
+                yield
+            seconds.append(rehearse(decoder, name, depth))
+            curve.calibrate(name, depth, length, statistics.mean(seconds[1:]) / plain)
             yield
 
 
-def _read_all(model: CachedModel | Stepper, text: Sequence[int]) -> None:
-    """Read all but the last token."""
-    while model.length < len(text) - 1:
-        model.read_next(text)
+def _measure_parts(decoder: Decoder, stepper: Stepper) -> None:
+    """The pass of a drafter's model, and reading a token into it, in plain passes."""
+    curve, text, target = decoder.controller.curve, decoder.tokens, decoder.target
+    depth = min(stepper.room(text), BLOCK)
+    trial = _block(stepper, text, depth) if stepper.at_once else _step(stepper, text)
+    plain, step = timed([_pass(target, 1, text), trial], decoder.clock)
+    stepper.rollback(len(text) - 1)
+    curve.set_step(stepper.name, step / plain)
+    rows = min(AT_ONCE, stepper.room(text) - 1)
+    (read,) = timed([stepper.reading(last(text, rows))], decoder.clock)
+    curve.set_reading(stepper.name, read / rows / plain)
+
+
+def rehearse(decoder: Decoder, drafter: str, depth: int) -> float:
+    """Seconds of a round, taken back; ``GIVEN`` tokens cost nothing to draft."""
+    begun = decoder.clock()
+    given = None if drafter else Proposal(mx.array(last(decoder.tokens, depth), mx.uint32))
+    plan = Plan(drafter or None, depth)
+    decoder.dispatched(plan, given=given).wait()
+    _take_back(decoder)
+    return decoder.clock() - begun
+
+
+def rehearse_plain(decoder: Decoder) -> float:
+    """Seconds of a plain round that is launched behind another one, taken back."""
+    flight, ended = decoder.dispatched(PLAIN), []
+    for _ in range(PIPELINED + 1):
+        _take_back(decoder)
+        behind, flight = flight, decoder.dispatched(PLAIN, behind=flight)
+        behind.wait()
+        ended.append(decoder.clock())
+    flight.wait()
+    _take_back(decoder)
+    return (ended[-1] - ended[0]) / PIPELINED
+
+
+def _take_back(decoder: Decoder) -> None:
+    length = len(decoder.tokens) - 1
+    decoder.target.rollback(length)
+    for drafter in decoder.portfolio.models("auto"):
+        drafter.rollback(length)
 
 
 def last(text: Sequence[int], count: int) -> list[int]:

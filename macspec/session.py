@@ -18,7 +18,7 @@ from .drafters import Corpus, DraftModel, NGram, Suffix
 from .errors import BadOptionError
 from .events import Event, Finished, Notice, Round
 from .kernels import Kernels
-from .learned import measure
+from .learned import LONGEST, measure
 from .metal.dispatch import kernels_for
 from .models.memory import wired
 from .models.pair import Pair
@@ -336,10 +336,11 @@ class Session:
         self.decoder.rollback(0)
         self.decoder.tokens = []
 
-    def measure(self) -> Iterator[None]:
-        """Measure missing costs in idle moments; it can be left after any step."""
+    def measure(self, longest: float = LONGEST) -> Iterator[None]:
+        """Measure missing costs in idle moments, for so many seconds; it can be left after any
+        step."""
         self.close()
-        return _wired(measure(self.decoder))
+        return _wired(measure(self.decoder, longest))
 
     def remember(self) -> None:
         """Save what was learned for later sessions; call it when idle and before leaving."""
@@ -363,7 +364,7 @@ class Session:
 
     def _finish(self, reply: Reply) -> Finished:
         middle = len(self.decoder.tokens) - len(reply.ids) // 2
-        reply.counter.plain_seconds = self.controller.curve.plain.measured(middle)
+        reply.counter.plain_seconds = self.controller.curve.seconds(middle, own=True)
         return Finished(
             reason=reply.reason or "interrupted",
             text=reply.stream.text,

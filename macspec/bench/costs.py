@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -51,7 +52,7 @@ def measure_costs(
             question.asked, Sampling(temperature=0), max_tokens=2, raw=question.task.raw
         ):
             pass
-        for _ in session.measure():
+        for _ in session.measure(math.inf):
             known = session.controller.curve.as_dict()
             yield {name: known[name] for name in UNKNOWN} | {"passes": sorted(known["passes"])}
 
@@ -138,7 +139,7 @@ def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
         middle = stats.prompt_tokens + stats.tokens // 2
         for kind, it in sample.written.rounds.items():
             drafter, depth = kind
-            rows, draft = rows_of(kind), depth * curve.step(drafter or "")
+            rows, draft = rows_of(kind), curve.drafting(drafter or "", depth)
             rounds.append((depth, rows, it.count, it.tokens, curve.verify(rows, middle), draft))
     if not any(count for _, _, count, *_ in rounds):
         return None

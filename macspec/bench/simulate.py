@@ -160,11 +160,10 @@ class Player:
     def measure(self, length: int) -> None:
         """What the idle machine does: measure the costs at this context length."""
         learned = self.controller.curve
-        missing = [rows for rows in learned.missing(length) if rows <= self.curve.most]
-        for rows in missing:
-            learned.set_pass(rows, length, self._shaken(self.curve.cost(rows)))
-        if missing:
-            learned.set_step(DRAFT, self._shaken(DRAFT_STEP))
+        while missing := [it for it in learned.missing(length, [DRAFT]) if it[1] < self.curve.most]:
+            for name, depth in missing:
+                cost = self._shaken(self.curve.round(name, depth) + GAP)
+                learned.calibrate(name, depth, length, cost)
 
     def rounds(self, reply: Recorded) -> Iterator[Played]:
         """The rounds of one reply, which is a conversation of its own."""
@@ -180,15 +179,14 @@ class Player:
             drafted, accepted = text.decode(flight, at)
             idle = 0.0 if early else GAP
             cost = idle + self.curve.round(flight.drafter, drafted, flight.unread)
-            if at > 0:  # the first pass takes in the prompt's tail too
-                overlaps = early + (prefetched is not None)
-                took = self._shaken(cost)
-                controller.observe_cost(flight, drafted, accepted + 1, took, overlaps)
+            overlaps = early + (prefetched is not None)
+            # The first pass takes in the prompt's tail too.
+            took = self._shaken(cost) if at > 0 else None
+            controller.observe_cost(flight, drafted, accepted + 1, took, overlaps)
             self._learn(text.reply, flight, at, drafted, accepted)
             at += accepted + 1
             yield Played(accepted + 1, cost)
             if at >= text.tokens:
-                controller.reply_ended(text.tokens)
                 return
             plan = self._plan(text, at)
             flight, early = prefetched or plan, prefetched is not None

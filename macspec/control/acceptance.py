@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from .parameters import PARAMETERS
 
 BUCKETS = 8
 """How many levels of confidence an offer can have."""
@@ -12,40 +13,23 @@ BUCKETS = 8
 POSITIONS = 8
 """Positions in a chain that are distinguished; later ones count as the last."""
 
-MEMORY = 200.0
-"""Observations that a cell remembers; older ones fade, so that a change of subject shows."""
+BY_RECENT = (0.40, 0.50, 0.56, 0.58, 0.60, 0.63, 0.68, 0.76)
+"""By bucket: recent acceptance from none to full."""
 
-PRIOR = 12.0
-"""Weight, in observations, of the shipped table against a drafter's real acceptance."""
-
-FOLLOWING = 1.3
-"""How much better a token's odds are after an accepted one than the bucket's overall odds, until
-its own position has been seen often."""
-
-LEANING = 50.0
-"""Weight, in observations, of a wider cell beside a narrower one."""
-
-KEPT = 20.0
-"""Greatest weight, in observations, of what earlier sessions learned."""
+BY_SCORE = (0.25, 0.42, 0.5, 0.58, 0.75, 0.8, 0.9, 0.96)
+"""By bucket: a score less than 2, 2, 3, 4-5, 6-8, 9-15, 16-31, 32 and more."""
 
 SHIPPED: Mapping[str, Sequence[float]] = {
-    # By bucket: recent acceptance from none to full.
-    "draft": (0.40, 0.50, 0.56, 0.58, 0.60, 0.63, 0.68, 0.76),
-    "mtp": (0.40, 0.50, 0.56, 0.58, 0.60, 0.63, 0.68, 0.76),
-    "eagle": (0.40, 0.50, 0.56, 0.58, 0.60, 0.63, 0.68, 0.76),
-    # A sibling, given that the token beside it was rejected.
-    "draft+": (0.4,) * 8,
-    # By score: less than 2, 2, 3, 4-5, 6-8, 9-15, 16-31, 32 and more.
-    "ngram": (0.25, 0.42, 0.5, 0.58, 0.75, 0.8, 0.9, 0.96),
-    "suffix": (0.25, 0.42, 0.5, 0.58, 0.75, 0.8, 0.9, 0.96),
+    "draft": BY_RECENT,
+    "mtp": BY_RECENT,
+    "eagle": BY_RECENT,
+    "dflash": BY_RECENT,
+    "dspark": BY_RECENT,
+    "draft+": (0.4,) * BUCKETS,  # a sibling, given that the token beside it was rejected
+    "ngram": BY_SCORE,
+    "suffix": BY_SCORE,
 }
 """Chance that a token is accepted after those before it, until something has been learned."""
-
-DOUBTFUL = 30.0
-"""Weight, in observations, of a cell's prior when its standard error is estimated."""
-
-MOST = 0.9
-"""Highest prior that can follow from a drafter's acceptance in other buckets."""
 
 ALL = -1
 """All positions of a bucket, or all buckets, where a cell holds, instead of the number of judged
@@ -60,33 +44,33 @@ class AcceptanceEstimate:
     """Decayed Beta counts per (drafter, bucket, position).
 
     A cell holds the chance that the token at this position of a chain is accepted, given that all
-    before it were. A cell with few observations leans on the bucket as a whole (later positions
-    with better odds, ``FOLLOWING``), and that on the shipped table, scaled by how this drafter
-    compares with it in all buckets together.
+    before it were. A cell with few observations leans on the bucket as a whole, and that on the
+    shipped table, scaled by how this drafter compares with it in all buckets together.
     """
 
     def __init__(self) -> None:
         self._counts: dict[Cell, list[float]] = {}
-        self._expected: dict[str, dict[tuple[int, int, float], list[float]]] = {}
+        self._expected: dict[str, dict[tuple[int, int], list[float]]] = {}
         """Cached results of ``expected``, by drafter, until something new is learned."""
 
     def chance(self, drafter: str, bucket: int, position: int) -> float:
         """Chance that the token at ``position`` (from 0) is accepted after those before it."""
         cell = drafter, bucket, min(position, POSITIONS - 1)
-        return self._mean(cell, _at(position, self._whole(drafter, bucket)))
+        return self._mean(cell, self._whole(drafter, bucket))
 
-    def expected(
-        self, drafter: str, bucket: int, depth: int, doubts: float = 0.0
-    ) -> Sequence[float]:
-        """Expected tokens of a round, the target's own included, at depth 0 to ``depth``.
-
-        Args:
-            doubts: standard errors by which every chance is taken to be better than it probes.
-        """
+    def expected(self, drafter: str, bucket: int, depth: int) -> Sequence[float]:
+        """Expected tokens of a round, the target's own included, at depth 0 to ``depth``."""
         known = self._expected.setdefault(drafter, {})
-        if (bucket, depth, doubts) not in known:
-            known[bucket, depth, doubts] = self._expect(drafter, bucket, depth, doubts)
-        return known[bucket, depth, doubts]
+        if (bucket, depth) not in known:
+            whole = self._whole(drafter, bucket)
+            tokens, alive, chance = [1.0], 1.0, 1.0
+            for position in range(depth):
+                if position < POSITIONS:
+                    chance = self._mean((drafter, bucket, position), whole)
+                alive *= chance
+                tokens.append(tokens[-1] + alive)
+            known[bucket, depth] = tokens
+        return known[bucket, depth]
 
     def observe(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:
         """Learn from a round; tokens after the first rejected one were never judged."""
@@ -111,51 +95,33 @@ class AcceptanceEstimate:
             most = judged if bucket != str(ALL) else 10 * judged
             if not (0 <= judged <= 1e12 and 0 <= accepted <= most):
                 raise ValueError(f"{name}: {accepted} of {judged}")
-            share = min(1.0, KEPT / judged) if judged else 0.0
+            share = min(1.0, PARAMETERS.prior / judged) if judged else 0.0
             counts[drafter, int(bucket), int(position)] = [accepted * share, judged * share]
         self._counts = counts
         self._expected.clear()
 
-    def _expect(self, drafter: str, bucket: int, depth: int, doubts: float) -> list[float]:
-        whole = self._whole(drafter, bucket)
-        tokens, alive, chance = [1.0], 1.0, 1.0
-        for position in range(depth):
-            if position < POSITIONS:
-                accepted, judged = self._counts.get((drafter, bucket, position), NONE)
-                chance = (accepted + LEANING * _at(position, whole)) / (judged + LEANING)
-                if doubts:
-                    spread = math.sqrt(chance * (1 - chance) / (judged + DOUBTFUL))
-                    chance = min(chance + doubts * spread, 1.0)
-            alive *= chance
-            tokens.append(tokens[-1] + alive)
-        return tokens
-
     def _whole(self, drafter: str, bucket: int) -> float:
         """Chance of a token at any position."""
         accepted, foretold = self._counts.get((drafter, ALL, ALL), NONE)
-        scale = (accepted + PRIOR) / (foretold + PRIOR)
+        own = PARAMETERS.prior / 4
+        scale = (accepted + own) / (foretold + own)
         start = shipped(drafter, bucket)
-        return self._mean((drafter, bucket, ALL), min(start * scale, max(start, MOST)))
+        return self._mean((drafter, bucket, ALL), min(start * scale, max(start, 0.9)))
 
-    def _mean(self, cell: Cell, prior: float) -> float:
+    def _mean(self, cell: Cell, wider: float) -> float:
         accepted, judged = self._counts.get(cell, NONE)
-        return (accepted + LEANING * prior) / (judged + LEANING)
+        return (accepted + PARAMETERS.prior * wider) / (judged + PARAMETERS.prior)
 
     def _count(self, cell: Cell, accepted: bool, weight: float = 1.0) -> None:
         counts = self._counts.setdefault(cell, [0.0, 0.0])
-        keep = 1 - 1 / MEMORY
+        keep = 1 - 1 / PARAMETERS.memory
         counts[0] = counts[0] * keep + accepted
         counts[1] = counts[1] * keep + weight
 
 
 def shipped(drafter: str, bucket: int) -> float:
     """A token's chance in the shipped table."""
-    return SHIPPED.get(drafter, SHIPPED["draft"])[bucket]
-
-
-def _at(position: int, whole: float) -> float:
-    """The prior at a position, where the whole bucket's chance is ``whole``."""
-    return FOLLOWING * whole / (1 + (FOLLOWING - 1) * whole) if position else whole
+    return SHIPPED.get(drafter, BY_RECENT)[bucket]
 
 
 NEWEST = 0.12

@@ -12,7 +12,7 @@ from ..io import read_json, write_atomic
 from .acceptance import AcceptanceEstimate
 from .cost import CostCurve
 
-FORMAT = 3
+FORMAT = 4
 
 
 class ControlState:

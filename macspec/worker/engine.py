@@ -153,7 +153,7 @@ class Engine:
     def status(self) -> Status:
         session, plain = self.session, None
         if session is not None:
-            plain = session.controller.curve.plain.measured(session.cached_tokens)
+            plain = session.controller.curve.seconds(session.cached_tokens, own=True)
         return Status(
             pair=None if session is None else _info(session),
             tuning=self._tuning,

@@ -42,7 +42,7 @@ COSTS: Costs = {
 def hasty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Costs are known, and nothing is found at home."""
     monkeypatch.setattr("macspec.bench.run.measure_costs", lambda *_, **__: iter([COSTS]))
-    monkeypatch.setattr(Session, "measure", lambda self: iter(()))
+    monkeypatch.setattr(Session, "measure", lambda *_: iter(()))
     monkeypatch.setenv("MACSPEC_HOME", str(tmp_path / "home"))
 
 

@@ -21,8 +21,8 @@ PAGE = "# Title\n\n<!-- results: spec -->\n<!-- end of results -->\n\nThe end.\n
 def known_costs() -> dict[str, Any]:
     curve = CostCurve()
     for length in (10, 200):
-        for rows in curve.missing(length):
-            curve.set_pass(rows, length, 1 + rows / 10)
+        for name, depth in 3 * curve.missing(length, ["draft"]):
+            curve.calibrate(name, depth, length, 1 + depth / 10)
     return {"costs": curve.as_dict(), "survival": AcceptanceEstimate().as_dict()}
 
 

@@ -15,7 +15,7 @@ HERE = {"chip": "M5 Max", "mlx": "0.32.2"}
 
 def learned() -> tuple[CostCurve, AcceptanceEstimate]:
     curve, acceptance = CostCurve(), AcceptanceEstimate()
-    curve.set_pass(4, 100, 1.7)
+    curve.calibrate("", 3, 100, 1.7)
     curve.observe(None, 0, 100, 0.02)
     for _ in range(10):
         acceptance.observe("draft", 5, 3, 2)
@@ -53,7 +53,7 @@ def test_stale_costs_are_forgotten_and_acceptance_is_not(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"format": 0}', '{"format": 3}', "\x00\xff", '{"format": 3, "survival"'
+    ["", "{", "[]", "null", '{"format": 0}', '{"format": 4}', "\x00\xff", '{"format": 4, "survival"'
      ': {}, "made_for": {"chip": "M5 Max", "mlx": "0.32.2"}, "costs": {"passes": 3}}'],
 )  # fmt: skip
 def test_a_file_that_is_something_else_is_ignored(tmp_path: Path, text: str) -> None:

@@ -1,0 +1,293 @@
+"""The choice before each round: which drafter, how deep, or plain."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ..choices import MAX_DEPTH
+from .acceptance import AcceptanceEstimate
+from .cost import BRANCHED, CostCurve, candidates
+from .parameters import PARAMETERS, Parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a drafter could do in the next round, known before anything is drafted."""
+
+    drafter: str
+    room: int
+    """Deepest proposal."""
+    bucket: int
+    """Its confidence, 0 to ``BUCKETS`` - 1: from its score or its recent acceptance."""
+    unread: int = 0
+    """Committed tokens that its model must read first."""
+    branches: bool = False
+    """Whether a token of its chain may get a sibling."""
+
+
+class Plan(NamedTuple):
+    """What a round drafts with and how deep; depth 0 is plain decoding."""
+
+    drafter: str | None
+    depth: int
+    length: int = 0
+    """Committed tokens at the time of the choice."""
+    bucket: int = 0
+    """From the offer."""
+    unread: int = 0
+    branch: int | None = None
+    """Which drafted token gets a sibling, 0 the first; None: a chain."""
+    expected: float = 1.0
+    """Tokens that the round should yield."""
+    cost: float = 1.0
+    """Plain steps that it should take."""
+    amortised: float = 0.0
+    """The part of the cost from which later rounds gain: reading the text into a draft model."""
+    probe: bool = False
+    """Whether it is there to learn, not to gain."""
+    why: str = ""
+    """The reason, in one sentence."""
+
+    @property
+    def kind(self) -> str | None:
+        """The drafter, marked where its chain has a branch."""
+        if self.drafter is None or self.branch is None:
+            return self.drafter
+        return self.drafter + BRANCHED
+
+    @property
+    def worth(self) -> float:
+        """Tokens for the time of a plain step: expected tokens over expected seconds."""
+        return self.expected / (self.cost - self.amortised)
+
+
+PLAIN = Plan(None, 0, why="not drafting")
+
+OFF = PLAIN._replace(why="not drafting: speculation is off")
+
+TIMING = PLAIN._replace(probe=True, why="not drafting: timing a plain step")
+
+
+def outlook(method: str, depth: int | str) -> str:
+    """How the first round will draft, as far as that is known, in one sentence."""
+    if method == "off" or depth == 0:
+        return OFF.why
+    drafter = {"auto": "any drafter", "draft": "the draft model"}.get(method, method)
+    deep = "at a depth chosen each round" if depth == "auto" else f"at depth {depth}"
+    return f"waiting for the first round: {drafter} {deep}"
+
+
+class Controller:
+    """Maximises expected tokens over expected seconds, one round at a time.
+
+    - **Choice**: the drafter and depth whose expected tokens over expected seconds are greatest,
+      plain decoding being depth 0; a deeper one must promise ``hysteresis`` times as much as the
+      best shallower one.
+    - **Probes**: what is not chosen is tried when ``probing`` of the tokens since the last probe
+      covers what the try may lose.
+    - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
+      ``settled`` tokens, gets ``allowance`` of every token after those, and no round may cost more
+      than is in it. So from the first token on no more than that can be lost, whatever is accepted:
+      at most 2 % after 64 tokens, as far as costs are known.
+
+    A plan depends only on what is known before the round: costs, acceptance so far, and what the
+    drafters offer. So every acceptance rule stays exact under it.
+    """
+
+    def __init__(
+        self,
+        curve: CostCurve,
+        acceptance: AcceptanceEstimate,
+        parameters: Parameters = PARAMETERS,
+    ) -> None:
+        self.curve = curve
+        self.acceptance = acceptance
+        self.last = PLAIN
+        self._set = parameters
+        self._account = parameters.allowance * parameters.settled
+        """Plain steps that may be lost."""
+        self._tokens = 0
+        self._tried: dict[str, int] = {}
+        """Tokens when each drafter was last used."""
+        self._saved = 0.0
+        """Plain steps that the next probe may lose."""
+        self._missed = 0.0
+        """Running share of time that plain rounds launched ahead lose, as better plans come up."""
+
+    def choose(
+        self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
+    ) -> Plan:
+        """The plan of the next round. Asking twice gives the same answer.
+
+        Args:
+            length: committed tokens.
+            limit: most drafted tokens that the reply can use.
+            depth: fixed depth; None: it is chosen too.
+        """
+        useful = [offer for offer in offers if min(offer.room, limit) > 0]
+        plans = [self._best(offer, length, limit, depth) for offer in useful]
+        best = max(plans, key=operator.attrgetter("worth"), default=None)
+        if best is None:
+            self.last = PLAIN._replace(why="not drafting: no match in the text so far")
+        elif depth is not None:
+            self.last = _explained(best)
+        else:
+            pays = best.worth >= self._set.hysteresis and best.cost - 1 <= self._account
+            self.last = self._probe(plans, best if pays else None, length) or (
+                _explained(best) if pays else PLAIN._replace(why=_against(best))
+            )
+        self.last = self.last._replace(length=length)
+        return self.last
+
+    def should_prefill(
+        self, offer: Offer, length: int, limit: int, depth: int | None = None
+    ) -> bool:
+        """Whether a draft model should read the prompt before the first round: where a reply of
+        ``settled`` tokens is expected to gain more than the reading takes.
+
+        Args:
+            offer: of the draft model, at its usual confidence.
+        """
+        room = min(offer.room, limit)
+        if room <= 0 or depth is not None:
+            return room > 0
+        plan = self._best(replace(offer, unread=0), length, limit, None)
+        left = min(self._set.settled, limit + 1)
+        gained = left * (1 - self._set.hysteresis / plan.worth)
+        return gained > self.curve.catching_up(offer.drafter, offer.unread)
+
+    def observe_cost(
+        self,
+        plan: Plan,
+        drafted: int,
+        committed: int,
+        seconds: float | None,
+        overlaps: int = 0,
+        replayed: bool = False,
+    ) -> None:
+        """Learn what a round cost.
+
+        Args:
+            drafted: verified tokens of the chain, of which there may be fewer than planned.
+            seconds: since the result of the round before; None where that says nothing.
+            overlaps: 1 if it was itself prefetched, plus 1 if the next one was.
+            replayed: it began with the replay of rows that the round before kept.
+        """
+        kind = plan.kind if drafted else None
+        if seconds is not None and (plan.unread <= 4 or not drafted):
+            self.curve.observe(kind, drafted, plan.length, seconds, overlaps, replayed)
+        self._tokens += committed
+        if self._tokens > self._set.settled:
+            self._account += self._set.allowance * committed
+        self._saved = min(self._saved + self._set.probing * committed, self._set.credit)
+        if plan.probe:
+            self._saved = 0.0
+        if drafted:
+            spent = (
+                plan.cost
+                if drafted == plan.depth
+                else self.curve.round(plan.drafter, drafted, plan.length)
+            )
+            self._account += committed - spent
+            self._tried[plan.drafter or ""] = self._tokens
+        else:
+            best = self.last
+            missed = 1 - 1 / best.worth if best.depth > 0 else 0.0
+            self._missed += (max(missed, 0.0) - self._missed) / 20
+            if overlaps == 0 and self._tried.get("", 0) < max(self._tried.values(), default=0):
+                self._account -= self.curve.waiting  # drafting kept it from being launched ahead
+            self._tried[""] = self._tokens
+        self._account -= self.curve.surprise
+        self.curve.surprise = 0.0
+        self._account = min(self._account, self._set.credit)
+
+    def observe_acceptance(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:
+        """Learn how many tokens of a chain were accepted, or would have been."""
+        self.acceptance.observe(drafter, bucket, drafted, accepted)
+
+    def observe_branch(self, plan: Plan, accepted: bool) -> None:
+        """Learn whether the sibling was accepted where the token beside it was rejected."""
+        self.acceptance.observe(f"{plan.drafter}{BRANCHED}", plan.bucket, 1, int(accepted))
+
+    @property
+    def pipelines(self) -> bool:
+        """Whether a plain round should be launched before the token that it follows is known.
+
+        It saves the device a wait, and loses lookup matches that begin with that token.
+        """
+        return not self.last.probe and self._missed <= self.curve.waiting
+
+    def _best(self, offer: Offer, length: int, limit: int, depth: int | None) -> Plan:
+        """The best use of an offer, within what the account covers if anything is."""
+        name, bucket = offer.drafter, offer.bucket
+        room = min(offer.room, limit)
+        depths = candidates(room) if depth is None else (min(depth, room),)
+        tokens = self.acceptance.expected(name, bucket, MAX_DEPTH)
+        costs = self.curve.rounds(name, depths, length)
+        reading = self.curve.catching_up(name, offer.unread)
+        left = min(self._set.settled, limit + 1)
+        best: Plan | None = None
+        for d, cost in zip(depths, costs, strict=True):
+            # Unless the whole chain is accepted, a replay follows.
+            cost += self.curve.replay * (1 - tokens[d] + tokens[d - 1]) + reading
+            if best is not None and cost - 1 > self._account and depth is None:
+                break
+            later = reading * max(1 - tokens[d] / left, 0.0)
+            plan = Plan(name, d, length, bucket, offer.unread, None, tokens[d], cost, later)
+            for it in (plan, self._branched(plan, tokens)) if offer.branches else (plan,):
+                margin = self._set.hysteresis if best is not None and d > best.depth else 1.0
+                if best is None or it.worth > margin * best.worth:
+                    best = it
+        assert best is not None
+        return best
+
+    def _branched(self, plan: Plan, tokens: Sequence[float]) -> Plan:
+        """The same chain with a sibling where it is most likely rejected."""
+        if plan.depth == MAX_DEPTH:
+            return plan
+        alive = [1.0, *(b - a for a, b in itertools.pairwise(tokens))]
+        rejected = [a - b for a, b in itertools.pairwise(alive)]
+        at = max(range(plan.depth), key=rejected.__getitem__)
+        kind = f"{plan.drafter}{BRANCHED}"
+        names = (kind, plan.drafter or "")
+        more, chain = (self.curve.rounds(it, (plan.depth,), plan.length)[0] for it in names)
+        return plan._replace(
+            branch=at,
+            expected=plan.expected + rejected[at] * self.acceptance.chance(kind, plan.bucket, 0),
+            cost=plan.cost + more - chain,
+        )
+
+    def _probe(self, plans: Sequence[Plan], best: Plan | None, length: int) -> Plan | None:
+        """What should be tried now instead of the best plan, or of plain decoding where there is
+        none; lookups are compared with every token as it is, and need no probes."""
+        speed = 1.0 if best is None else best.worth
+        tries = [it for it in plans if self.curve.step(it.drafter or "") > 0 and it is not best]
+        if best is not None:
+            if self.curve.pending and self.curve.seconds(length) is None:
+                return TIMING
+            tries.append(TIMING)
+        if not tries:
+            return None
+        plan = min(tries, key=lambda it: self._tried.get(it.drafter or "", -1))
+        loss = plan.cost * speed - 1
+        if loss > min(self._saved, self._account if plan.drafter else self._saved):
+            return None
+        why = plan.why or f"{plan.drafter}: probing whether drafting with it pays"
+        return plan._replace(probe=True, why=why)
+
+
+def _explained(plan: Plan) -> Plan:
+    branch = "" if plan.branch is None else " with a branch"
+    return plan._replace(
+        why=f"{plan.drafter} at depth {plan.depth}{branch}: {plan.worth:.2f}× plain expected"
+    )
+
+
+def _against(best: Plan) -> str:
+    return (
+        f"not drafting: {best.drafter} at depth {best.depth} would run at {best.worth:.2f}× plain"
+    )

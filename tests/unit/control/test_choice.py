@@ -1,0 +1,252 @@
+"""The choice before each round."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from macspec.choices import MAX_DEPTH, METHODS
+from macspec.control import (
+    BUCKETS,
+    OFF,
+    AcceptanceEstimate,
+    Controller,
+    CostCurve,
+    Offer,
+    Plan,
+    outlook,
+)
+from macspec.control.cost import GIVEN, ROWS
+from macspec.control.parameters import PARAMETERS
+
+offers = st.lists(
+    st.builds(
+        Offer,
+        drafter=st.sampled_from(["draft", "mtp", "ngram"]),
+        room=st.integers(0, MAX_DEPTH),
+        bucket=st.integers(0, BUCKETS - 1),
+        unread=st.integers(0, 600),
+        branches=st.booleans(),
+    ),
+    max_size=3,
+    unique_by=lambda offer: offer.drafter,
+)
+
+
+def made() -> Controller:
+    curve = CostCurve({"draft": 0.05, "mtp": 0.05})
+    curve.set_plain(100, 1.0)
+    return Controller(curve, AcceptanceEstimate())
+
+
+def play(controller: Controller, plan: Plan, accepted: int) -> None:
+    """A round as the decoding loop tells of it, at the cost that was expected."""
+    controller.observe_cost(plan, plan.depth, accepted + 1, plan.cost)
+    if plan.drafter is not None:
+        controller.observe_acceptance(plan.drafter, plan.bucket, plan.depth, accepted)
+
+
+@given(st.lists(st.tuples(offers, st.integers(0, 40), st.integers(0, 40)), max_size=30),
+       st.sampled_from([None, 1, 5, 32]))  # fmt: skip
+def test_it_never_drafts_beyond_room_or_limit(
+    rounds: list[tuple[list[Offer], int, int]], depth: int | None
+) -> None:
+    controller = made()
+    for what, limit, run in rounds:
+        plan = controller.choose(what, 100, limit, depth)
+        rooms = {offer.drafter: offer.room for offer in what}
+        assert plan.depth <= min(limit, depth or MAX_DEPTH)
+        if plan.drafter is None:
+            assert plan.depth == 0
+        else:
+            assert 1 <= plan.depth <= rooms[plan.drafter]
+            assert plan.branch is None or plan.branch < plan.depth
+        if depth is not None:
+            assert (plan.depth > 0) == (min(max([0, *rooms.values()]), limit) > 0)
+        assert plan.why
+        assert "\n" not in plan.why
+        play(controller, plan, min(run, plan.depth))
+
+
+@given(offers, st.integers(0, 40))
+def test_asking_twice_changes_nothing(what: list[Offer], limit: int) -> None:
+    controller = made()
+    first = controller.choose(what, 100, limit)
+    state = _state(controller)
+    assert controller.choose(what, 100, limit) == first
+    assert _state(controller) == state
+
+
+def _state(controller: Controller) -> dict[str, Any]:
+    state = copy.deepcopy(vars(controller))
+    curve, acceptance = state.pop("curve"), state.pop("acceptance")
+    return {**state, "curve": curve.as_dict(), "acceptance": acceptance.as_dict()}
+
+
+def test_it_drafts_at_once() -> None:
+    controller = Controller(CostCurve({"draft": 0.05}), AcceptanceEstimate())
+    assert controller.choose([Offer("draft", 32, 5, 1)], 100, 50).depth > 0
+
+
+def test_a_good_drafter_is_used_deeper_than_a_poor_one() -> None:
+    depths = [made().choose([Offer("ngram", 32, it)], 100, 50).depth for it in (0, 4, 7)]
+    assert 0 == depths[0] < depths[1] < depths[2]
+
+
+@pytest.mark.parametrize(("gain", "depth"), [(0.0, 2), (0.02, 2), (0.05, 7)])
+def test_of_depths_that_promise_nearly_the_same_it_takes_the_shallower(
+    monkeypatch: pytest.MonkeyPatch, gain: float, depth: int
+) -> None:
+    controller = made()
+    tokens = [1 + 0.05 * drafted for drafted in range(MAX_DEPTH + 1)]
+    # As fast as at depth 2 everywhere, but for one token, and for depth 7, which gains a little.
+    speed = dict.fromkeys(range(2, MAX_DEPTH + 1), 1.1) | {1: 1.05, 7: 1.1 * (1 + gain)}
+
+    def rounds(drafter: str, depths: list[int], length: int) -> list[float]:
+        return [tokens[at] / speed[at] for at in depths]
+
+    monkeypatch.setattr(controller.acceptance, "expected", lambda *_: tokens)
+    monkeypatch.setattr(controller.curve, "rounds", rounds)
+    assert controller.choose([Offer("ngram", 8, 5)], 100, 50).depth == depth
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(0, 32), min_size=100, max_size=200), st.integers(0, 7))
+def test_what_may_be_lost_is_bounded_whatever_is_accepted(runs: list[int], bucket: int) -> None:
+    controller, tokens, steps = made(), 0, 0.0
+    for run in runs:
+        plan = controller.choose([Offer("draft", 32, bucket, 1), Offer("ngram", 32, 7)], 100, 99)
+        accepted = min(run, plan.depth) if run > 20 else 0
+        play(controller, plan, accepted)
+        tokens, steps = tokens + accepted + 1, steps + plan.cost
+        allowed = PARAMETERS.allowance * max(tokens, PARAMETERS.settled)
+        assert steps - tokens <= allowed + 0.01
+
+
+def test_a_drafter_that_never_pays_is_probed_at_the_rate_that_is_set() -> None:
+    controller, lost = made(), 0.0
+    for number in range(3000):
+        plan = controller.choose([Offer("draft", 32, 1, 1)], 100, 50)
+        play(controller, plan, 0)
+        if number >= 1000:
+            lost += plan.cost - 1
+            assert plan.probe or plan.depth == 0
+    assert 0.5 * PARAMETERS.probing < lost / 2000 <= PARAMETERS.probing
+
+
+def test_a_drafter_that_pays_again_is_found() -> None:
+    controller = made()
+    for _ in range(600):
+        play(controller, controller.choose([Offer("draft", 32, 1, 1)], 100, 50), 0)
+    depths = []
+    for _ in range(600):
+        plan = controller.choose([Offer("draft", 32, 6, 1)], 100, 50)
+        depths.append(plan.depth)
+        play(controller, plan, plan.depth)
+    assert sum(depth > 0 for depth in depths[300:]) > 250
+
+
+def test_of_two_models_the_better_one_is_found() -> None:
+    controller, used = made(), []
+    for _ in range(800):
+        both = [Offer("draft", 8, 4, 1), Offer("mtp", 8, 4, 1)]
+        plan = controller.choose(both, 100, 50)
+        play(controller, plan, plan.depth if plan.drafter == "mtp" else min(1, plan.depth))
+        used.append(plan.drafter)
+    assert used[400:].count("mtp") > 0.9 * 400
+
+
+def test_plain_steps_are_timed_now_and_then() -> None:
+    controller, plain = made(), []
+    for number in range(400):
+        plan = controller.choose([Offer("draft", 8, 7, 1)], 100, 50)
+        play(controller, plan, plan.depth)
+        if plan.depth == 0:
+            assert plan.probe
+            plain.append(number)
+    assert 4 <= len(plain) < 0.1 * 400
+
+
+def test_where_plain_steps_were_not_timed_at_this_length_they_are_soon() -> None:
+    controller, offer = made(), Offer("draft", 32, 6, 1)
+    plan = controller.choose([offer], 9000, 500)
+    assert plan.depth > 0
+    play(controller, plan, 1)
+    plan = controller.choose([offer], 9000, 500)
+    assert (plan.depth, plan.probe) == (0, True)
+    assert "timing a plain step" in plan.why
+    play(controller, plan, 0)
+    assert controller.choose([offer], 9000, 500).depth > 0
+
+
+def test_a_round_is_charged_for_the_replay_that_may_follow() -> None:
+    plans = []
+    for replay in (0.0, 1.0):
+        controller = made()
+        stored = controller.curve.as_dict() | {"replay": [replay, 9]}
+        controller.curve.restore(stored)
+        plans.append(controller.choose([Offer("draft", 8, 4)], 100, 50, depth=3))
+    tokens = controller.acceptance.expected("draft", 4, 3)
+    whole = tokens[3] - tokens[2]
+    assert plans[1].cost - plans[0].cost == pytest.approx(1 - whole)
+    assert 0 < whole < 1
+
+
+def test_a_draft_model_reads_the_prompt_if_the_reply_should_gain() -> None:
+    controller = made()
+    good, poor = (Offer("draft", 32, bucket, 400) for bucket in (7, 0))
+    assert controller.should_prefill(good, 400, 99)
+    assert not controller.should_prefill(good, 400, 0)
+    for _ in range(30):
+        controller.observe_acceptance("draft", 0, 1, 0)
+    assert not controller.should_prefill(poor, 400, 99)
+    assert not controller.should_prefill(replace(good, unread=10**6), 400, 99)
+    assert controller.should_prefill(poor, 400, 99, depth=2)
+
+
+def test_it_launches_ahead_where_that_saves_more_than_it_loses() -> None:
+    controller = made()
+    assert controller.pipelines
+    # Good matches that rounds launched ahead keep missing.
+    for _ in range(30):
+        controller.choose([Offer("ngram", 32, 7)], 100, 50)
+        controller.observe_cost(Plan(None, 0), 0, 1, 1.0, overlaps=2)
+    assert not controller.pipelines
+
+
+def test_a_branch_is_taken_where_it_pays() -> None:
+    controller = made()
+    for depth in (1, 2, 3, 4, 5, 6, 7):
+        controller.curve.calibrate(GIVEN, depth, 100, 1.5)
+    offer = Offer("draft", 4, 4, 1, branches=True)
+    plan = controller.choose([offer], 100, 50, depth=3)
+    assert plan.branch is not None
+    assert "with a branch" in plan.why
+    assert plan.kind == "draft+"
+    for _ in range(200):
+        controller.observe_branch(plan, accepted=False)
+    controller.curve.calibrate(GIVEN, 4, 100, 9.0)
+    assert controller.choose([offer], 100, 50, depth=3).branch is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("depth", ["auto", 0, 1, MAX_DEPTH])
+def test_it_names_what_is_set_and_nothing_else(method: str, depth: int | str) -> None:
+    said = outlook(method, depth)
+    off = method == "off" or depth == 0
+    assert (said == OFF.why) == off
+    if not off:
+        assert said.startswith("waiting for the first round: ")
+        assert "off" not in said
+        assert (f"depth {depth}" in said) == isinstance(depth, int)
+        assert (method in said) == (method != "auto")
+
+
+def test_every_depth_that_is_considered_fills_a_measured_pass() -> None:
+    plan = made().choose([Offer("ngram", 32, 7)], 100, 50)
+    assert plan.depth + 1 in ROWS
