@@ -13,7 +13,7 @@ from headfiles import head_of
 from test_decoding import KEYED, PROMPT, session_of, tokens_of
 from test_hybrid_costs import Clock, Timed
 
-from macspec.learned import BLOCK, control_state
+from macspec.learned import control_state
 from macspec.models import Pair
 
 
@@ -73,7 +73,6 @@ def test_a_block_is_measured_whole(
     tokens_of(session, PROMPT, KEYED, 6)
     drafter: Any = decoder.portfolio.drafters[head.kind]
     stepper, module = drafter.stepper, decoder.target.module
-    size = min(stepper.room(decoder.tokens), BLOCK)
     decoder.clock = clock
     decoder.target.module = Timed(module, clock, lambda rows: 1.0)
     first, read = stepper.first, stepper.head.read
@@ -90,7 +89,7 @@ def test_a_block_is_measured_whole(
     stepper.head.read = timed_read
     for _ in session.measure():
         pass
-    assert session.controller.curve.as_dict()["steps"][head.kind] == pytest.approx(0.6 / size)
+    assert session.controller.curve.as_dict()["steps"][head.kind] == pytest.approx(0.6)
 
 
 def test_two_heads_of_one_size_do_not_share_what_is_learned(pocket: Pair, tmp_path: Path) -> None:
