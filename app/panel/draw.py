@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
+from macspec.models.sidecars import label
 from macspec.plaintext import one_line
 
 from ..widgets.lines import BLANK, Line, Role, cells, figure, fit, fitting, ruled, sides, wrapped
@@ -85,13 +86,15 @@ def pair(state: PanelState, width: int, rows: int) -> list[Line]:
     if state.target is not None:
         target = short_name(state.target)
         draft = f"{DASH} {one_line(state.draft_off or 'none for this target')}"
-    if state.draft is not None:
-        draft = short_name(state.draft)
+    drafting = state.draft and short_name(state.draft)
+    if state.head is not None:
+        drafting = f"{drafting}, {label(state.head)}" if drafting else label(state.head)
+    draft = drafting or draft
     first: Line = (("target ", "label"), (target, "label" if state.target is None else "value"))
     how = f"rollback: {one_line(state.rollback or '').partition(':')[0]}"
     if state.rollback is not None and cells(first) + 1 + cell_len(how) <= width:
         first = sides(first, ((how, "label"),), width)
-    second: Line = (("draft  ", "label"), (draft, "label" if state.draft is None else "plain"))
+    second: Line = (("draft  ", "label"), (draft, "plain" if drafting else "label"))
     return [fit(line, width) for line in (first, second)[:rows]]
 
 

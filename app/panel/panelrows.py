@@ -11,6 +11,7 @@ from functools import cache
 from itertools import groupby
 from operator import itemgetter
 
+from macspec.models.sidecars import label
 from macspec.plaintext import one_line
 
 from ..widgets.lines import BLANK, Line, cells, fit
@@ -112,7 +113,9 @@ ROWS: tuple[Row, ...] = (
         "running state also how rejected tokens are taken back: pending (with the next pass, at no "
         "cost), recorded (only the recurrence runs again), replayed (whole layers do), or off.",
         lambda state: (
-            state.target or "", state.draft or state.draft_off or "", state.rollback or "",
+            state.target or "",
+            state.draft or (state.head and label(state.head)) or state.draft_off or "",
+            state.rollback or "",
         ), cut=True,
     ),
     GAP,
@@ -152,8 +155,8 @@ ROWS: tuple[Row, ...] = (
     GAP,
     Row(
         "Drafting", draw.speculation_head, (0,),
-        "Who drafts now and how far ahead: draft is the draft model; ngram and suffix copy from "
-        "text that repeats. Depth is the number of tokens.",
+        "Who drafts now and how far ahead: draft is the draft model; mtp, eagle, dflash and dspark "
+        "are heads; ngram and suffix copy from text that repeats. Depth is the number of tokens.",
         _round,
     ),
     Row(

@@ -11,6 +11,8 @@ from operator import itemgetter
 from rich.style import Style
 from rich.text import Text
 
+from macspec.choices import HEADS
+from macspec.models.sidecars import label
 from macspec.plaintext import one_line
 from macspec.text import Span
 
@@ -19,10 +21,7 @@ from .rows import NOTHING, SPACE, TAB, Row, Styles, broken, drawn, row
 
 NAMES = {
     "draft": "draft model",
-    "mtp": "MTP head",
-    "eagle": "EAGLE-3 head",
-    "dflash": "DFlash head",
-    "dspark": "DSpark head",
+    **{head: label(head) for head in HEADS},
     "ngram": "n-gram",
     "suffix": "past replies",
 }

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macspec.app.panel.charts import marks, scale, sparkline
-from macspec.app.panel.draw import ENOUGH, EXACT, promise
+from macspec.app.panel.draw import ENOUGH, EXACT, pair, promise
 from macspec.app.panel.figures import (
     DASH,
     fixed,
@@ -473,3 +473,19 @@ def test_its_words_bring_no_control(state: PanelState) -> None:
     for line in facts(state):
         assert neutral(line) == line
         assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("draft", "head", "shown"),
+    [
+        (None, "mtp", "draft  MTP head"),
+        ("o/small", "eagle", "draft  small, EAGLE-3 head"),
+        (None, None, f"draft  {DASH} none for this target"),
+    ],
+)
+def test_a_head_stands_beside_the_draft_model(
+    draft: str | None, head: str | None, shown: str
+) -> None:
+    state = PanelState(target="o/large", draft=draft, head=head)
+    line = pair(state, 60, 2)[1]
+    assert "".join(text for text, _ in line).rstrip() == shown

@@ -113,4 +113,4 @@ def test_tints_differ_without_colour() -> None:
         for part, rule in PARTS.items()
         if part.startswith("tint-") and "text-style" in rule
     ]
-    assert len(signs) == len(set(signs)) == 6
+    assert len(signs) == len(set(signs)) == 8
