@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -165,7 +165,19 @@ def _tail(path: Path) -> list[str]:
         text = path.read_bytes()[-(2**16) :].decode(errors="replace")
     except OSError as error:
         return [f"({cause(error)})"]
-    return text.splitlines()[-TAIL:] or ["(empty)"]
+    return [*_without_messages(text.splitlines())][-TAIL:] or ["(empty)"]
+
+
+def _without_messages(lines: Iterable[str]) -> Iterator[str]:
+    """The lines but for the messages of Rust's panics, which may quote a prompt."""
+    hidden = False
+    for line in lines:
+        if " panicked at " in line:
+            hidden = True
+            yield line if line.endswith(":") else line.partition(" panicked at ")[0] + " panicked"
+        elif not hidden or line.startswith(("stack backtrace:", "note: ", "---", "  File ")):
+            hidden = False
+            yield line
 
 
 def _homeless(line: str) -> str:

@@ -77,6 +77,8 @@ def fill_logs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log.begin(123)
     said = f"{stream.getvalue()}warning: {home}/models/Large is slow\n\x1b[31mred\n"
     log.write(said.encode())
+    panic = f"thread 'a' panicked at lib.rs:1:2:\nbyte 1 of `{SECRET}`\n{SECRET}\n"
+    log.write(f"{panic}stack backtrace:\nthread 'a' panicked at '{SECRET}', lib.rs\n".encode())
     unforeseen(error())
 
 
