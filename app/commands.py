@@ -168,11 +168,16 @@ class Commands:
         if opening is None:
             return
         await self.open_chat(opening.chat)
-        if opening.message is not None:
-            self.conversation.show_message(opening.message)
+        found, words = opening.message, opening.words
+        if found is not None:
+            self.conversation.show_message(found)
             await self.view.redraw()
-            self._words = opening.words
-            self.view.show_match(opening.message, opening.words)
+        elif words:  # They are in the title, which is often the first message.
+            turns = self.conversation.turns
+            found = next((turn.id for turn in turns if has_all(turn.text, words)), None)
+        if found is not None:
+            self._words = words
+            self.view.show_match(found, words)
 
     async def do_find(self, argument: str) -> None:
         words = argument or self._words

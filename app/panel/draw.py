@@ -145,17 +145,18 @@ def speed_head(state: PanelState, width: int, rows: int) -> list[Line]:
 def speed(state: PanelState, width: int, rows: int) -> list[Line]:
     """One line; with three, the number is three lines high."""
     now, ttft = current_speed(state), seconds(state.ttft_s)
+    session = f"{fixed(state.session_tokens_per_s, 5, 1)}   "
     digits = big(fixed(now, 4, 1)) if rows >= HIGH and width >= BIG else None
     if digits is None:
         left: Line = ((fixed(now, 5, 1), "value"), (" tok/s", "label"))
         name = fitting(width - cells(left) - cell_len(ttft) - 2, "first token", "first")
         right: Line = ((f"{name} ", "label"), (ttft, "value"))
-        return [sides(left, right, width)] + [BLANK] * (rows - 1)
+        below = [figure("this reply", _rate(state), width), figure("session", session, width)]
+        return [sides(left, right, width), *below, *[BLANK] * rows][:rows]
     room = width - BESIDE
-    session = fixed(state.session_tokens_per_s, 5, 1)
     lines: tuple[Line, ...] = (
         ((f"{digits[0]:<{BESIDE}}", "value"), *figure("this reply", _rate(state), room)),
-        ((f"{digits[1]:<{BESIDE}}", "value"), *figure("session", f"{session}   ", room)),
+        ((f"{digits[1]:<{BESIDE}}", "value"), *figure("session", session, room)),
         (
             (f"{digits[2]:<13}", "value"),
             (f"{'tok/s':<{BESIDE - 13}}", "label"),

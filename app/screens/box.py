@@ -245,7 +245,7 @@ class ListBox(Box[Result], Generic[Result, Row]):
     @property
     def searching(self) -> bool:
         """Whether the search has the focus."""
-        return self.query_one(Search).has_focus
+        return any(it.has_focus for it in self.query(Search))  # While it closes there is none.
 
     def show_rows(self, rows: Sequence[Row], place: int) -> None:
         """Show rows, and highlight the one at a place."""

@@ -103,7 +103,8 @@ class CompareScreen(Box[None]):
                 self.hint(("Esc", "close"), ("↑ ↓", "scroll"))
 
     def _show(self) -> None:
-        self.query_one(ComparisonView).show(self._newest)
+        for view in self.query(ComparisonView):  # There is none while it is being closed.
+            view.show(self._newest)
 
     def action_leave(self) -> None:
         if self.finished:

@@ -144,7 +144,8 @@ class Numbers(Reader):
         self._show()
 
     def _show(self) -> None:
-        self.query_one(Panel).show(self._state())
+        for panel in self.query(Panel):  # There is none while it is being closed.
+            panel.show(self._state())
 
 
 def page(keys: Keys, width: int) -> Iterator[Content]:

@@ -93,6 +93,8 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
             await self._take(*best)
 
     def _refresh(self) -> None:
+        if not self.query(Search):
+            return  # It is being closed.
         if self._changed:
             self._show()
         self._watch()

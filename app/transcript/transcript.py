@@ -100,6 +100,8 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
         self._write_timer: Timer | None = None
         self._next_write = 0.0
         self._theme: Styles | None = None
+        self._sought: tuple[int, re.Pattern[str]] | None = None
+        """What ``find`` is to show once there is room."""
         self.elsewhere: Callable[[Widget, events.Key], object] = lambda widget, event: False
         """Takes keys that are not meant for this widget."""
 
@@ -108,7 +110,7 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
     async def show(self, turns: Sequence[Turn]) -> None:
         """Shows only these turns, scrolled to the end."""
         self._waiting.clear()
-        self.found, self.unseen = None, False
+        self.found, self.unseen, self._sought = None, False, None
         self.list.entries.clear()
         self._turns, self._live, self.chosen = {}, None, None
         self._add(turns)
@@ -185,6 +187,9 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
     def on_resize(self, event: events.Resize) -> None:
         self.relook()
         self.changed()
+        if self._sought is not None:
+            sought, self._sought = self._sought, None
+            self.find(*sought)
 
     def relook(self) -> None:
         """Draws everything again if the theme, the width or an option has changed."""
@@ -247,6 +252,9 @@ class Transcript(Canvas, can_focus=True, inherit_bindings=False):
     def find(self, turn_id: int, words: re.Pattern[str]) -> None:
         """Choose a turn, mark the words everywhere, and scroll to their first place in it."""
         if turn_id not in self._turns:
+            return
+        if not self.size:  # It was hidden until now.
+            self._sought = turn_id, words
             return
         self.choose(turn_id)
         self.found, entry = words, self._turns[turn_id]

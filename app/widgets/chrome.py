@@ -174,7 +174,7 @@ class KeyLine(Static):
     DEFAULT_CSS = """
     KeyLine {
         height: auto;
-        max-height: 3;
+        max-height: 4;
         padding: 0 1;
         color: $text-muted;
         &.-information { color: $text; }

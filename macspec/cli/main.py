@@ -270,7 +270,7 @@ def _fill_without_file(options: argparse.Namespace, error: BadOptionError) -> No
 
     options.effective = fill(options, load(without_file=True))
     options.settings = options.effective.config
-    options.trouble = f"{error}; started with the defaults, macspec config edit opens the file"
+    options.trouble = f"{error}; using the defaults (macspec config edit opens it)"
 
 
 def chat(options: argparse.Namespace) -> int:

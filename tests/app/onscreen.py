@@ -20,7 +20,8 @@ def wait_for_answer(terminal: Terminal, asked: str) -> None:
 
     def there() -> object:
         _, found, after = terminal.text.rpartition(f"▎ {asked}")
-        return found and "tok/s" in after and "▶ writing" not in terminal.text
+        done = re.search(r"\d tokens? ·", after)
+        return found and done and "▶ writing" not in terminal.text
 
     terminal.wait_for(there, what=f"an answer to {asked!r}")
 
