@@ -120,7 +120,7 @@ def test_a_closed_standard_stream(closed: int) -> None:
     else:
         assert done.returncode == 0
         assert done.stdout
-        assert (done.stderr == b"") == (closed == 2)
+        assert b"error" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_terminal_gets_no_newline_too_many(
 
 
 def test_how_to_get_a_real_pair_is_said_until_it_has_run_once(
-    macspec: Callable[..., Any], script: Callable[..., Any]
+    macspec: Callable[..., Any], script: Callable[..., Any], home: Path
 ) -> None:
     script("a", notices=[f"{BUILT_IN}...", "another notice"])
     first, second = (macspec("run", "Hello").err for _ in range(2))
