@@ -17,6 +17,7 @@ from .drafters import (
     Drafter,
     DraftModel,
     HeadModel,
+    MaskedModel,
     Portfolio,
     Proposal,
 )
@@ -119,7 +120,10 @@ class Decoder:
     def checkpoints(self) -> bool:
         """Whether going far back takes checkpoints, of the target or of its draft model."""
         steppers = (drafter.stepper for drafter in self.portfolio.models("auto"))
-        models = [self.target, *(it.model for it in steppers if isinstance(it, DraftModel))]
+        models = [
+            self.target,
+            *(it.model for it in steppers if isinstance(it, DraftModel | MaskedModel)),
+        ]
         return any(model.cache.checkpoints for model in models)
 
     def change_draft(self, pair: Pair) -> None:
@@ -136,7 +140,7 @@ class Decoder:
             if stepper is not None:
                 drafters[stepper.name] = ChainDrafter(stepper)
 
-    def _draft_model(self, pair: Pair) -> DraftModel | None:
+    def _draft_model(self, pair: Pair) -> DraftModel | MaskedModel | None:
         if pair.draft is None:
             return None
         module, steps = pair.draft.module, MAX_DEPTH + 1
@@ -146,6 +150,10 @@ class Decoder:
             )
         else:
             model = CachedModel(module, pair.vocabulary, steps=steps, chunk=self.chunk)
+        mask = pair.draft.config.get("pard_token")
+        known = isinstance(mask, int) and 0 <= mask < pair.draft.width
+        if model.cache.reason is None and pair.translation is None and known:
+            return MaskedModel(model, pair.draft.context, mask)
         if model.cache.reason is None:
             return DraftModel(model, pair.draft.context)
         self.draft_off = f"the draft model {pair.draft.name} is {model.cache.rollback_by}"

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from macspec.choices import methods_with
 from macspec.config.schema import Config
 from macspec.errors import BadOptionError, MacspecError
 from macspec.events import Notice
@@ -145,7 +146,9 @@ class EngineSetup:
                 self._live.see(event)
                 if isinstance(event, Loaded):
                     self.choice, self._lost = choice, False
-                    if event.pair.draft is None and self._shared.method == "draft":
+                    method, pair = self._shared.method, event.pair
+                    lacks_draft = method == "draft" and pair.draft is None
+                    if lacks_draft or method not in methods_with(pair.head):
                         self._shared = replace(self._shared, method="auto")
                         self._confirmed = None
                     self.poll(busy=False, now=True)

@@ -6,5 +6,6 @@ from .corpus import Corpus
 from .drafter import Context, Drafter, Proposal
 from .head import HeadModel
 from .lookup import Lookup, NGram, Suffix
+from .masked import MaskedModel
 from .model import DraftModel
 from .portfolio import Portfolio

@@ -1,0 +1,54 @@
+"""The whole app around a real engine whose target, draft and head change while a reply runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from macspec.assets import pocket
+from macspec.worker import ProcessEngine
+
+TARGET, DRAFT = map(str, pocket())
+HEAD = str(Path(__file__).parents[1] / "unit" / "heads" / "trained" / "mtp")
+LONG = "Tell me a long story about a fox, a crow and a river."
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Iterator[ProcessEngine]:
+    engine = ProcessEngine(log=tmp_path / "engine.log")
+    yield engine
+    engine.close()
+
+
+@pytest.mark.slow
+async def test_no_text_is_lost_and_no_head_stays(
+    running: Callable[..., Any], child: ProcessEngine
+) -> None:
+    async with running(engine=child) as it:
+        conversation = it.app.conversation
+        await it.until(lambda: conversation.panel().activity == "ready")
+        await it.send("/sampling temperature 0")
+        before = ""
+        for pair in (f"{TARGET} {HEAD}", f"{TARGET} {DRAFT}", f"{TARGET} {HEAD}", DRAFT, TARGET):
+            turns = len(conversation.turns)
+            await it.send(LONG)
+            await it.until(lambda turns=turns: len(conversation.turns) > turns)
+            await it.until(lambda: conversation.turns[-1].text or not conversation.busy)
+            shown = conversation.turns[-1].text
+            await it.send(f"/models {pair}")
+            await it.until(lambda: not conversation.busy)
+            await it.until(
+                lambda pair=pair: it.app.commands.loading.choice.target == pair.split()[0]
+            )
+            await it.until(lambda: conversation.panel().activity == "ready")
+            assert conversation.turns[-1].text.startswith(shown)
+            texts = [turn.text for turn in conversation.turns]
+            assert "".join(texts).startswith(before)
+            before = "".join(texts)
+            info = conversation._live.pair
+            assert (info.head == "mtp") == pair.endswith(HEAD), pair
+            if info.head:
+                await it.send("/method mtp")
