@@ -151,10 +151,10 @@ class Decoder:
         else:
             model = CachedModel(module, pair.vocabulary, steps=steps, chunk=self.chunk)
         mask = pair.draft.config.get("pard_token")
-        known = isinstance(mask, int) and 0 <= mask < pair.draft.width
-        if model.cache.reason is None and pair.translation is None and known:
-            return MaskedModel(model, pair.draft.context, mask)
+        knows = isinstance(mask, int) and 0 <= mask < pair.draft.width and not pair.translation
         if model.cache.reason is None:
+            if isinstance(mask, int) and knows:
+                return MaskedModel(model, pair.draft.context, mask)
             return DraftModel(model, pair.draft.context)
         self.draft_off = f"the draft model {pair.draft.name} is {model.cache.rollback_by}"
         return None

@@ -65,7 +65,7 @@ class Tables:
 
     def decoder(self, settings: Settings) -> Decoder:
         target, draft = (
-            SimpleNamespace(name="", module=TableModel(table), context=10**6)
+            SimpleNamespace(name="", module=TableModel(table), context=10**6, config={})
             for table in (self.p, self.q)
         )
         pair = SimpleNamespace(
