@@ -10,6 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long a generated case takes depends on the machine. All else is as Hypothesis has it.
+settings.register_profile("steady", settings(), deadline=None)
+settings.load_profile("steady")
 
 # Nothing that a test teaches macspec stays on the machine, and nothing on it changes a test.
 HOME = tempfile.TemporaryDirectory(prefix="macspec-tests-")

@@ -76,7 +76,12 @@ class Driven:
 
 @pytest.fixture
 def environ(tmp_path: Path) -> Mapping[str, str]:
-    """A user who has never run it, and whose terminal says nothing about its colours."""
+    """A user who has never run it, and whose terminal says nothing about its colours.
+
+    The model names no conversation: when it is idle depends on the machine.
+    """
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.toml").write_text("[history]\ntitles = false\n")
     own = {name: value for name, value in os.environ.items() if not name.startswith("MACSPEC_")}
     for name in ("COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "SSH_CONNECTION", "TMUX"):
         own.pop(name, None)

@@ -69,7 +69,7 @@ async def test_a_paste_goes_into_the_prompt_from_anywhere(running: Callable[...,
         assert not it.app.main.prompt.area.has_focus
         it.app.post_message(events.Paste("pasted"))
         await it.until(lambda: it.app.main.prompt.value == "pasted")
-        assert it.app.main.prompt.area.has_focus
+        await it.until(lambda: it.app.main.prompt.area.has_focus)
 
 
 async def test_ctrl_c_copies_a_selection_once(running: Callable[..., Any]) -> None:
