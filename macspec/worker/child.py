@@ -122,7 +122,9 @@ class Server:
         try:
             match command:
                 case PairChoice():
-                    return engine.load(command, lambda event: self._report(call, event))
+                    loaded = engine.load(command, lambda event: self._report(call, event))
+                    self._idle = engine.idle()
+                    return loaded
                 case ReplyRequest():
                     return self._reply(call, command)
                 case Tune(changes):

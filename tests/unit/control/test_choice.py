@@ -94,7 +94,7 @@ def test_it_drafts_at_once() -> None:
 
 
 def test_a_good_drafter_is_used_deeper_than_a_poor_one() -> None:
-    depths = [made().choose([Offer("ngram", 32, it)], 100, 50).depth for it in (0, 4, 7)]
+    depths = [made().choose([Offer("ngram", 32, it)], 100, 50).depth for it in (0, 2, 7)]
     assert 0 == depths[0] < depths[1] < depths[2]
 
 
