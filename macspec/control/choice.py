@@ -91,8 +91,8 @@ class Controller:
       covers what the try may lose.
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
       ``settled`` tokens, gets ``allowance`` of every token after those, and no round may cost more
-      than is in it. So from the first token on no more than that can be lost, whatever is accepted, as
-      far as costs are known.
+      than is in it. So from the first token on no more than that can be lost, whatever is
+      accepted, as far as costs are known.
 
     A plan depends only on what is known before the round: costs, acceptance so far, and what the
     drafters offer. So every acceptance rule stays exact under it.
