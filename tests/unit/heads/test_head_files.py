@@ -113,6 +113,19 @@ def cut(name: str) -> Callable[[Tensors], Tensors]:
         ("mtp", without("up_proj"), "lacks layers.0.mlp.up_proj.weight"),
         ("mtp", without("norm_embedding"), "lacks its embedding_norm weight"),
         ("mtp", cut("mtp.fc.weight"), "its project.weight is"),
+        ("mtp", lambda it: it | {"mtp.fc.weight": mx.zeros((0, 128))}, "has an empty tensor"),
+        (
+            "mtp",
+            lambda it: {name.replace("k_proj", "key"): array for name, array in it.items()},
+            "no layer of attention",
+        ),
+        (
+            "mtp",
+            lambda it: {
+                name.replace("fc.weight", "fc.scales"): array for name, array in it.items()
+            },
+            "lacks its project weight",
+        ),
         ("mtp", lambda it: it | {"mtp.extra.weight": mx.zeros(2)}, "has an unknown tensor"),
         ("mtp", lambda it: it | {"mtp.layers.1.x.weight": mx.zeros(2)}, "no layer of attention"),
         ("eagle", without("fc.weight"), "lacks fc.weight"),
