@@ -119,13 +119,6 @@ def cut(name: str) -> Callable[[Tensors], Tensors]:
             lambda it: {name.replace("k_proj", "key"): array for name, array in it.items()},
             "no layer of attention",
         ),
-        (
-            "mtp",
-            lambda it: {
-                name.replace("fc.weight", "fc.scales"): array for name, array in it.items()
-            },
-            "lacks its project weight",
-        ),
         ("mtp", lambda it: it | {"mtp.extra.weight": mx.zeros(2)}, "has an unknown tensor"),
         ("mtp", lambda it: it | {"mtp.layers.1.x.weight": mx.zeros(2)}, "no layer of attention"),
         ("eagle", without("fc.weight"), "lacks fc.weight"),
