@@ -224,11 +224,9 @@ class CostCurve:
             if len(self._run) == 4:
                 mean, self._run = statistics.mean(self._run), []
                 self.set_plain(length, mean)
-        elif overlaps == 0:
+        elif overlaps == 0 and not replayed:  # a replay's cost is known by plain steps alone
             self._run = []
-            unit = self.seconds(length)
-            replay = self.replay * (unit or 0) if replayed else 0.0
-            self.set_plain(length, max(seconds - replay, seconds / 2) / self._alone)
+            self.set_plain(length, seconds / self._alone)
 
     def as_dict(self) -> dict[str, Any]:
         return {
