@@ -65,6 +65,8 @@ class Switcher(ListBox[PairChoice | None, ModelOffer]):
         yield ProgressBar(1, show_eta=False, show_percentage=False)
 
     def on_mount(self) -> None:
+        if not self.query(Search):
+            return  # Esc was faster.
         self._show(first=True)
         self._hint()
         self.run_worker(self._scan(), group="scan", exclusive=True)
