@@ -59,7 +59,13 @@ async def click(pilot: Pilot[Any], word: str, then: int = 0) -> None:
         (replace(READY, temperature=0.0), ["k", "h"], []),
     ],
 )
-async def test_keys(state: PanelState, keys: list[str], asked: list[dict[str, Any]]) -> None:
+async def test_keys(
+    state: PanelState,
+    keys: list[str],
+    asked: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("macspec.app.panel.sliders.monotonic", lambda: 0.0)
     app = PanelHost(state)
     async with app.run_test(size=SIZE) as pilot:
         tuning(pilot).focus()
