@@ -250,7 +250,7 @@ def turns_and_versions(walk: Walk) -> None:
         terminal.press(*["up"] * (2 * len(before)))
         terminal.press("r")
         terminal.wait_for(lambda: len(walk.texts()) == 2, what="another first reply")
-        terminal.wait_for("● ")
+        terminal.wait_for(lambda: "‹ 2/2 ›" in terminal.text and " tokens · " in terminal.text)
         walk.step("walking back brings back what followed")
         terminal.press("left")
         walk.told("version 1 of 2")

@@ -110,7 +110,7 @@ def test_a_pass_goes_back_to_each_of_its_rows(name: str) -> None:
     ("name", "depths"),
     [
         ("qwen3_5", (5,)),
-        *(pytest.param(it, range(1, 9), marks=pytest.mark.slow) for it in (*GATED, *OTHERS)),
+        *(pytest.param(it, (1, 4, 8), marks=pytest.mark.slow) for it in (*GATED, *OTHERS)),
     ],
 )
 @pytest.mark.parametrize("sampling", [GREEDY, KEYED], ids=["greedy", "keyed"])
