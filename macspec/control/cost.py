@@ -303,6 +303,7 @@ class CostCurve:
         where = self.sampled, bucket(length)
         pending, self.pending = self.pending, []
         seen: dict[tuple[str, int], list[tuple[float, float]]] = {}
+        replays: list[tuple[str, int, float]] = []
         for number, (drafter, depth, seconds, replayed, cost) in enumerate(pending, 1):
             name = drafter if drafter in self._steps else GIVEN
             if number == 1 and self._near(name, where):
@@ -310,9 +311,7 @@ class CostCurve:
             unit = before * (after / before) ** (number / len(pending))
             ratio = seconds / unit
             if replayed:
-                mean, count = self._replay
-                more = min(max(ratio - cost, -cost), cost)
-                self._replay = mean + (more - mean) / (count + 1), min(count + 1, 16.0)
+                replays.append((drafter, depth, ratio))
             elif not drafter.endswith(BRANCHED):
                 seen.setdefault((name, depth), []).append((ratio, cost))
         for (name, depth), rounds in seen.items():
@@ -328,6 +327,11 @@ class CostCurve:
             points[depth] = factor * change ** (1 / count), count
         if seen:
             self._costs.clear()
+        for drafter, depth, ratio in replays:  # beside what the others have taken
+            cost = self.round(drafter, depth, length)
+            mean, count = self._replay
+            more = min(max(ratio - cost, -cost), cost)
+            self._replay = mean + (more - mean) / (count + 1), min(count + 1, PARAMETERS.compared)
 
 
 def shipped(rows: int) -> float:

@@ -14,6 +14,7 @@ from ..heads.blockcheck import settle
 from ..models.cached import CachedModel
 from .chain import Trial
 from .drafter import Dispatch
+from .held import HeldRows
 
 
 class BlockModel:
@@ -38,9 +39,7 @@ class BlockModel:
         self.fault: str | None = None
         """What seems to be wrong with its files, or was put right, in half a sentence."""
         self._target, self._hidden = target, target.hidden
-        self._cache = ModelCache(head)
-        self._held: list[range] = []
-        """Which positions the cache holds, in order."""
+        self._held = HeldRows(head)
         self._judged = False
         self._parts: tuple[mx.array, ...] = ()
         """What the tokens of the newest block are drawn from, [n, ...] each."""
@@ -49,7 +48,7 @@ class BlockModel:
 
     @property
     def length(self) -> int:
-        return self._held[-1].stop if self._held else 0
+        return self._held.length
 
     def room(self, tokens: Sequence[int]) -> int:
         return min(max(self.context - len(tokens), 0), self.head.size)
@@ -68,10 +67,10 @@ class BlockModel:
         start = max(self.length, self._hidden.start)
         if start < stop:
             self._read(start, min(stop, start + self._target.chunk.rows))
-            mx.async_eval(self._cache.arrays)
+            mx.async_eval(self._held.cache.arrays)
         else:  # the rows between were not kept
             length = max(self.length, min(self._target.length, len(tokens) - 1))
-            self._held.append(range(length, length))
+            self._held.skip(length)
 
     def first(self, tokens: Sequence[int], depth: int, dispatch: Dispatch) -> mx.array:
         self._judge(tokens)
@@ -81,9 +80,9 @@ class BlockModel:
         self._read(max(self.length, self._hidden.start), last)
         block = self.head.tokens(tokens[-1], depth)
         embedded = self.head.embedded(block, self._hidden.tap.embedding)
-        self._cache.mark()
-        rows = self.head(None, embedded[None], self._cache.layers)[0, :depth]
-        self._cache.advance(block.shape[0])
+        self._held.cache.mark()
+        rows = self.head(None, embedded[None], self._held.cache.layers)[0, :depth]
+        self._held.cache.advance(block.shape[0])
         logits = self.head.logits(rows, self._hidden.tap.logits)
         parts = self.head.prepared(rows, logits)
         dispatch(*parts)
@@ -96,7 +95,7 @@ class BlockModel:
         return self._guess(token)
 
     def rollback(self, length: int) -> None:
-        self._keep(length)
+        self._held.keep(length)
 
     def reading(self, tokens: Sequence[int]) -> Trial:
         """With an empty cache, of copies of the newest hidden row."""
@@ -118,19 +117,19 @@ class BlockModel:
     def _guess(self, previous: mx.array) -> mx.array:
         """The logits [1, V] of the present row after a token [1]."""
         row = slice(self._row, self._row + 1)
-        return self._target.fitted(self.head.guess(previous, [it[row] for it in self._parts]))
+        logits = self.head.guess(previous, [it[row] for it in self._parts])
+        # Weights that are damaged must not reach the rule as a distribution.
+        return self._target.fitted(mx.nan_to_num(logits, neginf=-mx.inf))
 
     def _read(self, start: int, stop: int) -> None:
         """Read the rows of positions ``start`` to ``stop``, in place of the newest block's."""
-        self._keep(start)
+        self._held.keep(start)
         if start < stop:
             rows = self.head.enter(self._hidden.rows(start, stop))
-            self._cache.mark()
-            self.head.read(rows[None], self._cache.layers)
-            self._cache.advance(stop - start)
-            if self._held and self._held[-1].stop == start:
-                start = self._held.pop().start
-            self._held.append(range(start, stop))
+            self._held.cache.mark()
+            self.head.read(rows[None], self._held.cache.layers)
+            self._held.cache.advance(stop - start)
+            self._held.add(start, stop)
         if self._judged:
             self._hidden.drop(stop - 1)
 
@@ -140,10 +139,4 @@ class BlockModel:
             return
         self.fault = settle(self.head, self._hidden, tokens)
         self._judged = True
-        self._keep(0)
-
-    def _keep(self, position: int) -> None:
-        """Keep the rows of context below a position, and nothing of a block."""
-        held = (range(it.start, min(it.stop, position)) for it in self._held)
-        self._held = [it for it in held if it.start <= it.stop]
-        self._cache.rollback(sum(map(len, self._held)))
+        self._held.keep(0)

@@ -7,12 +7,12 @@ from typing import Any
 
 import mlx.core as mx
 
-from ..cache import ModelCache
 from ..choices import MAX_DEPTH
 from ..heads.agreement import LEAST, Agreement
 from ..models.cached import CachedModel
 from .chain import Trial
 from .drafter import Dispatch
+from .held import HeldRows
 
 
 class HeadModel:
@@ -167,8 +167,8 @@ class HeadModel:
         return self._target.fitted(mx.nan_to_num(logits, neginf=-mx.inf))
 
 
-class _Depth:
-    """A head for one depth, and its cache.
+class _Depth(HeldRows):
+    """A head for one depth, and its cache: a pair for each position, that of its hidden row.
 
     Args:
         number: of tokens between the one that it reads first and the newest that was committed when
@@ -176,23 +176,14 @@ class _Depth:
     """
 
     def __init__(self, head: Any, number: int) -> None:
+        super().__init__(head)
         self.head, self.number = head, number
-        self.cache = ModelCache(head)
-        self._pairs: list[range] = []
-        """Which pairs the cache holds, by the position of the hidden row."""
-
-    @property
-    def length(self) -> int:
-        return self._pairs[-1].stop if self._pairs else 0
 
     def feed(self, start: int, rows: mx.array, embedded: mx.array) -> mx.array:
         """Read pairs [n, width] from position ``start`` on, in place of what was drafted."""
         self.keep(start)
         out = self.step(rows, embedded)
-        stop = start + rows.shape[0]
-        if self._pairs and self._pairs[-1].stop == start:
-            start = self._pairs.pop().start
-        self._pairs.append(range(start, stop))
+        self.add(start, start + rows.shape[0])
         return out
 
     def step(self, rows: mx.array, embedded: mx.array) -> mx.array:
@@ -201,13 +192,3 @@ class _Depth:
         out: mx.array = self.head(rows[None], embedded[None], self.cache.layers)
         self.cache.advance(rows.shape[0])
         return out[0]
-
-    def skip(self, position: int) -> None:
-        """Go on from a position; what is before it stays unread."""
-        self._pairs.append(range(position, position))
-
-    def keep(self, position: int) -> None:
-        """Keep the pairs below a position, and nothing that was drafted."""
-        pairs = (range(it.start, min(it.stop, position)) for it in self._pairs)
-        self._pairs = [it for it in pairs if it.start <= it.stop]
-        self.cache.rollback(sum(map(len, self._pairs)))

@@ -84,4 +84,4 @@ def test_auto_is_near_the_best_depth_whatever_a_replay_costs(
     auto, learned = speed(pocket, "auto", curve.cost, replay, monkeypatch)
     assert auto >= 0.96 * max(fixed)
     assert auto >= 0.97 * fixed[0]
-    assert learned == pytest.approx(replay, rel=0.15, abs=0.01)
+    assert learned == pytest.approx(replay, rel=0.15)

@@ -70,3 +70,17 @@ def test_a_block_drafter_stays_in_step_through_edits_and_switches(
         logits = drafter.stepper.first(it.decoder.tokens, 4, mx.async_eval)
         guesses.append(mx.where(mx.isfinite(logits), logits, 0.0))
     assert mx.abs(guesses[0] - guesses[1]).max().item() < 1e-4
+
+
+@pytest.mark.parametrize("name", ["dflash2", "deepspec"])
+def test_damaged_weights_guess_no_distribution_that_is_none(
+    pocket: Pair, tmp_path: Path, name: str
+) -> None:
+    head = block_of(pocket, "llama", name, tmp_path)
+    head.module.norm.weight = head.module.norm.weight * mx.nan
+    session = session_of(pocket, "llama", head=head, method=head.kind, rule="keyed", depth=3)
+    tokens_of(session, PROMPT, KEYED, 1)
+    drafter = session.decoder.portfolio.drafters[head.kind]
+    assert isinstance(drafter, ChainDrafter)
+    logits = drafter.stepper.first(session.decoder.tokens, 3, mx.async_eval)
+    assert not mx.any(mx.isnan(logits)).item()
