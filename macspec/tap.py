@@ -6,8 +6,10 @@ layers asked for, the embedding and the output head have stand-ins that note wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -58,9 +60,15 @@ class Tap:
         """What the output head makes of rows [n, width] that enter it: [n, vocabulary]."""
         assert self._output is not None
         holder, key = self._output
-        head = holder[key]
-        logits: mx.array = head(rows) if _is_linear(head) else head.as_linear(rows)
-        return logits
+        return _put_out(holder[key], rows)
+
+    def logits_of(self, ids: mx.array) -> Callable[[mx.array], mx.array]:
+        """As ``logits``, of some ids [n] of the vocabulary only."""
+        assert self._output is not None
+        holder, key = self._output
+        some = copy(holder[key])
+        some.update({name: array[ids] for name, array in some.parameters().items()})
+        return partial(_put_out, some)
 
     @contextmanager
     def listening(self) -> Iterator[dict[int, list[mx.array]]]:
@@ -165,6 +173,11 @@ class _Embedding(_Output):
     def __call__(self, x: mx.array) -> Any:
         self._embeds(self.stands_for)
         return self.stands_for(x)
+
+
+def _put_out(head: Any, rows: mx.array) -> mx.array:
+    logits: mx.array = head(rows) if _is_linear(head) else head.as_linear(rows)
+    return logits
 
 
 def _is_linear(module: Any) -> bool:

@@ -39,6 +39,7 @@ class BlockModel:
         self.fault: str | None = None
         """What seems to be wrong with its files, or was put right, in half a sentence."""
         self._target, self._hidden = target, target.hidden
+        self._output = head.output(self._hidden.tap)
         self._held = HeldRows(head)
         self._judged = False
         self._parts: tuple[mx.array, ...] = ()
@@ -81,9 +82,9 @@ class BlockModel:
         block = self.head.tokens(tokens[-1], depth)
         embedded = self.head.embedded(block, self._hidden.tap.embedding)
         self._held.cache.mark()
-        rows = self.head(None, embedded[None], self._held.cache.layers)[0, :depth]
+        rows = self.head(None, embedded[None], self._held.cache.layers, depth)[0]
         self._held.cache.advance(block.shape[0])
-        logits = self.head.logits(rows, self._hidden.tap.logits)
+        logits = self.head.logits(rows, self._output)
         parts = self.head.prepared(rows, logits)
         dispatch(*parts)
         self._parts, self._row = parts, 0

@@ -7,7 +7,7 @@ when their tokens are committed, and cached as keys and values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -23,6 +23,8 @@ from .head import Variant
 from .tensors import load, width_of
 
 Weights = Mapping[str, mx.array]
+
+ALL = slice(0, None)
 
 
 class _Attention(nn.Module):
@@ -77,13 +79,15 @@ class _Attention(nn.Module):
         )
         return found
 
-    def __call__(self, x: mx.array, cache: Any) -> mx.array:
-        count, start = x.shape[1], cache.offset
-        queries = self.q_proj(x).reshape(1, count, self.heads, -1)
+    def __call__(self, x: mx.array, cache: Any, wanted: slice) -> mx.array:
+        """What the ``wanted`` of rows [1, n, width] get; all are cached."""
+        start, asking = cache.offset, x[:, wanted]
+        first, count = wanted.start, asking.shape[1]
+        queries = self.q_proj(asking).reshape(1, count, self.heads, -1)
         gate = None
         if self.gated:
             queries, gate = mx.split(queries, 2, axis=-1)
-        queries = self._rope(self.q_norm(queries).transpose(0, 2, 1, 3), offset=start)
+        queries = self._rope(self.q_norm(queries).transpose(0, 2, 1, 3), offset=start + first)
         keys, values = self.read(x, cache)
         seen = min(start, CONTEXT if self.window is None else self.window - 1)
         keys, values = keys[:, :, start - seen :], values[:, :, start - seen :]
@@ -92,7 +96,7 @@ class _Attention(nn.Module):
             keys,
             values,
             scale=self.scale,
-            mask=self._mask(seen, count),
+            mask=self._mask(seen, x.shape[1], wanted),
             sinks=self.attention_sink_bias if "attention_sink_bias" in self else None,
         )
         out = out.transpose(0, 2, 1, 3)
@@ -101,12 +105,13 @@ class _Attention(nn.Module):
         mixed: mx.array = self.o_proj(out.reshape(1, count, -1))
         return mixed
 
-    def _mask(self, seen: int, count: int) -> mx.array | None:
-        """Which of ``seen`` rows of context and ``count`` of the block each of those attends to."""
+    def _mask(self, seen: int, count: int, wanted: slice) -> mx.array | None:
+        """Which of ``seen`` rows of context and ``count`` of the block the ``wanted`` ones of the
+        block attend to."""
         full = self.window is None or seen + count <= self.window
         if full and not self.causal:
             return None
-        rows, columns = seen + mx.arange(count)[:, None], mx.arange(seen + count)[None]
+        rows, columns = seen + mx.arange(count)[wanted, None], mx.arange(seen + count)[None]
         mask = columns > rows - (self.window or seen + count)
         return mask & (columns <= rows) if self.causal else mask
 
@@ -147,27 +152,30 @@ class _Layer(nn.Module):
                 rows = weights[f"{start}{name}.kernel_projection.weight"].shape[0]
                 self[name] = GroupedConv(base.shape, rows // (2 * base.shape[1]))
 
-    def __call__(self, x: mx.array, cache: Any) -> mx.array:
-        x = x + self._around("attention_conv", self.input_layernorm(x), self._attended, cache)
+    def __call__(self, x: mx.array, cache: Any, wanted: slice = ALL) -> mx.array:
+        """The ``wanted`` of rows [1, n, width]; of the others only keys and values are made."""
+        h = self.input_layernorm(x)
+        x = x[:, wanted] + self._around("attention_conv", h, self._attended, cache, wanted)
         name = "pre_feedforward_layernorm" if self.gemma else "post_attention_layernorm"
-        x = x + self._around("mlp_conv", self[name](x), self._fed, None)
+        x = x + self._around("mlp_conv", self[name](x), self._fed)
         return x * self.layer_scalar if self.gemma else x
 
-    def _attended(self, x: mx.array, cache: Any) -> mx.array:
-        out: mx.array = self.self_attn(x, cache)
+    def _attended(self, x: mx.array, cache: Any, wanted: slice) -> mx.array:
+        out: mx.array = self.self_attn(x, cache, wanted)
         return self.post_attention_layernorm(out) if self.gemma else out
 
-    def _fed(self, x: mx.array, _: Any) -> mx.array:
+    def _fed(self, x: mx.array) -> mx.array:
         out: mx.array = self.mlp(x)
         return self.post_feedforward_layernorm(out) if self.gemma else out
 
-    def _around(self, name: str, x: mx.array, part: Any, cache: Any) -> mx.array:
+    def _around(self, name: str, x: mx.array, part: Any, *rest: Any) -> mx.array:
         """A part of the layer, between the two convolutions of that name where it has them."""
         if name not in self:
-            out: mx.array = part(x, cache)
+            out: mx.array = part(x, *rest)
             return out
         x, added = self[name].prepare(x)
-        convolved: mx.array = self[name].finish(part(x, cache), added)
+        out = part(x, *rest)
+        convolved: mx.array = self[name].finish(out, added[:, : out.shape[1]])
         return convolved
 
 
@@ -196,6 +204,7 @@ class Block(nn.Module):
         self.layers = [_Layer(width, form, weights, at) for at in range(len(form.windows))]
         self.norm = nn.RMSNorm(width, form.eps)
         self._targets: mx.array | None = None
+        """Of a reduced vocabulary: the target's ids; hidden, as they are no weights."""
         self.vocabulary = model.width
         if (own := weights.get("embed_tokens.weight")) is not None:
             self.embed_tokens = nn.Embedding(own.shape[0], width)
@@ -217,6 +226,12 @@ class Block(nn.Module):
             self.candidate_selector = Selector(
                 width, book.shape[0], book.shape[1], self.form.candidates
             )
+
+    def reduce(self, targets: mx.array) -> None:
+        """Guess only these ids [n] of the target."""
+        self._targets = targets
+        self._places = mx.full((self.vocabulary,), targets.size, mx.int32)
+        self._places[targets] = mx.arange(targets.size)
 
     @property
     def depths(self) -> list[Block]:
@@ -263,29 +278,49 @@ class Block(nn.Module):
         return mx.array([anchor] + [self.form.mask] * (rows - 1), mx.uint32)
 
     def __call__(
-        self, hidden: mx.array | None, embedded: mx.array, cache: Sequence[Any]
+        self,
+        hidden: mx.array | None,
+        embedded: mx.array,
+        cache: Sequence[Any],
+        guesses: int | None = None,
     ) -> mx.array:
         """Read rows of context [1, n, width], if any, and a block [1, m, width] behind all of them.
 
+        Args:
+            guesses: how many are needed; None: all.
+
         Returns:
-            The normed rows that guess, [1, m - first, width]. The block's keys and values are left
-            in the caches, to be taken back.
+            The normed rows that guess, [1, guesses, width]. The block's keys and values are left in
+            the caches, to be taken back.
         """
         if hidden is not None:
             self.read(hidden, cache)
+        stop = embedded.shape[1] if guesses is None else self.first + guesses
         x = embedded
-        for layer, own in zip(self.layers, cache, strict=True):
+        for layer, own in zip(self.layers[:-1], cache, strict=False):
             x = layer(x, own)
-        normed: mx.array = self.norm(x[:, self.first :])
+        # Convolutions reach back to the block's first row.
+        start = 0 if "mlp_conv" in self.layers[-1] else self.first
+        x = self.layers[-1](x, cache[-1], slice(start, stop))
+        normed: mx.array = self.norm(x[:, self.first - start :])
         return normed
 
-    def logits(self, rows: mx.array, output: Any) -> mx.array:
-        """Logits [n, V] of rows [n, width], before what the token before adds to them.
+    def output(self, tap: Any) -> Callable[[mx.array], mx.array]:
+        """The output head of its rows: its own, or what it needs of the target's."""
+        if "lm_head" in self:
+            own: Callable[[mx.array], mx.array] = self.lm_head
+            return own
+        found: Callable[[mx.array], mx.array]
+        found = tap.logits if self._targets is None else tap.logits_of(self._targets)
+        return found
+
+    def logits(self, rows: mx.array, output: Callable[[mx.array], mx.array]) -> mx.array:
+        """Logits [n, guesses] of rows [n, width], before what the token before adds to them.
 
         Args:
-            output: the target's output head.
+            output: of the rows; see ``output``.
         """
-        logits: mx.array = self.lm_head(rows) if "lm_head" in self else output(rows)
+        logits = output(rows)
         if self.form.multiplier != 1:
             logits = logits * self.form.multiplier
         if (cap := self.form.softcap) is not None:
@@ -295,7 +330,7 @@ class Block(nn.Module):
     def prepared(self, rows: mx.array, logits: mx.array) -> tuple[mx.array, ...]:
         """What ``guess`` takes for each of the rows, [n, ...] each."""
         if "candidate_selector" in self:
-            parts: tuple[mx.array, ...] = self.candidate_selector.prepare(rows, logits)
+            parts: tuple[mx.array, ...] = self.candidate_selector.prepare(rows, logits, self._targets)
             return parts
         return (logits,)
 
@@ -307,12 +342,14 @@ class Block(nn.Module):
         (logits,) = parts
         if "markov_head" in self:
             logits = logits + self.markov_head(previous)
+        return self._whole(logits)
+
+    def _whole(self, logits: mx.array) -> mx.array:
+        """Logits [n, guesses] as [n, V]: what it cannot guess has no chance."""
         if self._targets is None:
             return logits
-        # What it cannot say has no chance.
-        whole = mx.full((1, self.vocabulary), -mx.inf, logits.dtype)
-        whole[:, self._targets] = logits
-        return whole
+        padded = mx.pad(logits, [(0, 0), (0, 1)], constant_values=-mx.inf)
+        return mx.take(padded, self._places, axis=1)
 
     def variants(self) -> Iterator[Variant]:
         """Other readings of its files, one change each."""
@@ -376,21 +413,15 @@ def build(weights: Weights, model: Model, config: Mapping[str, Any]) -> Block:
 
 def _map_guesses(head: Block, named: Weights, offsets: mx.array | None) -> None:
     """Say which of the target's ids a reduced vocabulary has."""
-    wide = next(
-        (
-            named[it].shape[0]
-            for it in ("lm_head.weight", "markov_head.markov_w2.weight")
-            if it in named
-        ),
-        None,
-    )
+    places = ("lm_head.weight", "markov_head.markov_w2.weight")
+    wide = next((named[it].shape[0] for it in places if it in named), None)
     if offsets is None:
         if wide is not None and "lm_head.weight" in named and wide < head.vocabulary:
             raise ValueError(f"guesses {wide} ids and does not say which of the target's they are")
         return
-    if wide is None or offsets.shape != (wide,):
-        raise ValueError(f"names {offsets.size} ids of the target for {wide or 'none'} of its own")
-    targets = mx.arange(wide) + offsets.astype(mx.int32)
+    if offsets.shape != (wide or offsets.size,):
+        raise ValueError(f"names {offsets.size} ids of the target for {wide} of its own")
+    targets = mx.arange(offsets.size) + offsets.astype(mx.int32)
     if not 0 <= int(mx.min(targets)) <= int(mx.max(targets)) < head.vocabulary:
         raise ValueError("names ids that the target lacks")
-    head._targets = targets
+    head.reduce(targets)

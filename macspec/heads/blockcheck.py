@@ -31,6 +31,7 @@ class Comparison:
 
     def __init__(self, head: Block, hidden: HiddenRows, tokens: Sequence[int]) -> None:
         self._head, self._tap = head, hidden.tap
+        self._output = head.output(self._tap)
         stop = min(hidden.stop, len(tokens))
         start = max(hidden.start, stop - ROWS)
         self._rows = hidden.rows(start, stop)
@@ -62,9 +63,9 @@ class Comparison:
         block = head.tokens(anchor, 1)
         cache.mark()
         embedded = head.embedded(block, self._tap.embedding)
-        rows = head(None, embedded[None], cache.layers)[0, :1]
+        rows = head(None, embedded[None], cache.layers, 1)[0]
         cache.advance(block.shape[0])
-        parts = head.prepared(rows, head.logits(rows, self._tap.logits))
+        parts = head.prepared(rows, head.logits(rows, self._output))
         return mx.argmax(head.guess(block[:1], parts), axis=-1)
 
 

@@ -50,12 +50,19 @@ class Selector(nn.Module):
         self.hidden_projection = nn.Linear(width, rank, bias=False)
         self.count = count
 
-    def prepare(self, rows: mx.array, logits: mx.array) -> tuple[mx.array, ...]:
-        """For rows [n, width] and their logits [n, V], what ``__call__`` takes: [n, ...] each."""
+    def prepare(
+        self, rows: mx.array, logits: mx.array, targets: mx.array | None
+    ) -> tuple[mx.array, ...]:
+        """What ``__call__`` takes for rows [n, width] and their logits [n, guesses]: [n, ...] each.
+
+        Args:
+            targets: the target's ids of those guesses; None: the same.
+        """
         known = min(logits.shape[-1], self.successor_codebook.shape[0])
         count = min(self.count, known)
         ids = mx.argpartition(logits[:, :known], -count, axis=-1)[:, -count:]
         unary = mx.take_along_axis(logits, ids, axis=-1).astype(mx.float32)
+        ids = ids if targets is None else targets[ids]
         return self.hidden_projection(rows), ids, unary
 
     def __call__(self, previous: mx.array, parts: Sequence[mx.array], width: int) -> mx.array:
