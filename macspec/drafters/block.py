@@ -86,6 +86,8 @@ class BlockModel:
         self._held.cache.advance(block.shape[0])
         logits = self.head.logits(rows, self._output)
         parts = self.head.prepared(rows, logits)
+        if not self.head.walks:
+            parts = (self._sound(*parts),)
         dispatch(*parts)
         self._parts, self._row = parts, 0
         return self._guess(mx.array([tokens[-1]], mx.uint32))
@@ -117,9 +119,11 @@ class BlockModel:
 
     def _guess(self, previous: mx.array) -> mx.array:
         """The logits [1, V] of the present row after a token [1]."""
-        row = slice(self._row, self._row + 1)
-        logits = self.head.guess(previous, [it[row] for it in self._parts])
-        # Weights that are damaged must not reach the rule as a distribution.
+        parts = [it[self._row : self._row + 1] for it in self._parts]
+        return self._sound(self.head.guess(previous, parts)) if self.head.walks else parts[0]
+
+    def _sound(self, logits: mx.array) -> mx.array:
+        """Of the target's vocabulary. Damaged weights must not reach the rule as a distribution."""
         return self._target.fitted(mx.nan_to_num(logits, neginf=-mx.inf))
 
     def _read(self, start: int, stop: int) -> None:

@@ -203,8 +203,7 @@ class Block(nn.Module):
         self.hidden_norm = nn.RMSNorm(width, form.eps)
         self.layers = [_Layer(width, form, weights, at) for at in range(len(form.windows))]
         self.norm = nn.RMSNorm(width, form.eps)
-        self._targets: mx.array | None = None
-        """Of a reduced vocabulary: the target's ids; hidden, as they are no weights."""
+        self._targets: mx.array | None = None  # underlined: no weight
         self.vocabulary = model.width
         if (own := weights.get("embed_tokens.weight")) is not None:
             self.embed_tokens = nn.Embedding(own.shape[0], width)
@@ -226,6 +225,11 @@ class Block(nn.Module):
             self.candidate_selector = Selector(
                 width, book.shape[0], book.shape[1], self.form.candidates
             )
+
+    @property
+    def targets(self) -> mx.array | None:
+        """The target's ids that it can guess; None: all."""
+        return self._targets
 
     def reduce(self, targets: mx.array) -> None:
         """Guess only these ids [n] of the target."""
@@ -327,12 +331,19 @@ class Block(nn.Module):
             logits = mx.tanh(logits.astype(mx.float32) / cap) * cap
         return logits
 
+    @property
+    def walks(self) -> bool:
+        """Whether a guess depends on the one before."""
+        return "candidate_selector" in self or "markov_head" in self
+
     def prepared(self, rows: mx.array, logits: mx.array) -> tuple[mx.array, ...]:
         """What ``guess`` takes for each of the rows, [n, ...] each."""
         if "candidate_selector" in self:
-            parts: tuple[mx.array, ...] = self.candidate_selector.prepare(rows, logits, self._targets)
+            parts: tuple[mx.array, ...] = self.candidate_selector.prepare(
+                rows, logits, self._targets
+            )
             return parts
-        return (logits,)
+        return (logits if "markov_head" in self else self._whole(logits),)
 
     def guess(self, previous: mx.array, parts: Sequence[mx.array]) -> mx.array:
         """The logits [1, V] of a row, from its parts [1, ...], after a token [1]."""
@@ -340,9 +351,7 @@ class Block(nn.Module):
             chosen: mx.array = self.candidate_selector(previous, parts, self.vocabulary)
             return chosen
         (logits,) = parts
-        if "markov_head" in self:
-            logits = logits + self.markov_head(previous)
-        return self._whole(logits)
+        return self._whole(logits + self.markov_head(previous)) if self.walks else logits
 
     def _whole(self, logits: mx.array) -> mx.array:
         """Logits [n, guesses] as [n, V]: what it cannot guess has no chance."""

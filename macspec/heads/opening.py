@@ -81,14 +81,17 @@ def open_head(files: HeadFiles, target: Model) -> LoadedHead:
     speaks = any("head" in it or "lm_head" in it for it in module.depths)
     outputs: Any = tree_flatten(target.module.parameters())
     wide = [array.nbytes for _, array in outputs if array.shape[:1] == (target.width,)]
+    targets = getattr(module, "targets", None)
+    share = 1.0 if targets is None else targets.size / target.width
+    output = 0 if speaks else int(share * max(wide, default=0))
     return LoadedHead(
         name=name,
         kind=files.kind,
         module=module,
         parameters=sum(array.size for array in arrays.values()),
-        weight_bytes=own,
-        step_bytes=(own - looked_up) // len(module.depths)
-        + (0 if speaks else max(wide, default=0)),
+        # A part of the target's output head is a copy.
+        weight_bytes=own + (output if targets is not None else 0),
+        step_bytes=(own - looked_up) // len(module.depths) + output,
     )
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from tinymodels import VOCABULARY, tiny
+from architectures import ARCHITECTURES
+from mlx import nn
+from tinymodels import VOCABULARY, built, tiny
 
 from macspec.cache import ModelCache
 from macspec.models.cached import CachedModel, TreePass
@@ -76,6 +78,24 @@ def test_the_heads_logits_are_the_models() -> None:
         logits = module(mx.array([TEXT]))
     assert mx.array_equal(tap.logits(heard[FINAL][0]), logits)
     assert mx.array_equal(tap.embedding(mx.array(TEXT)), module.model.embed_tokens(mx.array(TEXT)))
+
+
+def _in_groups(_: str, layer: Any) -> bool:
+    return hasattr(layer, "to_quantized") and layer.weight.shape[-1] % 32 == 0
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3_text"])
+@pytest.mark.parametrize("bits", [None, 8])
+def test_logits_of_a_part_of_the_vocabulary(name: str, bits: int | None) -> None:
+    """With an output head of its own and a tied one, quantized or not."""
+    module = built(ARCHITECTURES[name])
+    if bits is not None:
+        nn.quantize(module, group_size=32, bits=bits, class_predicate=_in_groups)
+    tap, ids = Tap(module, (FINAL,)), mx.array([3, 4, 40, 7])
+    rows = mx.random.normal((2, 64), key=mx.random.key(1))
+    logits = tap.logits(rows)
+    assert mx.allclose(tap.logits_of(ids)(rows), logits[:, ids], atol=1e-5)
+    assert logits.shape[1] > 4
 
 
 def test_a_layer_that_does_not_exist_is_refused() -> None:

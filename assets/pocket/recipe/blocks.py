@@ -214,3 +214,16 @@ class DSpark(Block):
             "target_layer_ids": self.taps,
             "markov_rank": RANK,
         }
+
+
+def reduced(
+    tensors: dict[str, Tensor], config: dict[str, object], ids: Tensor
+) -> tuple[dict[str, Tensor], dict[str, object]]:
+    """The files of a block head that guesses only some ids of the target, ascending.
+
+    It still reads all of them, and takes the rows of its output head from the target's.
+    """
+    tables = {"markov_head.markov_w2.weight"} & tensors.keys()
+    cut = {name: tensors[name][ids].contiguous() for name in tables}
+    offsets = ids - torch.arange(len(ids))
+    return {**tensors, **cut, "d2t": offsets}, {**config, "draft_vocab_size": len(ids)}

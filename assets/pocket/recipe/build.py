@@ -27,7 +27,17 @@ def short(work: Path, out: Path, on: str, seed: int = 1) -> None:
     sample(work, count=64, rows=32, longest=48, seed=seed, on=on)
     distil(work, steps=20, mix=0.5, seed=seed, **plain)
     for kind in KINDS:
-        train_head(work, kind, minutes=None, steps=4, tokens=1024, rate=0.002, seed=seed, on=on)
+        train_head(
+            work,
+            kind,
+            vocabulary=256,
+            minutes=None,
+            steps=4,
+            tokens=1024,
+            rate=0.002,
+            seed=seed,
+            on=on,
+        )
     finish(work, out)
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from blocks import DFlash, DSpark
+from blocks import DFlash, DSpark, reduced
 from chains import MTP, Eagle
 from distil import OWN, packed
 from net import load
+from pieces import END_ID
 from safetensors.torch import save_file
 from torch import Tensor
 from train import Bar, Schedule, device, keep, windows
@@ -32,10 +33,18 @@ def tensors(head: MTP | Eagle | DFlash | DSpark) -> dict[str, Tensor]:
     return found
 
 
+def usual(ids: np.ndarray, kinds: np.ndarray, count: int) -> Tensor:
+    """The ``count`` tokens that assistants say most often, ascending; the end of a turn is one."""
+    said = np.bincount(ids[kinds == 2], minlength=count)
+    said[END_ID] = len(ids)
+    return torch.from_numpy(np.sort(np.argsort(-said, kind="stable")[:count]))
+
+
 def train_head(
     work: Path,
     kind: str,
     *,
+    vocabulary: int,
     minutes: float | None,
     steps: int | None,
     tokens: int,
@@ -43,7 +52,11 @@ def train_head(
     seed: int,
     on: str,
 ) -> dict[str, object]:
-    """Train a head for ``target.pt``; leaves the folder ``KIND`` as macspec loads it."""
+    """Train a head for ``target.pt``; leaves the folder ``KIND`` as macspec loads it.
+
+    Args:
+        vocabulary: tokens that a block head guesses; 0: all.
+    """
     torch.manual_seed(seed)
     target = load(str(work / "target.pt"), on).requires_grad_(False)
     head = KINDS[kind](target.shape).to(on)
@@ -82,8 +95,11 @@ def train_head(
             keep(path, state | {"step": step, "used": schedule.used, "seen": count})
     folder = work / kind
     folder.mkdir(exist_ok=True)
-    save_file(tensors(head), str(folder / "model.safetensors"), {"format": "mlx"})
-    (folder / "config.json").write_text(json.dumps(head.config(), indent=1) + "\n")
+    files, config = tensors(head), head.config()
+    if vocabulary and isinstance(head, DFlash | DSpark):
+        files, config = reduced(files, config, usual(*written[:2], vocabulary))
+    save_file(files, str(folder / "model.safetensors"), {"format": "mlx"})
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     path.unlink(missing_ok=True)
     report: dict[str, object] = {
         "parameters": sum(weight.numel() for weight in head.parameters()),
@@ -99,6 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Step 3c: train a head.")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--kind", choices=KINDS, required=True)
+    parser.add_argument("--vocabulary", type=int, default=0, help="of a block head; 0: all")
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--tokens", type=int, default=2048)
@@ -112,6 +129,7 @@ def main() -> None:
     train_head(
         args.work,
         args.kind,
+        vocabulary=args.vocabulary,
         minutes=args.minutes,
         steps=args.steps,
         tokens=args.tokens,

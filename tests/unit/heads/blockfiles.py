@@ -40,8 +40,8 @@ class Packaging:
     kind: str
     config: Mapping[str, Any]
     parts: frozenset[str] = field(default=frozenset())
-    """Of: output (an output head), reduced (with a small vocabulary), embedding, gated, sink,
-    gemma, minus (norms stored minus one), convs."""
+    """Of: output (an output head), reduced (a small vocabulary), embedding, gated, sink, gemma,
+    minus (norms stored minus one), convs."""
 
 
 def packaging(kind: str, config: Mapping[str, Any], *parts: str) -> Packaging:
@@ -58,6 +58,7 @@ PACKAGINGS: Mapping[str, Packaging] = {
             "layer_types": ["sliding_attention", "full_attention"],
             "sliding_window": 24,
         },
+        "reduced",
     ),
     "dflash2": packaging(
         "dflash",
@@ -114,6 +115,7 @@ PACKAGINGS: Mapping[str, Packaging] = {
                 "original_max_position_embeddings": 32,
             },
         },
+        "reduced",
     ),
     "liquid": packaging(
         "dspark",

@@ -138,6 +138,11 @@ def test_a_quantized_block_drafter(pocket: Pair, tmp_path: Path) -> None:
     assert mx.abs(outs[0] - outs[1]).max().item() < 0.2
 
 
+@pytest.fixture
+def few_anchors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("macspec.heads.blockcheck.ANCHORS", 8)
+
+
 class Truth:
     """Hidden rows of a text, and a target that chooses what a head guesses if read rightly."""
 
@@ -161,6 +166,7 @@ class Truth:
         return rows
 
 
+@pytest.mark.usefixtures("few_anchors")
 @pytest.mark.parametrize(
     ("right", "wrong", "name", "value"),
     [
@@ -189,6 +195,7 @@ def test_what_files_say_wrongly_is_put_right(
     assert getattr(head, name) == value
 
 
+@pytest.mark.usefixtures("few_anchors")
 def test_a_head_of_another_family_is_reported(pocket: Pair, tmp_path: Path) -> None:
     truth = Truth(block_of(pocket, "llama", "deepspec", tmp_path / "right").module)
     other = block_of(pocket, "llama", "deepspec", tmp_path / "other", seed=9).module

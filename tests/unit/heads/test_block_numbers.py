@@ -96,7 +96,10 @@ class ByHand:
         for key in self.w:
             self.w[key] = self.w[key] + self.facts.minus * ("norm" in key)
         self.embedding = self.w.get("embed_tokens.weight", embedding)
-        self.output = self.w.get("lm_head.weight", output)
+        self.known = np.arange(len(output))
+        if "reduced" in self.parts:
+            self.known = np.arange(REDUCED) + self.w["d2t"].astype(int)
+        self.output = self.w.get("lm_head.weight", output[self.known])
 
     def rows(self, seen: list[Array], anchor: int) -> Array:
         """The block's guessing rows behind the target's rows of the positions before ``anchor``."""
@@ -178,9 +181,7 @@ class ByHand:
         if "markov_head.markov_w1.weight" in w:
             before = w["markov_head.markov_w1.weight"][previous]
             logits = logits + w["markov_head.markov_w2.weight"] @ before
-        if "reduced" not in self.parts:
-            return np.asarray(logits)
-        whole[np.arange(REDUCED) + w["d2t"].astype(int)] = logits
+        whole[self.known] = logits
         return whole
 
 
