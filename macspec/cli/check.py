@@ -19,6 +19,7 @@ from ..divergence import Divergence, choice_scores, explain, first_difference
 from ..errors import BadOptionError
 from ..heads import LoadedHead
 from ..heads.agreement import Agreement
+from ..heads.blockcheck import Comparison
 from ..metal.dispatch import checked_kernels, kernels_for
 from ..metal.outcomes import Outcome
 from ..metal.report import report
@@ -269,16 +270,20 @@ def _head(session: Session) -> Iterator[str]:
     text = decoder.tokens
     for _ in session.measure():
         pass
-    parts = [f"a token drafted costs {decoder.controller.curve.step(head.kind):.2f} plain passes"]
-    if head.kind not in BLOCKS:
-        target = CachedModel(session.pair.target.module, session.pair.vocabulary)
-        hidden = target.show(head.module.wanted)
-        target.read(text)
-        found = Agreement(head.module, hidden, text)
-        parts.insert(
-            0, f"chooses the target's token in {found.share():.0%} of {found.count} places"
-        )
-    yield _row(label(head.kind), "; ".join(parts))
+    target = CachedModel(session.pair.target.module, session.pair.vocabulary)
+    hidden = target.show(head.module.wanted)
+    target.read(text)
+    compared = Comparison if head.kind in BLOCKS else Agreement
+    found = compared(head.module, hidden, text)
+    step = decoder.controller.curve.step(head.kind)
+    what = "a block" if head.kind in BLOCKS else "a token drafted"
+    yield _row(
+        label(head.kind),
+        f"chooses the target's token in {found.share():.0%} of {found.count} places; {what} costs "
+        f"{step:.2f} plain passes",
+    )
+    for note in head.notes:
+        yield _row("notice", f"the head {note}")
     for it in decoder.portfolio.models(head.kind):
         if (notice := it.stepper.notice(text)) is not None:
             yield _row("notice", notice)

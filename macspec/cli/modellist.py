@@ -76,6 +76,7 @@ def list_models(known: Sequence[Entry], as_json: bool) -> None:
         verdict = "fits" if fit.reason is None else f"no: {fit.reason}"
         if fit.reason is None and fit.made_for is not None:
             verdict += f", but was made for {fit.made_for}"
+        verdict += "".join(f"; it {note}" for note in fit.notes)
         output.text(one_line(f"  {fit.target} + {fit.draft}: {verdict}") + "\n")
     output.text("\nwhat drafts for which target\n" if drafters else "")
     output.text(_table(sorted(drafters.items())))

@@ -42,6 +42,11 @@ class Comparison:
         final = self._rows[head.wanted.index(FINAL)][mx.array(self.places)]
         self._best = mx.argmax(self._tap.logits(final), axis=-1)
 
+    @property
+    def count(self) -> int:
+        """Blocks that are compared."""
+        return len(self.places)
+
     def share(self) -> float:
         """Share of guesses that are the target's."""
         return float(mx.mean((self.guesses() == self._best).astype(mx.float32)))

@@ -63,7 +63,7 @@ class Form:
     offset_norms: bool = False
     """Whether files of this kind store the weights of norms minus one."""
     notes: tuple[str, ...] = field(default=())
-    """What was put right, each half a sentence."""
+    """What was put right, each half a sentence that continues "the head"."""
 
 
 def packaging_of(config: Settings, names: Collection[str]) -> str:
@@ -162,7 +162,7 @@ def _taps(read: _Reader, layers: int) -> tuple[tuple[int, ...], list[str]]:
     taps = tuple(int(it) for it in named)
     if max(taps) == layers and min(taps) > 0:
         # Counted from the embedding, as lists of hidden states are.
-        return tuple(it - 1 for it in taps), ["its layer ids counted from 1"]
+        return tuple(it - 1 for it in taps), ["counts the target's layers from 1"]
     if not all(0 <= it < layers for it in taps):
         raise ValueError(f"reads layers {list(taps)} of a target that has {layers}")
     return taps, []

@@ -12,6 +12,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from ..cache import ModelCache
+from ..choices import BLOCKS
 from ..errors import PairMismatchError
 from ..models.files import broken
 from ..models.loading import Model
@@ -42,15 +43,17 @@ class LoadedHead:
     module: Any = field(repr=False)
     parameters: int
     weight_bytes: int
+    notes: tuple[str, ...]
+    """What is odd about its files, and was put right, each continuing "the head"."""
     step_bytes: int
     """Bytes of weights that a step reads, those of the target's output head included."""
 
     def beside(self, target: MemoryEstimate) -> MemoryEstimate:
         """What the target costs together with it."""
         caches = [ModelCache(it) for it in self.module.depths]
-        row = mx.zeros((1, 1, self.module.width))
+        rows = mx.zeros((1, 2, self.module.width))  # a block that guesses has at least 2
         for depth, cache in zip(self.module.depths, caches, strict=True):
-            depth(row, row, cache.layers)
+            depth(rows, rows, cache.layers)
         layers = (layer_estimate(it, 0) for cache in caches for it in cache.layers)
         return replace(
             target,
@@ -81,13 +84,14 @@ def open_head(files: HeadFiles, target: Model) -> LoadedHead:
     speaks = any("head" in it or "lm_head" in it for it in module.depths)
     outputs: Any = tree_flatten(target.module.parameters())
     wide = [array.nbytes for _, array in outputs if array.shape[:1] == (target.width,)]
-    targets = getattr(module, "targets", None)
+    targets = module.targets if files.kind in BLOCKS else None
     share = 1.0 if targets is None else targets.size / target.width
     output = 0 if speaks else int(share * max(wide, default=0))
     return LoadedHead(
         name=name,
         kind=files.kind,
         module=module,
+        notes=module.form.notes if files.kind in BLOCKS else (),
         parameters=sum(array.size for array in arrays.values()),
         # A part of the target's output head is a copy.
         weight_bytes=own + (output if targets is not None else 0),

@@ -14,7 +14,9 @@ coarse weights spoil costs a part of a pass."""
 SMALL = 2**20
 """Matrices of fewer numbers stay as they are."""
 
-KEPT = re.compile(r"norm|embed_tokens|kv_b_proj|\.experts\.|mlp\.gate\.|shared_expert_gate")
+KEPT = re.compile(
+    r"norm|embed_tokens|markov_w1|kv_b_proj|\.experts\.|mlp\.gate\.|shared_expert_gate"
+)
 """What stays as it is: routers, what is looked up, and what is taken apart when it is read."""
 
 _FUSED = re.compile(r"(.*\.)experts\.(gate_up|down)_proj")

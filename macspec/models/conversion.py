@@ -12,7 +12,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from ..choices import BLOCKS
 from ..errors import BadOptionError
 from ..heads import HeadFiles, head_in, own_head
 from ..heads.naming import layers_of
@@ -20,7 +19,7 @@ from ..heads.packing import FINE, packed
 from .files import broken, locate
 from .loading import checked_config
 from .progress import size
-from .sidecars import MADE_FOR, label, made_for
+from .sidecars import MADE_FOR, made_for
 
 # mlx-lm has no annotations, and its package holds a function of the module's name.
 _conversion: Any = import_module("mlx_lm.convert")
@@ -86,8 +85,6 @@ def convert(
 
 
 def _convert_head(head: HeadFiles, destination: str, bits: int | None, group: int) -> Path:
-    if head.kind in BLOCKS:
-        raise BadOptionError(f"{head.name} is a {label(head.kind)}, which macspec cannot convert")
     if any(it.endswith(".scales") for it in head.tensors):
         raise BadOptionError(
             f"{head.name} is already quantized: quantize the original head instead"

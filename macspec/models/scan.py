@@ -94,6 +94,8 @@ class PairFit:
     """The drafting method of a head."""
     made_for: str | None = None
     """The target that a head was made for, where that is another one."""
+    notes: tuple[str, ...] = ()
+    """What is odd about a head's files, and was put right, each continuing "the head"."""
 
 
 ScanEvent = FoundModel | ScanListed | MachineMemory | OpenedModel | PairFit
@@ -190,16 +192,16 @@ def _head_fit(target: Model, files: HeadFiles, limit: int) -> PairFit:
     positions = min(CONTEXT, target.context)
     reason = untried(target.module).reason
     try:
-        both = Demand(open_head(files, target).beside(target.estimate), None, limit)
+        head = open_head(files, target)
+        both = Demand(head.beside(target.estimate), None, limit)
     except MacspecError as error:
         reason = str(error).removeprefix(f"the head {files.name} is off: ")
     made_for = made_for_another(files, target.name)
     if reason is not None:
         return PairFit(target.name, files.name, reason, None, positions, None, files.kind, made_for)
     plan = both.plan(positions)
-    return PairFit(
-        target.name, files.name, None, plan.total, positions, plan.fits, files.kind, made_for
-    )
+    costs = plan.total, positions, plan.fits
+    return PairFit(target.name, files.name, None, *costs, files.kind, made_for, head.notes)
 
 
 def _pair_fit(one: Model, other: Model, limit: int) -> Iterator[PairFit]:

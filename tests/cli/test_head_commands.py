@@ -9,7 +9,8 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from heads.headfiles import mtp_tensors
+from heads.blockfiles import OWN, PACKAGINGS, tensors_of
+from heads.headfiles import mtp_tensors, written
 
 from macspec import load_pair
 from macspec.assets import pocket as built_in
@@ -40,6 +41,24 @@ def test_a_head_is_proved_on_the_pair(
     assert "chooses the target's token in 0% of " in line
     assert "; a token drafted costs 0." in line
     assert "  notice      the head drafts badly: it agrees" in report
+    assert "passed: 4 of 4" in report
+
+
+def test_a_block_drafter_is_proved_on_the_pair(
+    macspec: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("macspec.learned.REPEATS", 1)
+    monkeypatch.setattr("macspec.control.CostCurve.missing", lambda *_: [])
+    monkeypatch.setattr("macspec.heads.blockcheck.ANCHORS", 4)
+    form = PACKAGINGS["z-lab"]
+    config = {**form.config, "dflash_config": {**OWN, "target_layer_ids": [1, 4, 8]}}
+    folder = str(written(tmp_path, tensors_of(form, width=320), config))
+    outcome = macspec("check", "--draft", folder, "--prompts", "1", "--max-tokens", "4")
+    report = outcome.out.decode()
+    assert outcome.status == 0
+    (line,) = (it for it in report.splitlines() if it.startswith("  DFlash head"))
+    assert "chooses the target's token in 0% of 4 places; a block costs " in line
+    assert "  notice      the head counts the target's layers from 1" in report
     assert "passed: 4 of 4" in report
 
 

@@ -154,32 +154,34 @@ PACKAGINGS: Mapping[str, Packaging] = {
 }
 
 
-def tensors_of(form: Packaging, seed: int = 1) -> Tensors:
-    """Random tensors under the names of its files."""
+def tensors_of(form: Packaging, seed: int = 1, width: int = WIDTH) -> Tensors:
+    """Random tensors under the names of its files, for a target of that width."""
     shapes: dict[str, tuple[int, ...]] = {
-        "fc.weight": (WIDTH, 3 * WIDTH),
-        "hidden_norm.weight": (WIDTH,),
-        "norm.weight": (WIDTH,),
+        "fc.weight": (width, 3 * width),
+        "hidden_norm.weight": (width,),
+        "norm.weight": (width,),
     }
     for at in range(2):
-        shapes |= {f"layers.{at}.{name}": shape for name, shape in _layer(form.parts).items()}
+        shapes |= {
+            f"layers.{at}.{name}": shape for name, shape in _layer(form.parts, width).items()
+        }
     guesses = REDUCED if "reduced" in form.parts else VOCABULARY
     if "embedding" in form.parts:
-        shapes["embed_tokens.weight"] = (VOCABULARY, WIDTH)
+        shapes["embed_tokens.weight"] = (VOCABULARY, width)
     if "output" in form.parts:
-        shapes["lm_head.weight"] = (guesses, WIDTH)
+        shapes["lm_head.weight"] = (guesses, width)
     if form.kind == "dspark":
         shapes |= {
             "markov_head.markov_w1.weight": (VOCABULARY, RANK),
             "markov_head.markov_w2.weight": (guesses, RANK),
-            "confidence_head.proj.weight": (1, WIDTH + RANK),
+            "confidence_head.proj.weight": (1, width + RANK),
             "confidence_head.proj.bias": (1,),
         }
     if "convs" in form.parts:
         shapes |= {
             "candidate_selector.predecessor_codebook": (VOCABULARY, RANK),
             "candidate_selector.successor_codebook": (VOCABULARY, RANK),
-            "candidate_selector.hidden_projection.weight": (RANK, WIDTH),
+            "candidate_selector.hidden_projection.weight": (RANK, width),
         }
     found: Tensors = drawn(shapes, seed)
     if "minus" in form.parts:
@@ -191,31 +193,31 @@ def tensors_of(form: Packaging, seed: int = 1) -> Tensors:
     return found
 
 
-def _layer(parts: frozenset[str]) -> dict[str, tuple[int, ...]]:
+def _layer(parts: frozenset[str], width: int) -> dict[str, tuple[int, ...]]:
     rows = HEADS * SIZE
     shapes: dict[str, tuple[int, ...]] = {
-        "input_layernorm.weight": (WIDTH,),
-        "post_attention_layernorm.weight": (WIDTH,),
-        "self_attn.q_proj.weight": (2 * rows if "gated" in parts else rows, WIDTH),
-        "self_attn.k_proj.weight": (KEYS * SIZE, WIDTH),
-        "self_attn.v_proj.weight": (KEYS * SIZE, WIDTH),
-        "self_attn.o_proj.weight": (WIDTH, rows),
+        "input_layernorm.weight": (width,),
+        "post_attention_layernorm.weight": (width,),
+        "self_attn.q_proj.weight": (2 * rows if "gated" in parts else rows, width),
+        "self_attn.k_proj.weight": (KEYS * SIZE, width),
+        "self_attn.v_proj.weight": (KEYS * SIZE, width),
+        "self_attn.o_proj.weight": (width, rows),
         "self_attn.q_norm.weight": (SIZE,),
         "self_attn.k_norm.weight": (SIZE,),
-        "mlp.gate_proj.weight": (INNER, WIDTH),
-        "mlp.up_proj.weight": (INNER, WIDTH),
-        "mlp.down_proj.weight": (WIDTH, INNER),
+        "mlp.gate_proj.weight": (INNER, width),
+        "mlp.up_proj.weight": (INNER, width),
+        "mlp.down_proj.weight": (width, INNER),
     }
     if "gemma" in parts:
         del shapes["self_attn.v_proj.weight"]
-        shapes |= {f"{it}_feedforward_layernorm.weight": (WIDTH,) for it in ("pre", "post")}
+        shapes |= {f"{it}_feedforward_layernorm.weight": (width,) for it in ("pre", "post")}
         shapes["layer_scalar"] = (1,)
     if "sink" in parts:
         shapes["self_attn.attention_sink_bias"] = (HEADS,)
     if "convs" in parts:
         for name in ("attention_conv", "mlp_conv"):
-            shapes[f"{name}.base_kernel"] = (2, 2, WIDTH)
-            shapes[f"{name}.kernel_projection.weight"] = (2 * 2 * WIDTH // 16, WIDTH)
+            shapes[f"{name}.base_kernel"] = (2, 2, width)
+            shapes[f"{name}.kernel_projection.weight"] = (2 * 2 * width // 16, width)
     return shapes
 
 

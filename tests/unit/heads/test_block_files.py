@@ -10,6 +10,7 @@ import mlx.core as mx
 import pytest
 from blockfiles import OWN, PACKAGINGS, block_of, tensors_of
 from headfiles import drawn, target_of, written
+from mlx.utils import tree_flatten
 from tinymodels import VOCABULARY
 
 from macspec.errors import PairMismatchError
@@ -114,6 +115,15 @@ def test_layer_ids_counted_from_one() -> None:
     read = form_of(config, tensors_of(form), 2, VOCABULARY)
     assert read.taps == (0, 1, 1)
     assert read.notes
+
+
+def test_what_a_block_drafter_costs(pocket: Pair, tmp_path: Path) -> None:
+    """Of the target's output head only the rows of the ids that it guesses."""
+    target = target_of(pocket, "llama")
+    head = block_of(pocket, "llama", "z-lab", tmp_path)
+    own = sum(array.nbytes for _, array in tree_flatten(head.module.parameters()))
+    assert head.step_bytes == head.weight_bytes == own + 40 * 64 * 4
+    assert len(head.beside(target.estimate).layers) == len(target.estimate.layers) + 2
 
 
 def test_a_quantized_block_drafter(pocket: Pair, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from blockfiles import PACKAGINGS, tensors_of
 from headfiles import EAGLE, eagle_tensors, mtp_tensors, target_of, written
 
 from macspec import load_pair
@@ -43,10 +44,14 @@ def test_a_target_keeps_its_head(pocket: Pair, tmp_path: Path) -> None:
     assert mx.array_equal(unchanged[FC], tensors[FC])
 
 
-@pytest.mark.parametrize("kind", ["mtp", "eagle"])
+@pytest.mark.parametrize("kind", ["mtp", "eagle", "dspark"])
 def test_a_head_alone(pocket: Pair, tmp_path: Path, kind: str) -> None:
-    tensors = mtp_tensors(target_of(pocket, "llama").module) if kind == "mtp" else eagle_tensors()
-    config = {} if kind == "mtp" else EAGLE
+    block = PACKAGINGS["deepspec"]
+    tensors, config = {
+        "mtp": lambda: (mtp_tensors(target_of(pocket, "llama").module), {}),
+        "eagle": lambda: (eagle_tensors(), EAGLE),
+        "dspark": lambda: (tensors_of(block), dict(block.config)),
+    }[kind]()
     source = written(tmp_path / "Tiny-MTP", tensors, config)
     made = convert(str(source), str(tmp_path / "made"), bits=4, head_bits=8, group=32)
     heads = []
