@@ -108,10 +108,18 @@ def random_matrix(shape: Matmul, seed: int = 0) -> Matrix:
     groups = shape.outputs, shape.inputs // shape.group_size
     size = shape.outputs, shape.inputs * shape.bits // 32
     w = mx.random.randint(-(2**31), 2**31 - 1, size, key=keys[0]).view(mx.uint32)
+    how = shape.group_size, shape.bits, shape.mode
+    if shape.mode != matmul.AFFINE:
+        w = matmul.without_nan(w)
+        # Around 1 in either format of scales.
+        one = 56 if shape.mode == "nvfp4" else 127
+        scales = mx.random.randint(one - 8, one + 2, groups, mx.uint8, key=keys[1])
+        mx.eval(w, scales)
+        return Matrix(w, scales, None, *how)
     scales, biases = (mx.random.normal(groups, key=key).astype(shape.dtype) for key in keys[1:])
     scales = scales / 2**shape.bits
     mx.eval(w, scales, biases)
-    return Matrix(w, scales, biases, shape.group_size, shape.bits)
+    return Matrix(w, scales, biases, *how)
 
 
 def _matmul_check(variant: Variant, shape: Matmul, copies: int) -> Check:
@@ -122,9 +130,9 @@ def _matmul_check(variant: Variant, shape: Matmul, copies: int) -> Check:
     ours = cycle([prepared(kernel, x, it) for it in several])
 
     def failure() -> str | None:
-        fixed = recorded_matrix(matrix.bits, matrix.group_size, dtype)
-        y = multiply(kernel, recorded_inputs(variant.rows, dtype), fixed)
-        sums = recorded()["products"][matmul_key(matrix.bits, matrix.group_size, dtype)].split()
+        how = matrix.bits, matrix.group_size, dtype, matrix.mode
+        y = multiply(kernel, recorded_inputs(variant.rows, dtype), recorded_matrix(*how))
+        sums = recorded()["products"][matmul_key(*how)].split()
         if checksum(y) != sums[MATMUL_ROWS.index(variant.rows)]:
             return "its bits are not the recorded ones"
         y = multiply(kernel, x, matrix)
@@ -134,9 +142,8 @@ def _matmul_check(variant: Variant, shape: Matmul, copies: int) -> Check:
         last = max(matrix.outputs - COMPARED, 0)
         for begin in {0, last // 2, last}:
             some = slice(begin, begin + COMPARED)
-            part = replace(
-                matrix, w=matrix.w[some], scales=matrix.scales[some], biases=matrix.biases[some]
-            )
+            biases = None if matrix.biases is None else matrix.biases[some]
+            part = replace(matrix, w=matrix.w[some], scales=matrix.scales[some], biases=biases)
             if why := _distance(y[:, some], matmul.reference(x, part)):
                 return why
         return None

@@ -23,7 +23,7 @@ from macspec.verification.match import Keyed
 
 from . import accept, mamba2, verify_attention
 from .hooks import Hooks
-from .matmul import STRICT, Matmul, prepared
+from .matmul import STRICT, Matmul, prepared, supports
 from .outcomes import Outcome, Outcomes
 from .recurrences import NETS, Net
 from .self_check import Checking, self_check
@@ -241,19 +241,18 @@ class MetalKernels(Kernels):
     def matmul(self, layer: Any, x: mx.array) -> mx.array | None:
         """``x`` [..., K] times the matrix of a layer of the target; None: leave it to MLX."""
         key = id(layer), x.shape, x.dtype
-        try:
-            found = self._multiply[key]
-        except KeyError:
+        found = self._multiply.get(key)
+        if found is None:
             found = self._multiply[key] = self._multiplied(layer, x)
         return found(x)
 
     def _multiplied(self, layer: Any, x: mx.array) -> Callable[[mx.array], mx.array | None]:
         """What multiplies such ``x`` by the matrix of a layer."""
         matrix = self._matrices.get(id(layer))
-        if matrix is None or x.dtype != matrix.dtype or x.size != x.shape[-2] * x.shape[-1]:
+        if matrix is None or supports(matrix, x.dtype) or x.size != x.shape[-2] * x.shape[-1]:
             return _nothing
         point = matmul_rows(x.shape[-2], strict=self.strict)
-        name = self._matmuls.get((matrix.shape, point or 0))
+        name = self._matmuls.get((matrix.shape(x.dtype), point or 0))
         return prepared(name, x, matrix) if name and x.ndim < 4 else _nothing
 
     def attends(self, shape: Attention, count: int, length: int) -> bool:
@@ -342,15 +341,14 @@ def _nothing(x: mx.array) -> None:
     """Leaves it to MLX."""
 
 
-@dataclass(frozen=True)
 class _Pass:
     """What the places of the target do in one pass."""
 
-    kernels: MetalKernels
-    tree: tuple[tuple[int, ...], mx.array] | None
-
-    def matmul(self, layer: Module, x: mx.array) -> mx.array | None:
-        return self.kernels.matmul(layer, x)
+    def __init__(
+        self, kernels: MetalKernels, tree: tuple[tuple[int, ...], mx.array] | None
+    ) -> None:
+        self.kernels, self.tree = kernels, tree
+        self.matmul = kernels.matmul
 
     def attention(
         self, queries: mx.array, keys: Any, values: Any, scale: float, mask: Any, sinks: Any

@@ -17,7 +17,7 @@ import mlx.core as mx
 from . import verify_attention
 from .gated_delta import GatedDelta
 from .mamba2 import Mamba2
-from .matmul import QMM, QMM_ROWS, QMV, QMV_ROWS, Matmul, packed_bytes
+from .matmul import AFFINE, QMM, QMM_ROWS, QMV, QMV_ROWS, Matmul, packed_bytes
 from .variants import QMM_FROM, Variant
 from .verify_attention import Attention
 
@@ -31,7 +31,8 @@ class Chip:
         cores: of the largest version.
         clock: Hz, as reported for it.
         slow: issue slots of a shift or a conversion; 4 on M1 and M2, assumed 2 from M3 on.
-        wide: MLX has a kernel there that reads weights once for several rows (mlx #3764).
+        wide: MLX has a kernel there that reads affine weights once for several rows
+            (mlx #3764); it has one for its other modes everywhere.
     """
 
     bandwidth: float
@@ -73,15 +74,18 @@ class Unpacking(NamedTuple):
     fast: float
 
 
-UNPACKING = {
+UNPACKING: dict[int | str, Unpacking] = {
     2: Unpacking(1 / 16, 5.5),
     3: Unpacking(1, 5),
     4: Unpacking(1 / 8, 5.25),
     5: Unpacking(1, 5),
     6: Unpacking(1, 5),
     8: Unpacking(1 / 4, 5.25),
+    "mxfp4": Unpacking(7 / 8, 2.5),
+    "mxfp8": Unpacking(5 / 4, 3),
+    "nvfp4": Unpacking(7 / 8, 2.5),
 }
-"""By bits, of ``affine.metal``; a test counts them in the optimised code."""
+"""By bits or mode, of ``weights.metal``; a test counts them in the optimised code."""
 INPUTS = 0.5
 """Instructions for each weight and row beside its multiply-add: an input is shared by four."""
 TILE = 8
@@ -111,8 +115,9 @@ def _seconds(count: float, size: float, slots: float, chip: Chip) -> float:
 
 
 def _matmul(kernel: str, shape: Matmul, rows: int, chip: Chip) -> float:
-    slow, fast = UNPACKING[shape.bits]
-    unpacking = slow * chip.slow + fast - 1
+    affine = shape.mode == AFFINE
+    slow, fast = UNPACKING[shape.bits if affine else shape.mode]
+    unpacking = slow * chip.slow + fast - affine
     if kernel == QMM.name:
         tiles = -(-min(rows, QMM_ROWS) // 8)
         slots = unpacking + tiles * (TILE + INPUTS)
@@ -125,7 +130,8 @@ def _mlx_matmul(shape: Matmul, rows: int, chip: Chip) -> float:
     # A mask, a conversion and a multiply-add for each weight.
     one = _seconds(shape.inputs * shape.outputs, packed_bytes(shape), 2 + chip.slow, chip)
     wide = _between(MLX_ROWS, rows)
-    return one * (wide if chip.wide else max(wide, min(rows, QMV_ROWS)))
+    several = chip.wide or shape.mode != AFFINE
+    return one * (wide if several else max(wide, min(rows, QMV_ROWS)))
 
 
 def _between(points: dict[int, float], at: int) -> float:

@@ -6,6 +6,7 @@ more rows are split evenly.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import mlx.core as mx
@@ -14,12 +15,15 @@ from .kernel import TYPES, Kernel, Launch, dtype_name
 
 BITS = (2, 3, 4, 5, 6, 8)
 GROUP_SIZES = (32, 64, 128)
+AFFINE = "affine"
+FLOATS = {"mxfp4": (4, 32), "mxfp8": (8, 32), "nvfp4": (4, 16)}
+"""Bits and group size of MLX's other modes, whose weights and scales are small floats."""
 MOST_BYTES = 2**31 - 1
 """Of the packed weights: the kernels count in 32 bits."""
 
 BUFFERS = ("x", "w", "scales", "biases")
-QMV = Kernel("verify_qmv", BUFFERS, ("y",), parts=("affine",))
-QMM = Kernel("verify_qmm", BUFFERS, ("y",), parts=("affine", "simdgroup"))
+QMV = Kernel("verify_qmv", BUFFERS, ("y",), parts=("weights",))
+QMM = Kernel("verify_qmm", BUFFERS, ("y",), parts=("weights", "simdgroup"))
 STRICT = "verify_qmv strict"
 """``verify_qmv`` in the order of MLX's one-row kernels."""
 
@@ -52,12 +56,12 @@ class Matmul:
     inputs: int
     outputs: int
     dtype: mx.Dtype
+    mode: str = AFFINE
 
     def __str__(self) -> str:
-        return (
-            f"{self.bits}-bit, groups of {self.group_size}, {self.inputs} to {self.outputs}, "
-            f"{dtype_name(self.dtype)}"
-        )
+        affine = f"{self.bits}-bit, groups of {self.group_size}"
+        weights = affine if self.mode == AFFINE else self.mode
+        return f"{weights}, {self.inputs} to {self.outputs}, {dtype_name(self.dtype)}"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,14 +70,15 @@ class Matrix:
 
     Attributes:
         w: packed values, uint32 [N, K * bits / 32].
-        scales, biases: [N, K / group_size].
+        scales, biases: [N, K / group_size]; only affine matrices have biases.
     """
 
     w: mx.array
     scales: mx.array
-    biases: mx.array
+    biases: mx.array | None
     group_size: int
     bits: int
+    mode: str = AFFINE
 
     @property
     def outputs(self) -> int:
@@ -86,14 +91,14 @@ class Matrix:
         return self.w.shape[1] * 32 // self.bits
 
     @property
-    def dtype(self) -> mx.Dtype:
-        """Of scales and biases."""
-        return self.scales.dtype
+    def operands(self) -> list[mx.array]:
+        """As kernels take them: they read no biases where there are none."""
+        return [self.w, self.scales, self.scales if self.biases is None else self.biases]
 
-    @property
-    def shape(self) -> Matmul:
-        """What kernels see of it."""
-        return Matmul(self.bits, self.group_size, self.inputs, self.outputs, self.dtype)
+    def shape(self, dtype: mx.Dtype) -> Matmul:
+        """What kernels see of it when they multiply rows of this type."""
+        sizes = self.bits, self.group_size, self.inputs, self.outputs
+        return Matmul(*sizes, dtype, self.mode)
 
 
 def supports(matrix: Matrix, dtype: mx.Dtype, *, strict: bool = False) -> str | None:
@@ -102,25 +107,31 @@ def supports(matrix: Matrix, dtype: mx.Dtype, *, strict: bool = False) -> str | 
     Args:
         strict: in the order of MLX's one-row kernels.
     """
+    affine, format = matrix.mode == AFFINE, (matrix.bits, matrix.group_size)
+    if not affine and FLOATS.get(matrix.mode) != format:
+        return f"weights in {matrix.mode} are not supported"
     if matrix.bits not in BITS:
         return f"{matrix.bits}-bit weights are not supported; {_listed(BITS)} bits are"
-    if matrix.group_size not in GROUP_SIZES:
+    if affine and matrix.group_size not in GROUP_SIZES:
         return f"groups of {matrix.group_size} are not supported; {_listed(GROUP_SIZES)} are"
     if dtype not in TYPES:
         return f"{dtype_name(dtype)} is not supported; float32, float16 and bfloat16 are"
-    if matrix.scales.dtype != dtype or matrix.biases.dtype != dtype:
-        return f"scales and biases are {dtype_name(matrix.dtype)}, the input is {dtype_name(dtype)}"
+    if affine and {it.dtype for it in matrix.operands[1:]} != {dtype}:
+        scales = dtype_name(matrix.scales.dtype)
+        return f"scales and biases are {scales}, the input is {dtype_name(dtype)}"
     if matrix.w.dtype != mx.uint32 or matrix.w.ndim != 2:
         return "the weights are not one packed matrix"
     if matrix.inputs % matrix.group_size:
         return f"{matrix.inputs} inputs are not whole groups of {matrix.group_size}"
     if matrix.w.nbytes > MOST_BYTES:
         return "the matrix has more than 2 GB"
-    return another_order(matrix.shape) if strict else None
+    return another_order(matrix.shape(dtype)) if strict else None
 
 
 def another_order(shape: Matmul) -> str | None:
     """Why ``STRICT`` does not have the bits of MLX's one-row kernels; None if it does."""
+    if shape.mode != AFFINE:
+        return f"MLX's kernels for {shape.mode} add in another order than the affine ones"
     if shape.inputs in (64, 128) and shape.bits in (2, 4, 8):
         return f"MLX adds {shape.inputs} inputs in another order than its general kernels"
     return None
@@ -129,7 +140,8 @@ def another_order(shape: Matmul) -> str | None:
 def packed_bytes(shape: Matmul) -> int:
     """Of a matrix: weights, scales and biases."""
     groups = shape.inputs // shape.group_size
-    return shape.outputs * (shape.inputs * shape.bits // 8 + groups * 2 * shape.dtype.size)
+    each = 2 * shape.dtype.size if shape.mode == AFFINE else 1
+    return shape.outputs * (shape.inputs * shape.bits // 8 + groups * each)
 
 
 def multiply(kernel: str, x: mx.array, matrix: Matrix) -> mx.array:
@@ -147,36 +159,19 @@ def multiply(kernel: str, x: mx.array, matrix: Matrix) -> mx.array:
     return prepared(kernel, x, matrix)(x)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Multiply:
-    """A matrix and rows of one shape, ready to be multiplied again and again.
-
-    Attributes:
-        operands: the kernel's inputs after the rows.
-        parts: the kernel gives parts that are still to be added.
-    """
-
-    kernel: Kernel
-    operands: list[mx.array]
-    launch: Launch
-    parts: bool
-
-    def __call__(self, x: mx.array) -> mx.array:
-        y = self.kernel([x, *self.operands], self.launch)[0]
-        return y.sum(axis=0).astype(x.dtype).reshape(*x.shape[:-1], -1) if self.parts else y
-
-
-def prepared(kernel: str, x: mx.array, matrix: Matrix) -> Multiply:
-    """``multiply`` for all ``x`` of the same shape."""
+def prepared(kernel: str, x: mx.array, matrix: Matrix) -> Callable[[mx.array], mx.array]:
+    """``multiply`` for all ``x`` of the same shape and type."""
     rows = x.reshape(-1, x.shape[-1])
     if kernel == QMM.name:
         run, (inputs, launch) = QMM, qmm_call(rows, matrix)
     else:
         run, (inputs, launch) = QMV, qmv_call(rows, matrix, strict=kernel == STRICT)
-    parts = len(launch.shapes[0]) == 3
-    if not parts:
-        launch = replace(launch, shapes=((*x.shape[:-1], matrix.outputs),))
-    return Multiply(run, inputs[1:], launch, parts)
+    operands, whole = inputs[1:], (*x.shape[:-1], matrix.outputs)
+    if len(launch.shapes[0]) == 3:
+        added = run.bound(launch)
+        return lambda x: added(inputs=[x, *operands])[0].sum(axis=0).astype(x.dtype).reshape(whole)
+    product = run.bound(replace(launch, shapes=(whole,)))
+    return lambda x: product(inputs=[x, *operands])[0]
 
 
 def qmv_call(x: mx.array, matrix: Matrix, *, strict: bool = False) -> tuple[list[mx.array], Launch]:
@@ -202,14 +197,15 @@ def qmv_call(x: mx.array, matrix: Matrix, *, strict: bool = False) -> tuple[list
                     (5, values),
                     (1, lanes == 16),
                     (1, outputs % (together * QMV_SIMDGROUPS) != 0),
+                    (1, matrix.mode != AFFINE),
                 ),
             ),
         ),
         shapes=((rows, outputs),),
         dtypes=(x.dtype,),
     )
-    w = matrix.w if unit == mx.uint32 else matrix.w.view(unit)
-    return [x, w, matrix.scales, matrix.biases], launch
+    w, *others = matrix.operands
+    return [x, w if unit == mx.uint32 else w.view(unit), *others], launch
 
 
 def qmm_call(x: mx.array, matrix: Matrix) -> tuple[list[mx.array], Launch]:
@@ -239,13 +235,20 @@ def qmm_call(x: mx.array, matrix: Matrix) -> tuple[list[mx.array], Launch]:
                     (8, matrix.group_size),
                     (3, tiles),
                     (1, outputs % QMM_COLUMNS != 0 or matrix.inputs % block != 0),
+                    (1, matrix.mode != AFFINE),
                 ),
             ),
         ),
         shapes=((rows, outputs) if parts == 1 else (parts, rows, outputs),),
         dtypes=(y,),
     )
-    return [x, matrix.w, matrix.scales, matrix.biases], launch
+    return [x, *matrix.operands], launch
+
+
+def without_nan(w: mx.array) -> mx.array:
+    """Packed weights in which no byte is the NaN of E4M3."""
+    octets = w.view(mx.uint8)
+    return mx.where((octets & 127) == 127, octets - 1, octets).view(mx.uint32)
 
 
 def by_mlx(x: mx.array, matrix: Matrix) -> mx.array:
@@ -257,6 +260,7 @@ def by_mlx(x: mx.array, matrix: Matrix) -> mx.array:
         matrix.biases,
         group_size=matrix.group_size,
         bits=matrix.bits,
+        mode=matrix.mode,
     )
 
 
@@ -267,12 +271,15 @@ def row_by_row(x: mx.array, matrix: Matrix) -> mx.array:
 
 def reference(x: mx.array, matrix: Matrix) -> mx.array:
     """``verify_qmv`` in plain MLX."""
+    affine = matrix.mode == AFFINE
     weights = mx.dequantize(
         matrix.w,
-        matrix.scales.astype(mx.float32),
-        matrix.biases.astype(mx.float32),
+        matrix.scales.astype(mx.float32) if affine else matrix.scales,
+        None if matrix.biases is None else matrix.biases.astype(mx.float32),
         group_size=matrix.group_size,
         bits=matrix.bits,
+        mode=matrix.mode,
+        dtype=mx.float32,
     )
     return (x.astype(mx.float32) @ weights.T).astype(x.dtype)
 
@@ -303,7 +310,7 @@ def _unit(values: int, bits: int) -> mx.Dtype:
 
 
 def _chunk(bits: int) -> int:
-    """Values that a lane takes together: whole words, within a group (``affine.metal``)."""
+    """Values that a lane takes together: whole words, within a group (``weights.metal``)."""
     return {2: 16, 4: 16, 6: 16, 8: 8}.get(bits, 32)
 
 

@@ -25,7 +25,7 @@ from . import gated_delta
 from .gated_delta import GatedDelta
 from .kernel import dtype_name
 from .mamba2 import Mamba2, Rows
-from .matmul import Matrix
+from .matmul import AFFINE, Matrix
 from .variants import MATMUL_ROWS, RECURRENCE_ROWS
 
 OUTPUTS, INPUTS = 2048, 512
@@ -44,9 +44,10 @@ def recorded() -> dict[str, dict[str, Any]]:
     return stored
 
 
-def matmul_key(bits: int, group_size: int, dtype: mx.Dtype) -> str:
+def matmul_key(bits: int, group_size: int, dtype: mx.Dtype, mode: str = AFFINE) -> str:
     """Of recorded matmuls, which are checksums by number of rows."""
-    return f"{bits} {group_size} {dtype_name(dtype)}"
+    weights = f"{bits} {group_size}" if mode == AFFINE else mode
+    return f"{weights} {dtype_name(dtype)}"
 
 
 def mamba2_key(shape: Mamba2) -> str:
@@ -69,10 +70,17 @@ def checksum(array: mx.array) -> str:
     return f"{zlib.crc32(np.array(array.view(mx.uint8)).tobytes()):08x}"
 
 
-def recorded_matrix(bits: int, group_size: int, dtype: mx.Dtype) -> Matrix:
-    """A matrix [2048, 512] of multiples of 2^(1 - bits) from -2 to below 2."""
+def recorded_matrix(bits: int, group_size: int, dtype: mx.Dtype, mode: str = AFFINE) -> Matrix:
+    """A matrix [2048, 512] of multiples of 2^(1 - bits) from -2 to below 2, if it is affine; of
+    small floats that are multiples of 1/4 up to 6, or of 2^-10 below 2."""
     packed = _hashed((OUTPUTS, INPUTS * bits // 32), bits)
     wide = _hashed((OUTPUTS, INPUTS // group_size), 5) % mx.array(2, mx.uint32) == 0
+    if mode != AFFINE:
+        one, half = (56, 48) if mode == "nvfp4" else (127, 126)
+        scales = mx.where(wide, one, half).astype(mx.uint8)
+        # Without the highest bit of their exponents, 8-bit floats are below 2.
+        some = packed if bits == 4 else packed & mx.array(0xBFBFBFBF, mx.uint32)
+        return Matrix(some, scales, None, group_size, bits, mode)
     scales = mx.where(wide, 2.0 ** (2 - bits), 2.0 ** (1 - bits)).astype(dtype)
     biases = mx.where(wide, -2.0, -1.0).astype(dtype)
     return Matrix(packed, scales, biases, group_size, bits)

@@ -106,13 +106,10 @@ class Workload:
 
     def matmul(self, layer: Module, x: mx.array) -> None:
         matrix = matrix_of(layer)
-        if matrix is None:
-            mode: Any = layer.mode
-            self.others.add(f"matrices in {mode}: only affine ones have kernels")
-        elif why := matmul.supports(matrix, x.dtype):
+        if why := matmul.supports(matrix, x.dtype):
             self.others.add(f"{matrix.bits}-bit matrices: {why}")
         else:
-            self.matmuls[matrix.shape] += 1
+            self.matmuls[matrix.shape(x.dtype)] += 1
 
     def attention(
         self, queries: Any, keys: Any, values: Any, scale: float, mask: Any, sinks: Any
@@ -201,11 +198,10 @@ def workload(module: Any) -> Workload:
     return found
 
 
-def matrix_of(layer: Any) -> Matrix | None:
-    """A quantized layer's matrix, as the kernels take it; None if it is of another kind."""
-    if layer.mode != "affine":
-        return None
-    return Matrix(layer["weight"], layer["scales"], layer["biases"], layer.group_size, layer.bits)
+def matrix_of(layer: Any) -> Matrix:
+    """A quantized layer's matrix, as the kernels take it."""
+    arrays = layer["weight"], layer["scales"], layer.get("biases")
+    return Matrix(*arrays, layer.group_size, layer.bits, layer.mode)
 
 
 def at_least(rows: int, points: tuple[int, ...]) -> int | None:

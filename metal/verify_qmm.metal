@@ -9,7 +9,7 @@ constant constexpr int SIMDGROUPS = 8;
 
 // body
 constexpr int BITS = SHAPE & 15, GROUP = SHAPE >> 4 & 255, TILES = SHAPE >> 12 & 7;
-constexpr bool EDGE = SHAPE >> 15 & 1;
+constexpr bool EDGE = SHAPE >> 15 & 1, FLOAT = SHAPE >> 16 & 1;
 constexpr int COUNT = TILES * STRIPS, values = chunk_values<BITS>();
 threadgroup float shared[SIMDGROUPS / 2 * COUNT * 64];
 const int rows = x_shape[x_ndim - 2], K = x_shape[x_ndim - 1], N = scales_shape[0];
@@ -32,7 +32,7 @@ for (int block = part * 8 * values; block < K; block += parts * 8 * values) {
     #pragma unroll
     for (int j = 0; j < 2; j++) {
       const int n = column + strip * 8 + j, k = block + matrix_row(lane) * values;
-      chunks[strip][j] = read_chunk<BITS, GROUP>(
+      chunks[strip][j] = read_chunk<BITS, GROUP, FLOAT>(
           w, scales, biases, K, n, k, !EDGE || (n < N && k < K));
     }
   }
@@ -62,8 +62,8 @@ for (int block = part * 8 * values; block < K; block += parts * 8 * values) {
       }
       #pragma unroll
       for (int strip = 0; strip < STRIPS; strip++) {
-        right.thread_elements()[0] = weight<BITS>(chunks[strip][0], i + step);
-        right.thread_elements()[1] = weight<BITS>(chunks[strip][1], i + step);
+        right.thread_elements()[0] = weight<BITS, FLOAT>(chunks[strip][0], i + step);
+        right.thread_elements()[1] = weight<BITS, FLOAT>(chunks[strip][1], i + step);
         #pragma unroll
         for (int tile = 0; tile < TILES; tile++) {
           simdgroup_multiply_accumulate(

@@ -107,8 +107,8 @@ inline float product(
 // Bit for bit what MLX's kernel for one row computes: the same values in the same lane, VALUES at a
 // time, the same expressions, the same sum over the lanes.
 template <
-    typename T, int BITS, int GROUP, int ROWS, int VALUES, int UNIT, typename X, typename W,
-    typename S>
+    int BITS, int GROUP, int ROWS, int VALUES, int UNIT, typename X, typename W, typename S,
+    typename T>
 inline void ordered(X x, W w, S scales, S biases, device T* y, int K, int N, Tile tile) {
   constexpr int units = VALUES * BITS / UNIT;
   float result[COLUMNS][ROWS] = {};
@@ -155,7 +155,9 @@ inline void ordered(X x, W w, S scales, S biases, device T* y, int K, int N, Til
 
 // Dequantizes in registers, LANES lanes along K; the other lanes of the simdgroup take further
 // columns, so that they share the loads of x.
-template <typename T, int BITS, int GROUP, int ROWS, int LANES, typename X, typename W, typename S>
+template <
+    int BITS, int GROUP, bool FLOAT, int ROWS, int LANES, typename X, typename W, typename S,
+    typename T>
 inline void unordered(X x, W w, S scales, S biases, device T* y, int K, int N, Tile tile) {
   constexpr int values = chunk_values<BITS>();
   float result[COLUMNS][ROWS] = {};
@@ -163,7 +165,7 @@ inline void unordered(X x, W w, S scales, S biases, device T* y, int K, int N, T
     Chunk<BITS> chunks[COLUMNS];
     #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
-      chunks[c] = read_chunk<BITS, GROUP>(
+      chunks[c] = read_chunk<BITS, GROUP, FLOAT>(
           w, scales, biases, K, tile.column + c, k, c < tile.columns);
     }
     #pragma unroll
@@ -173,7 +175,7 @@ inline void unordered(X x, W w, S scales, S biases, device T* y, int K, int N, T
       for (int c = 0; c < COLUMNS; c++) {
         #pragma unroll
         for (int j = 0; j < 8; j++) {
-          weights[c][j] = weight<BITS>(chunks[c], i + j);
+          weights[c][j] = weight<BITS, FLOAT>(chunks[c], i + j);
         }
       }
       #pragma unroll
@@ -209,7 +211,7 @@ inline void unordered(X x, W w, S scales, S biases, device T* y, int K, int N, T
 // body
 constexpr int BITS = SHAPE & 15, GROUP = SHAPE >> 4 & 255, ROWS = SHAPE >> 12 & 15;
 constexpr int VALUES = SHAPE >> 16 & 31, LANES = SHAPE >> 21 & 1 ? 16 : 32;
-constexpr bool EDGE = SHAPE >> 22 & 1;
+constexpr bool EDGE = SHAPE >> 22 & 1, FLOAT = SHAPE >> 23 & 1;
 const int rows = x_shape[x_ndim - 2], K = x_shape[x_ndim - 1], N = scales_shape[0];
 const int lane = int(thread_index_in_simdgroup);
 const int simdgroup = int(threadgroup_position_in_grid.y * 2 + simdgroup_index_in_threadgroup);
@@ -220,7 +222,7 @@ tile.column = (simdgroup * (32 / LANES) + lane / LANES) * COLUMNS;
 tile.columns = EDGE ? clamp(N - tile.column, 0, COLUMNS) : COLUMNS;
 tile.along = lane % LANES;
 if constexpr (VALUES > 0) {
-  ordered<T, BITS, GROUP, ROWS, VALUES, 8 * sizeof(w[0])>(x, w, scales, biases, y, K, N, tile);
+  ordered<BITS, GROUP, ROWS, VALUES, 8 * sizeof(w[0])>(x, w, scales, biases, y, K, N, tile);
 } else {
-  unordered<T, BITS, GROUP, ROWS, LANES>(x, w, scales, biases, y, K, N, tile);
+  unordered<BITS, GROUP, FLOAT, ROWS, LANES>(x, w, scales, biases, y, K, N, tile);
 }

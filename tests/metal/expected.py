@@ -23,15 +23,15 @@ from macspec.metal.variants import CHOICES, MATMUL_ROWS, RECURRENCE_ROWS
 def compute() -> dict[str, dict[str, Any]]:
     """All of ``expected.json``."""
     products = {}
-    for bits in matmul.BITS:
-        for group_size in matmul.GROUP_SIZES:
-            for dtype in TYPES:
-                inputs = recorded.recorded_inputs(MATMUL_ROWS[-1], dtype)
-                matrix = recorded.recorded_matrix(bits, group_size, dtype)
-                whole = matmul.reference(inputs, matrix)
-                products[recorded.matmul_key(bits, group_size, dtype)] = " ".join(
-                    recorded.checksum(whole[:rows] + 0) for rows in MATMUL_ROWS
-                )
+    affine = itertools.product(matmul.BITS, matmul.GROUP_SIZES)
+    floats = ((*sizes, mode) for mode, sizes in matmul.FLOATS.items())
+    for (bits, group_size, *mode), dtype in itertools.product((*affine, *floats), TYPES):
+        inputs = recorded.recorded_inputs(MATMUL_ROWS[-1], dtype)
+        matrix = recorded.recorded_matrix(bits, group_size, dtype, *mode)
+        whole = matmul.reference(inputs, matrix)
+        products[recorded.matmul_key(bits, group_size, dtype, *mode)] = " ".join(
+            recorded.checksum(whole[:rows] + 0) for rows in MATMUL_ROWS
+        )
     accepts, samples = {}, {}
     for rule, truncated in CHOICES:
         key = recorded.choice_key(rule, truncated)

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import mlx.core as mx
+from harness import launching
 from harness.headers import flattened
 from harness.text import export
 
@@ -47,23 +47,28 @@ def launch_all() -> None:
     for dtype in TYPES:
         for bits, group_size in itertools.product(matmul.BITS, matmul.GROUP_SIZES):
             _multiply(dtype, bits, group_size)
+        for mode, sizes in matmul.FLOATS.items():
+            _multiply(dtype, *sizes, mode)
         _attend(dtype)
         _recur(dtype)
         _choose(dtype)
 
 
-def _multiply(dtype: mx.Dtype, bits: int, group_size: int) -> None:
+def _multiply(dtype: mx.Dtype, bits: int, group_size: int, mode: str = matmul.AFFINE) -> None:
     def operands(rows: int, outputs: int, inputs: int) -> tuple[mx.array, Matrix]:
         packed = mx.zeros((outputs, inputs * bits // 32), mx.uint32)
-        scales = mx.zeros((outputs, inputs // group_size), dtype)
-        return mx.zeros((rows, inputs), dtype), Matrix(packed, scales, scales, group_size, bits)
+        affine = mode == matmul.AFFINE
+        scales = mx.zeros((outputs, inputs // group_size), dtype if affine else mx.uint8)
+        arrays = packed, scales, scales if affine else None
+        return mx.zeros((rows, inputs), dtype), Matrix(*arrays, group_size, bits, mode)
 
     for rows in range(2, matmul.QMV_ROWS + 1):
         # Whole and partial tiles of a short and a tall matrix.
         for outputs in (64, 61, matmul.WIDE, matmul.WIDE + 3):
             matmul.multiply(matmul.QMV.name, *operands(rows, outputs, 512))
         # MLX's fast one-row kernel and its general one.
-        for outputs, inputs in itertools.product((64, 61), (512, 384)):
+        strict = itertools.product((64, 61), (512, 384)) if mode == matmul.AFFINE else ()
+        for outputs, inputs in strict:
             matmul.multiply(matmul.STRICT, *operands(rows, outputs, inputs))
     for rows in range(8, matmul.QMM_ROWS + 1, 8):
         # Whole and split along the inputs, each with whole and partial tiles.
@@ -132,8 +137,7 @@ def recorded() -> Iterator[dict[str, tuple[str, str]]]:
         ]
 
     intact: Any = Kernel.__call__
-    replacement: Any = call
-    with mock.patch.object(Kernel, "__call__", replacement):
+    with launching(call):
         yield texts
 
 

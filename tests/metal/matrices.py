@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from macspec.metal.matmul import Matrix
 
+Doubles = NDArray[np.float64]
 ROUNDING = {mx.float32: 2.0**-24, mx.float16: 2.0**-11, mx.bfloat16: 2.0**-8}
 
 
@@ -23,10 +24,12 @@ class Matmul(NamedTuple):
     group_size: int
     bits: int
     dtype: mx.Dtype
+    mode: str = "affine"
 
     def __str__(self) -> str:
         shape = f"{self.rows}x{self.inputs}x{self.outputs}"
-        return f"{shape}-g{self.group_size}-b{self.bits}-{TYPES[self.dtype]}"
+        affine = f"g{self.group_size}-b{self.bits}"
+        return f"{shape}-{affine if self.mode == 'affine' else self.mode}-{TYPES[self.dtype]}"
 
 
 def make(case: Matmul, seed: int = 0) -> tuple[mx.array, Matrix]:
@@ -34,31 +37,49 @@ def make(case: Matmul, seed: int = 0) -> tuple[mx.array, Matrix]:
     random = np.random.default_rng(seed)
     x = mx.array(random.normal(size=(case.rows, case.inputs)).astype(np.float32))
     weights = mx.array(random.normal(size=(case.outputs, case.inputs)).astype(np.float32))
-    packed = mx.quantize(weights.astype(case.dtype), group_size=case.group_size, bits=case.bits)
-    return x.astype(case.dtype), Matrix(*packed, case.group_size, case.bits)
+    how = case.group_size, case.bits, case.mode
+    w, scales, *biases = mx.quantize(weights.astype(case.dtype), *how)
+    return x.astype(case.dtype), Matrix(w, scales, biases[0] if biases else None, *how)
 
 
-def to_float64(array: mx.array) -> NDArray[np.float64]:
+def to_float64(array: mx.array) -> Doubles:
     """The same numbers."""
     return np.array(array.astype(mx.float32)).astype(np.float64)
 
 
-def unpacked(matrix: Matrix) -> NDArray[np.float64]:
+def unpacked(matrix: Matrix) -> Doubles:
     """The integers q [N, K], taken from the stream of bits."""
     stream = np.unpackbits(np.array(matrix.w).view(np.uint8), axis=1, bitorder="little")
     digits = stream.reshape(matrix.outputs, matrix.inputs, matrix.bits)
     return digits @ (2.0 ** np.arange(matrix.bits))
 
 
-def exact(x: mx.array, matrix: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def small_float(codes: Doubles, exponents: int, fraction: int) -> Doubles:
+    """The values of floats with so many bits of exponent and fraction, and a sign above."""
+    sign, exponent = np.divmod(codes, 2.0 ** (exponents + fraction))
+    exponent, part = np.divmod(exponent, 2.0**fraction)
+    part = part / 2**fraction + (exponent > 0)
+    return (1 - 2 * sign) * part * 2 ** (np.maximum(exponent, 1) - 2.0 ** (exponents - 1) + 1)
+
+
+def small_floats(matrix: Matrix, q: Doubles) -> tuple[Doubles, Doubles, Doubles]:
+    """Weights, scales and biases of a matrix that is not affine, by the formats' definitions."""
+    stored = to_float64(matrix.scales)
+    scales = small_float(stored, 4, 3) if matrix.mode == "nvfp4" else 2 ** (stored - 127)
+    weights = small_float(q, 4, 3) if matrix.bits == 8 else small_float(q, 2, 1)
+    return weights, scales, np.zeros_like(scales)
+
+
+def exact(x: mx.array, matrix: Matrix) -> tuple[Doubles, Doubles]:
     """``x @ matrix.T`` in float64, and how far float32 sums, rounded to x's type, may be off."""
-    scales, biases = (
-        np.repeat(to_float64(array), matrix.group_size, axis=1)
-        for array in (matrix.scales, matrix.biases)
-    )
     q, inputs = unpacked(matrix), to_float64(x)
+    if matrix.biases is None:
+        q, scales, biases = small_floats(matrix, q)
+    else:
+        scales, biases = to_float64(matrix.scales), to_float64(matrix.biases)
+    scales, biases = (np.repeat(it, matrix.group_size, axis=1) for it in (scales, biases))
     product = inputs @ (scales * q + biases).T
-    size = np.abs(inputs) @ (np.abs(scales) * q + np.abs(biases)).T
+    size = np.abs(inputs) @ (np.abs(scales * q) + np.abs(biases)).T
     return product, 2.0**-20 * size + ROUNDING[x.dtype] * np.abs(product) + 2.0**-25
 
 

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest import mock
 
 import mlx.core as mx
 import numpy as np
-from harness import Outputs, run
+from harness import Outputs, launching, run
 
 from macspec.metal.kernel import Kernel, Launch
 from macspec.noise import ACCEPT, DRAFT, RESIDUAL, TARGET, Noise, bits, row_key, to_gumbel
@@ -239,8 +238,7 @@ def through_every_layer(*, skewed: bool = False) -> Iterator[list[Ran]]:
         ran.append(Ran(kernel.name, outputs))
         return list(outputs)
 
-    replacement: Any = call
-    with mock.patch.object(Kernel, "__call__", replacement):
+    with launching(call):
         yield ran
 
 

@@ -23,31 +23,36 @@ ADDRESSES = 6
 CHUNK = """
 constexpr int values = chunk_values<BITS>();
 const int lane = int(thread_position_in_grid.x);
-const Chunk<BITS> chunk = read_chunk<BITS, 64>(w, scales, biases, 64, lane, 0, true);
+const Chunk<BITS> chunk = read_chunk<BITS, GROUP, FLOAT>(w, scales, biases, 64, lane, 0, true);
 #pragma unroll
 for (int i = 0; i < values; i++) {
-  y[lane * 64 + i] = weight<BITS>(chunk, i);
+  y[lane * 64 + i] = weight<BITS, FLOAT>(chunk, i);
 }
 """
 
 
-def operations(bits: int) -> Counter[str]:
+def operations(bits: int, group: int, scale: mx.Dtype) -> Counter[str]:
     """Of a lane that unpacks one chunk."""
     kernel = Kernel("unpack", ("w", "scales", "biases"), ("y",))
-    header = (Path(matmul.__file__).parent / "affine.metal").read_text(encoding="utf-8")
+    header = (Path(matmul.__file__).parent / "weights.metal").read_text(encoding="utf-8")
     kernel.__dict__.update(header=header, source=CHUNK)
     rows = 32
-    arrays = [mx.zeros((rows, 2 * bits), mx.uint32), *[mx.zeros((rows, 1))] * 2]
-    launch = Launch((rows, 1, 1), (rows, 1, 1), (("BITS", bits),), ((rows, 64),), (mx.float32,))
+    scales = mx.zeros((rows, 64 // group), scale)
+    arrays = [mx.zeros((rows, 2 * bits), mx.uint32), scales, scales]
+    template = ("BITS", bits), ("GROUP", group), ("FLOAT", scale == mx.uint8)
+    launch = Launch((rows, 1, 1), (rows, 1, 1), template, ((rows, 64),), (mx.float32,))
     lines = optimised(prepare(kernel, arrays, launch).text).splitlines()
     return Counter(it[1] for it in (re.match(r"\s+%\S+ = (\w+) ", line) for line in lines) if it)
 
 
-@pytest.mark.parametrize("bits", matmul.BITS)
-def test_unpacking_keeps_its_budget(bits: int) -> None:
-    found, values = operations(bits), {2: 16, 4: 16, 6: 16, 8: 8}.get(bits, 32)
-    budget = UNPACKING[bits]
+@pytest.mark.parametrize("weights", UNPACKING)
+def test_unpacking_keeps_its_budget(weights: int | str) -> None:
+    bits, group = (weights, 64) if isinstance(weights, int) else matmul.FLOATS[weights]
+    affine = isinstance(weights, int)
+    found = operations(bits, group, mx.float32 if affine else mx.uint8)
+    values = {2: 16, 4: 16, 6: 16, 8: 8}.get(bits, 32)
+    budget = UNPACKING[weights]
     slow, fast = (sum(found[name] for name in names) for names in (SLOW, FAST))
-    assert found["or"] >= values, "the code that unpacks is there"
+    assert found["or" if affine else "fpext"] >= values, "the code that unpacks is there"
     assert slow <= budget.slow * values + ADDRESSES, found
     assert fast <= budget.fast * values + ADDRESSES, found

@@ -22,7 +22,7 @@ from macspec.errors import BadOptionError, ModelBrokenError
 from macspec.kernels import Kernels
 from macspec.metal.dispatch import MetalKernels, kernels_for
 from macspec.metal.hooks import Hooks, QuantizedLayer
-from macspec.metal.matmul import Matmul
+from macspec.metal.matmul import FLOATS, Matmul
 from macspec.metal.outcomes import Outcome, Outcomes
 from macspec.metal.variants import Choice, Variant, variants_for, workload
 from macspec.metal.verify_attention import Attention
@@ -264,9 +264,10 @@ def test_a_workload_says_what_keeps_mlxs_kernels() -> None:
         assert words in kept
 
 
-def test_matrices_in_other_modes_are_named() -> None:
+@pytest.mark.parametrize("mode", FLOATS)
+def test_matrices_of_small_floats_have_kernels(mode: str) -> None:
     module = nn.Sequential(nn.Linear(64, 64, bias=False))
-    nn.quantize(module, group_size=32, bits=4, mode="mxfp4")
+    nn.quantize(module, mode=mode, group_size=FLOATS[mode][1], bits=FLOATS[mode][0])
 
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -276,9 +277,14 @@ def test_matrices_in_other_modes_are_named() -> None:
         def __call__(self, tokens: mx.array, cache: Any = None) -> mx.array:
             return module(mx.broadcast_to(tokens[..., None], (*tokens.shape, 64)) * 1.0)
 
-    found = workload(Model())
-    assert not found.matmuls
-    assert any("mxfp4" in line for line in found.unsupported)
+    model, tokens = Model(), mx.array([[2, 3, 5]])
+    shape = Matmul(*FLOATS[mode], 64, 64, mx.float32, mode)
+    assert set(workload(model).matmuls) == {shape}
+    kernels = MetalKernels(model, {Variant("verify_qmv", shape, 3): FASTER})
+    with installed(inspected=False) as names, kernels.passing(3):
+        out = model(tokens)
+    assert names == ["verify_qmv"]
+    assert mx.allclose(out, model(tokens), rtol=1e-4, atol=1e-4)
 
 
 # ---- which kernel -------------------------------------------------------------------------------

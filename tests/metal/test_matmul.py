@@ -31,6 +31,11 @@ QMV_CASES = (
     Matmul(3, 19, 256, 32, 6, BF16),
     Matmul(16, 6, 288, 32, 2, F32),
 )
+FLOAT_CASES = (
+    Matmul(2, 19, 288, 32, 4, BF16, "mxfp4"),
+    Matmul(8, 37, 1024, 32, 8, F32, "mxfp8"),
+    Matmul(5, 40, 512, 16, 4, F16, "nvfp4"),
+)
 FEW = tuple(case for case in QMV_CASES if (case.rows, case.inputs) not in ((8, 96), (1, 256)))
 """For the default run: every number of bits, whole and partial tiles, both of MLX's kernels."""
 QMM_CASES = (
@@ -94,7 +99,14 @@ def every(cases: dict[str, tuple[Matmul, ...]]) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "case"), every({STRICT: FEW, QMV.name: FEW[::3], QMM.name: QMM_CASES[::4]})
+    ("kernel", "case"),
+    every(
+        {
+            STRICT: FEW,
+            QMV.name: FEW[::3] + FLOAT_CASES,
+            QMM.name: QMM_CASES[::4] + FLOAT_CASES[1:],
+        }
+    ),
 )
 def test_values_are_right_and_weights_are_read_once(kernel: str, case: Matmul) -> None:
     check(kernel, case)

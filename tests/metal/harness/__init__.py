@@ -2,7 +2,7 @@
 
 from .faults import Fault
 from .inline import inline, with_text
-from .installed import installed
+from .installed import installed, launching
 from .mutants import Case, Mutant
 from .running import Outputs, Report, run, run_once
 
@@ -14,6 +14,7 @@ __all__ = [
     "Report",
     "inline",
     "installed",
+    "launching",
     "run",
     "run_once",
     "with_text",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -31,6 +31,16 @@ def installed(*, inspected: bool = True) -> Iterator[list[str]]:
         launched.append(kernel.name)
         return run_once(kernel, arrays, launch, inspected=inspected)
 
-    replacement: Any = call
-    with mock.patch.object(Kernel, "__call__", replacement):
+    with launching(call):
         yield launched
+
+
+@contextmanager
+def launching(
+    call: Callable[[Kernel, Sequence[mx.array], Launch], list[mx.array]],
+) -> Iterator[None]:
+    """``call`` takes every launch inside."""
+    plain: Any = call
+    bound: Any = lambda kernel, launch: lambda inputs: kernel(inputs, launch)  # noqa: E731
+    with mock.patch.multiple(Kernel, __call__=plain, bound=bound):
+        yield
