@@ -11,6 +11,7 @@ from .choices import BLOCKS, MAX_DEPTH, MODELS, check_depth, check_method, check
 from .control import OFF, PLAIN, Controller, Plan, outlook
 from .divergence import choice_scores, score_margin
 from .drafters import (
+    AssistantModel,
     BlockModel,
     ChainDrafter,
     Context,
@@ -22,6 +23,7 @@ from .drafters import (
     Proposal,
 )
 from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
+from .heads.assistant import Assistant
 from .kernels import Kernels
 from .models.cached import PASS_TAIL, CachedModel, TreePass
 from .models.pair import Pair
@@ -159,13 +161,16 @@ class Decoder:
         self.draft_off = f"the draft model {pair.draft.name} is {model.cache.rollback_by}"
         return None
 
-    def _head(self, pair: Pair) -> HeadModel | BlockModel | None:
+    def _head(self, pair: Pair) -> HeadModel | BlockModel | AssistantModel | None:
         if pair.head is None:
             return None
-        reason = self.target.show(pair.head.module.wanted).tap.reason
+        head = pair.head.module
+        reason = self.target.show(head.wanted).tap.reason
         if reason is None:
+            if isinstance(head, Assistant):
+                return AssistantModel(head, self.target, pair.context)
             kind = BlockModel if pair.head.kind in BLOCKS else HeadModel
-            return kind(pair.head.module, self.target, pair.context)
+            return kind(head, self.target, pair.context)
         self.target.hide()
         self.draft_off = (
             f"the head {pair.head.name} is off: {pair.target.name} cannot feed it: {reason}"

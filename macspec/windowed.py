@@ -51,7 +51,11 @@ class WindowedKVCache(RotatingKVCache):
 
     def keys_and_values(self) -> tuple[mx.array, mx.array]:
         """What the newest pass attends to; layers that share this cache read it here."""
-        start = self._idx - self._shown
+        return self.newest(self._shown)
+
+    def newest(self, count: int) -> tuple[mx.array, mx.array]:
+        """Of the newest ``count`` positions, those that are held, oldest first."""
+        start = max(self._idx - count, 0)
         return self.keys[..., start : self._idx, :], self.values[..., start : self._idx, :]
 
     def _make_room(self, keys: mx.array, values: mx.array) -> None:

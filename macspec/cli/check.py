@@ -273,8 +273,11 @@ def _head(session: Session) -> Iterator[str]:
     target = CachedModel(session.pair.target.module, session.pair.vocabulary)
     hidden = target.show(head.module.wanted)
     target.read(text)
-    compared = Comparison if head.kind in BLOCKS else Agreement
-    found = compared(head.module, hidden, text)
+    found: Comparison | Agreement
+    if head.kind in BLOCKS:
+        found = Comparison(head.module, hidden, text)
+    else:
+        found = Agreement(head.module, hidden, text, target.cache.layers)
     step = decoder.controller.curve.step(head.kind)
     what = "a block" if head.kind in BLOCKS else "a token drafted"
     yield _row(

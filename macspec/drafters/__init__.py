@@ -1,5 +1,6 @@
 """Drafters propose the next tokens."""
 
+from .assistant import AssistantModel
 from .block import BlockModel
 from .chain import ChainDrafter, Reader, Stepper, Trial
 from .corpus import Corpus

@@ -13,6 +13,7 @@ import mlx.core as mx
 
 from ..cache import ModelCache
 from ..tap import FINAL, HiddenRows
+from .assistant import Assistant
 from .head import Head, Variant
 
 ROWS = 96
@@ -39,14 +40,24 @@ class Agreement:
 
     Args:
         tokens: the committed tokens.
+        caches: the target's, where the head attends to them.
     """
 
-    def __init__(self, head: Head, hidden: HiddenRows, tokens: Sequence[int]) -> None:
+    def __init__(
+        self,
+        head: Head,
+        hidden: HiddenRows,
+        tokens: Sequence[int],
+        caches: Sequence[Any] = (),
+    ) -> None:
         self._head, self._tap = head, hidden.tap
         self._damaged = False
         """Whether the newest guesses are no numbers."""
         stop = min(hidden.stop, len(tokens) - 1)
         start = max(hidden.start, stop - ROWS)
+        if isinstance(head, Assistant):
+            start = max(start, head.oldest(caches))
+        self._stop, self._held = stop, caches
         self.count = max(stop - start - 1, 0)
         """Rows that can be compared."""
         if self.count:
@@ -61,7 +72,7 @@ class Agreement:
         out = depth(
             self._head.enter(self._rows)[None],
             self._tap.embedding(self._next)[None],
-            ModelCache(depth).layers,
+            self._caches(depth),
         )[0]
         logits = depth.logits(out)
         if logits is None:
@@ -95,6 +106,12 @@ class Agreement:
             f"it agrees with the target on {own:.0%} of the prompt's tokens: it is for another "
             "target, or damaged"
         )
+
+    def _caches(self, depth: Any) -> Sequence[Any]:
+        """Those that a step of all rows takes."""
+        if isinstance(self._head, Assistant):
+            return self._head.shared(self._held, self._stop, self._next.shape[0])
+        return ModelCache(depth).layers
 
     def _taken(
         self, reading: Variant, share: float, variants: Iterable[Variant], least: float

@@ -41,6 +41,9 @@ BLOCK = frozenset(("fc.weight", "hidden_norm.weight", "layers.0.self_attn.k_norm
 FIRST = frozenset(("fc.weight", "layers.0.self_attn.q_proj.weight", "layers.0.mlp.up_proj.weight"))
 """Tensors of EAGLE-1 and 2, which have no norms around them, unlike MTP heads."""
 
+SHARED = frozenset(("pre_projection.weight", "post_projection.weight"))
+"""Tensors of heads that attend to the target's own keys and values, and of no other."""
+
 _MODEL = r"^(?:(?:model|language_model)\.)"
 _PREFIX = re.compile(rf"{_MODEL}*(?:mtp\.|(?:mtp_)?(?=layers\.\d+\.))")
 _LAYER = re.compile(r"^(?:layers\.)?(\d+)\.(.*)$")
@@ -54,6 +57,8 @@ def kind_of(config: Mapping[str, Any], names: Collection[str]) -> str | None:
     block = {it.removeprefix("model.") for it in names}
     if block >= BLOCK:
         return "dspark" if "markov_head.markov_w1.weight" in block else "dflash"
+    if block >= SHARED:
+        return "mtp"
     if any(map(_BACKBONE.match, names)):
         return None
     if "d2t" in names or any(it.startswith("midlayer.") for it in names):
@@ -81,8 +86,15 @@ class HeadFiles:
     """The file of each tensor."""
 
     @property
+    def assists(self) -> bool:
+        """Whether it attends to the target's own keys and values."""
+        return self.tensors.keys() >= SHARED
+
+    @property
     def packaging(self) -> str | None:
-        """Who packaged a block drafter; None for other heads."""
+        """Who packaged it, where that tells how it is to be read."""
+        if self.assists:
+            return "Gemma 4 assistant"
         return packaging_of(self.config, self.tensors) if self.kind in BLOCKS else None
 
 

@@ -18,7 +18,7 @@ from ..models.files import broken
 from ..models.loading import Model
 from ..models.memory import MemoryEstimate, layer_estimate
 from ..tap import KEPT
-from . import block, eagle, mtp
+from . import assistant, block, eagle, mtp
 from .naming import HeadFiles, own_head
 
 KINDS: Mapping[str, Any] = {
@@ -53,7 +53,8 @@ class LoadedHead:
         caches = [ModelCache(it) for it in self.module.depths]
         rows = mx.zeros((1, 2, self.module.width))  # a block that guesses has at least 2
         for depth, cache in zip(self.module.depths, caches, strict=True):
-            depth(rows, rows, cache.layers)
+            if cache.layers:
+                depth(rows, rows, cache.layers)
         layers = (layer_estimate(it, 0) for cache in caches for it in cache.layers)
         return replace(
             target,
@@ -75,13 +76,14 @@ def open_head(files: HeadFiles, target: Model) -> LoadedHead:
         loaded: dict[Path, Any] = {it: mx.load(str(it)) for it in set(files.tensors.values())}
         weights = {it: loaded[file][it] for it, file in files.tensors.items()}
     try:
-        module = KINDS[files.kind](weights, target, files.config)
+        build = assistant.build if files.assists else KINDS[files.kind]
+        module = build(weights, target, files.config)
     except ValueError as error:
         raise PairMismatchError(f"the head {name} is off: it {error}") from error
     arrays = dict(tree_flatten(module.parameters()))
     own = sum(array.nbytes for array in arrays.values())
     looked_up = sum(array.nbytes for it, array in arrays.items() if LOOKED_UP.search(it))
-    speaks = any("head" in it or "lm_head" in it for it in module.depths)
+    speaks = any({"head", "lm_head", "centroids"} & it.keys() for it in module.depths)
     outputs: Any = tree_flatten(target.module.parameters())
     wide = [array.nbytes for _, array in outputs if array.shape[:1] == (target.width,)]
     targets = module.targets if files.kind in BLOCKS else None

@@ -24,7 +24,13 @@ CONTEXT = 8192
 USES = ("chat", "code")
 """What a pair is proposed for."""
 
-HEADS = {"mtp": "mtp", "dspark": "dspark", "dflash2": "dflash", "eagle3": "eagle"}
+HEADS = {
+    "mtp": "mtp",
+    "assistant": "mtp",
+    "dspark": "dspark",
+    "dflash2": "dflash",
+    "eagle3": "eagle",
+}
 """Kinds of heads that macspec loads, each with its drafting method; the smallest first."""
 
 NON_COMMERCIAL = ("non-commercial", "-nc")

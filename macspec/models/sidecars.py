@@ -21,7 +21,7 @@ MADE_FOR = "made_for"
 
 LABELS = {"mtp": "MTP", "eagle": "EAGLE-3", "dflash": "DFlash", "dspark": "DSpark"}
 
-_NAMED = re.compile(r"(.+?)[-_.]mtp(?=[-_.]|$).*", re.IGNORECASE)
+_NAMED = re.compile(r"(.+?)[-_.](?:mtp|assistant)(?=[-_.]|$).*", re.IGNORECASE)
 
 
 def heads_folder() -> Path:

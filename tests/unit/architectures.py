@@ -193,6 +193,7 @@ _OWN: dict[str, Config] = {
         "sliding_window_pattern": 3,
     },
     "gemma4_text": {
+        "global_head_dim": 64,
         "num_hidden_layers": 4,
         "num_kv_shared_layers": 2,
         "layer_types": _MIXED * 2,

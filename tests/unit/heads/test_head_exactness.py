@@ -9,6 +9,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from assistantfiles import drafting
 from headfiles import head_of, target_of, written
 from mtpfiles import PACKAGINGS, Made
 from replies import assert_like_fresh
@@ -25,11 +26,17 @@ TARGETS = ("llama", "qwen3_5", "gemma3_text")
 COUNT = 32
 
 
-QUICK = [("llama", "mtp", 5), ("qwen3_5", "eagle", 3), ("gemma3_text", "mtp", 1)]
+PAIRS = [*product(TARGETS, ("mtp", "eagle")), ("gemma4_text", "assistant")]
+QUICK = [
+    ("llama", "mtp", 5),
+    ("qwen3_5", "eagle", 3),
+    ("gemma3_text", "mtp", 1),
+    ("gemma4_text", "assistant", 7),
+]
 SLOW = [
-    pytest.param(name, kind, depth, marks=pytest.mark.slow)
-    for name, kind, depth in product(TARGETS, ("mtp", "eagle"), range(1, 9))
-    if (name, kind, depth) not in QUICK
+    pytest.param(*pair, depth, marks=pytest.mark.slow)
+    for pair, depth in product(PAIRS, range(1, 9))
+    if (*pair, depth) not in QUICK
 ]
 
 
@@ -53,8 +60,8 @@ def test_replies_are_those_of_plain_decoding(
     pocket: Pair, tmp_path: Path, name: str, kind: str, depth: int
 ) -> None:
     plain = session_of(pocket, name, method="off", rule="keyed")
-    head = head_of(pocket, name, kind, tmp_path)
-    session = session_of(pocket, name, head=head, method=kind, depth=depth)
+    head = drafting(pocket, name, kind, tmp_path)
+    session = session_of(pocket, name, head=head, method=head.kind, depth=depth)
     for sampling, session.rule in WAYS if depth % 2 else WAYS[:2]:
         expected = tokens_of(plain, PROMPT, sampling, COUNT)
         assert tokens_of(session, PROMPT, sampling, COUNT) == expected
@@ -100,14 +107,18 @@ def test_trees_of_a_head(pocket: Pair, tmp_path: Path, kind: str) -> None:
         assert_like_fresh(session)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("llama", "eagle"), ("qwen3_5", "mtp")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("llama", "eagle"), ("qwen3_5", "mtp"), ("gemma4_text", "assistant")]
+)
 def test_a_head_stays_in_step_through_edits_and_switches(
     pocket: Pair, tmp_path: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After any history its proposals are those of a head that read the same text at once."""
     monkeypatch.setattr("macspec.drafters.head.LEAST", 1000)
+    monkeypatch.setattr("macspec.drafters.assistant.LEAST", 1000)
     rng = random.Random(2)
-    head = head_of(pocket, name, kind, tmp_path)
+    head = drafting(pocket, name, kind, tmp_path)
+    method = head.kind
     session = session_of(pocket, name, head=head, rule="keyed", depth=3)
     plain = session_of(pocket, name, method="off", rule="keyed")
     for _ in range(4):
@@ -115,21 +126,24 @@ def test_a_head_stays_in_step_through_edits_and_switches(
         expected = tokens_of(plain, prompt, KEYED, 24)
         reply = session.reply(" ".join(map(str, prompt)), KEYED, raw=True, max_tokens=24)
         for _ in reply:
-            session.method = rng.choice(["auto", "draft", kind, kind, "off", "ngram"])
+            session.method = rng.choice(["auto", "draft", method, method, "off", "ngram"])
             if rng.random() < 0.03:
                 reply.close()
                 break
         else:
             assert session.finished is not None
             assert session.finished.token_ids == expected
-    session.method = kind
-    fresh = session_of(pocket, name, head=head, method=kind)
+    session.method = method
+    fresh = session_of(pocket, name, head=head, method=method)
     assert proposed(session, session.decoder.tokens) == proposed(fresh, session.decoder.tokens)
 
 
-def test_a_head_that_never_agrees_says_so(pocket: Pair, tmp_path: Path) -> None:
-    head = head_of(pocket, "llama", "mtp", tmp_path)
-    session = session_of(pocket, "llama", head=head, method="mtp", depth=2)
+@pytest.mark.parametrize(("name", "kind"), [("llama", "mtp"), ("gemma4_text", "assistant")])
+def test_a_head_that_never_agrees_says_so(
+    pocket: Pair, tmp_path: Path, name: str, kind: str
+) -> None:
+    head = drafting(pocket, name, kind, tmp_path)
+    session = session_of(pocket, name, head=head, method="mtp", depth=2)
     prompt = " ".join(map(str, [(11 * i * i + 5 * i) % VOCABULARY for i in range(50)]))
     events = session.reply(prompt, GREEDY, raw=True, max_tokens=9)
     told = [it.message for it in events if isinstance(it, Notice)]
