@@ -22,7 +22,7 @@ from .drafters import (
     Portfolio,
     Proposal,
 )
-from .events import Emitted, Event, Prefilled, Prefilling, Round, Text
+from .events import Emitted, Event, Prefilled, Prefilling, Round, Text, TokenLogprob
 from .heads.assistant import Assistant
 from .kernels import Kernels
 from .models.cached import PASS_TAIL, CachedModel, TreePass
@@ -243,7 +243,8 @@ class Decoder:
                 plan = self.plan(reply)
                 flight = prefetched or self.launch(reply, plan)
             seconds = known_at - (reply.started if first else before)
-            yield from _events(reply, done, result, tokens, pieces, seconds, idle)
+            scored = reply.scored(done, result, tokens)
+            yield from _events(reply, done, result, tokens, pieces, seconds, idle, scored)
             if reply.reason is not None:
                 return
             if self.settings is not settings:
@@ -264,7 +265,9 @@ class Decoder:
             answer = reply.forced[len(reply.ids) + (behind is not None) :]
         reply.passes += 1
         self._why = plan.why
-        return self.dispatched(plan, reply.seed, reply.passes - 1, behind, answer)
+        keep_logits = reply.logprobs is not None
+        number = reply.passes - 1
+        return self.dispatched(plan, reply.seed, number, behind, answer, keep_logits=keep_logits)
 
     def dispatched(
         self,
@@ -274,6 +277,7 @@ class Decoder:
         behind: InFlightRound | None = None,
         answer: Sequence[int] | None = None,
         given: Proposal | None = None,
+        keep_logits: bool = False,
     ) -> InFlightRound:
         """A round as above, of no reply.
 
@@ -294,10 +298,11 @@ class Decoder:
         proposal = given or self.portfolio.propose(plan, context) or EMPTY
 
         token = None if behind is None else behind.token
-        verdict = self.verify(proposal, noise, token, dispatch)
+        verdict, logits = self.verify(proposal, noise, token, dispatch)
         if answer is not None:
             verdict = forced(answer, proposal.tokens, verdict)
-        return InFlightRound.launch(plan, proposal, verdict, dispatch, behind is not None)
+        kept = logits if keep_logits else None
+        return InFlightRound.launch(plan, proposal, verdict, dispatch, behind is not None, kept)
 
     def verify(
         self,
@@ -305,8 +310,8 @@ class Decoder:
         noise: Noise | None,
         token: mx.array | None,
         dispatch: Dispatcher,
-    ) -> Verdict:
-        """One pass of the target over a proposal, and the rule's verdict on it.
+    ) -> tuple[Verdict, mx.array]:
+        """One pass of the target over a proposal, the rule's verdict on it, and its logits.
 
         Args:
             token: [1], the newest token, where the host does not know it yet.
@@ -323,14 +328,15 @@ class Decoder:
             if sampling.penalised:
                 recent = tree.recent(self.tokens, sampling.penalty_context)
             logits = self.trees.logits(unread, tree)
-            return self.kernels.follow(sampling, logits, tree, noise, recent)
+            return self.kernels.follow(sampling, logits, tree, noise, recent), logits
         rows = proposal.tokens.shape[0] + 1
         early = dispatch if token is None else None
         logits = self.target.logits(mx.concatenate([unread, proposal.tokens]), rows, early)
         recent = sampling.recent(self.tokens, since, rows)
-        return self.kernels.accept(
+        verdict = self.kernels.accept(
             rule, sampling, logits, proposal.tokens, proposal.log_q, noise, recent
         )
+        return verdict, logits
 
     def score_margin(self, tokens: list[int], choices: Sequence[int]) -> tuple[float, float]:
         """The best score after ``tokens`` minus the lowest one of the choices, and the rounding
@@ -430,6 +436,7 @@ def _events(
     pieces: list[Piece],
     seconds: float,
     idle: float,
+    scored: tuple[TokenLogprob, ...],
 ) -> Iterator[Event]:
     """Count a round, as far as it was committed, and emit its events."""
     counter, plan = reply.counter, flight.plan
@@ -449,6 +456,7 @@ def _events(
         why=plan.why,
         branched=flight.tree,
         cost=plan.cost,
+        logprobs=scored,
     )
     counter.see(done)
     if counter.passes == 1:

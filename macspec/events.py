@@ -53,6 +53,17 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token of the reply and the target's own log-probabilities there: of the model's
+    distribution, before bias, penalties, temperature and truncation."""
+
+    token: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+    """The most likely tokens there, best first."""
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """One verify pass: what was drafted, what was accepted, and the time it took."""
 
@@ -74,6 +85,8 @@ class Round:
     """Whether one token of the chain had a sibling, which was verified too."""
     cost: float = 1.0
     """Plain steps that the round was expected to take."""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """Of the answer's tokens, where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +163,11 @@ class Finished:
     method: str
     depth: int | str
     stats: ReplyStats
+
+
+def between_rounds(event: object) -> bool:
+    """Whether a round is complete with this event, so that a reply can end here."""
+    return not isinstance(event, Text | Prefilled)
 
 
 Event = Prefilling | Prefilled | Text | Round | Notice | Finished

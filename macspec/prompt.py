@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from .choices import EFFORTS, Think
 from .errors import BadOptionError, ContextOverflowError
@@ -18,6 +18,9 @@ from .text import common_prefix
 Message = Mapping[str, str]
 
 ROLES = ("system", "user", "assistant")
+
+TOOL = "tool"
+"""The role of what a tool answered."""
 
 OTHER = "."
 """Stands for a message that is not known yet."""
@@ -31,7 +34,7 @@ def checked_messages(messages: Sequence[Message], *, resume: bool = False) -> li
             the wrong role.
     """
     for message in messages:
-        if message.get("role") not in ROLES:
+        if message.get("role") not in (*ROLES, TOOL):
             raise BadOptionError(
                 f"a message has the role {message.get('role')!r}; "
                 f"it must be one of {', '.join(ROLES)}"
@@ -42,7 +45,7 @@ def checked_messages(messages: Sequence[Message], *, resume: bool = False) -> li
         if not messages or messages[-1]["role"] != "assistant":
             raise BadOptionError("there is no reply to continue")
         messages, reply = messages[:-1], [dict(messages[-1])]
-    if not messages or not messages[-1]["content"].strip():
+    if not messages or not (messages[-1]["content"].strip() or messages[-1]["role"] == TOOL):
         raise BadOptionError("the prompt is empty; type a message")
     return [*map(dict, messages), *(reply if resume else [])]
 
@@ -160,12 +163,14 @@ class Prompting:
         on_overflow: Literal["drop", "refuse"] = "drop",
         resume: bool = False,
         boundaries: bool = False,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> Prompt:
         """A conversation; see ``Session.reply`` for the other arguments.
 
         Args:
             reserve: positions to leave for the reply, if dropping turns can free them.
             boundaries: find them too.
+            tools: those that the model may call, as OpenAI describes them.
 
         Raises:
             BadOptionError, ContextOverflowError: it is invalid or too long.
@@ -176,7 +181,7 @@ class Prompting:
         template = self._template(think)
 
         def render(kept: Sequence[Message]) -> list[int]:
-            return template.resumed(kept) if resume else template.tokens(kept)
+            return template.resumed(kept) if resume else template.tokens(kept, tools)
 
         notices = list(template.notices_for(turns))
         missing = 0
@@ -198,7 +203,7 @@ class Prompting:
         elif resume and turns[-1].get("reasoning") and self.format.marked:
             part = REASONING
         shared = boundaries and not resume and not missing
-        places = _boundaries(turns, tokens, template) if shared else ()
+        places = _boundaries(turns, tokens, template, tools) if shared else ()
         return Prompt(tokens, notices, missing, part, places)
 
     def count(
@@ -225,7 +230,12 @@ class Prompting:
         return self._templates[think]
 
 
-def _boundaries(turns: Sequence[Message], tokens: list[int], template: Template) -> tuple[int, ...]:
+def _boundaries(
+    turns: Sequence[Message],
+    tokens: list[int],
+    template: Template,
+    tools: Sequence[Mapping[str, Any]],
+) -> tuple[int, ...]:
     """Where a prompt will part from this one after an edit of the newest message, and in the next
     turn, before which some templates drop reasoning."""
     edited = [*turns[:-1], {**turns[-1], "content": OTHER}]
@@ -234,5 +244,5 @@ def _boundaries(turns: Sequence[Message], tokens: list[int], template: Template)
     for messages in (edited, later):
         with suppress(BadOptionError):  # a template may reject what nobody has said yet
             # The last token is read in the pass that begins the reply.
-            parted.add(min(common_prefix(tokens, template.tokens(messages)), last))
+            parted.add(min(common_prefix(tokens, template.tokens(messages, tools)), last))
     return tuple(sorted(parted - {0}))

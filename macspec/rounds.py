@@ -11,10 +11,15 @@ import mlx.core as mx
 from .control import Plan
 from .drafters import Proposal
 from .errors import ModelBrokenError
+from .events import TokenLogprob
 from .models.files import broken
+from .parts import ANSWER
 from .stats import ReplyCounter
 from .text import Piece, TextStream, joined
 from .verification import TreeVerdict, Verdict
+
+LEAST = -9999.0
+"""Stands for the log-probability of what cannot be, which JSON has no number for."""
 
 
 class Dispatcher:
@@ -60,6 +65,8 @@ class InFlightRound:
     tree: bool
     prefetched: bool
     """Whether it was launched before the result of the round ahead was known."""
+    logits: mx.array | None = None
+    """[rows, V], where the reply wants log-probabilities."""
 
     @property
     def depth(self) -> int:
@@ -74,6 +81,7 @@ class InFlightRound:
         verdict: Verdict,
         dispatch: Dispatcher,
         prefetched: bool = False,
+        logits: mx.array | None = None,
     ) -> InFlightRound:
         token = verdict.token.reshape(1)
         parts = [verdict.accepted.reshape(1), token, proposal.tokens]
@@ -84,7 +92,7 @@ class InFlightRound:
         dispatch(outcome)
         assert dispatch.began is not None
         drafted = proposal.tokens.shape[0]
-        return cls(plan, drafted, outcome, token, dispatch.began, tree, prefetched)
+        return cls(plan, drafted, outcome, token, dispatch.began, tree, prefetched, logits)
 
     def wait(self) -> RoundResult:
         """Wait for the result: the one host synchronisation of a round."""
@@ -124,6 +132,10 @@ class Reply:
     """The tokens to emit, whatever the target chooses; ``limit`` is their number."""
     learn: bool = True
     """Whether past replies are drafted from, and this one is added to them."""
+    logprobs: int | None = None
+    """How many of the most likely tokens to report with each token; None: no log-probabilities."""
+    answer: list[bool] = field(default_factory=list)
+    """For each token of the newest round, whether it belongs to the answer."""
     ids: list[int] = field(default_factory=list)
     reason: str | None = None
     """Why the reply is over; None while it is not."""
@@ -135,6 +147,7 @@ class Reply:
         reply ends; return them and the text that they complete."""
         kept: list[int] = []
         pieces: list[Piece] = []
+        self.answer = []
         with broken("the tokenizer cannot write this reply"):
             for token in tokens:
                 guess = drafter if len(kept) < accepted else None
@@ -143,6 +156,7 @@ class Reply:
                     self.reason = "end"
                 else:
                     pieces += self.stream.push(token, guess)
+                    self.answer.append(self.stream.part == ANSWER)
                     if self.stream.stopped:
                         self.reason = "stop"
                     elif len(self.ids) + len(kept) >= self.limit:
@@ -152,3 +166,31 @@ class Reply:
                     break
         self.ids += kept
         return kept, joined(pieces)
+
+    def scored(
+        self, flight: InFlightRound, result: RoundResult, tokens: Sequence[int]
+    ) -> tuple[TokenLogprob, ...]:
+        """The target's log-probabilities of a round's tokens that belong to the answer.
+
+        They take another synchronisation, so nothing is computed unless they are wanted.
+        """
+        if flight.logits is None or self.logprobs is None:
+            return ()
+        # Each token was chosen from the row after the one before it.
+        rows = [0, *(node + 1 for node in result.path)][: len(tokens)]
+        logits = flight.logits[mx.array(rows)].astype(mx.float32)
+        log_p = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+        own: Any = mx.take_along_axis(log_p, mx.array([*tokens])[:, None], axis=-1)[:, 0].tolist()
+        best = mx.argsort(-log_p, axis=-1)[:, : self.logprobs]
+        ids: Any = best.tolist()
+        values: Any = mx.take_along_axis(log_p, best, axis=-1).tolist()
+        text = self.stream.token_text
+        return tuple(
+            TokenLogprob(
+                text(tokens[at]),
+                max(own[at], LEAST),
+                tuple((text(i), max(p, LEAST)) for i, p in zip(ids[at], values[at], strict=True)),
+            )
+            for at, answers in enumerate(self.answer)
+            if answers
+        )

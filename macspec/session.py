@@ -32,6 +32,9 @@ from .text import TextStream
 BUFFER_CACHE = 512 * 2**20
 """Bytes of freed buffers that MLX may keep for reuse."""
 
+LEAD = 16
+"""Tokens of the prompt's end that stand before a prediction, so that its start is found."""
+
 
 class Session:
     """One conversation with a pair of models.
@@ -87,10 +90,25 @@ class Session:
         self.decoder = Decoder(pair, kv_bits, lookups, self.controller, clock, self.kernels)
         self._prompting = Prompting(pair)
         self._noticed: set[str] = set()
+        self._expected: Sequence[int] = ()
+        self._kv_bits = kv_bits
         self._open: weakref.ref[Generator[Event, None, None]] | None = None
         self._set(trees=trees)
         self.method, self.depth, self.rule = method, depth, rule
         mx.set_cache_limit(BUFFER_CACHE)
+
+    def sibling(self, clock: Callable[[], float]) -> Session:
+        """Another conversation with the pair: caches of its own, and what is learned in common."""
+        controller = Controller(self.controller.curve, self.controller.acceptance)
+        return Session(
+            self.pair,
+            trees=self.decoder.settings.trees,
+            kv_bits=self._kv_bits,
+            corpus=self._corpus,
+            controller=controller,
+            clock=clock,
+            kernels=self.kernels,
+        )
 
     @property
     def method(self) -> str:
@@ -98,11 +116,15 @@ class Session:
 
     @method.setter
     def method(self, method: str) -> None:
+        self.check(method)
+        self._set(method=method)
+
+    def check(self, method: str) -> None:
+        """Raise a BadOptionError if a method is not possible with this pair."""
         if method in MODELS and method not in self.decoder.portfolio:
             what = "draft model" if method == DraftModel.name else f"{method} head"
             why = self.decoder.draft_off or f"this pair has no {what}"
             raise BadOptionError(f"method {method} is not possible: {why}")
-        self._set(method=method)
 
     @property
     def depth(self) -> int | str:
@@ -133,7 +155,7 @@ class Session:
 
     def reply(
         self,
-        messages: str | Sequence[Message],
+        messages: str | Sequence[Message] | Prompt,
         sampling: Sampling | None = None,
         *,
         max_tokens: int | None = None,
@@ -144,6 +166,8 @@ class Session:
         forced: Sequence[int] | None = None,
         resume: bool = False,
         learn: bool = True,
+        prediction: Sequence[int] = (),
+        logprobs: int | None = None,
     ) -> Generator[Event, None, None]:
         """Answer a conversation, after closing an unfinished earlier reply.
 
@@ -151,7 +175,8 @@ class Session:
         any event ends the reply there and leaves the session ready for the next one.
 
         Args:
-            messages: the whole conversation, each with role and content; or one user message.
+            messages: the whole conversation, each with role and content; or one user message; or
+                a prompt that is ready.
             sampling: sets ``self.sampling``.
             max_tokens: end after this many tokens; None: when the context is full.
             stop: end before any of these strings.
@@ -163,6 +188,9 @@ class Session:
             resume: continue the last message, which is the assistant's; its reasoning is in
                 ``reasoning`` beside ``content``.
             learn: draft from past replies, and add this one to them.
+            prediction: tokens that the reply will probably repeat; look-ups draft from them.
+            logprobs: report the target's log-probability of each token, and of so many of the most
+                likely ones; None: of none.
 
         Yields:
             Notice, Prefilling and Prefilled, then Text and Round for each round, then Finished.
@@ -181,7 +209,10 @@ class Session:
         if any(not text for text in stop):
             raise BadOptionError("a stop string is empty; leave it out")
         start = self._clock()
-        prompt = self._prompt(messages, max_tokens, raw, think, on_overflow, resume)
+        if isinstance(messages, Prompt):
+            prompt = messages
+        else:
+            prompt = self._prompt(messages, max_tokens, raw, think, on_overflow, resume)
         room = self.pair.context - len(prompt.tokens)
         limit = room if max_tokens is None else min(max_tokens, room)
         if forced is not None:
@@ -198,7 +229,11 @@ class Session:
             started=start,
             forced=forced,
             learn=learn,
+            logprobs=logprobs,
         )
+        # Found at once: where the reply begins, the prompt has just ended.
+        start_of_reply = prompt.tokens[-LEAD:] if prediction else []
+        self._expected = [*start_of_reply, *prediction]
         target = self.decoder.target
         limits = (target.cache.reason, target.absorbed.reason, self.decoder.draft_off)
         notices = [*filter(None, limits), *prompt.notices]
@@ -217,6 +252,7 @@ class Session:
     ) -> Generator[Event, None, None]:
         decoder = self.decoder
         self._suffix.corpus = self._corpus if reply.learn else None
+        decoder.portfolio.expect(self._expected)
         with wired():
             try:
                 yield from self._once(notices)

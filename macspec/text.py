@@ -58,6 +58,7 @@ class TextStream:
     def __init__(
         self, tokenizer: Any, stop: Sequence[str] = (), parts: PartReader | None = None
     ) -> None:
+        self._tokenizer = tokenizer
         self._detokenizer = tokenizer.detokenizer
         # This detokenizer holds back a trailing space until the next token.
         self._keeps_spaces: bool = getattr(self._detokenizer, "_clean_spaces", False)
@@ -70,6 +71,10 @@ class TextStream:
         """All released text, tags included."""
         self.stopped = False
         """A stop string was found; nothing comes after it."""
+
+    def token_text(self, token: int) -> str:
+        """The text of a token by itself; of part of a character, the replacement character."""
+        return str(self._tokenizer.decode([token]))
 
     @property
     def part(self) -> str:

@@ -289,13 +289,13 @@ class SplitDecoder(Decoder):
         noise: Noise | None,
         token: mx.array | None,
         dispatch: Dispatcher,
-    ) -> Verdict:
+    ) -> tuple[Verdict, mx.array]:
         mx.eval(proposal.tokens)
         drafted = self.clock()
-        verdict = super().verify(proposal, noise, token, dispatch)
+        verdict, logits = super().verify(proposal, noise, token, dispatch)
         mx.eval(verdict.accepted, verdict.token)
         self.parts.append((drafted - self._began, self.clock() - drafted))
-        return verdict
+        return verdict, logits
 
 
 def profile(

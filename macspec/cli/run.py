@@ -9,7 +9,7 @@ from functools import partial
 
 from ..choices import think_named
 from ..config.schema import section
-from ..events import Event, Finished, Notice, Text
+from ..events import Event, Finished, Notice, Text, between_rounds
 from ..models.pair import BUILT_IN
 from ..models.progress import Progress
 from ..parts import REASONING, TAG
@@ -17,7 +17,6 @@ from ..power import Meter, ReplyEnergy, ReplyWatch, awake, choose, remembered_id
 from ..sampling import Sampling
 from ..store import one_shots
 from ..terminal import Output, ProgressLine, interruptible, say, show, status_of
-from ..worker.child import between_rounds
 from ..worker.engine import Engine
 from ..worker.messages import Answer, LoadProgress, PairChoice, ReplyRequest
 from .models import show_download

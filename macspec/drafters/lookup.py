@@ -54,8 +54,16 @@ class Lookup(ABC):
     name: str
 
     def __init__(self) -> None:
+        self._expected: tuple[int, ...] = ()
         self._length = 0
         self._found: Continuation | None = None
+
+    def expect(self, text: Sequence[int]) -> None:
+        """From now on search this text too, as if it stood before the conversation."""
+        if self._expected != tuple(text):
+            self._forget(0)
+            self._read(text)
+            self._expected, self._length, self._found = tuple(text), 0, None
 
     def offer(self, tokens: Sequence[int]) -> Offer:
         found = self._look(tokens)
@@ -76,7 +84,7 @@ class Lookup(ABC):
 
     def rollback(self, length: int) -> None:
         if length < self._length:
-            self._forget(length)
+            self._forget(len(self._expected) + length)
             self._length, self._found = length, None
 
     def _look(self, tokens: Sequence[int]) -> Continuation:

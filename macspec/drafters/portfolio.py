@@ -65,6 +65,12 @@ class Portfolio:
             if guess:
                 yield offer, min(agreed + 1, len(guess)), agreed
 
+    def expect(self, text: Sequence[int]) -> None:
+        """Have look-ups search this text too: what the reply will probably repeat."""
+        for drafter in self.drafters.values():
+            if isinstance(drafter, Lookup):
+                drafter.expect(text)
+
     def rollback(self, length: int) -> None:
         """Bring every drafter back to the first ``length`` tokens."""
         for drafter in self.drafters.values():

@@ -298,11 +298,10 @@ class Demand:
 
     def _plan(self, context: int, chunk: int) -> MemoryPlan:
         target, draft, kv_bits = self.target, self.draft, self.kv_bits
-        drafting = draft.cache(context) + MAX_DEPTH * draft.state if draft else 0
         return MemoryPlan(
             context=context,
             weights=target.weights + (draft.weights if draft else 0),
-            caches=target.cache(context, kv_bits) + drafting,
+            caches=self.caches(context),
             # Their passes take turns.
             buffers=max(
                 target.buffers(context, kv_bits, chunk),
@@ -311,6 +310,12 @@ class Demand:
             limit=self.limit,
             chunk=chunk,
         )
+
+    def caches(self, context: int) -> int:
+        """Bytes of both models' caches with so many positions."""
+        draft = self.draft
+        drafting = draft.cache(context) + MAX_DEPTH * draft.state if draft else 0
+        return self.target.cache(context, self.kv_bits) + drafting
 
     def longest(self, most: int) -> int:
         """The most positions that fit, in whole steps of the caches or ``most``; 0 for none."""

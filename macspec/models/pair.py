@@ -51,6 +51,13 @@ class Pair:
     head: LoadedHead | None = None
     """What drafts from the target's hidden rows; None without one."""
 
+    def caches(self, positions: int, kv_bits: int | None = None) -> int:
+        """Bytes of the caches of a conversation of so many positions."""
+        target = self.target.estimate
+        whole = target if self.head is None else self.head.beside(target)
+        draft = None if self.draft is None else self.draft.estimate
+        return memory.Demand(whole, draft, self.plan.limit, kv_bits).caches(positions)
+
     def read(self, progress: Callable[[int], None] = lambda done: None) -> None:
         """Read the weights that are not in memory yet.
 

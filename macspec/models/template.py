@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,11 +70,12 @@ class Template:
         both = (self.think_notice, self.system_notice if system else None)
         return tuple(notice for notice in both if notice is not None)
 
-    def tokens(self, messages: Messages) -> list[int]:
+    def tokens(self, messages: Messages, tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
         """The ids of a conversation, up to where the assistant's next turn begins.
 
-        Messages have ``role`` and ``content``, replies may have their ``reasoning`` beside it.
-        Whether the model sees that again is the template's choice.
+        Messages have ``role`` and ``content``, replies may have their ``reasoning`` beside it and
+        their ``tool_calls``, a list in JSON. Whether the model sees reasoning again is the
+        template's choice.
 
         Raises:
             BadOptionError: there is no template, or it rejects these messages.
@@ -89,7 +91,8 @@ class Template:
             _check_text(message["content"] + message.get("reasoning", ""))
         turns = [self._turn(message) for message in messages]
         try:
-            tokens = self._render(turns, tokenize=True, **self._settings)
+            offered = {"tools": list(tools)} if tools else {}
+            tokens = self._render(turns, tokenize=True, **offered, **self._settings)
         except BadOptionError:
             raise
         except TemplateSyntaxError as error:
@@ -155,8 +158,12 @@ class Template:
     def _turn(self, message: Mapping[str, str]) -> dict[str, Any]:
         """A message as the template's author expects it."""
         turn: dict[str, Any] = {"role": message["role"], "content": message["content"]}
+        if message["role"] == "tool":
+            return {**message}
         if message["role"] != "assistant":
             return turn
+        if "tool_calls" in message:
+            turn["tool_calls"] = json.loads(message["tool_calls"])
         turn["content"] = content = self.format.inert(message["content"])
         reasoning = self.format.inert(message.get("reasoning", ""))
         if reasoning and self._takes_blocks:

@@ -12,9 +12,12 @@ from .messages import (
     PairChoice,
     PairInfo,
     PromptTokens,
+    Queued,
     ReplyRequest,
     ScoreMargin,
+    SharedReply,
     Status,
+    ToolCall,
     Tuned,
     Tuning,
 )

@@ -14,11 +14,12 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MacspecError, brief, is_panic, known_failure
-from ..events import Event, Finished, Prefilled, Text
+from ..events import Finished, between_rounds
 from ..parent import exit_with_parent
 from .messages import (
     FORMAT,
@@ -30,6 +31,7 @@ from .messages import (
     MeasureMargin,
     PairChoice,
     ReplyRequest,
+    SharedReply,
     Stop,
     Tune,
     Tuned,
@@ -39,9 +41,13 @@ from .messages import (
 
 if TYPE_CHECKING:
     from .engine import Engine
+    from .shared import Shared
 
 QUICK = (Tune, GetStatus, CountTokens)
 """Commands that are answered between two rounds of a reply."""
+
+SHARING = (*QUICK, SharedReply)
+"""Those that are between two rounds of shared replies."""
 
 HELD = 4 * 2**20
 """Bytes of events to buffer for a late reader before decoding waits."""
@@ -51,11 +57,6 @@ LEAVE = 1.0
 
 LOOK = 0.02
 """Seconds between two attempts to write to a late reader."""
-
-
-def between_rounds(event: Event) -> bool:
-    """Whether a round is complete with this event, so that a reply can end here."""
-    return not isinstance(event, Text | Prefilled)
 
 
 def log(error: BaseException) -> None:
@@ -81,9 +82,12 @@ class Server:
         """Serve until the parent closes."""
         self._inbox.expendable = False
         while not self._inbox.closing:
-            item = self._inbox.take()
+            shared = self._engine.shared
+            item = self._inbox.take(SHARING if shared else None)
             if item is not None:
                 self._answer(*item)
+            elif shared:
+                self._turn(shared)
             elif self._outbox:
                 self._outbox.flush()
                 self._inbox.wait(LOOK)
@@ -94,11 +98,27 @@ class Server:
         self._engine.close()
         self._outbox.drain()
 
+    def _turn(self, shared: Shared) -> None:
+        """A round of the shared reply whose turn it is."""
+        for call in shared.calls:
+            if self._inbox.stopped(call):
+                self._reply_to(call, partial(shared.stop, call))
+        if shared:
+            self._reply_to(shared.turn_of, lambda: shared.turn(self._outbox.put))
+        self._outbox.flush()
+        if not shared:
+            self._idle = self._engine.idle()
+
     def _answer(self, call: int, command: Any) -> None:
+        self._reply_to(call, lambda: self._done(call, command))
+
+    def _reply_to(self, call: int, work: Callable[[], Answer | None]) -> None:
+        """Send what a piece of work returns, if anything, or how it failed."""
         try:
-            self._send(call, self._done(call, command))
+            if (answer := work()) is not None:
+                self._send(call, answer)
         except MacspecError as error:
-            self._send(call, Failed("refused", str(error)))
+            self._send(call, Failed("refused", str(error), type(error).__name__))
         except Stopped:
             self._send(call, Failed("stopped", "stopped before it finished"))
         except BaseException as error:
@@ -127,6 +147,8 @@ class Server:
                     return loaded
                 case ReplyRequest():
                     return self._reply(call, command)
+                case SharedReply():
+                    return engine.share(call, command)
                 case Tune(changes):
                     return Tuned(engine.tune(changes))
                 case CountTokens():
@@ -149,7 +171,7 @@ class Server:
             self._outbox.make_room(lambda: self._inbox.stopped(call))
             if self._inbox.stopped(call):
                 break
-            while (item := self._inbox.take(quick=True)) is not None:
+            while (item := self._inbox.take(QUICK)) is not None:
                 self._answer(*item)
         finished = self._engine.stop()
         self._idle = self._engine.idle()
@@ -190,11 +212,11 @@ class Inbox:
     def __bool__(self) -> bool:
         return bool(self._commands) or self.closing
 
-    def take(self, *, quick: bool = False) -> tuple[int, Any] | None:
-        """The next command and its call; ``quick``: that need not wait for the end of a reply."""
+    def take(self, kinds: tuple[type, ...] | None = None) -> tuple[int, Any] | None:
+        """The next command, of these kinds only, and its call."""
         with self._arrived:
             for item in self._commands:
-                if not quick or isinstance(item[1], QUICK):
+                if kinds is None or isinstance(item[1], kinds):
                     self._commands.remove(item)
                     return item
         return None

@@ -35,13 +35,16 @@ from .messages import (
     PairChoice,
     PairInfo,
     PromptTokens,
+    Queued,
     ReplyRequest,
     Report,
     ScoreMargin,
+    SharedReply,
     Status,
     Tuning,
 )
 from .registry import Registry, Running
+from .shared import MOST, Shared
 
 
 class Engine:
@@ -52,6 +55,8 @@ class Engine:
     ) -> None:
         self.session: Session | None = None
         """None while no pair is loaded."""
+        self.shared: Shared | None = None
+        """The replies that take turns, once there was one with this pair."""
         self._choice: PairChoice | None = None
         self._tuning = Tuning()
         self._registry = registry or Registry()
@@ -107,6 +112,21 @@ class Engine:
         options = {field.name: getattr(request, field.name) for field in fields(request)}
         return self._loaded().reply(**options)
 
+    def share(self, call: int, command: SharedReply) -> Queued:
+        """Queue a reply that takes turns with others; errors as ``reply`` and ``tune``."""
+        session = self._loaded()
+        settings = _settings(self._changed(command.changes))
+        session.check(settings.method)
+        if self.shared is None:
+            assert self._choice is not None
+            plan, kv_bits = session.pair.plan, self._choice.kv_bits
+            most = plan.total + (MOST - 1) * plan.caches
+            total = min(most, device_limit() - sum(it.planned for it in self._registry.others()))
+            if not self._enter(self._choice, total):
+                total = plan.total
+            self.shared = Shared(session, total - plan.total + plan.caches, kv_bits)
+        return self.shared.begin(call, command, settings)
+
     def score_margin(self, choice: MeasureMargin) -> ScoreMargin:
         """How close a choice of a reply was, under the current rule and sampling.
 
@@ -140,15 +160,18 @@ class Engine:
 
     def tune(self, changes: Mapping[str, Any]) -> Tuning:
         """Change settings, all of them or none, or BadOptionError for a wrong name or value."""
-        _check_names(changes, Tuning)
-        sampling = {**self._tuning.sampling, **(changes.get("sampling") or {})}
-        tuning = replace(self._tuning, **{**changes, "sampling": sampling})
+        tuning = self._changed(changes)
         settings = _settings(tuning)
         if self.session is not None:
             self.session.method = settings.method
             _apply(settings, self.session)
         self._tuning = tuning
         return tuning
+
+    def _changed(self, changes: Mapping[str, Any]) -> Tuning:
+        _check_names(changes, Tuning)
+        sampling = {**self._tuning.sampling, **(changes.get("sampling") or {})}
+        return replace(self._tuning, **{**changes, "sampling": sampling})
 
     def status(self) -> Status:
         session, plain = self.session, None
@@ -177,7 +200,10 @@ class Engine:
         self._registry.leave()
 
     def _save(self) -> None:
-        """End the reply and save what was learned."""
+        """End the replies and save what was learned."""
+        if self.shared is not None:
+            self.shared.close()
+            self.shared = None
         if self.session is not None:
             self.session.close()
             self.session.remember()

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, get_args
 
 from ..choices import Think
-from ..events import Emitted, Event, Finished, ReplyStats, Seconds
+from ..events import Emitted, Event, Finished, ReplyStats, Seconds, TokenLogprob
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,40 @@ class ReplyRequest:
     forced: tuple[int, ...] | None = None
     resume: bool = False
     learn: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SharedReply:
+    """A reply that takes turns with others by rounds; each conversation keeps a cache of its own.
+
+    An event ``Queued`` says that the request is valid; what is wrong with it comes before.
+    """
+
+    request: ReplyRequest
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Of the engine's tuning, for this reply."""
+    prediction: str = ""
+    """A text that the reply will probably repeat in part."""
+    logprobs: int | None = None
+    """As in ``Session.reply``."""
+    tools: str = ""
+    """The tools that the model may call, as OpenAI describes them: a list in JSON; empty: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A shared reply was accepted and waits for its turn."""
+
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """The model calls a tool."""
+
+    name: str
+    arguments: str
+    """An object in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +248,34 @@ class Failed:
     (the engine is lost, the next call restarts it) or stopped (on request)."""
     message: str
     """What is wrong and what to do, in one line."""
+    error: str = ""
+    """The class of a refusal's error."""
 
 
-Command = PairChoice | ReplyRequest | Tune | GetStatus | MeasureMargin | CountTokens | Stop | Close
+Command = (
+    PairChoice
+    | ReplyRequest
+    | SharedReply
+    | Tune
+    | GetStatus
+    | MeasureMargin
+    | CountTokens
+    | Stop
+    | Close
+)
 
-Answer = Event | LoadProgress | Loaded | Tuned | Status | ScoreMargin | PromptTokens | Failed
+Answer = (
+    Event
+    | Queued
+    | ToolCall
+    | LoadProgress
+    | Loaded
+    | Tuned
+    | Status
+    | ScoreMargin
+    | PromptTokens
+    | Failed
+)
 
 Report = Callable[[Answer], None]
 """Takes the events of a load as they happen."""
@@ -226,6 +283,7 @@ Report = Callable[[Answer], None]
 ENDS: dict[type[Command], type[Answer]] = {
     PairChoice: Loaded,
     ReplyRequest: Finished,
+    SharedReply: Finished,
     Tune: Tuned,
     GetStatus: Status,
     MeasureMargin: ScoreMargin,
@@ -234,7 +292,7 @@ ENDS: dict[type[Command], type[Answer]] = {
 """What a command's call ends with, if not ``Failed``."""
 
 TOP = (*get_args(Command), *get_args(Answer))
-NESTED = (Emitted, ReplyStats, Seconds, PairInfo, Tuning)
+NESTED = (Emitted, TokenLogprob, ReplyStats, Seconds, PairInfo, Tuning)
 
 _FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in (*TOP, *NESTED)}
 _KINDS = {kind.__name__: kind for kind in _FIELDS}

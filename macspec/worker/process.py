@@ -34,6 +34,7 @@ from .messages import (
     Loaded,
     PairChoice,
     ReplyRequest,
+    SharedReply,
     Stop,
     Tune,
     Tuned,
@@ -118,7 +119,7 @@ class ProcessEngine(EngineClient):
                 return call
             assert self._child is not None
             lost = None if self._pair_loaded else self._choice
-            if lost is not None and isinstance(command, ReplyRequest):
+            if lost is not None and isinstance(command, ReplyRequest | SharedReply):
                 again = next(self._numbers)
                 numbers.append(again)
                 self._begin(again, lost, call)
@@ -131,7 +132,9 @@ class ProcessEngine(EngineClient):
     def interrupt(self) -> None:
         with self._lock:
             replies = [
-                call for command, call in self._calls.values() if isinstance(command, ReplyRequest)
+                call
+                for command, call in self._calls.values()
+                if isinstance(command, ReplyRequest | SharedReply)
             ]
         for call in replies:
             call.stop()
