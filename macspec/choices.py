@@ -28,6 +28,9 @@ HEADS = ("mtp", "eagle", *BLOCKS)
 MODELS = ("draft", *HEADS)
 """The methods that run a model, which has to be there."""
 
+LOOKUPS = ("ngram", "suffix")
+"""The methods that copy from text that is there."""
+
 RULES: Mapping[str, str] = {
     "block": "the fastest",
     "keyed": "the same seed repeats the same text",

@@ -80,6 +80,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 COMMANDS = {
     "chat": "chat in the terminal; the default without a command",
     "run": "answer one prompt",
+    "serve": "serve a pair to editors and scripts with OpenAI's protocol",
     "check": "show this machine and pair, and check that speculation is lossless here",
     "bench": "measure the speed of a pair, or simulate it on other machines",
     "config": "show and change the settings",
@@ -318,7 +319,7 @@ def check(options: argparse.Namespace) -> int:
     return check(options)
 
 
-def bench(options: argparse.Namespace) -> int:
+def _filled(options: argparse.Namespace) -> int:
     _fill(options)
     return _call(options)
 
@@ -337,7 +338,7 @@ RUN = {
     "chat": chat,
     "run": run,
     "check": check,
-    "bench": bench,
+    **dict.fromkeys(("bench", "serve"), _filled),
     **dict.fromkeys(("config", "models", "history"), _call),
 }
 

@@ -124,6 +124,11 @@ class Call:
         return self._last is not None
 
     @property
+    def empty(self) -> bool:
+        """Whether every event that has arrived was read."""
+        return not self._events
+
+    @property
     def text(self) -> str:
         """The text of a reply so far, read or not; it outlives the engine."""
         with self._changed:

@@ -32,6 +32,10 @@ KEPT = 16
 """Most conversations whose caches are kept, live ones included."""
 
 
+WIDEST = 16
+"""Characters of a prediction that are read for each position of the context."""
+
+
 class TurnClock:
     """Seconds in which a conversation had its turn: it stands still while others have theirs."""
 
@@ -130,15 +134,15 @@ class Shared:
             raise BadOptionError(f"max_tokens is {asked}; it must be at least 1")
         size = len(prompt.tokens)
         tokenizer: Any = self.session.pair.target.tokenizer
-        prediction = []
-        if command.prediction:
-            prediction = tokenizer.encode(command.prediction, add_special_tokens=False)
+        # More of it than the reply can be long is of no use.
+        expected = command.prediction[: WIDEST * context]
+        prediction = tokenizer.encode(expected, add_special_tokens=False) if expected else []
         pending = Pending(
             call,
             command,
             settings,
             prompt,
-            prediction,
+            prediction[:context],
             ToolReader(tokenizer, tools),
             positions=context if asked is None else min(size + asked, context),
         )

@@ -90,6 +90,14 @@ def tiny(name: str) -> Any:
     return built(_SHAPES.get(name) or ARCHITECTURES[name])
 
 
+def noisy_folder(target: Path, folder: Path) -> Path:
+    """A draft model for a saved target, as ``noisy`` makes it."""
+    shutil.copytree(target, folder)
+    config = json.loads((folder / "config.json").read_text())
+    noisy(built(config)).save_weights(str(folder / "model.safetensors"))
+    return folder
+
+
 def saved(name: str, folder: Path, template: str | None = None) -> Path:
     """The model of that name in a folder to load, with the built-in pair's tokenizer.
 

@@ -31,6 +31,9 @@ from macspec.worker.messages import (
 class ScriptedEngine:
     """Replies with ``words(n)``, as fast or slow as the prompt says."""
 
+    shared = None
+    """It shares nothing."""
+
     def __init__(self) -> None:
         self._pair: PairInfo | None = None
         self._tuning = Tuning()

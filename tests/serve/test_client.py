@@ -1,0 +1,111 @@
+"""OpenAI's own client against a real engine: what it asks for, it gets, and exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+
+MESSAGES: Any = [{"role": "user", "content": "Tell me about the harbour."}]
+
+
+def create(client: OpenAI, **asked: Any) -> Any:
+    return client.chat.completions.create(
+        **{"model": "macspec", "messages": MESSAGES, "max_tokens": 24, **asked}
+    )
+
+
+def text_of(stream: Any) -> str:
+    return "".join(it.choices[0].delta.content or "" for it in stream if it.choices)
+
+
+def test_models_are_listed_under_their_name_and_one_that_never_changes(client: OpenAI) -> None:
+    names = [it.id for it in client.models.list()]
+    assert names == ["org/model", "macspec"]
+    assert client.models.retrieve(names[0]).id == names[0]
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 0.9, "seed": 7}])
+def test_a_reply_is_the_same_whole_streamed_and_without_speculation(
+    client: OpenAI, sampling: dict[str, Any]
+) -> None:
+    drafting = {"extra_body": {"macspec": {"method": "draft", "depth": 3}}}
+    whole = create(client, **drafting, **sampling)
+    text = whole.choices[0].message.content
+    assert text
+    assert text_of(create(client, stream=True, **sampling)) == text
+    off = create(client, extra_body={"macspec": {"method": "off"}}, **sampling)
+    assert off.choices[0].message.content == text
+    assert off.model_extra["macspec"]["drafted"] == 0 < whole.model_extra["macspec"]["drafted"]
+    assert whole.usage.completion_tokens == 24
+    assert whole.choices[0].finish_reason == "length"
+
+
+def test_a_stop_text_ends_a_reply_before_it(client: OpenAI) -> None:
+    whole = create(client, temperature=0).choices[0].message.content
+    stop = whole[8:12]
+    cut = create(client, temperature=0, stop=[stop, "never"])
+    assert cut.choices[0].message.content == whole[: whole.index(stop)]
+    assert cut.choices[0].finish_reason == "stop"
+
+
+def test_log_probabilities_are_the_targets_own_at_any_temperature(client: OpenAI) -> None:
+    asked = {"logprobs": True, "top_logprobs": 3, "max_tokens": 8, "seed": 1}
+    reply = create(client, temperature=0, **asked).choices[0]
+    entries = reply.logprobs.content
+    assert "".join(it.token for it in entries) == reply.message.content
+    for it in entries:
+        assert len(it.top_logprobs) == 3
+        assert it.top_logprobs[0].token == it.token
+        assert it.top_logprobs[0].logprob == it.logprob < 0
+    hot = create(client, temperature=2, **asked).choices[0].logprobs.content
+    assert hot[0].top_logprobs == entries[0].top_logprobs
+    assert hot[0].token != entries[0].token
+
+
+def test_a_text_is_continued_as_it_is(client: OpenAI) -> None:
+    asked: Any = {"model": "macspec", "prompt": "The old", "max_tokens": 6, "temperature": 0}
+    reply = client.completions.create(logprobs=2, **asked).choices[0]
+    assert reply.logprobs is not None
+    assert "".join(reply.logprobs.tokens or []) == reply.text
+    stream = client.completions.create(stream=True, **asked)
+    assert "".join(it.choices[0].text for it in stream) == reply.text
+
+
+def test_a_conversation_goes_on_where_its_cache_ends(client: OpenAI) -> None:
+    first = create(client, temperature=0)
+    more: Any = [
+        *MESSAGES,
+        {"role": "assistant", "content": first.choices[0].message.content},
+        {"role": "user", "content": "Go on."},
+    ]
+    second = create(client, temperature=0, messages=more)
+    assert second.usage.prompt_tokens_details.cached_tokens >= first.usage.prompt_tokens
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "words"),
+    [
+        ({"model": "gpt"}, 404, "there is no model 'gpt' here"),
+        ({"messages": []}, 400, "messages is empty"),
+        ({"messages": [{"role": "user", "content": " "}]}, 400, "the prompt is empty"),
+        ({"messages": [{"role": "user", "content": "a " * 2000}]}, 400, "the context holds 1024"),
+        ({"messages": [{"role": "owner", "content": "hi"}]}, 400, "role"),
+        ({"top_p": 7}, 400, "top-p is 7"),
+        ({"seed": -1}, 400, "seed is -1"),
+        ({"extra_body": {"macspec": {"method": "eagle"}}}, 400, "no eagle head"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, 400, "calls no tools"),
+    ],
+    ids=str,
+)
+def test_what_the_engine_refuses_is_one_clear_error(
+    client: OpenAI, asked: dict[str, Any], status: int, words: str
+) -> None:
+    for stream in (False, True):
+        with pytest.raises(openai.APIStatusError) as caught:
+            create(client, stream=stream, **asked)
+        assert caught.value.status_code == status
+        assert words in caught.value.message
+        assert "\n" not in caught.value.body["message"]  # type: ignore[index]

@@ -1,0 +1,197 @@
+"""Replies that take turns over one pair: exactly what they would be alone, fairly, and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import pytest
+
+from macspec import Session
+from macspec.decode import Settings
+from macspec.errors import BadOptionError, ContextOverflowError
+from macspec.events import Finished, Prefilling, Round
+from macspec.models import Pair
+from macspec.sampling import Sampling
+from macspec.worker import Failed, Queued, ReplyRequest, SharedReply, shared
+from macspec.worker.shared import Shared
+
+TEXTS = ("Hello!", "Tell me about cats.", "What is 2+3?", "Book a table for two.")
+
+KEYED = Settings("draft", 3, "keyed", Sampling(0.8, seed=5))
+
+
+def request(text: str, max_tokens: int | None = 12, **more: Any) -> SharedReply:
+    messages = ({"role": "user", "content": text},)
+    return SharedReply(ReplyRequest(messages, max_tokens=max_tokens, learn=False), **more)
+
+
+def several(pair: Pair, memory: int = 2**40) -> Shared:
+    return Shared(Session(pair, kernels="off"), memory)
+
+
+def run(
+    it: Shared, seen: Callable[[int, Any], None] = lambda call, event: None
+) -> dict[int, Finished]:
+    """Take turns until all have ended."""
+    done = {}
+    while it:
+        call = it.turn_of
+        if (finished := it.turn(seen)) is not None:
+            done[call] = finished
+    return done
+
+
+@pytest.fixture(scope="module")
+def alone(small: Pair) -> dict[str, tuple[int, ...]]:
+    """What each text is answered with when nothing else runs, and nothing is drafted."""
+    found = {}
+    for text in TEXTS:
+        it = several(small)
+        it.begin(0, request(text), replace(KEYED, method="off"))
+        found[text] = run(it)[0].token_ids
+    return found
+
+
+def test_replies_in_turn_are_what_they_are_alone_and_take_turns_by_rounds(
+    small: Pair, alone: dict[str, tuple[int, ...]]
+) -> None:
+    it, rounds = several(small), []
+    for call, text in enumerate(TEXTS):
+        assert isinstance(it.begin(call, request(text), KEYED), Queued)
+    done = run(it, lambda call, event: rounds.append(call) if isinstance(event, Round) else None)
+    assert {TEXTS[call]: end.token_ids for call, end in done.items()} == alone
+    assert rounds[:8] == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert len(it.at_rest) == 4
+
+
+def test_a_conversation_is_continued_by_the_prompt_that_shares_most_with_it(small: Pair) -> None:
+    it = several(small)
+    for call, text in enumerate(TEXTS):
+        it.begin(call, request(text), KEYED)
+    run(it)
+    cached = {}
+    for call, text in enumerate(reversed(TEXTS)):
+        it.begin(call, request(text), KEYED)
+        end = run(it)[call]
+        cached[text] = end.stats.prompt_tokens - end.stats.cached_tokens
+    assert set(cached.values()) == {1}
+    assert len(it.at_rest) == 4
+
+
+def test_a_long_prompt_gives_way_between_its_chunks(
+    small: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "PREFILL_CHUNK", 64)
+    it, order = several(small), []
+    it.begin(0, request("word " * 300, 1), KEYED)
+    it.begin(1, request("Hello!", 6), KEYED)
+    run(it, lambda call, event: order.append((call, type(event))))
+    reading = [at for at, each in enumerate(order) if each == (0, Prefilling)]
+    assert len(reading) >= 4
+    assert (1, Round) in order[reading[0] : reading[-1]]
+
+
+def test_no_more_take_turns_than_memory_allows_and_none_overtakes(small: Pair) -> None:
+    room = small.caches(200) * 2
+    it, began = several(small, room), []
+    for call, size in enumerate((150, 150, None, 8)):
+        it.begin(call, request(TEXTS[call], size), replace(KEYED, depth=0))
+
+    def see(call: int, event: Any) -> None:
+        if call not in began:
+            began.append(call)
+        held = sum(small.caches(one.positions) for one in (*it.at_rest, *it._conversations()))
+        assert held <= room or len(it.live) == 0
+
+    run(it, see)
+    assert began == [0, 1, 2, 3]
+
+
+def test_conversations_at_rest_are_bounded(small: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "KEPT", 2)
+    it = several(small)
+    for call, text in enumerate(TEXTS):
+        it.begin(call, request(text, 2), KEYED)
+        run(it)
+    assert len(it.at_rest) == 2
+
+
+def test_a_reply_that_is_stopped_keeps_its_text_and_the_others_go_on(
+    small: Pair, alone: dict[str, tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "MOST", 2)
+    it = several(small)
+    for call, text in enumerate(TEXTS[:3]):
+        it.begin(call, request(text), KEYED)
+    for _ in range(4):
+        assert it.turn_of in (0, 1)
+        it.turn(lambda call, event: None)
+    end = it.stop(0)
+    assert isinstance(end, Finished)
+    assert end.reason == "interrupted"
+    assert end.token_ids == alone[TEXTS[0]][: len(end.token_ids)] != ()
+    stopped = it.stop(2)
+    assert isinstance(stopped, Failed)
+    assert stopped.kind == "stopped"
+    assert run(it)[1].token_ids == alone[TEXTS[1]]
+
+
+def test_what_is_wrong_is_said_before_anything_waits(small: Pair) -> None:
+    it = several(small)
+    for wrong, error in (
+        (request(" "), BadOptionError),
+        (request("word " * 2000), ContextOverflowError),
+        (request("Hello!", 0), BadOptionError),
+        (request("Hello!", tools='[{"type": "function"}]'), BadOptionError),
+    ):
+        with pytest.raises(error):
+            it.begin(0, wrong, KEYED)
+    assert not it
+
+
+def test_a_prediction_saves_passes_and_changes_nothing(small: Pair) -> None:
+    """An edit of a file that the prompt does not have, with the edited file as forced tokens."""
+    lines = Path(shared.__file__).read_text().splitlines()[:40]
+    edited = [*lines[:9], "# a new line", *lines[9:20], *lines[24:]]
+    old, new = "\n".join(lines), "\n".join(edited)
+    tokens = tuple(small.target.tokenizer.encode(new, add_special_tokens=False))[:400]
+    settings = Settings("suffix", 8, "keyed", Sampling(0))
+    done = {}
+    for call, prediction in enumerate(("", old)):
+        it = several(small)
+        asked = request("Edit it.", None)
+        asked = replace(asked, request=replace(asked.request, forced=tokens))
+        it.begin(call, replace(asked, prediction=prediction), settings)
+        done |= run(it)
+    assert done[0].token_ids == done[1].token_ids == tokens
+    assert done[0].stats.passes >= 2 * done[1].stats.passes
+
+
+def test_log_probabilities_are_the_models_before_temperature(small: Pair) -> None:
+    """Compared with the model's own logits after the same tokens."""
+    it, seen = several(small), []
+    prompt = it._prompt(request(TEXTS[1])).tokens
+    for call, settings in enumerate((KEYED, replace(KEYED, method="suffix"))):
+        it.begin(call, request(TEXTS[1], logprobs=2), settings)
+    done = run(it, lambda call, event: seen.append((call, event)))
+    module: Any = small.target.module
+    logits = module(mx.array([[*prompt, *done[0].token_ids]]))[0].astype(mx.float32)
+    log_p = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+    for call in (0, 1):
+        entries = [
+            entry
+            for one, event in seen
+            if one == call and isinstance(event, Round)
+            for entry in event.logprobs
+        ]
+        ids = [token for token in done[call].token_ids if token not in small.stop_ids]
+        assert len(entries) == len(ids)
+        for at, (entry, token) in enumerate(zip(entries, ids, strict=True)):
+            row = log_p[len(prompt) - 1 + at]
+            assert entry.logprob == pytest.approx(row[token].item(), abs=1e-3)
+            assert entry.top[0][1] == pytest.approx(mx.max(row).item(), abs=1e-3)
+            assert entry.token == small.target.tokenizer.decode([token])
