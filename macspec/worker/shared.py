@@ -62,6 +62,20 @@ class Conversation:
     clock: TurnClock
     positions: int = 0
     """Most positions that its caches have had to hold; they never shrink."""
+    prompt: int = 0
+    """Tokens of its newest prompt."""
+
+    def shared(self, tokens: Sequence[int]) -> int:
+        """How many of a prompt's first tokens it has read."""
+        return common_prefix(self.session.decoder.tokens, tokens)
+
+    def continues(self, tokens: Sequence[int]) -> bool:
+        """Whether a prompt goes on with it, or asks the same again.
+
+        Else it is kept for its own sake: most of what it has read would be lost.
+        """
+        shared = self.shared(tokens)
+        return shared + 1 >= self.prompt or 2 * shared > len(self.session.decoder.tokens)
 
 
 @dataclass(slots=True, eq=False)
@@ -267,23 +281,16 @@ class Shared:
             if not self.live:
                 self._wired.enter_context(wired())
             conversation.positions = max(conversation.positions, it.positions)
+            conversation.prompt = len(it.prompt.tokens)
             it.conversation = conversation
             self.live.append(it)
 
     def _place(self, it: Pending) -> Conversation | None:
-        """The conversation at rest that a prompt continues, or a new one; None: no memory is left.
-
-        One that shares less than half of what it has read goes on being kept for its own sake,
-        as far as there is memory.
-        """
+        """The conversation at rest that a prompt continues, or a new one; None: no memory is
+        left."""
         tokens = it.prompt.tokens
-
-        def shared(one: Conversation) -> int:
-            return common_prefix(one.session.decoder.tokens, tokens)
-
-        best = max(reversed(self.at_rest), key=shared, default=None)
-        if best is not None and 2 * shared(best) <= len(best.session.decoder.tokens):
-            best = None
+        found = [one for one in reversed(self.at_rest) if one.continues(tokens)]
+        best = max(found, key=lambda one: one.shared(tokens), default=None)
         if best is not None:
             self.at_rest.remove(best)
         needed = max(it.positions, 0 if best is None else best.positions)

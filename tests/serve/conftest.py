@@ -5,21 +5,29 @@ from typing import Any
 
 import pytest
 from openai import OpenAI
-from serving import MODEL, ScriptedClient, Settings, serving
+from serving import MODEL, ScriptedClient, Settings, openai_client, serving
 from tinymodels import noisy_folder, saved
 
 from macspec.worker import PairChoice, ProcessEngine
 
 
-@pytest.fixture
-def engine() -> ScriptedClient:
-    return ScriptedClient()
+@pytest.fixture(scope="module")
+def scripted_server() -> Iterator[tuple[ScriptedClient, Any]]:
+    client = ScriptedClient()
+    with serving(client) as it:
+        yield client, it
 
 
 @pytest.fixture
-def server(engine: ScriptedClient) -> Iterator[Any]:
-    with serving(engine) as it:
-        yield it
+def engine(scripted_server: tuple[ScriptedClient, Any]) -> ScriptedClient:
+    """Of the server, as new."""
+    scripted_server[0].__init__()  # type: ignore[misc]
+    return scripted_server[0]
+
+
+@pytest.fixture
+def server(engine: ScriptedClient, scripted_server: tuple[ScriptedClient, Any]) -> Any:
+    return scripted_server[1]
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +54,3 @@ def client(real_server: Any) -> Iterator[OpenAI]:
     """OpenAI's own client of a real engine."""
     with openai_client(real_server) as it:
         yield it
-
-
-def openai_client(server: Any) -> OpenAI:
-    return OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)

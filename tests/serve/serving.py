@@ -8,16 +8,27 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from openai import OpenAI
+
 from macspec.events import Emitted, Finished, Prefilled, Round, Text
 from macspec.serve.app import Server, Settings
 from macspec.stats import ReplyCounter
-from macspec.worker import Call, EngineClient, Queued, SharedReply
-from macspec.worker.messages import Answer, Command, Failed
+from macspec.worker import (
+    Call,
+    EngineClient,
+    Failed,
+    Queued,
+    SharedReply,
+    Status,
+    Tuned,
+    Tuning,
+)
+from macspec.worker.messages import Answer, Command, GetStatus, Tune
 
 MODEL = "org/model"
 
@@ -61,6 +72,10 @@ def ask(
         connection.close()
 
 
+def openai_client(server: Any) -> OpenAI:
+    return OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+
+
 def chat(text: str = "hello", **more: Any) -> dict[str, Any]:
     return {"model": "macspec", "messages": [{"role": "user", "content": text}], **more}
 
@@ -101,6 +116,7 @@ class ScriptedClient(EngineClient):
     calls: list[Call] = field(default_factory=list)
     stopped: list[Call] = field(default_factory=list)
     more: Callable[[Call], None] = lambda call: None
+    tuned: dict[str, Any] = field(default_factory=dict)
 
     def start(self) -> None: ...
 
@@ -109,6 +125,10 @@ class ScriptedClient(EngineClient):
     def close(self) -> None: ...
 
     def ask(self, command: Command) -> Call:
+        if isinstance(command, Tune):
+            return self._tune(command.changes)
+        if isinstance(command, GetStatus):
+            return _answered(Status, Status(None, Tuning(**self.tuned), "", 0, 1, 2))
         assert isinstance(command, SharedReply)
         call: Call
 
@@ -123,3 +143,15 @@ class ScriptedClient(EngineClient):
             call.put(event)
         self.more(call)
         return call
+
+    def _tune(self, changes: Mapping[str, Any]) -> Call:
+        if changes == {"depth": 99}:
+            return _answered(Tuned, Failed("refused", "depth is 99"))
+        self.tuned |= changes
+        return _answered(Tuned, Tuned(Tuning(**self.tuned)))
+
+
+def _answered(end: type[Answer], answer: Answer) -> Call:
+    call = Call(end)
+    call.put(answer)
+    return call

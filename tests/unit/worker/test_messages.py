@@ -7,7 +7,17 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macspec.events import Emitted, Finished, Notice, Prefilled, Prefilling, ReplyStats, Round, Text
+from macspec.events import (
+    Emitted,
+    Finished,
+    Notice,
+    Prefilled,
+    Prefilling,
+    ReplyStats,
+    Round,
+    Text,
+    TokenLogprob,
+)
 from macspec.worker import messages
 from macspec.worker.messages import TOP, decode, encode
 
@@ -24,6 +34,7 @@ emitted = st.builds(Emitted, counts, names)
 spans = st.lists(st.tuples(counts, names)).map(tuple)
 ids = st.lists(counts).map(tuple)
 turns = st.lists(st.fixed_dictionaries({"role": texts, "content": texts})).map(tuple)
+likely = st.lists(st.tuples(texts, numbers)).map(tuple)
 stats = st.builds(
     ReplyStats, acceptance_by_position=st.lists(numbers).map(tuple), ttft_s=numbers | st.none()
 )
@@ -38,6 +49,16 @@ EVERY = {
         forced=ids | st.none(),
         resume=st.booleans(),
     ),
+    messages.SharedReply: st.builds(
+        messages.SharedReply,
+        st.builds(messages.ReplyRequest, turns),
+        options,
+        texts,
+        counts | st.none(),
+        texts,
+    ),
+    messages.Queued: st.builds(messages.Queued, counts),
+    messages.ToolCall: st.builds(messages.ToolCall, texts, texts),
     messages.Tune: st.builds(messages.Tune, options),
     messages.GetStatus: st.just(messages.GetStatus()),
     messages.MeasureMargin: st.builds(
@@ -51,7 +72,15 @@ EVERY = {
     Prefilling: st.builds(Prefilling, counts, counts),
     Prefilled: st.builds(Prefilled, counts, counts, numbers, counts),
     Text: st.builds(Text, texts, st.lists(emitted).map(tuple), spans, texts),
-    Round: st.builds(Round, ids, names, *[counts] * 3, numbers, numbers, numbers, texts),
+    Round: st.builds(
+        Round,
+        ids,
+        names,
+        *[counts] * 3,
+        *[numbers] * 3,
+        texts,
+        logprobs=st.lists(st.builds(TokenLogprob, texts, numbers, likely)).map(tuple),
+    ),
     Notice: st.builds(Notice, texts),
     Finished: st.builds(Finished, texts, texts, ids, counts, texts, texts, counts | texts, stats),
     messages.LoadProgress: st.builds(messages.LoadProgress, texts, counts, counts, texts),

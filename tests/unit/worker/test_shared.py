@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import pytest
+from tinymodels import saved
 
-from macspec import Session
+from macspec import Session, load_pair
 from macspec.decode import Settings
 from macspec.errors import BadOptionError, ContextOverflowError
 from macspec.events import Finished, Prefilling, Round
@@ -64,7 +66,9 @@ def test_replies_in_turn_are_what_they_are_alone_and_take_turns_by_rounds(
         assert isinstance(it.begin(call, request(text), KEYED), Queued)
     done = run(it, lambda call, event: rounds.append(call) if isinstance(event, Round) else None)
     assert {TEXTS[call]: end.token_ids for call, end in done.items()} == alone
-    assert rounds[:8] == [0, 1, 2, 3, 0, 1, 2, 3]
+    for call in done:
+        turns = [at for at, one in enumerate(rounds) if one == call]
+        assert all(after - at <= len(TEXTS) for at, after in pairwise(turns))
     assert len(it.at_rest) == 4
 
 
@@ -155,20 +159,33 @@ def test_what_is_wrong_is_said_before_anything_waits(small: Pair) -> None:
 
 def test_a_prediction_saves_passes_and_changes_nothing(small: Pair) -> None:
     """An edit of a file that the prompt does not have, with the edited file as forced tokens."""
-    lines = Path(shared.__file__).read_text().splitlines()[:40]
-    edited = [*lines[:9], "# a new line", *lines[9:20], *lines[24:]]
-    old, new = "\n".join(lines), "\n".join(edited)
-    tokens = tuple(small.target.tokenizer.encode(new, add_special_tokens=False))[:400]
-    settings = Settings("suffix", 8, "keyed", Sampling(0))
-    done = {}
-    for call, prediction in enumerate(("", old)):
-        it = several(small)
+    plain, predicted = edits(small, lines=9)
+    assert plain >= 2 * predicted
+
+
+@pytest.mark.slow
+def test_an_edit_of_300_lines_takes_less_than_half_the_passes(tmp_path: Path) -> None:
+    pair = load_pair(str(saved("llama", tmp_path / "target")), context=4096)
+    plain, predicted = edits(pair, lines=300)
+    assert plain >= 2 * predicted
+
+
+def edits(pair: Pair, lines: int) -> tuple[int, int]:
+    """Passes for an edit of so many lines of code, without a prediction and with one."""
+    old = [line.strip() for line in Path(shared.__file__).read_text().splitlines()][:lines]
+    at = lines // 3
+    new = [*old[:at], "# a new line", *old[at : 2 * at], *old[2 * at + 2 :]]
+    tokens = tuple(pair.target.tokenizer.encode("\n".join(new), add_special_tokens=False))
+    passes = []
+    for prediction in ("", "\n".join(old)):
+        it = several(pair)
         asked = request("Edit it.", None)
         asked = replace(asked, request=replace(asked.request, forced=tokens))
-        it.begin(call, replace(asked, prediction=prediction), settings)
-        done |= run(it)
-    assert done[0].token_ids == done[1].token_ids == tokens
-    assert done[0].stats.passes >= 2 * done[1].stats.passes
+        it.begin(0, replace(asked, prediction=prediction), Settings("suffix", 8, "keyed"))
+        done = run(it)[0]
+        assert done.token_ids == tokens
+        passes.append(done.stats.passes)
+    return passes[0], passes[1]
 
 
 def test_log_probabilities_are_the_models_before_temperature(small: Pair) -> None:

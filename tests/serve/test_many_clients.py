@@ -1,0 +1,94 @@
+"""Many clients at once, some of which leave: every finished reply is what it is alone."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import OpenAI
+from serving import eventually
+
+from macspec.worker import ProcessEngine, Status
+
+CLIENTS, EACH, LEAVING = 8, 25, 50
+
+PROMPTS = ("Hello!", "Tell me about cats.", "word " * 300, "What is 2+3?", "Go on with the story.")
+
+REQUESTS: list[dict[str, Any]] = [
+    {
+        "messages": [{"role": "user", "content": text}],
+        "max_tokens": size,
+        **sampling,
+    }
+    for text in PROMPTS
+    for size, sampling in (
+        (6, {"temperature": 0}),
+        (14, {"temperature": 0.9, "seed": 3}),
+        (22, {"temperature": 1.1, "seed": 4, "top_p": 0.9}),
+    )
+]
+
+
+def create(client: OpenAI, number: int, **more: Any) -> Any:
+    return client.chat.completions.create(model="macspec", **REQUESTS[number], **more)
+
+
+def held(engine: ProcessEngine) -> tuple[int, int, int]:
+    """Open files of the child and of this process, and bytes of the child's arrays."""
+    status = engine.status().result(60)
+    assert isinstance(status, Status)
+    files = [len(os.listdir(f"/proc/{pid}/fd")) for pid in (engine.pid, "self")]
+    return files[0], files[1], status.memory
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_200_requests_of_8_clients_of_which_50_are_left(
+    client: OpenAI, real_engine: ProcessEngine
+) -> None:
+    off = {"extra_body": {"macspec": {"method": "off"}}}
+    alone = [
+        create(client, number, **off).choices[0].message.content for number in range(len(REQUESTS))
+    ]
+    dice = random.Random(7)
+    jobs = [dice.randrange(len(REQUESTS)) for _ in range(CLIENTS * EACH)]
+    leaving = set(dice.sample(range(len(jobs)), LEAVING))
+    wrong: list[tuple[int, str]] = []
+    ended = [0] * CLIENTS
+    begun = threading.Barrier(CLIENTS)
+
+    def work(which: int) -> None:
+        begun.wait()
+        for at in range(which, len(jobs), CLIENTS):
+            number = jobs[at]
+            if at in leaving:
+                with create(client, number, stream=True) as stream:
+                    for _ in zip(range(at % 4), stream, strict=False):
+                        pass
+            else:
+                said = create(client, number).choices[0].message.content
+                if said != alone[number]:
+                    wrong.append((number, said))
+            ended[which] += 1
+
+    def rush() -> None:
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            for future in [pool.submit(work, which) for which in range(CLIENTS)]:
+                future.result()
+
+    rush()
+    assert wrong == []
+    before = held(real_engine)
+    rush()
+    assert wrong == []
+    assert ended == [2 * EACH] * CLIENTS
+    assert eventually(lambda: held(real_engine)[0] <= before[0])
+    _, own, memory = held(real_engine)
+    assert own <= before[1] + 2
+    # Sixteen conversations are kept, whichever they are.
+    assert memory <= 1.2 * before[2]
