@@ -37,7 +37,8 @@ async def test_the_panel_shows_what_the_server_does_and_q_ends_both() -> None:
         app.post_message(Tune("depth", 99))
         await pilot.pause()
         assert engine.tuned == {"depth": 4}
-        assert app.query_one(Sliders).state.depth == 4
+        sliders = app.query_one(Sliders).state
+        assert (sliders.known["depth"], sliders.reason) == (4, "depth is 99")
         await pilot.press("q")
         assert await asyncio.to_thread(eventually, lambda: not app.is_running)
     listening.close()
