@@ -48,11 +48,7 @@ class Traffic:
     def see(self, call: Call, event: Answer | None) -> None:
         """Take an event of a call; None: its client has its answer, or left."""
         if event is None:
-            self.waiting.discard(call)
-            self.replying.discard(call)
-            if self.followed is call:
-                self.followed = None
-                self.live.resting()
+            self._over(call)
             return
         if isinstance(event, Prefilling | Prefilled | Round):
             self.waiting.discard(call)
@@ -64,9 +60,18 @@ class Traffic:
             self.waiting.add(call)
         if isinstance(event, Round):
             self.tokens += len(event.tokens)
-        self.answered += isinstance(event, Finished)
         if self.followed is call:
             self.live.see(event)
+        if isinstance(event, Finished):
+            self.answered += 1
+            self._over(call)
+
+    def _over(self, call: Call) -> None:
+        self.waiting.discard(call)
+        self.replying.discard(call)
+        if self.followed is call:
+            self.followed = None
+            self.live.resting()
 
     def __str__(self) -> str:
         return (
@@ -146,6 +151,7 @@ class ServingApp(App[None]):
             depth=tuning.depth,
             rule=tuning.rule,
             temperature=tuning.sampling.get("temperature", state.temperature),
+            energy_reason="not measured by the server",
         )
         self.query_one("#traffic", Static).update(str(self.traffic))
         self.query_one(Panel).show(state)
