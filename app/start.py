@@ -118,6 +118,7 @@ def _pairs(options: argparse.Namespace, config: Config) -> list[PairChoice]:
         trust_remote_code=options.trust_remote_code,
         learn=config.speculation.learn,
         kernels=config.speculation.kernels,
+        hosts=config.models.hosts,
     )
     if not options.recalled:
         return [choice]

@@ -98,7 +98,8 @@ class Decoder:
         self.settings = Settings()
         self.tokens: list[int] = []
         self.chunk = PrefillChunk(pair.plan.chunk)
-        self.target = CachedModel(
+        spread = pair.target.spread
+        self.target = (CachedModel if spread is None else spread.model)(
             pair.target.module,
             pair.vocabulary,
             kv_bits=kv_bits,
@@ -408,7 +409,7 @@ class Decoder:
     def try_trees(self) -> str | None:
         """Find out, once, why the target cannot verify trees; None if it can."""
         if self.trees is None:
-            self.trees = TreePass(self.target)
+            self.trees = self.target.trees()
         return self.trees.reason
 
     def keep(self, flight: InFlightRound, path: list[int]) -> None:

@@ -46,6 +46,14 @@ class ContextOverflowError(MacspecError):
     """The prompt is longer than the target's context."""
 
 
+class HostError(MacspecError):
+    """A machine of a group cannot take part, or do its part."""
+
+
+class EngineError(MacspecError):
+    """The engine's process refused something, or was lost."""
+
+
 class ServerError(MacspecError):
     """A server measured beside macspec does not answer, or gives a bad answer."""
 

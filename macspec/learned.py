@@ -46,6 +46,8 @@ def control_state(
         "macspec": version("macspec"),
         "kernels": kernels,
     }
+    if pair.target.spread is not None:
+        made_for["machines"] = pair.target.spread.key
     folder = folder or cache_folder() / "costs"
     return ControlState(folder / f"{name}.json", made_for)
 

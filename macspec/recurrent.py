@@ -21,13 +21,27 @@ from typing import Any
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx.nn.layers.convolution import Conv1d
+from mlx.nn.layers.distributed import (
+    AllToShardedLinear,
+    QuantizedAllToShardedLinear,
+    QuantizedShardedToAllLinear,
+    ShardedToAllLinear,
+)
 from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import QuantizedLinear
 from mlx_lm.models.cache import ArraysCache, CacheList, make_prompt_cache
 
 from .standin import Place, StandIn, places, replaced
 
-PROJECTIONS = (Linear, QuantizedLinear, Conv1d)
+PROJECTIONS = (
+    Linear,
+    QuantizedLinear,
+    Conv1d,
+    AllToShardedLinear,
+    QuantizedAllToShardedLinear,
+    ShardedToAllLinear,
+    QuantizedShardedToAllLinear,
+)
 """Layers of which the first rows of the output are the output for the first rows."""
 
 RECORDED, REPLAYED = "recorded", "replayed"

@@ -76,6 +76,8 @@ def kernels_for(
         raise BadOptionError(f"kernels is {mode!r}; it must be one of {', '.join(MODES)}")
     if mode == "off":
         return Kernels("MLX's own: macspec's are switched off")
+    if pair.target.spread is not None:  # other machines might choose others
+        return Kernels("MLX's own: the target is spread over several machines")
     if not on_metal():
         return Kernels("MLX (no Metal)")
     reported: list[BaseException] = []

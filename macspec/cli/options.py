@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -132,21 +132,25 @@ def option_help(setting: Setting) -> str:
     return f"{setting.help} (default: {default})"
 
 
-def _add_section(parser: argparse.ArgumentParser, name: str) -> argparse._ArgumentGroup:
+def _add_section(
+    parser: argparse.ArgumentParser, name: str, without: Collection[str] = ()
+) -> argparse._ArgumentGroup:
     group = parser.add_argument_group(name)
     for setting in section(name).values():
-        add_setting(group, setting.key)
+        if setting.key not in without:
+            add_setting(group, setting.key)
     return group
 
 
-def add_models(parser: argparse.ArgumentParser) -> None:
-    group = _add_section(parser, "models")
+def add_models(parser: argparse.ArgumentParser, *, hosts: bool = False) -> None:
+    """The options of the models; ``hosts``: a target may be spread over several machines."""
+    group = _add_section(parser, "models", () if hosts else ("models.hosts",))
     add_flag(group, "--trust-remote-code", "run Python code that comes with a model")
 
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:
     """The options of the models, of speculation and of sampling."""
-    add_models(parser)
+    add_models(parser, hosts=True)
     group = _add_section(parser, "speculation")
     rule = of_kind(SETTINGS["speculation.rule"].kind)
     group.add_argument("--accept", dest="rule", type=rule, help=argparse.SUPPRESS)  # old spelling

@@ -19,6 +19,7 @@ from ..store import one_shots
 from ..terminal import Output, ProgressLine, interruptible, say, show, status_of
 from ..worker.engine import Engine
 from ..worker.messages import Answer, LoadProgress, PairChoice, ReplyRequest
+from ..worker.waiting import WaitingEngine
 from .models import show_download
 from .saving import Conversation
 from .table import DASH, Table, number
@@ -37,7 +38,8 @@ def run(options: argparse.Namespace, conversation: Conversation) -> int:
     output = Output()
     gauge = Gauge(options.stats or options.json, options.settings.power.source)
     show_event = partial(_json_line, output, gauge) if options.json else _Plain(output)
-    engine = Engine()
+    # A reply on several machines must not be interrupted between two messages to them.
+    engine: Engine | WaitingEngine = Engine() if options.hosts is None else WaitingEngine()
     engine.load(_pair(options), _loading(show_event))
     chosen = {name: getattr(options, name) for name in ("method", "depth", "rule")}
     engine.tune({**chosen, "sampling": asdict(sampling)})
@@ -101,7 +103,7 @@ def _request(options: argparse.Namespace, conversation: Conversation) -> ReplyRe
 
 
 def _stopped(
-    engine: Engine, events: Iterator[Event] | None, newest: Event | None
+    engine: Engine | WaitingEngine, events: Iterator[Event] | None, newest: Event | None
 ) -> Finished | None:
     """End a reply after its round and return how it ended; None if none has begun."""
     if events is None:

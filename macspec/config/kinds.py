@@ -54,6 +54,11 @@ def model() -> Kind:
     return Kind(says, text().allows, made=os.path.expanduser, metavar="MODEL")
 
 
+def file() -> Kind:
+    """The path of a file."""
+    return Kind("a file", text().allows, made=os.path.expanduser, metavar="FILE")
+
+
 def flag() -> Kind:
     """True or false."""
 

@@ -125,6 +125,14 @@ class Models:
         unset="the model's own precision",
         example=8,
     )
+    hosts: str | None = setting(
+        None,
+        kinds.file(),
+        "Machines",
+        "spread the target over the machines of this file, which mlx.distributed_config writes",
+        unset="this machine alone",
+        example="~/hosts.json",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,14 @@ class CachedModel:
         """Keep no hidden rows any more."""
         self.hidden = None
 
+    def trees(self) -> TreePass:
+        """Passes over trees, after a trial."""
+        return TreePass(self)
+
+    def entering(self, tokens: mx.array) -> mx.array:
+        """The tokens [n] of a pass as the model gets them."""
+        return tokens
+
     @contextmanager
     def showing(self) -> Iterator[None]:
         """Keep the hidden rows of the pass that is built inside, if they are wanted."""
@@ -104,7 +112,8 @@ class CachedModel:
             tokens = tokens[:stop]
         self.cache.mark()
         with self.showing(), self.absorbed.passing(len(tokens), self.length):
-            self.module(mx.array(list(tokens), mx.uint32)[None], cache=self.cache.layers)
+            ids = self.entering(mx.array(list(tokens), mx.uint32))
+            self.module(ids[None], cache=self.cache.layers)
         self.cache.advance(len(tokens))
         mx.async_eval(self.cache.arrays, self.hidden.arrays if self.hidden else [])
         if self.length in boundaries:
@@ -137,7 +146,7 @@ class CachedModel:
         layers = self.cache.layers if dispatch is None else self.cache.early(dispatch)
         absorbed = self.absorbed.passing(count, self.length)
         with self.kernels.passing(count), self.cache.recording(count), self.showing(), absorbed:
-            logits: mx.array = self.module(tokens[None], cache=layers)[0, -rows:]
+            logits: mx.array = self.module(self.entering(tokens)[None], cache=layers)[0, -rows:]
         self.cache.advance(count)
         return self.fitted(logits)
 
@@ -205,7 +214,7 @@ class TreePass:
         """
         if self.reason is not None:
             raise ValueError(self.reason)
-        tokens = mx.concatenate([unread, tree.tokens])
+        tokens = self._model.entering(mx.concatenate([unread, tree.tokens]))
         with self._model.showing():
             logits = self._run(self._model.cache, tokens, tree.depths, tree.sees)
         return self._model.fitted(logits)

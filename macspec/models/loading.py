@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
@@ -22,8 +22,11 @@ from ..assets import pocket
 from ..errors import ModelBrokenError, OutOfMemoryError, brief, quoted
 from .files import broken, check_weights, without_weights
 from .folder import check_files, check_sizes
-from .memory import MemoryEstimate, estimate_memory, gigabytes
+from .memory import MemoryEstimate, MemoryPlan, estimate_memory, gigabytes
 from .trial import TRIAL
+
+if TYPE_CHECKING:
+    from .cached import CachedModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +47,66 @@ class Model:
     """Logits of one row; may be more than the tokenizer has ids."""
     estimate: MemoryEstimate = field(repr=False)
     """What it costs in memory."""
+    spread: Spread | None = field(default=None, repr=False)
+    """Where the rest of it is, if this is one machine's part; None: this is all of it."""
 
     @property
     def layers(self) -> int:
         """How many layers it has."""
         return len(self.module.layers)
+
+
+class Spread(Protocol):
+    """How a target is spread over several machines; of ``macspec.hosts``."""
+
+    @property
+    def whole(self) -> Model:
+        """The target as one machine would hold it, not read: a pattern for heads."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """What measured costs depend on."""
+        ...
+
+    def model(self, module: Module, vocabulary: int, **settings: Any) -> CachedModel:
+        """The target with empty caches, on all machines; arguments as of ``CachedModel``."""
+        ...
+
+    def fit(self, plan: MemoryPlan) -> MemoryPlan:
+        """This machine's plan, with prefill passes that fit on all; OutOfMemoryError if even the
+        least do not."""
+        ...
+
+    def begin_reading(self, plan: MemoryPlan) -> Callable[[], object]:
+        """Have the others read their weights; returns what waits for them."""
+        ...
+
+
+class Machines(Protocol):
+    """Several machines that can hold one target."""
+
+    def open(
+        self,
+        name: str,
+        folder: Path,
+        source: str | None,
+        trust: bool,
+        context: int | None,
+        kv_bits: int | None,
+    ) -> Model:
+        """Open a target on all of them, as ``open_model`` does here.
+
+        Args:
+            source: what the user typed; None: the built-in target.
+            context: positions asked for; None: as many as fit.
+
+        Raises:
+            HostError: one of them has not the same model.
+            BadOptionError: mlx-lm cannot spread it over so many.
+            OutOfMemoryError: a part does not fit into the memory of its machine.
+        """
+        ...
 
 
 # mlx-lm has no annotations.

@@ -14,7 +14,7 @@ from ..heads import HeadFiles, LoadedHead, head_in, open_head, own_head
 from . import memory
 from .catalog import best
 from .files import locate
-from .loading import Model, open_model, read_weights
+from .loading import Machines, Model, open_model, read_weights
 from .machine import unified_memory
 from .vocabulary import Translation, mismatch, translation, vocabulary_of
 
@@ -68,11 +68,15 @@ class Pair:
         def so_far(done: int) -> None:
             progress(before + done)
 
+        spread = self.target.spread
+        others = None if spread is None else spread.begin_reading(self.plan)
         with memory.wired():
             for model in (self.target, self.draft, self.head):
                 if model is not None:
                     read_weights(model, so_far)
                     before += model.weight_bytes
+        if others is not None:
+            others()
 
 
 def load_pair(
@@ -87,6 +91,7 @@ def load_pair(
     beside: Pair | None = None,
     held: int = 0,
     read: bool = True,
+    group: Machines | None = None,
 ) -> Pair:
     """Load a target and its draft model.
 
@@ -108,6 +113,7 @@ def load_pair(
         beside: a pair whose target, loaded from the same name, is used again.
         held: bytes of memory that other engines hold.
         read: False leaves the weights on the disk, for ``Pair.read``.
+        group: machines that the target is spread over; None: this one alone.
 
     Raises:
         BadOptionError: a value out of range, or no draft model where one is required.
@@ -124,7 +130,12 @@ def load_pair(
     if require_draft and target is not None and draft is None:
         raise BadOptionError("--method draft needs a draft model: add --draft")
 
-    model, drafter = _opened(target, draft, beside, trust_remote_code)
+    def opened(name: str, folder: Path) -> Model:
+        if group is None:
+            return open_model(name, folder, trust_remote_code=trust_remote_code)
+        return group.open(name, folder, target, trust_remote_code, context, kv_bits)
+
+    model, drafter = _opened(target, draft, beside, trust_remote_code, opened)
     if context is not None and context > model.context:
         if not beyond:
             raise BadOptionError(
@@ -133,11 +144,12 @@ def load_pair(
         model = replace(model, estimate=replace(model.estimate, context=context))
     vocabulary = vocabulary_of(model)
     head, off = None, None
+    whole = model if model.spread is None else model.spread.whole
     try:
         if isinstance(drafter, HeadFiles):
-            head, drafter = open_head(drafter, model), None
-        elif (files := own_head(model.name, model.path, model.layers)) is not None:
-            head = open_head(files, model)
+            head, drafter = open_head(drafter, whole), None
+        elif (files := own_head(whole.name, whole.path, whole.layers)) is not None:
+            head = open_head(files, whole)
     except PairMismatchError as error:
         if require_draft:
             raise
@@ -146,8 +158,10 @@ def load_pair(
         off = mismatch(model.tokenizer, drafter.tokenizer)
     advice = "choose a draft model of the target's family"
     fitting = None if drafter is None or off is not None else drafter.estimate
-    whole = model.estimate if head is None else head.beside(model.estimate)
-    plan, refused = memory.fit(whole, fitting, context=context, kv_bits=kv_bits, held=held)
+    estimate = model.estimate if head is None else head.beside(model.estimate)
+    plan, refused = memory.fit(estimate, fitting, context=context, kv_bits=kv_bits, held=held)
+    if model.spread is not None:
+        plan = model.spread.fit(plan)
     if refused is not None:
         off = f"target and draft need {refused}"
         advice = "choose a smaller draft model, or a shorter --context"
@@ -179,9 +193,13 @@ def load_pair(
 
 
 def _opened(
-    target: str | None, draft: str | None, beside: Pair | None, trust_remote_code: bool
+    target: str | None,
+    draft: str | None,
+    beside: Pair | None,
+    trust_remote_code: bool,
+    opened: Callable[[str, Path], Model],
 ) -> tuple[Model, Model | HeadFiles | None]:
-    """The target, and what is to draft for it."""
+    """The target, by ``opened``, and what is to draft for it."""
     # Both are located before either is opened, which takes longer.
     found: list[tuple[str, Path]] = []
     names = {"target": target, "draft": draft}
@@ -193,7 +211,7 @@ def _opened(
         elif target is None:
             found.append((f"built-in {role}", built_in))
     own = beside.target if beside is not None else None
-    model = own or open_model(*found.pop(0), trust_remote_code=trust_remote_code)
+    model = own or opened(*found.pop(0))
     if not found:
         return model, None
     drafter = head_in(*found[0])

@@ -125,6 +125,7 @@ class Server:
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
             log(error)
+            self._engine.unexpected(error)
             if (known := known_failure(error)) is not None:
                 self._send(call, Failed("error", known))
                 return
@@ -192,6 +193,7 @@ class Server:
         except Exception as error:
             if not isinstance(error, StopIteration):
                 log(error)
+                self._engine.unexpected(error)
             self._idle = None
 
 

@@ -16,6 +16,7 @@ from ..choices import MODELS
 from ..decode import Settings
 from ..errors import BadOptionError, MacspecError, OutOfMemoryError
 from ..events import Event, Finished, Notice
+from ..hosts import group
 from ..kernels import Kernels
 from ..learned import control_state, corpus
 from ..metal.dispatch import kernels_for
@@ -87,7 +88,9 @@ class Engine:
         # No local name may keep the old pair alive.
         kept = self.session is not None and pair.target is self.session.pair.target
         both = pair.plan.total + self._resident(kept)
-        together = level in (None, "normal") and self._enter(choice, both)
+        # The other machines of a group hold one target.
+        alone = choice.hosts is None or kept
+        together = alone and level in (None, "normal") and self._enter(choice, both)
         if not together and not self._enter(choice, pair.plan.total):
             others = self._registry.others()
             raise OutOfMemoryError(f"the pair needs {pair.plan}; {_holders(others)}")
@@ -195,6 +198,10 @@ class Engine:
             self.session.remember()
             yield from self.session.kernels.idle()
 
+    def unexpected(self, error: BaseException) -> None:
+        """What to do after an error that comes from nobody knows where."""
+        group.unexpected(error)
+
     def close(self) -> None:
         self._save()
         self._registry.leave()
@@ -217,13 +224,14 @@ class Engine:
         """A pair that has passed all checks, its weights not yet read."""
         others = self._registry.others()
         asked = asdict(choice)
-        del asked["learn"], asked["kernels"]  # of the session
+        del asked["learn"], asked["kernels"], asked["hosts"]
         beside = None
         if self.session is not None and _same_target(choice, self._choice):
             beside = self.session.pair
         try:
             held = sum(other.planned for other in others)
-            return load_pair(**asked, beside=beside, held=held, read=False)
+            machines = None if choice.hosts is None else group.group_of(choice.hosts)
+            return load_pair(**asked, beside=beside, held=held, read=False, group=machines)
         except OutOfMemoryError as error:
             if not others:
                 raise

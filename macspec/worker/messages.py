@@ -31,6 +31,8 @@ class PairChoice:
     """Use and save learned costs, acceptance rates and past replies."""
     kernels: str = "auto"
     """auto, off or strict."""
+    hosts: str | None = None
+    """A file with the machines that the target is spread over; None: this one alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,12 @@ MOST = 16
 LINGER = 1.0
 """Seconds a child has to end once it has closed its pipe."""
 
+LOST = "lost: "
+"""Begins the line that an engine prints before it ends because another machine is lost."""
+
+LOST_STATUS = 69
+"""Its exit status then."""
+
 LOG_LIMIT = 2**19
 """Bytes of a log file; the one before it is kept too."""
 
@@ -327,6 +333,8 @@ class ChildProcess:
             return self._killed
         for _ in range(MOST):
             self._keep(log)
+        if process.returncode == LOST_STATUS:
+            return self._log.last_line_with(LOST)
         last = self._log.last_line
         return _ending(process.returncode) + (f" ({last})" if last else "")
 
@@ -397,8 +405,13 @@ class Log:
     @property
     def last_line(self) -> str:
         """The last line with text, shortened."""
+        return self.last_line_with("")
+
+    def last_line_with(self, prefix: str) -> str:
+        """The last line with text after a prefix, without that and shortened."""
         lines = self._tail.decode(errors="replace").replace("\r", "\n").split("\n")
-        text = next((line for line in map(one_line, reversed(lines)) if line), "")
+        found = (it.removeprefix(prefix) for it in reversed(lines) if it.startswith(prefix))
+        text = next((line for line in map(one_line, found) if line), "")
         return text if len(text) <= QUOTED else text[: QUOTED - 1] + "…"
 
     def begin(self, pid: int) -> None:
@@ -438,6 +451,8 @@ def _pipe(stack: ExitStack, ours: int) -> tuple[FileIO, FileIO]:
 def _ending(status: int) -> str:
     if status >= 0:
         return f"it exited with status {status}"
+    if -status == signal.SIGALRM:
+        return "the machines did not reach each other: check the ips in the hosts file"
     try:
         return f"it was killed by {signal.Signals(-status).name}"
     except ValueError:

@@ -98,11 +98,12 @@ def noisy_folder(target: Path, folder: Path) -> Path:
     return folder
 
 
-def saved(name: str, folder: Path, template: str | None = None) -> Path:
+def saved(name: str, folder: Path, template: str | None = None, **changes: Any) -> Path:
     """The model of that name in a folder to load, with the built-in pair's tokenizer.
 
     Args:
         template: of chats; it may have the tags <think> and </think>.
+        changes: of its configuration.
     """
     shutil.copytree(pocket()[1], folder)
     if template is not None:
@@ -114,7 +115,7 @@ def saved(name: str, folder: Path, template: str | None = None) -> Path:
         for number, tag in enumerate(("<think>", "</think>"), last + 1):
             added.append({**added[-1], "id": number, "content": tag})
         file.write_text(json.dumps(tokenizer))
-    config = {**ARCHITECTURES[name], "vocab_size": TAGGED}
+    config = {**ARCHITECTURES[name], "vocab_size": TAGGED, **changes}
     (folder / "config.json").write_text(json.dumps(config))
     built(config).save_weights(str(folder / "model.safetensors"))
     return folder

@@ -136,6 +136,8 @@ class ScriptedEngine:
             self._idle_steps += 1
             yield
 
+    def unexpected(self, error: BaseException) -> None: ...
+
     def close(self) -> None:
         print("closed in order", file=sys.stderr, flush=True)
 

@@ -1,0 +1,175 @@
+"""A rank other than 0: ``python -m macspec.hosts.follower``, told by one line on standard input.
+
+It holds its part of a target and does what the engine says, command by command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from ..assets import pocket
+from ..device import prepare
+from ..errors import MacspecError, ModelNotFoundError, brief
+from ..models.cached import TreePass
+from ..models.files import locate
+from ..models.loading import Model, open_model, read_weights
+from ..models.memory import device_limit, wired
+from ..parent import exit_with_parent
+from ..power import awake
+from ..verification import Tree
+from ..worker.registry import Registry
+from .files import difference, digests
+from .link import Link
+from .model import SharedModel
+from .sharding import spread
+from .start import Start, versions
+
+
+class Follower:
+    """Serves the engine until it leaves.
+
+    Args:
+        core: MLX's group of the ranks.
+    """
+
+    def __init__(self, link: Link, core: Any, registry: Registry | None = None) -> None:
+        self._link, self._core = link, core
+        self._registry = registry or Registry()
+        self._opened: tuple[Model, str] | None = None
+        """The newest target, and how it is spread."""
+        self._model: SharedModel | None = None
+        self._trees: TreePass | None = None
+
+    def run(self) -> None:
+        """Do what the engine says; it ends this process by hanging up."""
+        while True:
+            name, number, *arguments = self._link.receive()
+            try:
+                done = getattr(self, f"_do_{name}")(*arguments)
+            except MacspecError as error:
+                self._link.send("failed", number, str(error))
+            else:
+                if number is not None:
+                    self._link.send("done", number, done)
+
+    def _do_open(
+        self, name: str | None, trust: bool, how: str, expected: Mapping[str, str]
+    ) -> None:
+        """Open a target, but do not read it; None: the built-in one."""
+        folder = self._located(name, trust)
+        if (other := difference(expected, digests(folder))) is not None:
+            raise ModelNotFoundError(
+                f"{name or 'the built-in target'} is not the same there: {other}; fetch or copy it "
+                "again"
+            )
+
+        model = open_model(name or "built-in target", folder, trust_remote_code=trust)
+        spread(model.module, self._core, how)
+        self._opened = model, how
+
+    def _located(self, name: str | None, trust: bool) -> Path:
+        if name is None:
+            built_in: Path = pocket()[0]
+            return built_in
+        try:
+            return locate(name, trust_remote_code=trust)
+        except ModelNotFoundError as error:
+            raise ModelNotFoundError(
+                f"{name} is not there: copy the folder to the same place, or for a Hugging Face "
+                f"id: macspec models pull {name}"
+            ) from error
+
+    def _do_load(self, planned: list[int]) -> None:
+        """Read the target's weights, instead of those of the one before.
+
+        Args:
+            planned: bytes that each rank but 0 needs.
+        """
+        self._model = self._trees = None
+        mx.clear_cache()
+        assert self._opened is not None
+        model = self._opened[0]
+        self._registry.enter(model.name, planned[self._core.rank() - 1], device_limit())
+        read_weights(model)
+
+    def _do_model(self, vocabulary: int, kv_bits: int | None) -> list[Any]:
+        """Begin with empty caches."""
+        assert self._opened is not None
+        model, how = self._opened
+        self._model = self._trees = None
+        self._model = SharedModel(self._core, how, model.module, vocabulary, kv_bits=kv_bits)
+        return self._model.ways
+
+    def _do_show(self, wanted: list[int]) -> str | None:
+        return self._cached.show(wanted).tap.reason
+
+    def _do_hide(self) -> None:
+        self._cached.hide()
+
+    def _do_read(self, count: int, boundaries: list[int]) -> None:
+        self._cached.read([0] * count, boundaries)
+
+    def _do_logits(self, count: int, rows: int, early: bool) -> None:
+        dispatch = mx.async_eval if early else None
+        mx.async_eval(self._cached.logits(mx.zeros(count, mx.uint32), rows, dispatch))
+
+    def _do_rollback(self, length: int) -> None:
+        self._cached.rollback(length)
+
+    def _do_trees(self) -> str | None:
+        self._trees = self._cached.trees()
+        return self._trees.reason
+
+    def _do_tree(self, unread: int, parents: list[int]) -> None:
+        assert self._trees is not None
+        tree = Tree(mx.zeros(len(parents), mx.uint32), tuple(parents))
+        mx.async_eval(self._trees.logits(mx.zeros(unread, mx.uint32), tree))
+
+    def _do_keep(self, path: list[int]) -> None:
+        assert self._trees is not None
+        self._trees.keep(path)
+
+    def _do_idle(self) -> None:
+        """Everything before is done."""
+        mx.synchronize()
+
+    @property
+    def _cached(self) -> SharedModel:
+        assert self._model is not None
+        return self._model
+
+
+def main() -> None:
+    start = Start(**json.loads(sys.stdin.readline()))
+    if start.parent is not None:
+        exit_with_parent(start.parent)
+    connection = socket.create_connection((start.address[0], start.address[1]))
+    held = sum(it.planned for it in Registry().others())
+    hello = {
+        "secret": start.secret,
+        "rank": start.rank,
+        "versions": versions(),
+        "memory": max(device_limit() - held, 0),
+    }
+    connection.sendall(json.dumps(hello).encode() + b"\n")
+    link = Link(connection, lost=lambda how: os._exit(0))
+    link.receive()  # all are there
+    prepare()
+    try:
+        with awake(), wired():
+            Follower(link, start.join()).run()
+    except BaseException as error:
+        print(f"{type(error).__name__}: {brief(error)}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

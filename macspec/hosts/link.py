@@ -1,0 +1,84 @@
+"""The connection of the engine with another rank: lines of JSON, and signs of life in between.
+
+What the ranks compute together goes through ``mx.distributed``; here go the commands for it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+BEAT = 0.5
+"""Seconds between two signs of life."""
+
+PATIENCE = 4.0
+"""Seconds without one after which the other end counts as lost."""
+
+CHUNK = 2**16
+
+ENDED, SILENT = "has ended", "no longer answers"
+"""How the other end was lost."""
+
+
+class Link:
+    """One end of a connection. Messages are lists of plain values, sent by one thread.
+
+    Args:
+        lost: called once, on a thread of its own, with how the other end was lost.
+    """
+
+    def __init__(self, connection: socket.socket, lost: Callable[[str], None]) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(PATIENCE)
+        self._connection, self._lost = connection, lost
+        self._messages: SimpleQueue[Any] = SimpleQueue()
+        self._sending = threading.Lock()
+        self._closed = threading.Event()
+        self.sent = 0
+        """Messages so far."""
+        for work in (self._read, self._beat):
+            threading.Thread(target=work, name="rank", daemon=True).start()
+
+    def send(self, *message: Any) -> None:
+        """Send a message; that nobody reads it any more is found by the reader."""
+        self.sent += 1
+        self._write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    def receive(self) -> Any:
+        """Wait for the next message."""
+        return self._messages.get()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._closed.set()
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+    def _write(self, line: bytes) -> None:
+        with self._sending, suppress(OSError):
+            self._connection.sendall(line)
+
+    def _beat(self) -> None:
+        while not self._closed.wait(BEAT):
+            self._write(b"\n")
+
+    def _read(self) -> None:
+        how, held = ENDED, b""
+        try:
+            while data := self._connection.recv(CHUNK):
+                *lines, held = (held + data).split(b"\n")
+                for line in filter(None, lines):
+                    self._messages.put(json.loads(line))
+        except TimeoutError:
+            how = SILENT
+        except (OSError, ValueError):
+            pass
+        if not self._closed.is_set():
+            self._closed.set()
+            self._lost(how)

@@ -1,0 +1,118 @@
+"""A target whose passes run on all ranks.
+
+Every rank holds its part of the module and of the caches. What changes a cache, and every pass, is
+a method here, which rank 0 calls for its own reasons and the others because it told them so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import mlx.core as mx
+
+from ..models.cached import CachedModel, TreePass
+from ..tap import FINAL, HiddenRows
+from ..verification import Tree
+from .sharding import PIPELINE
+
+if TYPE_CHECKING:
+    from .group import Group
+
+ONE_STAGE = "its layers are on several machines"
+
+
+class SharedModel(CachedModel):
+    """A rank's part of a model and its cache.
+
+    Args:
+        core: MLX's group of the ranks.
+        how: the model is spread, see ``Shares``.
+    """
+
+    def __init__(self, core: Any, how: str, *arguments: Any, **settings: Any) -> None:
+        self.core, self.how = core, how
+        super().__init__(*arguments, **settings)
+
+    def entering(self, tokens: mx.array) -> mx.array:
+        """The tokens of rank 0; the others give zeros."""
+        return mx.distributed.all_sum(tokens.astype(mx.uint32), group=self.core)
+
+    def show(self, wanted: Sequence[int]) -> HiddenRows:
+        hidden = super().show(wanted)
+        if self.how == PIPELINE and hidden.tap.wanted != (FINAL,):
+            hidden.tap.reason = ONE_STAGE
+        return hidden
+
+    @property
+    def ways(self) -> list[Any]:
+        """What trials have found; it must be the same on all ranks."""
+        cache = self.cache
+        return [cache.reason, cache.rollback_by, cache.checkpoints, self.absorbed.reason]
+
+
+class LeadModel(SharedModel):
+    """Rank 0's part; errors as ``Group.agree``."""
+
+    def __init__(
+        self,
+        group: Group,
+        how: str,
+        module: Any,
+        vocabulary: int,
+        *,
+        kv_bits: int | None = None,
+        **more: Any,
+    ) -> None:
+        self._group = group
+        asked = group.ask("model", vocabulary, kv_bits)
+        super().__init__(group.core, how, module, vocabulary, kv_bits=kv_bits, **more)
+        group.agree(asked, self.ways)
+
+    def trees(self) -> TreePass:
+        asked = self._group.ask("trees")
+        trees = LeadTrees(self, self._group)
+        self._group.agree(asked, trees.reason)
+        return trees
+
+    def show(self, wanted: Sequence[int]) -> HiddenRows:
+        asked = self._group.ask("show", list(wanted))
+        hidden = super().show(wanted)
+        self._group.agree(asked, hidden.tap.reason)
+        return hidden
+
+    def hide(self) -> None:
+        if self.hidden is not None:
+            self._group.tell("hide")
+        super().hide()
+
+    def read(self, tokens: Sequence[int], boundaries: Sequence[int] = ()) -> None:
+        self._group.tell("read", len(tokens), list(boundaries))
+        super().read(tokens, boundaries)
+
+    def logits(
+        self, tokens: mx.array, rows: int, dispatch: Callable[..., None] | None = None
+    ) -> mx.array:
+        self._group.tell("logits", tokens.shape[0], rows, dispatch is not None)
+        return super().logits(tokens, rows, dispatch)
+
+    def rollback(self, length: int) -> None:
+        if self.cache.length > length or self.cache.torn:
+            self._group.tell("rollback", length)
+        super().rollback(length)
+
+
+class LeadTrees(TreePass):
+    """Rank 0's part of passes over trees."""
+
+    def __init__(self, model: CachedModel, group: Group) -> None:
+        self._group = group
+        super().__init__(model)
+
+    def logits(self, unread: mx.array, tree: Tree) -> mx.array:
+        self._group.tell("tree", unread.shape[0], list(tree.parents))
+        return super().logits(unread, tree)
+
+    def keep(self, path: Sequence[int]) -> None:
+        self._group.tell("keep", list(path))
+        super().keep(path)
