@@ -125,11 +125,11 @@ class Group:
                 signal.alarm(0)
 
     def tell(self, name: str, *arguments: Any) -> None:
-        """Have the others do something."""
+        """As ``Others`` says."""
         self._send(name, None, *arguments)
 
     def ask(self, name: str, *arguments: Any) -> int:
-        """The same, with an answer from each; returns its number, for ``answers``."""
+        """As ``Others`` says."""
         self._asked += 1
         self._send(name, self._asked, *arguments)
         return self._asked
@@ -154,11 +154,7 @@ class Group:
         return found
 
     def agree(self, number: int, own: Any) -> None:
-        """Wait for answers that must be this rank's own.
-
-        Raises:
-            HostError: they are not.
-        """
+        """As ``Others`` says."""
         for rank, answer in zip(self._ranks, self.answers(number), strict=True):
             if answer != own:
                 raise HostError(

@@ -7,7 +7,7 @@ a method here, which rank 0 calls for its own reasons and the others because it 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import mlx.core as mx
 
@@ -16,10 +16,30 @@ from ..tap import FINAL, HiddenRows
 from ..verification import Tree
 from .sharding import PIPELINE
 
-if TYPE_CHECKING:
-    from .group import Group
-
 ONE_STAGE = "its layers are on several machines"
+
+
+class Others(Protocol):
+    """The other ranks, as rank 0 sees them."""
+
+    core: Any
+    """MLX's group of all ranks."""
+
+    def tell(self, name: str, *arguments: Any) -> None:
+        """Have them do something."""
+        ...
+
+    def ask(self, name: str, *arguments: Any) -> int:
+        """The same, with an answer from each; returns its number."""
+        ...
+
+    def agree(self, number: int, own: Any) -> None:
+        """Wait for answers that must be this rank's own.
+
+        Raises:
+            HostError: they are not, or one could not do it.
+        """
+        ...
 
 
 class SharedModel(CachedModel):
@@ -52,11 +72,11 @@ class SharedModel(CachedModel):
 
 
 class LeadModel(SharedModel):
-    """Rank 0's part; errors as ``Group.agree``."""
+    """Rank 0's part; errors as ``Others.agree``."""
 
     def __init__(
         self,
-        group: Group,
+        group: Others,
         how: str,
         module: Any,
         vocabulary: int,
@@ -105,7 +125,7 @@ class LeadModel(SharedModel):
 class LeadTrees(TreePass):
     """Rank 0's part of passes over trees."""
 
-    def __init__(self, model: CachedModel, group: Group) -> None:
+    def __init__(self, model: CachedModel, group: Others) -> None:
         self._group = group
         super().__init__(model)
 
