@@ -1,7 +1,7 @@
 """Rank 0 of a group on this machine, in a process of its own: MLX joins one group a process.
 
-``python scenario.py FOLDER COUNT NAME CHANGES TOKENS WAYS`` prints where replies differ from those of
-one process, as JSON.
+``python scenario.py FOLDER COUNT NAME CHANGES TOKENS WAYS`` prints where replies differ from those
+of one process, as JSON.
 """
 
 from __future__ import annotations
