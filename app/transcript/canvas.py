@@ -10,6 +10,7 @@ from sys import maxsize
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -288,18 +289,19 @@ class Canvas(ScrollView):
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(y)) is not None:
             # The offsets of a divided strip are no longer valid.
-            full = GUTTER + len(row.strip.text)
-            return self._selected(row.painted[1], full, *span).apply_offsets(0, y)
+            start, end = span
+            end = end if end >= 0 else GUTTER + len(row.strip.text)
+            return self._selected(row.painted[1], start, end).apply_offsets(0, y)
         if self.found is not None and self.found.search(row.strip.text):
             return self._marked(row.painted[1], row.strip.text, self.found).apply_offsets(0, y)
         return row.painted[1]
 
     # -- selection ------------------------------------------------------------------------------
 
-    def _selected(self, strip: Strip, full: int, start: int, end: int) -> Strip:
+    def _selected(self, strip: Strip, start: int, end: int) -> Strip:
         style = self.screen.get_component_rich_style("screen--selection")
-        first = strip.index_to_cell_position(start)
-        last = strip.index_to_cell_position(end if end >= 0 else full)
+        # While the window shrinks, a row may be longer than what is shown of it.
+        first, last = (cell_len(strip.text[:at]) for at in (start, end))
         parts = strip.divide([first, max(first, last), strip.cell_length])
         chosen = Strip(list(Segment.apply_style(parts[1], post_style=style)))
         return Strip.join([parts[0], chosen, *parts[2:]])
@@ -307,7 +309,7 @@ class Canvas(ScrollView):
     def _marked(self, strip: Strip, text: str, words: re.Pattern[str]) -> Strip:
         for match in words.finditer(text):
             start, end = (GUTTER + place for place in match.span())
-            strip = self._selected(strip, GUTTER + len(text), start, end)
+            strip = self._selected(strip, start, end)
         return strip
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:

@@ -195,9 +195,10 @@ class Terminal:
         self._send(f"\x1b[200~{text}\x1b[201~".encode())
 
     def resize(self, columns: int, rows: int) -> None:
-        """Give the window another size."""
+        """Give the window another size. What is on the screen then was drawn for it."""
         for screen in (self._main, self._alternate):
             screen.resize(rows, columns)
+        self._alternate.reset()
         self._set_size(columns, rows)
 
     def signal(self, number: int) -> None:

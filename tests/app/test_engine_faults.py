@@ -27,10 +27,12 @@ def child(tmp_path: Path) -> Iterator[ProcessEngine]:
 
 async def works(it: Any) -> None:
     """The next prompt is answered."""
-    await it.until(lambda: not it.app.conversation.busy)
+    conversation = it.app.conversation
+    await it.until(lambda: not conversation.busy)
+    turns = len(conversation.turns)
     await it.send("hello")
-    await it.until(lambda: not it.app.conversation.busy)
-    assert it.app.conversation.turns[-1].text.startswith("0 1 2 ")
+    await it.until(lambda: len(conversation.turns) == turns + 2 and not conversation.busy)
+    assert conversation.turns[-1].text.startswith("0 1 2 ")
 
 
 @pytest.mark.parametrize(

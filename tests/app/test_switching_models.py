@@ -33,16 +33,14 @@ async def test_no_text_is_lost_and_no_head_stays(
         await it.send("/sampling temperature 0")
         before = ""
         for pair in (f"{TARGET} {HEAD}", f"{TARGET} {DRAFT}", f"{TARGET} {HEAD}", DRAFT, TARGET):
-            turns = len(conversation.turns)
+            turns, loaded = len(conversation.turns), conversation._live.pair
             await it.send(LONG)
-            await it.until(lambda turns=turns: len(conversation.turns) > turns)
+            await it.until(lambda turns=turns: len(conversation.turns) == turns + 2)
             await it.until(lambda: conversation.turns[-1].text or not conversation.busy)
             shown = conversation.turns[-1].text
             await it.send(f"/models {pair}")
             await it.until(lambda: not conversation.busy)
-            await it.until(
-                lambda pair=pair: it.app.commands.loading.choice.target == pair.split()[0]
-            )
+            await it.until(lambda loaded=loaded: conversation._live.pair not in (loaded, None))
             await it.until(lambda: conversation.panel().activity == "ready")
             assert conversation.turns[-1].text.startswith(shown)
             texts = [turn.text for turn in conversation.turns]

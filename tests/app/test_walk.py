@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from onscreen import CAPITAL, ask, wait_for_answer
+from onscreen import CAPITAL, ask, ask_and_wait, leave_prompt
 from terminal import Terminal, macspec
 
 from macspec.assets import pocket
@@ -25,7 +25,7 @@ STEPS = 40
 GREEDY = ("--temperature", "0", "--rule", "keyed", "--seed", "1")
 """And with another temperature one and the same text, which is long."""
 
-RATIO = re.compile(r"\d×(?! plain expected)")
+RATIO = re.compile(r"(─|tok/s) +\d\.\d+×")
 """How many times as fast as plain a reply was; not what a round is expected to gain."""
 
 STORY = "Tell me a story."
@@ -87,6 +87,16 @@ class Walk:
         self.terminal.wait_for(line[-20:])
         self.terminal.press("enter")
         self.told(*words)
+
+    def choose_first(self) -> None:
+        """Go from the prompt to the first message; through a long one in several steps."""
+        terminal, asked = self.terminal, slice(2, 2 + len(CAPITAL))
+        leave_prompt(terminal)
+        terminal.wait_for(
+            lambda: terminal.press("up") or any(it[asked] == CAPITAL for it in terminal.lines[1:]),
+            what="the first message",
+        )
+        terminal.press(*["up"] * 9)
 
     def empty(self) -> None:
         self.terminal.press("ctrl+u")
@@ -162,9 +172,8 @@ def first_conversation(walk: Walk) -> None:
 
         walk.step("a reply has one line of numbers, and no ratio of a few tokens")
         walk.empty()
-        ask(terminal, CAPITAL)
-        terminal.wait_for("Paris.")
-        wait_for_answer(terminal, CAPITAL)
+        ask_and_wait(terminal, CAPITAL)
+        assert "Paris." in terminal.text
         assert not RATIO.search(terminal.text)
         walk.step("a prompt that is too long is counted and kept")
         terminal.paste("\n".join(["all the words of a very long paste that never ends"] * 300))
@@ -175,18 +184,19 @@ def first_conversation(walk: Walk) -> None:
         walk.step("it does not stay in the way")
         terminal.press("ctrl+c")
         terminal.wait_for("Ask anything")
-        ask(terminal, "Who are you?")
-        wait_for_answer(terminal, "Who are you?")
+        ask_and_wait(terminal, "Who are you?")
         assert len(walk.texts()) == 4
 
         walk.step("a message sent while a reply streams is queued, and can be taken back")
-        walk.command("/temperature 100", "temperature 100")
+        # Plain decoding, so that the reply is not over before the queue was looked at.
+        walk.command("/method off", "method off from the next round")
+        walk.command("/temperature 100", "temperature 100 from the next round")
         ask(terminal, STORY)
         terminal.wait_for("▶ ")
         ask(terminal, "And then?")
         terminal.wait_for("queued")
         terminal.press("up")
-        terminal.wait_for("❯ And then?")
+        terminal.wait_for(lambda: "❯ And then?" in terminal.text and "queued" not in terminal.text)
         terminal.press("enter")
         terminal.wait_for("queued")
         walk.step("Esc stops the reply and gives the queue back")
@@ -194,19 +204,19 @@ def first_conversation(walk: Walk) -> None:
         terminal.wait_for("■ Stopped")
         terminal.wait_for("❯ And then?")
         walk.empty()
-        walk.command("/temperature 0", "temperature 0")
+        walk.command("/temperature 0", "temperature 0 from the next round")
+        walk.command("/method auto", "method auto from the next round")
         walk.step("Ctrl+S goes through the drafters in the order of the dial")
         terminal.press("ctrl+s")
         walk.told("method draft")
         terminal.press("ctrl+s")
         walk.told("method ngram")
         walk.step("where nothing is drafted there is no acceptance")
-        walk.command("/method off", "method off")
-        ask(terminal, "What is 2 plus 3?")
-        wait_for_answer(terminal, "What is 2 plus 3?")
+        walk.command("/method off", "method off from the next round")
+        ask_and_wait(terminal, "What is 2 plus 3?")
         last = [line for line in terminal.lines if re.search(r"\d tokens? ·", line)][-1]
         assert "accepted" not in last
-        walk.command("/method auto", "method auto")
+        walk.command("/method auto", "method auto from the next round")
         walk.step("a typing mistake is told with what was meant")
         walk.command("/undo2", "did you mean /undo?")
         walk.step("a value that is not a number, in words")
@@ -237,24 +247,21 @@ def turns_and_versions(walk: Walk) -> None:
         assert terminal.full_screen
         walk.empty()
         walk.step("e edits the message that is chosen")
-        terminal.press("tab")
-        terminal.wait_for("again")
-        terminal.press(*["up"] * (2 * len(before)))
+        walk.choose_first()
         terminal.press("e")
         terminal.wait_for("editing message 1")
         terminal.press("escape")
         terminal.wait_for("Ask anything")
         walk.step("r regenerates the reply to the message that is chosen")
-        terminal.press("tab")
-        terminal.wait_for("again")
-        terminal.press(*["up"] * (2 * len(before)))
+        walk.choose_first()
         terminal.press("r")
         terminal.wait_for(lambda: len(walk.texts()) == 2, what="another first reply")
+        terminal.wait_for(lambda: walk.store.thread(3)[-1].state != OPEN, what="its end")
         terminal.wait_for(lambda: "‹ 2/2 ›" in terminal.text and " tokens · " in terminal.text)
         walk.step("walking back brings back what followed")
         terminal.press("left")
         walk.told("version 1 of 2")
-        assert walk.texts() == before
+        terminal.wait_for(lambda: walk.texts() == before, what="the first version")
         walk.step("a click on the versions goes to the next one")
         terminal.press(*["pageup"] * 9)
         terminal.wait_for(lambda: terminal.lines[1][2:5] == "You" and "‹ 1/2 ›" in terminal.text)
@@ -269,7 +276,7 @@ def turns_and_versions(walk: Walk) -> None:
         walk.told("unknown command /foo")
         assert len(walk.store.chats()) == 3
         walk.step("find goes from match to match")
-        walk.command("/find Paris", "match 1 of")
+        walk.command("/find is Paris.", "match 1 of")
         walk.step("paths are completed, and Enter keeps the name that is typed")
         (walk.home / "notes").mkdir()
         walk.empty()
@@ -288,8 +295,9 @@ def turns_and_versions(walk: Walk) -> None:
         walk.step("a search jumps to its hit")
         terminal.press("ctrl+f")
         terminal.wait_for("─ Conversations ─")
-        terminal.type("Paris")
-        terminal.wait_for(CAPITAL[:20])
+        terminal.wait_for("hello")
+        terminal.type("France")
+        terminal.wait_for(lambda: CAPITAL in terminal.text and "hello" not in terminal.text)
         terminal.press("enter")
         terminal.wait_for("France is Paris.")
         walk.step("the help keeps its columns")
@@ -301,7 +309,7 @@ def turns_and_versions(walk: Walk) -> None:
         terminal.press("escape")
         terminal.wait_for(lambda: "While you write" not in terminal.text)
         terminal.press("escape")
-        leave(walk)
+        leave(walk, "$")
 
 
 def models(walk: Walk) -> None:
@@ -309,7 +317,7 @@ def models(walk: Walk) -> None:
         terminal.wait_for("Ask anything")
         terminal.wait_for("● ")
         walk.step("a wrong folder has a reason, and the pair stays")
-        walk.command("/models /nowhere/at/all", "/nowhere/at/all")
+        walk.command("/models /nowhere/at/all", "no such folder")
         terminal.wait_for("● built-in")
         walk.step("the title has base names")
         _, draft = pocket()
@@ -317,15 +325,15 @@ def models(walk: Walk) -> None:
         terminal.wait_for(lambda: draft.name in terminal.lines[0])
         assert "/" not in terminal.lines[0].replace(CAPITAL, "")
         walk.step("what was measured of another pair is gone")
-        assert not RATIO.search(terminal.text)
+        terminal.wait_for(lambda: not RATIO.search(terminal.text), what="nothing measured")
         walk.step("/models built-in says the new name")
         walk.command("/models built-in", "now using built-in target")
         walk.step("Enter right after a typed path is taken")
         terminal.press("ctrl+l")
         terminal.wait_for("choose a target")
         terminal.type("/nowhere/else\r")
-        walk.told("/nowhere/else")
-        terminal.wait_for("choose a target")
+        terminal.wait_for("│ there is no such folder")
+        assert "choose a target" in terminal.text
         terminal.press("escape")
         terminal.wait_for("Ask anything")
         walk.step("/setup proposes a pair, its size and its licence")
@@ -337,8 +345,7 @@ def models(walk: Walk) -> None:
         terminal.press("escape")
         terminal.wait_for("Ask anything")
         walk.step("compare says whether the text is the same")
-        ask(terminal, CAPITAL)
-        wait_for_answer(terminal, CAPITAL)
+        ask_and_wait(terminal, "What is 3 plus 4?")
         walk.command("/compare keyed", "same text")
         terminal.wait_for("Esc close")
         terminal.press("escape")
@@ -353,10 +360,9 @@ def two_windows(walk: Walk) -> None:
         walk.store.delete(3)
         walk.told("deleted in another window; a message restores it")
         walk.step("and comes back with the next message")
-        ask(terminal, "Who are you?")
-        wait_for_answer(terminal, "Who are you?")
+        ask_and_wait(terminal, "What is 5 plus 1?")
         assert walk.store.chat(3).deleted is None
-        assert "Who are you?" in walk.texts(3)
+        assert "What is 5 plus 1?" in walk.texts(3)
         walk.step("Ctrl+C twice quits, and all is kept")
         terminal.press("ctrl+c", "ctrl+c")
         assert terminal.ended() == 0
@@ -366,7 +372,7 @@ def two_windows(walk: Walk) -> None:
 def after_a_restart(walk: Walk) -> None:
     with walk.on_screen(macspec(*GREEDY)) as terminal:
         walk.step("the last conversation is open, with its context")
-        terminal.wait_for("Who are you?")
+        terminal.wait_for("What is 5 plus 1?")
         terminal.wait_for("● ")
         walk.empty()
         terminal.type("/stats\r")
@@ -400,7 +406,12 @@ def line_mode(walk: Walk) -> None:
         terminal.assert_restored()
 
 
-def leave(walk: Walk) -> None:
+def leave(walk: Walk, shell: str = "") -> None:
+    """Quit the app, and the shell with this prompt that it is in."""
+    terminal = walk.terminal
     walk.empty()
-    walk.terminal.type("/quit\r")
-    walk.terminal.wait_for(lambda: not walk.terminal.full_screen, what="the end")
+    terminal.type("/quit\r")
+    if shell:
+        terminal.wait_for(lambda: [line for line in terminal.lines if line][-1] == shell)
+        terminal.type("exit\r")
+    assert terminal.ended() == 0

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hostile import TEXTS, harms
 from screentext import seen, until
-from textual.geometry import Offset
+from textual.geometry import Offset, Region
 from textual.selection import SELECT_ALL, Selection
 from transcripthost import TranscriptHost, reply, talk, user
 
@@ -285,7 +285,7 @@ async def test_a_click_on_its_version_asks_for_the_one_beside_it() -> None:
         assert app.chosen == []
 
 
-async def test_words_are_marked_where_they_are() -> None:
+async def test_words_are_marked_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     app = TranscriptHost()
     async with app.run_test(size=(40, 12)) as pilot:
         long = "\n\n".join(f"line {number}" for number in range(40))
@@ -300,6 +300,10 @@ async def test_words_are_marked_where_they_are() -> None:
             if segment.text.strip()
         }
         assert marked["Heron"] != marked["the "]
+        for width in (9, 0):
+            with monkeypatch.context() as shrunk:
+                shrunk.setattr(Transcript, "scrollable_content_region", Region(0, 0, width, 12))
+                assert app.rows()[y] == "┃ the Heron flies"[:width]
         app.transcript.choose(None)
         assert "Heron" not in [segment.text for segment in app.transcript.render_line(y)]
 

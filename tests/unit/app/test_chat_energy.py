@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from conversing import conversation_with, ended, eventually, load, read, reading
+from conversing import PATIENCE_S, conversation_with, ended, eventually, load, read, reading
 from scripted import Script, ScriptedEngine, plain, said
 
 from macspec.app.chat.conversation import Conversation
@@ -122,7 +122,7 @@ async def test_leaving_does_not_wait_for_the_last_rail(meter: Hand) -> None:
     conversation = Conversation(engine, store, Config(), meter=meter)
     await load(conversation)
     turn = await measured(conversation, engine, meter)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE_S):
         await conversation._energy.close()
     making = store.message(turn.id).metadata
     assert making is not None

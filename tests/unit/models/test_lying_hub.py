@@ -159,14 +159,22 @@ def lies() -> Iterator[tuple[str, Callable[[Hub], None]]]:
 CASES = list(lies())
 
 
+def wait(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Sets for how long a server is waited for."""
+    for module, name in (
+        (download, "SILENCE"),
+        (hubclient, "SILENCE"),
+        (hubclient, "SECONDS"),
+        (constants, "HF_HUB_DOWNLOAD_TIMEOUT"),
+        (constants, "HF_HUB_ETAG_TIMEOUT"),
+    ):
+        monkeypatch.setattr(module, name, seconds)
+
+
 @pytest.fixture
 def hub(copy, tmp_path, monkeypatch) -> Iterator[Hub]:
     monkeypatch.setattr(download, "PAUSES", (0.0,))
-    monkeypatch.setattr(download, "SILENCE", 0.2)
-    monkeypatch.setattr(hubclient, "SILENCE", 0.2)
-    monkeypatch.setattr(hubclient, "SECONDS", 0.2)
-    for name in ("HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT"):
-        monkeypatch.setattr(constants, name, 0.2)
+    wait(monkeypatch, 0.2)
     # Its pauses between attempts.
     monkeypatch.setattr("huggingface_hub.utils._http.time", SimpleNamespace(sleep=float))
     served = Hub()
@@ -187,7 +195,9 @@ def outside(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("every", [47, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_lie_is_refused_or_survived(hub: Hub, tmp_path: Path, every: int) -> None:
+def test_a_lie_is_refused_or_survived(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
     for says, tell in CASES[::every]:
         hub.lie, hub.entry = (lambda handler, kind: False), (lambda entry: None)
         tell(hub)
@@ -199,6 +209,7 @@ def test_a_lie_is_refused_or_survived(hub: Hub, tmp_path: Path, every: int) -> N
             assert harms(message) == [], says
         assert outside(tmp_path) == [], says
     hub.lie, hub.entry = (lambda handler, kind: False), (lambda entry: None)
+    wait(monkeypatch, 60.0)
     close_session()  # the last lie may have broken a connection that is kept
     list(pull([NAME]))
     folder = cached_folder(NAME)
@@ -223,7 +234,10 @@ def test_there_are_enough_lies() -> None:
         ("no end for file", "is longer than it said"),
     ],
 )
-def test_what_is_said_of_a_lie(hub: Hub, says: str, refused: str) -> None:
+def test_what_is_said_of_a_lie(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, says: str, refused: str
+) -> None:
+    wait(monkeypatch, 60.0)
     dict(CASES)[says](hub)
     with pytest.raises(MacspecError, match="the hub's answer cannot be right") as caught:
         list(pull([NAME]))

@@ -131,7 +131,7 @@ class ScriptedEngine:
         return Status(self._pair, self._tuning, why, 0, 1, 3)
 
     def idle(self) -> Iterator[None]:
-        for _ in range(1000):
+        while True:
             time.sleep(0.005)
             self._idle_steps += 1
             yield
