@@ -7,7 +7,7 @@ not accepted. A later pass then sees what it would have seen had they never been
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,24 +15,12 @@ from typing import Any
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx.utils import tree_flatten
-from mlx_lm.models.cache import (
-    ArraysCache,
-    CacheList,
-    ChunkedKVCache,
-    ConcatenateKVCache,
-    KVCache,
-    QuantizedKVCache,
-    RotatingKVCache,
-    make_prompt_cache,
-)
+from mlx_lm.models.cache import ArraysCache, KVCache, QuantizedKVCache
 
-from .errors import BadOptionError
+from .layercaches import layer_caches, leaves
 from .pending import Pending, PendingRows
 from .recurrent import Recorder, Tape
 from .windowed import SLACK, ChunkedWindowKVCache, WindowedKVCache
-
-KV_BITS = (2, 4, 8)
-"""Bits of a quantized cache: those that pack whole into 32, as mlx-lm's storage assumes."""
 
 EARLY = 2
 """Layers with keys whose work is dispatched while the rest of a pass is still being built."""
@@ -74,8 +62,8 @@ class ModelCache:
     Args:
         slack: positions that windowed and chunked layers keep beyond their window; the most that
             can be rolled back once such a window is full.
-        kv_bits: store keys and values with this many bits, one of `KV_BITS`, from token 0, in the
-            layers that keep every position; windows and states stay as they are.
+        kv_bits: store keys and values with this many bits (`layercaches.KV_BITS`), from token 0,
+            in the layers that keep every position; windows and states stay as they are.
         recorder: records the passes of a model with stateful layers.
         pending_rows: builds its passes where kernels take rows back.
         steps: passes of one row that stateful layers can go back by.
@@ -99,8 +87,8 @@ class ModelCache:
         pending_rows: PendingRows | None = None,
         steps: int = 2,
     ) -> None:
-        self.layers = _layers(module, slack, kv_bits)
-        self._leaves = list(_leaves(self.layers))
+        self.layers = layer_caches(module, slack, kv_bits)
+        self._leaves = list(leaves(self.layers))
         self._linear = [c for c in self._leaves if type(c) in _LINEAR]
         self._windowed = [c for c in self._leaves if type(c) in _WINDOWED]
         self._counting = self._linear + self._windowed
@@ -369,30 +357,6 @@ class _Early:
         return self._cache.update_and_fetch(keys, values)
 
 
-def _replaced(layer: Any, slack: int) -> Any:
-    """The cache to use for mlx-lm's ``layer``: itself, or one that can be rolled back."""
-    kind = type(layer)
-    if kind is RotatingKVCache and layer.keep == 0:
-        return WindowedKVCache(layer.max_size, slack)
-    if kind is ChunkedKVCache:
-        return ChunkedWindowKVCache(layer.chunk_size, slack)
-    if kind is ConcatenateKVCache:
-        # Its trim moves only the offset, which the next update then reads off the longer arrays.
-        plain: type[Any] = KVCache
-        return plain()
-    if kind is CacheList:
-        return kind(*(_replaced(child, slack) for child in layer.caches))
-    return layer
-
-
-def _leaves(layers: Iterable[Any]) -> Iterator[Any]:
-    for layer in layers:
-        if type(layer) is CacheList:
-            yield from _leaves(layer.caches)
-        else:
-            yield layer
-
-
 def _reason(stateful: list[Any], recorder: Recorder | None) -> str | None:
     names = ", ".join(sorted({type(cache).__name__ for cache in stateful}))
     if not names:
@@ -439,67 +403,3 @@ def _whole(caches: list[Any]) -> bool:
             return False
     starts = {cache.start_position for cache in caches if type(cache) is ChunkedWindowKVCache}
     return len(starts) <= 1
-
-
-def _layers(module: Module, slack: int, bits: int | None) -> list[Any]:
-    """Caches for every layer; quantized ones are tried on passes that are never evaluated."""
-
-    def fresh() -> list[Any]:
-        return [_replaced(layer, slack) for layer in make_prompt_cache(module)]
-
-    if bits is None:
-        return fresh()
-    if bits not in KV_BITS:
-        raise BadOptionError(f"kv-bits must be 2, 4 or 8, not {bits}")
-    plain = fresh()
-    module(mx.zeros((1, 1), mx.int32), cache=plain)
-    groups = [_group(leaf) for leaf in _leaves(plain)]
-    if not any(groups):
-        raise BadOptionError(f"{_unquantizable(plain)}; leave kv-bits out")
-    for rows in (1, 2):
-        try:
-            trial = _quantized(fresh(), iter(groups), bits)
-            module(mx.zeros((1, rows), mx.int32), cache=trial)
-        except Exception as error:
-            raise BadOptionError(
-                "this model's attention cannot read a quantized cache; leave kv-bits out"
-            ) from error
-    return _quantized(fresh(), iter(groups), bits)
-
-
-def _quantized(layers: Iterable[Any], groups: Iterator[int | None], bits: int) -> list[Any]:
-    """The layers, with quantized caches for those leaves that have a group size."""
-    found: list[Any] = []
-    for layer in layers:
-        if type(layer) is CacheList:
-            found.append(type(layer)(*_quantized(layer.caches, groups, bits)))
-        elif group := next(groups):
-            found.append(QuantizedKVCache(group_size=group, bits=bits))
-        else:
-            found.append(layer)
-    return found
-
-
-def _group(cache: Any) -> int | None:
-    """The group size that quantizes a cache that has been used; None: it stays as it is."""
-    widths = _widths([cache])
-    return group_size(*widths) if widths else None
-
-
-def _widths(leaves: Iterable[Any]) -> set[int]:
-    """Of the keys and values in plain caches that have been used."""
-    arrays: Any = tree_flatten([vars(leaf) for leaf in leaves if type(leaf) is KVCache])
-    return {value.shape[-1] for _, value in arrays if isinstance(value, mx.array)}
-
-
-def group_size(*widths: int) -> int | None:
-    """The group size that quantizes heads of these widths."""
-    return next((group for group in (64, 32) if not any(it % group for it in widths)), None)
-
-
-def _unquantizable(layers: list[Any]) -> str:
-    if widths := _widths(_leaves(layers)):
-        sizes = " and ".join(map(str, sorted(widths)))
-        return f"kv-bits needs a head size that 32 divides, and this model's is {sizes}"
-    kinds = ", ".join(sorted({type(leaf).__name__ for leaf in _leaves(layers)}))
-    return f"kv-bits quantizes layers that keep every position, and this model has only {kinds}"

@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -71,5 +72,23 @@ def shared() -> Path:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are cores: many tests wait for a terminal, a pipe or a clock."""
-    return (os.cpu_count() or 1) + 1
+    """More than there are cores: many tests wait for a terminal, a pipe or a clock, and of the
+    slow ones most of the time."""
+    cores = os.cpu_count() or 1
+    return 2 * cores + 1 if config.option.markexpr == "slow" else cores + 2
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each worker begins with its part of the long tests: none is left for the end."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers == 1:
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    rest = (item for item in items if not item.get_closest_marker("long"))
+    ordered: list[pytest.Item] = []
+    for worker in range(workers):  # Their shares are of one size, each a piece of this list.
+        share = (len(items) - len(ordered)) // (workers - worker)
+        first = long[worker::workers]
+        ordered += [*first, *islice(rest, max(share - len(first), 0))]
+    items[:] = [*ordered, *rest]

@@ -16,10 +16,11 @@ from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ChunkedKVCache, KVCache, RotatingKVCache, make_prompt_cache
 from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchLinear
 
-from ..cache import CHECKPOINTS, group_size
+from ..cache import CHECKPOINTS
 from ..choices import MAX_DEPTH
 from ..device import on_metal
 from ..errors import OutOfMemoryError
+from ..layercaches import group_size
 from ..recurrent import Recorder
 from ..standin import StandIn, places, replaced
 from ..windowed import SLACK

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..assets import pocket
-from ..cache import KV_BITS
 from ..device import prepare
 from ..errors import BadOptionError, PairMismatchError
 from ..heads import HeadFiles, LoadedHead, head_in, open_head, own_head
+from ..layercaches import KV_BITS
 from . import memory
 from .catalog import best
 from .files import locate

@@ -103,6 +103,7 @@ class Walk:
         self.terminal.wait_for("Ask anything")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
 def test_a_walk(size: tuple[int, int], environ: Mapping[str, str], tmp_path: Path) -> None:

@@ -155,6 +155,7 @@ def test_any_size_in_simdgroup_matrices(rows: int, outputs: int, groups: int, se
     assert right(run_matmul(QMM.name, x, matrix, inspected=False)[0], x, matrix)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "case"),

@@ -107,6 +107,7 @@ def test_every_kernel_passes(pair: Pair) -> None:
     assert {"verify_qmv", "verify_qmm", "verify_attention", "accept_draw"} <= set(names)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16], ids=str)
 def test_every_variant_passes(dtype: mx.Dtype) -> None:

@@ -14,6 +14,7 @@ import app
 TINY = {"seconds": 0.2, "keys": 4, "characters": 3_000, "line": 500, "turns": 4, "settle": 0.1}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_measure_has_a_value(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

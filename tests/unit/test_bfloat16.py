@@ -60,6 +60,7 @@ def test_forks_are_near_ties(pocket: Pair) -> None:
     judge(forks(pocket, CHATS[::20], (1, 4)), 8)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_forks_are_near_ties_everywhere(pocket: Pair) -> None:
     judge(forks(pocket, CHATS[::7], (1, 3, 5, 8)), 48)

@@ -9,8 +9,9 @@ import pytest
 from mlx_lm.models.cache import KVCache, QuantizedKVCache
 from tinymodels import VOCABULARY, tiny
 
-from macspec.cache import ModelCache, _leaves
+from macspec.cache import ModelCache
 from macspec.errors import BadOptionError
+from macspec.layercaches import leaves
 from macspec.models.rollback import recorder_of
 
 
@@ -34,9 +35,9 @@ def test_every_layer_is_quantized_from_the_first_token(name: str, group: int, bi
 @pytest.mark.parametrize("name", ["gemma3_text", "llama4", "qwen3_next", "falcon_h1"])
 def test_layers_that_keep_no_position_or_few_stay_as_they_are(name: str) -> None:
     model = tiny(name)
-    plain = list(_leaves(ModelCache(model).layers))
+    plain = list(leaves(ModelCache(model).layers))
     cache = ModelCache(model, kv_bits=8, recorder=recorder_of(model, VOCABULARY))
-    kinds = [type(leaf) for leaf in _leaves(cache.layers)]
+    kinds = [type(leaf) for leaf in leaves(cache.layers)]
     full = [type(leaf) is KVCache for leaf in plain]
     assert 0 < sum(full) < len(full)
     assert [kind is QuantizedKVCache for kind in kinds] == full

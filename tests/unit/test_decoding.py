@@ -224,6 +224,7 @@ def test_invariants_at_any_interrupt(
     random_walk(pocket, name, prompt_length, steps, stop_at)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(

@@ -74,6 +74,7 @@ def speed(
     return tokens / seconds, session.controller.curve.replay
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("replay", [0.05, 0.4])
 def test_auto_is_near_the_best_depth_whatever_a_replay_costs(

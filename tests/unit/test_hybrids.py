@@ -173,6 +173,7 @@ def test_a_regenerated_reply_reads_only_what_follows_the_checkpoint(
 WALKERS = ["qwen3_5", "nemotron_h", "falcon_h1", "lfm2", "recurrent_gemma", "gemma3_text"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "turns"),
     [("qwen3_5", 8), *(pytest.param(it, 150, marks=pytest.mark.slow) for it in WALKERS)],

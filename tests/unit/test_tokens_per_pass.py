@@ -58,6 +58,7 @@ def tokens_per_pass(replies: Iterator[tuple[int, int]]) -> float:
     return tokens / passes
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("temperature", "block", "keyed"), [(0.0, 0.99, 0.99), (0.7, 1.3, 1.2), (1.0, 1.4, 1.25)]

@@ -89,6 +89,7 @@ async def test_a_stopped_engine_is_told_and_goes_on(
     await works(conversation)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_an_engine_that_is_stopped_for_half_a_minute_goes_on(
     conversation: Conversation,
@@ -155,6 +156,7 @@ async def happen(conversation: Conversation, it: Reading, fault: str, pause: flo
             await it.all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seed", "count"),
     [(0, 1), *(pytest.param(seed, 50, marks=pytest.mark.slow) for seed in range(1, 5))],

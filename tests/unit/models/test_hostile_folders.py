@@ -62,6 +62,7 @@ CASES = list(folders())
 WRITES_MUCH = {"type": "Replace", "pattern": {"Regex": "^.+"}, "content": "a" * 200_000}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("tried")
 @pytest.mark.parametrize(
     ("first", "every"),

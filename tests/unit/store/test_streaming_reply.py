@@ -238,6 +238,7 @@ def test_kill_9_loses_at_most_a_second(path: Path, tmp_path: Path, delay: float)
     kill_and_look(path, tmp_path / "log", delay)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
 def test_80_kills_of_processes_on_one_store(path: Path, tmp_path: Path, part: int) -> None:

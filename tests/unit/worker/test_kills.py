@@ -26,6 +26,7 @@ def assert_gone(pid: int) -> None:
     assert eventually(lambda: not alive(pid))
 
 
+@pytest.mark.long
 @counts
 def test_killing_the_child_at_any_moment_loses_no_text(engine: ProcessEngine, count: int) -> None:
     choice = random.Random(count)
@@ -45,6 +46,7 @@ def test_killing_the_child_at_any_moment_loses_no_text(engine: ProcessEngine, co
         assert again.text == words(3)
 
 
+@pytest.mark.long
 @counts
 def test_no_child_outlives_a_parent_that_is_killed(tmp_path: Path, count: int) -> None:
     choice = random.Random(count)
