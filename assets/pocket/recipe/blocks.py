@@ -35,14 +35,19 @@ RANK = 64
 
 
 class Block(nn.Module, ABC):
-    """The part that both share: layers whose rows attend to context and block, both ways."""
+    """The part that both share: layers whose rows attend to context and block, both ways.
+
+    Args:
+        ids: tokens that it guesses; it still reads all of them.
+    """
 
     first: int
     """The block's first row that guesses; row 0 is the last known token's."""
 
-    def __init__(self, shape: Shape, layers: int = 1) -> None:
+    def __init__(self, shape: Shape, ids: Tensor, layers: int = 1) -> None:
         super().__init__()
         self.shape = shape
+        self.register_buffer("ids", ids, persistent=False)
         # Evenly over the target's depth.
         reads = min(4, shape.layers)
         self.taps = [(2 * n + 1) * shape.layers // (2 * reads) for n in range(reads)]
@@ -117,28 +122,30 @@ class Block(nn.Module, ABC):
         """What else the loss has, given how far each guess is from the target's."""
         return torch.zeros_like(apart)
 
-    def loss(self, target: Net, ids: Tensor, kinds: Tensor, rng: torch.Generator) -> Tensor:
-        """Over blocks at random anchors, for ids (rows, length) and whose tokens they are."""
-        last = ids.shape[1] - GUESSES - 1
-        # Assistants' tokens come first, as in ``train.learned``.
-        wish = torch.rand(kinds[:, 1:last].shape, generator=rng) + 2 * (kinds[:, 2 : last + 1] == 2)
-        anchors = (wish.topk(ids.shape[1] // BETWEEN).indices + 1).to(ids.device)
+    def places(self, kinds: Tensor, rng: torch.Generator) -> Tensor:
+        """Anchors (texts, blocks): before what the target wrote first, as in ``train.learned``."""
+        last = kinds.shape[1] - GUESSES - 1
+        wish = torch.rand(kinds[:, 1:last].shape, generator=rng) + kinds[:, 2 : last + 1]
+        return wish.topk(kinds.shape[1] // BETWEEN).indices + 1
+
+    def loss(self, target: Net, ids: Tensor, kinds: Tensor, places: Tensor) -> Tensor:
+        """Over blocks at these anchors, for ids (rows, length) and whose tokens they are."""
         with torch.no_grad():
             seen = states(target, ids)
-        rows = self.rows(target, seen, ids, anchors)
+        rows = self.rows(target, seen, ids, places)
         # Guess j follows the token at anchor + j.
-        at = (anchors[..., None] + torch.arange(GUESSES, device=ids.device)).flatten(1)
+        at = (places[..., None] + torch.arange(GUESSES, device=ids.device)).flatten(1)
         width = self.shape.width
         with torch.no_grad():
             truth = seen[-1].gather(1, at[..., None].expand(-1, -1, width))
-            wanted = target.logits(truth).log_softmax(-1)
+            wanted = target.logits(truth).float().log_softmax(-1)[..., self.ids]
         previous = ids.gather(1, at).view(*rows.shape[:-1])
-        said = self.said(target, rows, previous).flatten(1, 2).log_softmax(-1)
+        said = self.said(target, rows, previous).flatten(1, 2).float().log_softmax(-1)
         each, apart = parted(said, wanted)
         each = each + self.sure(rows, previous, apart.detach().view_as(previous)).flatten(1)
-        ours = (kinds.to(ids.device).gather(1, at + 1) == 2).float()
+        ours = (kinds.gather(1, at + 1) >= 2).float()
         fade = FADE ** torch.arange(GUESSES, device=ids.device)
-        weights = (OTHERS + (1 - OTHERS) * ours) * fade.repeat(anchors.shape[1])
+        weights = (OTHERS + (1 - OTHERS) * ours) * fade.repeat(places.shape[1])
         return (each * weights).sum() / weights.sum()
 
     def named(self, name: str) -> str:
@@ -171,7 +178,7 @@ class DFlash(Block):
     first = 1
 
     def said(self, target: Net, rows: Tensor, previous: Tensor) -> Tensor:
-        return target.logits(rows)
+        return functional.linear(rows, target.embed_tokens.weight[self.ids])
 
     def config(self) -> dict[str, object]:
         own = {"mask_token_id": MASK, "target_layer_ids": self.taps}
@@ -183,21 +190,22 @@ class DSpark(Block):
 
     first = 0
 
-    def __init__(self, shape: Shape, layers: int = 1) -> None:
-        super().__init__(shape, layers)
+    def __init__(self, shape: Shape, ids: Tensor, layers: int = 1) -> None:
+        super().__init__(shape, ids, layers)
         self.markov_w1 = nn.Embedding(shape.pieces, RANK)
-        self.markov_w2 = nn.Linear(RANK, shape.pieces, bias=False)
+        self.markov_w2 = nn.Linear(RANK, len(ids), bias=False)
         nn.init.normal_(self.markov_w1.weight, std=RANK**-0.5)
         nn.init.zeros_(self.markov_w2.weight)
         self.confidence = nn.Linear(shape.width + RANK, 1)
 
     def said(self, target: Net, rows: Tensor, previous: Tensor) -> Tensor:
-        return target.logits(rows) + self.markov_w2(self.markov_w1(previous))
+        output = target.embed_tokens.weight[self.ids]
+        return functional.linear(rows, output) + self.markov_w2(self.markov_w1(previous))
 
     def sure(self, rows: Tensor, previous: Tensor, apart: Tensor) -> Tensor:
         seen = torch.cat((rows, self.markov_w1(previous)), -1).detach()
         return functional.binary_cross_entropy_with_logits(
-            self.confidence(seen)[..., 0], 1 - apart, reduction="none"
+            self.confidence(seen)[..., 0].float(), 1 - apart, reduction="none"
         )
 
     def named(self, name: str) -> str:
@@ -214,16 +222,3 @@ class DSpark(Block):
             "target_layer_ids": self.taps,
             "markov_rank": RANK,
         }
-
-
-def reduced(
-    tensors: dict[str, Tensor], config: dict[str, object], ids: Tensor
-) -> tuple[dict[str, Tensor], dict[str, object]]:
-    """The files of a block head that guesses only some ids of the target, ascending.
-
-    It still reads all of them, and takes the rows of its output head from the target's.
-    """
-    tables = {"markov_head.markov_w2.weight"} & tensors.keys()
-    cut = {name: tensors[name][ids].contiguous() for name in tables}
-    offsets = ids - torch.arange(len(ids))
-    return {**tensors, **cut, "d2t": offsets}, {**config, "draft_vocab_size": len(ids)}

@@ -24,7 +24,8 @@ def short(work: Path, out: Path, on: str, seed: int = 1) -> None:
     for name, steps in (("target", 60), ("draft", 40)):
         shape = replace(SHAPES[f"short-{name}"], pieces=640, context=512)
         pretrain(work, name, shape, steps=steps, seed=seed, **plain)
-    sample(work, count=64, rows=32, longest=48, seed=seed, on=on)
+    for name in ("replies", "dialogues"):
+        sample(work, name=name, count=32, rows=32, longest=48, seed=seed, on=on)
     distil(work, steps=20, mix=0.5, seed=seed, **plain)
     for kind in KINDS:
         train_head(
@@ -34,9 +35,11 @@ def short(work: Path, out: Path, on: str, seed: int = 1) -> None:
             minutes=None,
             steps=4,
             tokens=1024,
-            rate=0.002,
+            muon=0.02,
+            adam=0.005,
             seed=seed,
             on=on,
+            fuse=False,
         )
     finish(work, out)
 
@@ -54,7 +57,7 @@ def full(work: Path, out: Path, texts: Path, scale: float, on: str, fuse: bool) 
         if not (work / f"{name}.pt").exists():
             pretrain(work, name, SHAPES[name], steps=steps(count), adam=adam, seed=1, **plain)
     if not (work / "replies.npz").exists():
-        sample(work, count=steps(24_000), rows=64, longest=160, seed=2, on=on)
+        sample(work, name="replies", count=steps(24_000), rows=64, longest=160, seed=2, on=on)
     if not (work / "distilled.pt").exists():
         plain |= {"muon": 0.01, "adam": 0.002}
         distil(work, steps=steps(600), mix=0.5, seed=3, **plain)

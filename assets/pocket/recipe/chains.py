@@ -8,10 +8,10 @@ that a step reads the head's own rows behind the target's, as in EAGLE-3's train
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
 import torch
 from net import EPS, Layer, Net, Shape, rotate, states
-from pretrain import SAID
 from torch import Tensor, nn
 from torch.nn import functional
 from train import learned, parted
@@ -22,13 +22,21 @@ DEPTH = 5
 FADE = 0.8
 """Weight of a step's loss beside that of the step before."""
 
+SAID = 0.35
+"""Share of the tokens that are guessed: what the target wrote first, see ``learned``."""
+
 
 class Head(nn.Module, ABC):
-    """A head of one layer; a step makes rows from hidden rows and embedded tokens."""
+    """A head of one layer; a step makes rows from hidden rows and embedded tokens.
 
-    def __init__(self, shape: Shape) -> None:
+    Args:
+        ids: tokens that it guesses.
+    """
+
+    def __init__(self, shape: Shape, ids: Tensor) -> None:
         super().__init__()
         self.shape = shape
+        self.register_buffer("ids", ids, persistent=False)
         self.layer = Layer(shape)
         self.norm = nn.RMSNorm(shape.width, eps=EPS)
 
@@ -89,23 +97,27 @@ class Head(nn.Module, ABC):
             hidden = self.leave(x).roll(1, 1)
         return out
 
-    def loss(self, target: Net, ids: Tensor, kinds: Tensor, rng: torch.Generator) -> Tensor:
-        """Over the chain's steps, for ids (rows, length) and whose tokens they are."""
-        # Row i guesses token i + 2.
-        places = learned(kinds[:, 2:], SAID, rng).to(ids.device)
+    def places(self, kinds: Tensor, rng: torch.Generator) -> Tensor:
+        """Where the loss is taken; row i guesses token i + 2."""
+        return learned(kinds[:, 2:], SAID, rng)
+
+    def loss(self, target: Net, ids: Tensor, kinds: Tensor, places: Tensor) -> Tensor:
+        """Over the chain's steps, at these places of ids (rows, length)."""
         ids = ids[:, :-1]
         with torch.no_grad():
             seen = states(target, ids)
-            wanted = target.logits(seen[-1][:, 1:].flatten(0, 1)[places]).log_softmax(-1)
+            wanted = target.logits(seen[-1][:, 1:].flatten(0, 1)[places]).float().log_softmax(-1)
+            wanted = wanted[:, self.ids]
         hidden, following = self.enter(seen)[:, :-1], target.embed_tokens(ids[:, 1:]).detach()
         length = hidden.shape[1]
         turn = (target.cos[:length], target.sin[:length])
+        output = target.embed_tokens.weight[self.ids]
         total = torch.zeros((), device=ids.device)
         for step, rows in enumerate(self.chain(hidden, following, turn)):
-            said = target.logits(rows.flatten(0, 1)[places]).log_softmax(-1)
+            said = functional.linear(rows.flatten(0, 1)[places], output).float().log_softmax(-1)
             # A chain needs so many positions to have begun.
-            begun = places % length >= step
-            total = total + FADE**step * parted(said, wanted)[0][begun].mean()
+            begun = (places % length >= step).float()
+            total = total + FADE**step * (parted(said, wanted)[0] * begun).sum() / begun.sum()
         return total
 
     @abstractmethod
@@ -118,8 +130,8 @@ class Head(nn.Module, ABC):
 
 
 class MTP(Head):
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
+    def __init__(self, shape: Shape, ids: Tensor) -> None:
+        super().__init__(shape, ids)
         self.fc = nn.Linear(2 * shape.width, shape.width, bias=False)
         self.pre_fc_norm_embedding = nn.RMSNorm(shape.width, eps=EPS)
         self.pre_fc_norm_hidden = nn.RMSNorm(shape.width, eps=EPS)
@@ -143,10 +155,11 @@ class MTP(Head):
 
 
 class Eagle(Head):
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        layers = shape.layers
-        self.taps = (min(1, layers - 1), max(layers // 2 - 1, 0), max(layers - 4, 0))
+    def __init__(self, shape: Shape, ids: Tensor) -> None:
+        super().__init__(
+            replace(shape, heads=min(2, shape.heads), inner=min(256, shape.inner)), ids
+        )
+        self.taps = (min(1, shape.layers - 1), shape.layers // 2, shape.layers - 1)
         self.fc = nn.Linear(3 * shape.width, shape.width, bias=False)
         self.hidden_norm = nn.RMSNorm(shape.width, eps=EPS)
         for name in "qkv":
@@ -185,6 +198,6 @@ class Eagle(Head):
             "rms_norm_eps": EPS,
             "rope_theta": 10000.0,
             "vocab_size": shape.pieces,
-            "draft_vocab_size": shape.pieces,
+            "draft_vocab_size": len(self.ids),
             "eagle_aux_hidden_state_layer_ids": list(self.taps),
         }

@@ -100,13 +100,13 @@ def load(texts: Path | None, ours: int) -> tuple[dict[str, list[Chat]], dict[str
     return train, held
 
 
-def stream(train: dict[str, list[Chat]], seed: int) -> list[Chat]:
-    """All training chats in the shares of ``SHARES``, in one random order."""
+def stream(train: dict[str, list[Chat]], seed: int) -> list[tuple[str, Chat]]:
+    """All training chats in the shares of ``SHARES`` with their sources, in one random order."""
     rng = Random(seed)
-    chats: list[Chat] = []
+    chats: list[tuple[str, Chat]] = []
     for source, rows in train.items():
-        share = SHARES.get(source, 1.0)
-        chats += rows * int(share)
-        chats += rng.sample(rows, int(len(rows) * (share % 1)))
+        share, tagged = SHARES.get(source, 1.0), [(source, chat) for chat in rows]
+        chats += tagged * int(share)
+        chats += rng.sample(tagged, int(len(rows) * (share % 1)))
     rng.shuffle(chats)
     return chats

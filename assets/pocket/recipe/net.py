@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import asdict, dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,8 @@ from torch.nn import functional
 
 EPS = 1e-5
 THETA = 10000.0
+
+Module = TypeVar("Module", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -180,10 +183,11 @@ def states(net: Net, ids: Tensor) -> list[Tensor]:
     return [*out, net.norm(x)]
 
 
-def half(net: Net) -> Net:
+def half(net: Module) -> Module:
     """A copy in bfloat16, its angles still in float32."""
     copied = copy.deepcopy(net).to(torch.bfloat16)
-    copied.cos, copied.sin = net.cos, net.sin
+    for name, buffer in net.named_buffers(recurse=False):
+        setattr(copied, name, buffer)
     return copied
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ OURS = 150_000
 """Conversations of our own in the training text."""
 
 
-def texts_for_pieces(chats: list[list[dict[str, str]]], characters: int) -> list[str]:
+def texts_for_pieces(chats: Sequence[list[dict[str, str]]], characters: int) -> list[str]:
     """Lines for training the tokenizer: the first chats of the stream."""
     lines: list[str] = []
     for chat in chats:
@@ -25,7 +26,7 @@ def texts_for_pieces(chats: list[list[dict[str, str]]], characters: int) -> list
     return lines
 
 
-def encode(pieces: Pieces, chats: list[list[dict[str, str]]]) -> tuple[np.ndarray, np.ndarray]:
+def encode(pieces: Pieces, chats: Sequence[list[dict[str, str]]]) -> tuple[np.ndarray, np.ndarray]:
     ids: list[int] = []
     kinds: list[int] = []
     for chat in chats:
@@ -38,11 +39,11 @@ def encode(pieces: Pieces, chats: list[list[dict[str, str]]]) -> tuple[np.ndarra
 def prepare(work: Path, texts: Path | None, ours: int, size: int, seed: int) -> None:
     work.mkdir(parents=True, exist_ok=True)
     chats, held = load(texts, ours)
-    order = stream(chats, seed)
+    sources, order = zip(*stream(chats, seed), strict=True)
     (work / "pieces.model").write_bytes(train(texts_for_pieces(order, 6_000_000), size))
     pieces = Pieces((work / "pieces.model").read_bytes())
     ids, kinds = encode(pieces, order)
-    np.savez(work / "train.npz", ids=ids, kinds=kinds)
+    np.savez(work / "train.npz", ids=ids, kinds=kinds, sources=np.array(sources, "S"))
     for source, rows in held.items():
         ids_held, kinds_held = encode(pieces, rows)
         np.savez(work / f"held-{source}.npz", ids=ids_held, kinds=kinds_held)

@@ -20,16 +20,39 @@ LONGEST = 256
 """Longest prompt, in tokens."""
 
 
+DIALOGUES = {
+    "ours": 0.3,
+    "schema-guided-dialogue": 0.28,
+    "topical-chat": 0.28,
+    "taskmaster-4": 0.1,
+    "gsm8k-train": 0.02,
+    "chatterbot-english": 0.02,
+}
+"""Shares of the prompts for heads: mostly people's dialogues."""
+
 Prompt = tuple[list[int], list[int]]
 
 
-def prompts(ids: np.ndarray, kinds: np.ndarray, count: int, seed: int) -> list[Prompt]:
-    """Chats of the stream, each cut off where one of its replies begins, with the kinds of ids."""
+def prompts(
+    ids: np.ndarray, kinds: np.ndarray, count: int, seed: int, sources: np.ndarray | None
+) -> list[Prompt]:
+    """Chats of the stream, each cut off where one of its replies begins, with the kinds of ids.
+
+    Args:
+        sources: of each chat, to draw them by the shares of ``DIALOGUES``; None: as they come.
+    """
     rng = Random(seed)
     starts = np.flatnonzero(ids == BOS_ID)
+    group = np.arange(len(starts) - 1)
+    if sources is not None:
+        names = [name for name in DIALOGUES if name.encode() in sources[:-1]]
+        groups = [np.flatnonzero(sources[:-1] == name.encode()) for name in names]
+        weights = [DIALOGUES[name] for name in names]
     out: list[Prompt] = []
     while len(out) < count:
-        n = rng.randrange(len(starts) - 1)
+        if sources is not None:
+            (group,) = rng.choices(groups, weights)
+        n = group[rng.randrange(len(group))]
         chat = slice(starts[n], min(starts[n + 1], starts[n] + LONGEST))
         replies = np.flatnonzero(ids[chat] == ASSISTANT_ID)
         if len(replies):
@@ -109,14 +132,19 @@ def cut(reply: list[int]) -> list[int]:
     return reply[: reply.index(END_ID) + 1] if END_ID in reply else reply
 
 
-def sample(work: Path, *, count: int, rows: int, longest: int, seed: int, on: str) -> None:
-    """Write ``replies.npz``: chats with the target's own reply at their end.
+def sample(
+    work: Path, *, name: str, count: int, rows: int, longest: int, seed: int, on: str
+) -> None:
+    """Write ``NAME.npz``: chats with the target's own reply at their end.
 
     ``heat`` is ten times the temperature that an id was drawn at, 10 for ids of the training text.
+    The prompts of ``dialogues`` are drawn by source, and what the target wrote there is of kind 3.
     """
     net = half(load(str(work / "target.pt"), on))
     stored = np.load(work / "train.npz")
-    todo = prompts(stored["ids"], stored["kinds"], count, seed)
+    heads = name == "dialogues"
+    sources = stored["sources"] if heads else None
+    todo = prompts(stored["ids"], stored["kinds"], count, seed, sources)
     # Prompts of like length share a batch; the batches come in random order.
     todo.sort(key=lambda prompt: len(prompt[0]))
     batches = [todo[at : at + rows] for at in range(0, count, rows)]
@@ -137,7 +165,7 @@ def sample(work: Path, *, count: int, rows: int, longest: int, seed: int, on: st
         ):
             starts.append(len(flat))
             flat += prompt + reply
-            kinds += kind + [2] * len(reply)
+            kinds += kind + [3 if heads else 2] * len(reply)
             heat += [10] * len(prompt) + [round(10 * degree)] * len(reply)
             total += len(reply)
             made += len(reply)
@@ -145,7 +173,7 @@ def sample(work: Path, *, count: int, rows: int, longest: int, seed: int, on: st
         used = time.time() - begin
         bar.show(done / count, used * (count - done) / done, n + 1, made, 0.0)
     np.savez(
-        work / "replies.npz",
+        work / f"{name}.npz",
         ids=np.array(flat, np.uint16),
         kinds=np.array(kinds, np.uint8),
         heat=np.array(heat, np.uint8),
@@ -157,6 +185,7 @@ def sample(work: Path, *, count: int, rows: int, longest: int, seed: int, on: st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--name", choices=("replies", "dialogues"), default="replies")
     parser.add_argument("--count", type=int, default=24_000)
     parser.add_argument("--rows", type=int, default=64, help="replies written at once")
     parser.add_argument("--longest", type=int, default=160, help="longest reply, in tokens")
@@ -168,6 +197,7 @@ def main() -> None:
         torch.set_num_threads(args.threads)
     sample(
         args.work,
+        name=args.name,
         count=args.count,
         rows=args.rows,
         longest=args.longest,

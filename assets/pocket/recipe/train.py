@@ -7,12 +7,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 import torch
-from net import Net, half
-from torch import Tensor
+from net import Module, Net, half
+from torch import Tensor, nn
 
 
 def device(name: str) -> str:
@@ -66,10 +66,11 @@ class Muon(torch.optim.Optimizer):
                     weight.add_(step, alpha=-scale)
 
 
-def optimizers(net: Net, muon: float, adam: float) -> list[torch.optim.Optimizer]:
-    """Muon for the layers' matrices, Adam for the embedding and the norms."""
-    matrices = [w for name, w in net.named_parameters() if "proj" in name]
-    others = [w for name, w in net.named_parameters() if "proj" not in name]
+def optimizers(net: nn.Module, muon: float, adam: float) -> list[torch.optim.Optimizer]:
+    """Muon for the layers' matrices, Adam for embeddings and norms."""
+    named = list(net.named_parameters())
+    matrices = [w for name, w in named if "proj" in name or name == "fc.weight"]
+    others = [w for name, w in named if not ("proj" in name or name == "fc.weight")]
     made: list[torch.optim.Optimizer] = [
         Muon(matrices, muon, decay=0.1),
         torch.optim.AdamW(others, adam, betas=(0.9, 0.95), weight_decay=0.0),
@@ -114,18 +115,18 @@ class Schedule:
         return min(1.0, (step + 1) / warmup, max(0.02, (1 - progress) / decay))
 
 
-class Trainer:
+class Trainer(Generic[Module]):
     """A net in float32, trained through a bfloat16 copy of itself.
 
     Nearly everything is then computed and moved in 16 bits, and small steps still add up.
     """
 
-    def __init__(self, net: Net, muon: float, adam: float) -> None:
+    def __init__(self, net: Module, muon: float, adam: float) -> None:
         self.net, self.working = net, half(net)
         self.optimizers = optimizers(net, muon, adam)
         self.pairs = list(zip(net.parameters(), self.working.parameters(), strict=True))
 
-    def step(self, loss: Callable[[Net], Tensor], rate: float) -> float:
+    def step(self, loss: Callable[[Module], Tensor], rate: float) -> float:
         """One step down ``loss`` of the copy, at this share of the learning rates' peaks."""
         with torch.no_grad():
             for weight, copied in self.pairs:
@@ -202,11 +203,12 @@ def keep(path: Path, state: dict[str, Any]) -> None:
 def learned(kinds: Tensor, share: float, rng: torch.Generator) -> Tensor:
     """Where the loss is taken: places in the flattened ``kinds``, ``share`` of them, in order.
 
-    An assistant's tokens come first, then users' and systems' by chance. Their number is always
-    the same, so that every step has the same shapes: compiled once, and memory is used again.
+    What the target wrote comes first, then other tokens of assistants, then users' and systems' by
+    chance. Their number is always the same, so that every step has the same shapes: compiled once,
+    and memory is used again.
     """
     flat = kinds.flatten()
-    wish = torch.rand(flat.shape, generator=rng) + 2 * (flat == 2) + (flat == 1)
+    wish = torch.rand(flat.shape, generator=rng) + flat
     return wish.topk(int(share * len(flat))).indices.sort().values
 
 
@@ -215,9 +217,13 @@ MIX = 0.5
 
 
 def parted(said: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Of log-probabilities (..., pieces): the loss of each row, and its total variation."""
-    forward = (wanted.exp() * (wanted - said)).sum(-1)
-    apart = (said.exp() - wanted.exp()).abs().sum(-1) / 2
+    """Of log-probabilities (..., pieces): the loss of each row, and its total variation.
+
+    What is wanted may leave pieces out, as those that a head does not guess.
+    """
+    chances = wanted.exp()
+    forward = (chances * (wanted - said)).sum(-1)
+    apart = ((said.exp() - chances).abs().sum(-1) + 1 - chances.sum(-1)) / 2
     return (1 - MIX) * forward + MIX * apart, apart
 
 
