@@ -78,7 +78,9 @@ class Session:
         kernels: Kernels | str = "auto",
     ) -> None:
         self.pair = pair
-        self.kernels = kernels_for(pair, kernels) if isinstance(kernels, str) else kernels
+        self.kernels = (
+            kernels_for(pair, kernels, kv_bits=kv_bits) if isinstance(kernels, str) else kernels
+        )
         self.stats = SessionStats()
         self.finished: Finished | None = None
         """The end of the last reply, interrupted or not."""

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import cycle
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 import numpy as np
 from mlx_lm.models import ssm
+from mlx_lm.models.base import quantized_scaled_dot_product_attention
 from mlx_lm.models.gated_delta import normalize_qk
 
 from macspec.noise import Noise
@@ -37,7 +38,7 @@ from .recorded import (
     verdicts,
 )
 from .variants import ACCEPT, MATMUL_ROWS, RECURRENCE_ROWS, Choice, Variant
-from .verify_attention import Attention
+from .verify_attention import Attention, Held
 
 TOLERANCE = {mx.float32: 2e-5, mx.float16: 4e-3, mx.bfloat16: 3e-2}
 """Largest error, in units of the largest value, between kernel and reference: matmuls and
@@ -159,20 +160,30 @@ def _matmul_check(variant: Variant, shape: Matmul, copies: int) -> Check:
 def _attention_check(rows: int, shape: Attention) -> Check:
     queries = _normal((1, shape.query_heads, rows, shape.width), shape.dtype)
     widths = shape.width, shape.value_width
+    packing = shape.packing
+    keys: Any
+    values: Any
     keys, values = (
-        _normal((1, shape.heads, shape.length, it), shape.dtype, seed)
-        for seed, it in enumerate(widths, 1)
+        _held((1, shape.heads, shape.length, it), shape, seed) for seed, it in enumerate(widths, 1)
     )
     scale = float(shape.width**-0.5)
-    chain = verify_attention.causal(rows)
+    chain, causal = verify_attention.causal(rows), cast("Any", "causal")
     # In the tree every row sees the first and itself.
     tree = tuple(1 | 1 << row for row in range(rows))
 
     def ours(queries: mx.array) -> mx.array:
-        out = verify_attention.verify_attention(queries, keys, values, sees=chain, scale=scale)
+        out = verify_attention.verify_attention(
+            queries, keys, values, sees=chain, scale=scale, packing=packing
+        )
         return _after(out[..., :1], queries)
 
     def mlx(queries: mx.array) -> mx.array:
+        if packing.bits:
+            # mlx-lm scales queries in place.
+            out = quantized_scaled_dot_product_attention(
+                queries + 0, keys, values, scale, causal, packing.group_size, packing.bits
+            )
+            return _after(out[..., :1], queries)
         out = mx.fast.scaled_dot_product_attention(
             queries, keys, values, scale=scale, mask="causal"
         )
@@ -182,25 +193,41 @@ def _attention_check(rows: int, shape: Attention) -> Check:
         group = shape.query_heads // shape.heads
         for sees in (chain, tree):
             for length in (shape.length, 100):
-                if why := wrong(queries, keys[:, :, :length], values[:, :, :length], sees):
+                begins = [_beginning(it, length) for it in (keys, values)]
+                if why := wrong(queries, begins[0], begins[1], sees):
                     return why
         # One head is enough to reach every number of stretches.
         for length in LONG:
             one_keys, one_values = (
-                _normal((1, 1, length, it), shape.dtype, seed) for seed, it in enumerate(widths, 1)
+                _held((1, 1, length, it), shape, seed) for seed, it in enumerate(widths, 1)
             )
             if why := wrong(queries[:, :group], one_keys, one_values, chain):
                 return f"{why} at {length} keys"
         return None
 
-    def wrong(
-        queries: mx.array, keys: mx.array, values: mx.array, sees: tuple[int, ...]
-    ) -> str | None:
-        out = verify_attention.verify_attention(queries, keys, values, sees=sees, scale=scale)
-        right = verify_attention.reference(queries, keys, values, sees=sees, scale=scale)
-        return _distance(out, right)
+    def wrong(queries: mx.array, keys: Held, values: Held, sees: tuple[int, ...]) -> str | None:
+        how: Any = {"sees": sees, "scale": scale, "packing": packing}
+        out = verify_attention.verify_attention(queries, keys, values, **how)
+        return _distance(out, verify_attention.reference(queries, keys, values, **how))
 
     return Check(queries, ours, mlx, failure)
+
+
+def _held(size: tuple[int, ...], shape: Attention, seed: int) -> Held:
+    """Keys or values as a cache of this shape's packing holds them."""
+    plain = _normal(size, shape.dtype, seed)
+    bits, group = shape.packing
+    if not bits:
+        return plain
+    words, scales, biases = mx.quantize(plain, group, bits)
+    return words, scales, biases
+
+
+def _beginning(held: Held, length: int) -> Held:
+    if isinstance(held, mx.array):
+        return held[:, :, :length]
+    words, scales, biases = (it[:, :, :length] for it in held)
+    return words, scales, biases
 
 
 def _mamba2_check(rows: int, shape: Mamba2) -> Check:

@@ -43,7 +43,7 @@ from .variants import (
     urgent,
     variants_for,
 )
-from .verify_attention import Attention
+from .verify_attention import Attention, Packing
 
 ORDERED = (STRICT, mamba2.KERNEL.name)
 """Kernels that give several rows the bits that MLX gives each of them alone."""
@@ -54,6 +54,7 @@ def kernels_for(
     mode: str = "auto",
     report: Callable[[Checking], None] = lambda step: None,
     *,
+    kv_bits: int | None = None,
     rest: bool = False,
 ) -> Kernels:
     """The kernels for a pair on this machine.
@@ -67,6 +68,7 @@ def kernels_for(
             that give several rows the bits that MLX gives each of them alone, whatever they cost,
             and MLX's attention.
         report: told how far a self-check is, four times a second; what it raises ends that.
+        kv_bits: of the session's cache, if it is quantized.
         rest: check the others now, too.
 
     Raises:
@@ -90,7 +92,8 @@ def kernels_for(
             raise
 
     try:
-        return checked_kernels(pair, strict=mode == "strict", report=told, rest=rest)
+        strict = mode == "strict"
+        return checked_kernels(pair, strict=strict, kv_bits=kv_bits, report=told, rest=rest)
     except Exception as error:
         if error in reported:
             raise
@@ -102,6 +105,7 @@ def checked_kernels(
     pair: Pair,
     *,
     strict: bool = False,
+    kv_bits: int | None = None,
     outcomes: Outcomes | None = None,
     report: Callable[[Checking], None] = lambda step: None,
     rest: bool = True,
@@ -111,9 +115,9 @@ def checked_kernels(
     Args:
         strict: only matmuls that keep the order of MLX's one-row kernels.
         outcomes: what is known already; None: what earlier starts found on this machine.
-        report, rest: as for ``kernels_for``.
+        kv_bits, report, rest: as for ``kernels_for``.
     """
-    target, variants = variants_for(pair, strict=strict)
+    target, variants = variants_for(pair, strict=strict, kv_bits=kv_bits)
     known = outcomes or Outcomes()
     jobs = [(it, target.copies(it)) for it in variants]
     soon = [job for job in jobs if rest or urgent(job[0])]
@@ -353,7 +357,14 @@ class _Pass:
         self.matmul = kernels.matmul
 
     def attention(
-        self, queries: mx.array, keys: Any, values: Any, scale: float, mask: Any, sinks: Any
+        self,
+        queries: mx.array,
+        keys: Any,
+        values: Any,
+        scale: float,
+        mask: Any,
+        sinks: Any,
+        packing: Packing,
     ) -> mx.array | None:
         count = queries.shape[2]
         if self.tree is not None and mask is self.tree[1]:
@@ -362,10 +373,14 @@ class _Pass:
             sees = verify_attention.causal(count)
         else:
             return None
-        same = queries.dtype == keys.dtype == values.dtype and queries.shape[0] == 1
+        # A quantized cache has the type in its scales.
+        types = {it[1].dtype if packing.bits else it.dtype for it in (keys, values)}
+        same = types == {queries.dtype} and queries.shape[0] == 1
         if sinks is not None or not same or len(sees) != count:
             return None
-        shape = Attention.of(queries, keys, values)
-        if not self.kernels.attends(shape, count, keys.shape[2]):
+        shape = Attention.of(queries, keys, values, packing)
+        if not self.kernels.attends(shape, count, verify_attention.first(keys).shape[2]):
             return None
-        return verify_attention.verify_attention(queries, keys, values, sees=sees, scale=scale)
+        return verify_attention.verify_attention(
+            queries, keys, values, sees=sees, scale=scale, packing=packing
+        )

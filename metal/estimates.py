@@ -17,7 +17,7 @@ import mlx.core as mx
 from . import verify_attention
 from .gated_delta import GatedDelta
 from .mamba2 import Mamba2
-from .matmul import AFFINE, QMM, QMM_ROWS, QMV, QMV_ROWS, Matmul, packed_bytes
+from .matmul import AFFINE, QMM, QMM_ROWS, QMT, QMV, QMV_ROWS, Matmul, packed_bytes
 from .variants import QMM_FROM, Variant
 from .verify_attention import Attention
 
@@ -33,6 +33,7 @@ class Chip:
         slow: issue slots of a shift or a conversion; 4 on M1 and M2, assumed 2 from M3 on.
         wide: MLX has a kernel there that reads affine weights once for several rows
             (mlx #3764); it has one for its other modes everywhere.
+        tensors: the GPU has tensor units.
     """
 
     bandwidth: float
@@ -40,6 +41,7 @@ class Chip:
     clock: float
     slow: int
     wide: bool
+    tensors: bool
 
     @property
     def slots(self) -> float:
@@ -58,7 +60,7 @@ def _chips() -> dict[str, Chip]:
         "M5": ((153, 307, 614), (10, 20, 40), 1.6, 2),
     }
     return {
-        f"Apple {name}{kind}": Chip(speed * 1e9, count, clock * 1e9, slow, slow == 2)
+        f"Apple {name}{kind}": Chip(speed * 1e9, count, clock * 1e9, slow, slow == 2, name == "M5")
         for name, (speeds, counts, clock, slow) in families.items()
         for kind, speed, count in zip(kinds, speeds, counts, strict=False)
     }
@@ -91,6 +93,9 @@ INPUTS = 0.5
 TILE = 8
 """Issue slots of a lane for one weight in the product of 8x8 matrices, if these take as long as
 their multiply-adds."""
+TENSOR_TILE = 2
+"""The same for 16 rows in tensor units, if these are as fast beside the rest of the M5 as Apple
+says: 1,024 multiply-adds of 16 bits a cycle and core."""
 MLX_ROWS = {1: 1.0, 2: 1.03, 4: 1.47, 6: 2.07, 8: 2.69, 12: 3.9, 32: 3.9}
 """What rows cost in MLX 0.32 in units of one, on M3 and later: measured on an M4 Pro (mlx #3839)
 and an M3 Max. M1 and M2 pay for each row, up to the matrix kernel, assumed to cost the same."""
@@ -121,6 +126,9 @@ def _matmul(kernel: str, shape: Matmul, rows: int, chip: Chip) -> float:
     if kernel == QMM.name:
         tiles = -(-min(rows, QMM_ROWS) // 8)
         slots = unpacking + tiles * (TILE + INPUTS)
+    elif kernel == QMT.name:
+        tiles = -(-min(rows, QMM_ROWS) // 16)
+        slots = unpacking + 1 + tiles * (TENSOR_TILE + INPUTS)  # Each weight is rounded, too.
     else:
         slots = unpacking + min(rows, QMV_ROWS) * (1 + INPUTS)
     return _seconds(shape.inputs * shape.outputs, packed_bytes(shape), slots, chip)
@@ -147,7 +155,10 @@ def _attention(shape: Attention, rows: int) -> float | None:
     reading of keys and values."""
     if verify_attention.fused_by_mlx(shape, rows):
         return None
-    each = shape.heads * (shape.width + shape.value_width) * shape.dtype.size
+    bits, group = shape.packing
+    # Of a value; a quantized one has its share of a scale and a bias.
+    size = bits / 8 + 2 * shape.dtype.size / group if bits else shape.dtype.size
+    each = shape.heads * (shape.width + shape.value_width) * size
     # Scores are written, read by softmax, written, and read again.
     return (each + 4 * shape.query_heads * rows * shape.dtype.size) / each
 
@@ -169,6 +180,7 @@ def products_table() -> str:
     heads = ("chip", "kernel", *(f"{rows} rows" for rows in SHOWN_ROWS))
     lines = [heads, ("---", "---", *("---:" for _ in SHOWN_ROWS))]
     for name in SHOWN:
-        for kernel in (QMV.name, QMM.name):
-            lines.append((name, f"`{kernel}`", *cells(kernel, CHIPS[f"Apple {name}"])))
+        chip = CHIPS[f"Apple {name}"]
+        for kernel in (QMV.name, QMM.name, QMT.name)[: 2 + chip.tensors]:
+            lines.append((name, f"`{kernel}`", *cells(kernel, chip)))
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

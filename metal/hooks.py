@@ -21,6 +21,8 @@ from mlx_lm.models import base
 
 from macspec.standin import Place, bindings, shared
 
+from .verify_attention import PLAIN, Packing
+
 STOCK: Any = base.scaled_dot_product_attention
 QUANTIZED = (QuantizedLinear, QuantizedEmbedding)
 
@@ -33,9 +35,16 @@ class Handler(Protocol):
         ...
 
     def attention(
-        self, queries: mx.array, keys: Any, values: Any, scale: float, mask: Any, sinks: Any
+        self,
+        queries: mx.array,
+        keys: Any,
+        values: Any,
+        scale: float,
+        mask: Any,
+        sinks: Any,
+        packing: Packing,
     ) -> mx.array | None:
-        """As mlx-lm's function, whose cache only matters where it is quantized."""
+        """As mlx-lm's function; ``packing``: of the cache that keys and values are in."""
         ...
 
 
@@ -85,8 +94,10 @@ def _attention(stock: Any) -> Any:
     ) -> Any:
         handler = _thread.handler
         out = None
-        if handler is not None and not hasattr(cache, "bits"):
-            out = handler.attention(queries, keys, values, scale, mask, sinks)
+        if handler is not None:
+            bits = getattr(cache, "bits", 0)
+            packing = Packing(bits, cache.group_size) if bits else PLAIN
+            out = handler.attention(queries, keys, values, scale, mask, sinks, packing)
         if out is not None:
             return out
         return stock(queries, keys, values, cache=cache, scale=scale, mask=mask, sinks=sinks)

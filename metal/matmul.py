@@ -1,11 +1,13 @@
 """A few rows times a quantized matrix: each weight is read and unpacked once for all rows.
 
-``verify_qmv`` takes up to 8 rows in registers, ``verify_qmm`` up to 32 in 8 x 8 simdgroup matrices;
-more rows are split evenly.
+``verify_qmv`` takes up to 8 rows in registers, ``verify_qmm`` up to 32 in 8 x 8 simdgroup matrices,
+``verify_qmt`` as many in the tensor units of the M5; more rows are split evenly.
 """
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -24,6 +26,9 @@ MOST_BYTES = 2**31 - 1
 BUFFERS = ("x", "w", "scales", "biases")
 QMV = Kernel("verify_qmv", BUFFERS, ("y",), parts=("weights",))
 QMM = Kernel("verify_qmm", BUFFERS, ("y",), parts=("weights", "simdgroup"))
+QMT = Kernel("verify_qmt", BUFFERS, ("y",), parts=("weights", "simdgroup"))
+TENSOR_TYPES = (mx.float16, mx.bfloat16)
+"""Of the rows that the tensor units take."""
 STRICT = "verify_qmv strict"
 """``verify_qmv`` in the order of MLX's one-row kernels."""
 
@@ -128,6 +133,13 @@ def supports(matrix: Matrix, dtype: mx.Dtype, *, strict: bool = False) -> str | 
     return another_order(matrix.shape(dtype)) if strict else None
 
 
+def has_tensor_units() -> bool:
+    """Whether the GPU has what ``verify_qmt`` needs: M5, and the Metal of macOS 26.2."""
+    generation = re.search(r"_g(\d+)", str(mx.device_info().get("architecture", "")))
+    version = [int(part) for part in platform.mac_ver()[0].split(".") if part.isdigit()]
+    return generation is not None and int(generation[1]) >= 17 and version >= [26, 2]
+
+
 def another_order(shape: Matmul) -> str | None:
     """Why ``STRICT`` does not have the bits of MLX's one-row kernels; None if it does."""
     if shape.mode != AFFINE:
@@ -148,9 +160,9 @@ def multiply(kernel: str, x: mx.array, matrix: Matrix) -> mx.array:
     """``x @ matrix.T`` on the GPU, added in float32.
 
     Args:
-        kernel: ``verify_qmv``, made for 2 to 8 rows; ``verify_qmm``, made for 6 to 32; or
-            ``STRICT``, which gives the bits that MLX 0.32.4 computes for each row alone (see
-            ``row_by_row``) instead of a faster order.
+        kernel: ``verify_qmv``, made for 2 to 8 rows; ``verify_qmm`` and ``verify_qmt``, made
+            for 6 to 32; or ``STRICT``, which gives the bits that MLX 0.32.4 computes for each
+            row alone (see ``row_by_row``) instead of a faster order.
         x: [rows, K] or [1, rows, K], of the type of the matrix; see ``supports``.
 
     Returns:
@@ -162,8 +174,9 @@ def multiply(kernel: str, x: mx.array, matrix: Matrix) -> mx.array:
 def prepared(kernel: str, x: mx.array, matrix: Matrix) -> Callable[[mx.array], mx.array]:
     """``multiply`` for all ``x`` of the same shape and type."""
     rows = x.reshape(-1, x.shape[-1])
-    if kernel == QMM.name:
-        run, (inputs, launch) = QMM, qmm_call(rows, matrix)
+    if kernel in (QMM.name, QMT.name):
+        run = QMM if kernel == QMM.name else QMT
+        inputs, launch = qmm_call(rows, matrix, tensors=run is QMT)
     else:
         run, (inputs, launch) = QMV, qmv_call(rows, matrix, strict=kernel == STRICT)
     operands, whole = inputs[1:], (*x.shape[:-1], matrix.outputs)
@@ -187,7 +200,6 @@ def qmv_call(x: mx.array, matrix: Matrix, *, strict: bool = False) -> tuple[list
         grid=(32 * tiles, QMV_SIMDGROUPS * groups, 1),
         threadgroup=(32, QMV_SIMDGROUPS, 1),
         template=(
-            ("T", x.dtype),
             (
                 "SHAPE",
                 _packed(
@@ -208,17 +220,21 @@ def qmv_call(x: mx.array, matrix: Matrix, *, strict: bool = False) -> tuple[list
     return [x, w if unit == mx.uint32 else w.view(unit), *others], launch
 
 
-def qmm_call(x: mx.array, matrix: Matrix) -> tuple[list[mx.array], Launch]:
-    """The inputs of ``verify_qmm`` and how they are multiplied.
+def qmm_call(
+    x: mx.array, matrix: Matrix, *, tensors: bool = False
+) -> tuple[list[mx.array], Launch]:
+    """The inputs of ``verify_qmm`` (or ``verify_qmt``) and how they are multiplied.
 
     With more than one threadgroup along z, each writes its part of the sum in float32:
     the output is [parts, rows, N].
     """
     rows, outputs = x.shape[0], matrix.outputs
     groups, columns = -(-rows // QMM_ROWS), -(-outputs // QMM_COLUMNS)
-    tiles = -(-rows // (8 * groups))
-    groups = -(-rows // (8 * tiles))
-    block = 8 * _chunk(matrix.bits)
+    # Rows of a tile, and chunks along K that it takes at a time.
+    height, chunks = (16, 4) if tensors else (8, 8)
+    tiles = -(-rows // (height * groups))
+    groups = -(-rows // (height * tiles))
+    block = chunks * _chunk(matrix.bits)
     # As many threadgroups share one output as fill the GPU and still have enough to do.
     wanted = ENOUGH // (QMM_SIMDGROUPS * columns * groups)
     parts = max(1, min(wanted, matrix.inputs // (LEAST * QMM_SIMDGROUPS * block)))
@@ -227,7 +243,7 @@ def qmm_call(x: mx.array, matrix: Matrix) -> tuple[list[mx.array], Launch]:
         grid=(32 * QMM_SIMDGROUPS * columns, groups, parts),
         threadgroup=(32 * QMM_SIMDGROUPS, 1, 1),
         template=(
-            ("Y", y),
+            *((("T", x.dtype),) if tensors else ()),
             (
                 "SHAPE",
                 _packed(

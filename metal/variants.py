@@ -23,9 +23,9 @@ from .gated_delta import GatedDelta
 from .hooks import Hooks
 from .kernel import TYPES, dtype_name
 from .mamba2 import Mamba2
-from .matmul import QMM, QMV, STRICT, Matmul, Matrix
+from .matmul import QMM, QMT, QMV, STRICT, Matmul, Matrix
 from .recurrences import NETS
-from .verify_attention import Attention
+from .verify_attention import Attention, Packing
 
 ATTENTION = verify_attention.KERNEL.name
 ACCEPT, SAMPLE = "accept", "draft_sample"
@@ -112,13 +112,20 @@ class Workload:
             self.matmuls[matrix.shape(x.dtype)] += 1
 
     def attention(
-        self, queries: Any, keys: Any, values: Any, scale: float, mask: Any, sinks: Any
+        self,
+        queries: Any,
+        keys: Any,
+        values: Any,
+        scale: float,
+        mask: Any,
+        sinks: Any,
+        packing: Packing,
     ) -> None:
         self.attended = True
         if sinks is not None:
             self.others.add("attention: it has sinks")
         elif queries.shape[0] == 1:
-            found = Attention.of(queries, keys, values)
+            found = Attention.of(queries, keys, values, packing)
             if why := found.unsupported(PROBE_ROWS):
                 self.others.add(f"attention: {why}")
             else:
@@ -130,13 +137,16 @@ class Workload:
         return stock(**arguments)
 
 
-def variants_for(pair: Pair, *, strict: bool = False) -> tuple[Workload, list[Variant]]:
+def variants_for(
+    pair: Pair, *, strict: bool = False, kv_bits: int | None = None
+) -> tuple[Workload, list[Variant]]:
     """What the target's passes ask for, and every variant that sessions of the pair could use.
 
     Args:
         strict: only matmuls that keep the order of MLX's one-row kernels.
+        kv_bits: of the sessions' cache, if it is quantized.
     """
-    target = workload(pair.target.module)
+    target = workload(pair.target.module, kv_bits)
     found = [variant for shape in target.matmuls for variant in _of_matmul(shape, strict)]
     if not strict:
         found += [
@@ -165,6 +175,8 @@ def _of_matmul(shape: Matmul, strict: bool) -> Iterator[Variant]:
             yield Variant(STRICT if strict else QMV.name, shape, count)
         if count >= QMM_FROM and not strict:
             yield Variant(QMM.name, shape, count)
+            if shape.dtype in matmul.TENSOR_TYPES and matmul.has_tensor_units():
+                yield Variant(QMT.name, shape, count)
 
 
 def _of_choices(kernel: str, width: int, dtype: mx.Dtype) -> list[Variant]:
@@ -176,10 +188,10 @@ def _of_choices(kernel: str, width: int, dtype: mx.Dtype) -> list[Variant]:
     ]
 
 
-def workload(module: Any) -> Workload:
+def workload(module: Any, kv_bits: int | None = None) -> Workload:
     """Build a pass of a model, evaluate nothing, and record what it asks for."""
     found = Workload()
-    layers = ModelCache(module).layers
+    layers = ModelCache(module, kv_bits=kv_bits).layers
     functions = Functions(module, [net.stock for net in NETS])
     with Hooks(module).handled(found), functions.held(), handled(found):
         found.logits = module(mx.zeros((1, PROBE_ROWS), mx.int32), cache=layers).dtype
@@ -225,5 +237,5 @@ def length_of(length: int) -> int:
 
 def urgent(variant: Variant) -> bool:
     """Whether the next replies may use a variant; the others are rare: deep passes."""
-    most = {QMM.name: 0, ATTENTION: 8}.get(variant.kernel, SOON_ROWS)
+    most = {QMM.name: 0, QMT.name: 0, ATTENTION: 8}.get(variant.kernel, SOON_ROWS)
     return variant.rows <= most

@@ -2,6 +2,7 @@
 // context, and the rows of all the query heads that share it: 8 to a simdgroup, one 8x8 matrix high.
 // Where these are few, SHARE simdgroups divide the keys of each tile and give a part each.
 // Keys and values go through threadgroup memory, so each is read from device memory once.
+// Those of a quantized cache are unpacked on the way, each word once.
 // Softmax runs along with the keys (Milakov and Gimelshein 2018, arXiv:1805.02867), in powers of 2.
 
 // The other lanes of a matrix row differ in these two bits.
@@ -26,6 +27,37 @@ struct Steps {
   size_t row;
   int column;
 };
+
+template <typename P>
+inline Steps steps_of(P strides) {
+  return Steps{size_t(strides[2]), int(strides[3])};
+}
+
+// KEYS rows of WIDTH, quantized to BITS in groups of GROUP, of which `count` exist; zeros for the
+// others. Scales and biases lie in memory of their own, each by its own steps.
+template <
+    typename T, int KEYS, int WIDTH, int STRIDE, int BITS, int GROUP, typename W, typename S,
+    typename B>
+inline void unpack(
+    W words, Steps steps, S scales, Steps scale_steps, B biases, Steps bias_steps,
+    threadgroup T* to, int tile, int count, int thread_index, int threads) {
+  constexpr int each = 32 / BITS;
+  constexpr uint mask = (1u << BITS) - 1;
+  for (int i = thread_index; i < KEYS * WIDTH / each; i += threads) {
+    const int key = i / (WIDTH / each), chunk = i % (WIDTH / each), group = chunk * each / GROUP;
+    uint word = 0;
+    float scale = 0, bias = 0;
+    if (key < count) {
+      word = words[(tile + key) * steps.row + chunk * steps.column];
+      scale = float(scales[(tile + key) * scale_steps.row + group * scale_steps.column]);
+      bias = float(biases[(tile + key) * bias_steps.row + group * bias_steps.column]);
+    }
+    #pragma unroll
+    for (int j = 0; j < each; j++) {
+      to[key * STRIDE + chunk * each + j] = T(scale * number(word >> (j * BITS) & mask) + bias);
+    }
+  }
+}
 
 // KEYS rows of WIDTH from device memory, of which `count` exist; zeros for the others.
 template <typename T, int KEYS, int WIDTH, int STRIDE, typename P>
@@ -54,6 +86,7 @@ inline void stage(P from, Steps steps, threadgroup T* to, int count, int thread_
 }
 
 // body
+constexpr int BITS = PACKING & 15, GROUP = PACKING >> 4;
 constexpr int KEYS = tile_keys<T>(D > E ? D : E), PAD = 16 / int(sizeof(T));
 constexpr int KEY_STRIDE = D + PAD, VALUE_STRIDE = E + PAD;
 constexpr bool HELD = D <= 128;
@@ -80,8 +113,7 @@ const auto query = queries + (head * (lines / rows) + line / rows) * size_t(quer
 const int query_step = int(queries_strides[3]);
 const auto head_keys = keys + head * size_t(keys_strides[1]);
 const auto head_values = values + head * size_t(values_strides[1]);
-const Steps key_steps = {size_t(keys_strides[2]), int(keys_strides[3])};
-const Steps value_steps = {size_t(values_strides[2]), int(values_strides[3])};
+const Steps key_steps = steps_of(keys_strides), value_steps = steps_of(values_strides);
 const int before = length - rows;
 const int span = (length + KEYS * blocks - 1) / (KEYS * blocks) * KEYS;
 const int end = min((block + 1) * span, length);
@@ -104,10 +136,24 @@ float top = -MAXFLOAT, total = 0;
 
 for (int tile = block * span; tile < end; tile += KEYS) {
   const int count = min(KEYS, end - tile);
-  stage<T, KEYS, D, KEY_STRIDE>(
-      head_keys + tile * key_steps.row, key_steps, key_tile, count, thread_index, threads);
-  stage<T, KEYS, E, VALUE_STRIDE>(
-      head_values + tile * value_steps.row, value_steps, value_tile, count, thread_index, threads);
+  if constexpr (BITS > 0) {
+    unpack<T, KEYS, D, KEY_STRIDE, BITS, GROUP>(
+        head_keys, key_steps,
+        key_scales + head * size_t(key_scales_strides[1]), steps_of(key_scales_strides),
+        key_biases + head * size_t(key_biases_strides[1]), steps_of(key_biases_strides),
+        key_tile, tile, count, thread_index, threads);
+    unpack<T, KEYS, E, VALUE_STRIDE, BITS, GROUP>(
+        head_values, value_steps,
+        value_scales + head * size_t(value_scales_strides[1]), steps_of(value_scales_strides),
+        value_biases + head * size_t(value_biases_strides[1]), steps_of(value_biases_strides),
+        value_tile, tile, count, thread_index, threads);
+  } else {
+    stage<T, KEYS, D, KEY_STRIDE>(
+        head_keys + tile * key_steps.row, key_steps, key_tile, count, thread_index, threads);
+    stage<T, KEYS, E, VALUE_STRIDE>(
+        head_values + tile * value_steps.row, value_steps, value_tile, count, thread_index,
+        threads);
+  }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (first < lines) {
     simdgroup_matrix<float, 8, 8> scores[OWN];

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import mlx.core as mx
 
@@ -12,9 +13,15 @@ from .kernel import TYPES, Kernel, Launch, constant, dtype_name
 
 KERNEL = Kernel(
     "verify_attention",
-    inputs=("queries", "keys", "values", "sees", "scale"),
+    inputs=(
+        "queries",
+        *("keys", "key_scales", "key_biases"),
+        *("values", "value_scales", "value_biases"),
+        "sees",
+        "scale",
+    ),
     outputs=("out", "norms"),
-    parts=("simdgroup",),
+    parts=("weights", "simdgroup"),
     strided=True,
 )
 JOIN = Kernel("verify_attention_join", inputs=("partial", "norms"), outputs=("out",))
@@ -23,6 +30,9 @@ KERNELS = (KERNEL, JOIN)
 MOST_ROWS = 16
 WIDTHS = (64, 80, 96, 128, 192, 256)
 """Head sizes; of keys and of values, which may differ."""
+CACHE_BITS = (2, 4, 8)
+CACHE_GROUPS = (32, 64)
+"""Of quantized keys and values."""
 STRETCH = 256
 """Keys that one threadgroup is worth."""
 MOST_GROUPS = 512
@@ -35,6 +45,23 @@ ENOUGH_GROUPS = 64
 """Threadgroups that there must be for that: before, more of them are the better use of a GPU."""
 
 
+class Packing(NamedTuple):
+    """How a cache is quantized, as ``mx.quantize`` does; 0 bits: it is not."""
+
+    bits: int = 0
+    group_size: int = 0
+
+
+PLAIN = Packing()
+Held = mx.array | tuple[mx.array, mx.array, mx.array]
+"""Keys or values as a cache holds them; quantized: words, scales and biases."""
+
+
+def first(held: Held) -> mx.array:
+    """The keys or values, or their words."""
+    return held if isinstance(held, mx.array) else held[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Attention:
     """Attention as the layers of a model ask for it; of a certain context where it is measured."""
@@ -45,17 +72,23 @@ class Attention:
     value_width: int
     dtype: mx.Dtype
     length: int = 0
+    packing: Packing = PLAIN
 
     @classmethod
-    def of(cls, queries: mx.array, keys: mx.array, values: mx.array) -> Attention:
+    def of(cls, queries: mx.array, keys: Held, values: Held, packing: Packing = PLAIN) -> Attention:
         """What the kernel sees of it, but for rows and length."""
-        widths = queries.shape[-1], values.shape[-1]
-        return cls(queries.shape[1], keys.shape[1], *widths, queries.dtype)
+        width = first(values).shape[-1]
+        if packing.bits:
+            width = width * 32 // packing.bits
+        heads = queries.shape[1], first(keys).shape[1]
+        return cls(*heads, queries.shape[-1], width, queries.dtype, packing=packing)
 
     def __str__(self) -> str:
+        cache = f", {self.packing.bits}-bit cache" if self.packing.bits else ""
         at = f" at {self.length}" if self.length else ""
         return (
-            f"{self.query_heads}:{self.heads} heads of {self._sizes}, {dtype_name(self.dtype)}{at}"
+            f"{self.query_heads}:{self.heads} heads of {self._sizes}{cache}, "
+            f"{dtype_name(self.dtype)}{at}"
         )
 
     @property
@@ -68,6 +101,9 @@ class Attention:
             return f"{rows} rows: the kernel takes 2 to {MOST_ROWS}"
         if self.width not in WIDTHS or self.value_width not in WIDTHS:
             return f"heads of {self._sizes}: the kernel takes {', '.join(map(str, WIDTHS))}"
+        bits, group = self.packing
+        if bits and (bits not in CACHE_BITS or group not in CACHE_GROUPS):
+            return f"a cache of {bits} bits in groups of {group}"
         if self.query_heads % self.heads:
             return f"{self.query_heads} query heads do not share {self.heads} heads of keys evenly"
         if self.dtype not in TYPES:
@@ -94,12 +130,17 @@ def _shares(simdgroups: int, size: int) -> int:
 
 
 def attention_call(
-    queries: mx.array, keys: mx.array, values: mx.array, sees: tuple[int, ...], scale: float
+    queries: mx.array,
+    keys: Held,
+    values: Held,
+    sees: tuple[int, ...],
+    scale: float,
+    packing: Packing = PLAIN,
 ) -> tuple[list[mx.array], Launch]:
     """The inputs of the first kernel and how it is launched."""
     _, query_heads, rows, width = queries.shape
-    _, heads, length, _ = keys.shape
-    value_width = values.shape[-1]
+    _, heads, length, _ = first(keys).shape
+    value_width = Attention.of(queries, keys, values, packing).value_width
     lines = query_heads // heads * rows
     parts = -(-lines // queries_together(max(width, value_width)))
     simdgroups = -(-lines // (8 * parts))
@@ -120,12 +161,15 @@ def attention_call(
             ("E", value_width),
             ("SPLIT", stretches > 1),
             ("SHARE", share),
+            ("PACKING", packing.bits | packing.group_size << 4),
         ),
         shapes=((stretches, query_heads, rows, value_width), (stretches, query_heads, rows, 2)),
         dtypes=(out, mx.float32),
     )
     constants = constant(sees, mx.uint32), constant(scale, mx.float32)
-    return [queries, keys, values, *constants], launch
+    # What a plain cache has no scales and biases for is bound and not read.
+    held = (part for it in (keys, values) for part in (it if packing.bits else (it, it, it)))
+    return [queries, *held, *constants], launch  # type: ignore[list-item]
 
 
 def join_launch(partial: mx.array, dtype: mx.Dtype) -> Launch:
@@ -142,18 +186,19 @@ def join_launch(partial: mx.array, dtype: mx.Dtype) -> Launch:
 
 def verify_attention(
     queries: mx.array,
-    keys: mx.array,
-    values: mx.array,
+    keys: Held,
+    values: Held,
     *,
     sees: tuple[int, ...],
     scale: float,
+    packing: Packing = PLAIN,
 ) -> mx.array:
     """Attention of the newest rows on the GPU, in one launch or, for long contexts, two.
 
     Args:
         queries: [1, query heads, rows, width].
         keys, values: [1, heads, length, width], the rows of this pass included; slices of a cache
-            are read where they lie.
+            are read where they lie. Quantized ones as ``packing`` says.
         sees: of each row the rows that it sees, itself included, bit i for row i; all rows see
             everything before the pass. See ``causal``.
         scale: of the products of queries and keys.
@@ -161,7 +206,7 @@ def verify_attention(
     Returns:
         [1, query heads, rows, width of the values], of the type of ``queries``.
     """
-    out, norms = KERNEL(*attention_call(queries, keys, values, sees, scale))
+    out, norms = KERNEL(*attention_call(queries, keys, values, sees, scale, packing))
     if out.shape[0] == 1:
         return out
     return JOIN([out, norms], join_launch(out, queries.dtype))[0]
@@ -175,27 +220,39 @@ def mask(length: int, sees: Sequence[int]) -> mx.array:
     return mx.concatenate([before, (bits & 1).astype(mx.bool_)], axis=1)
 
 
+def plain(held: Held, packing: Packing) -> mx.array:
+    """Keys or values in float32."""
+    if isinstance(held, mx.array):
+        return held.astype(mx.float32)
+    words, scales, biases = held
+    parts = scales.astype(mx.float32), biases.astype(mx.float32)
+    return mx.dequantize(words, *parts, bits=packing.bits, group_size=packing.group_size)
+
+
 def reference(
     queries: mx.array,
-    keys: mx.array,
-    values: mx.array,
+    keys: Held,
+    values: Held,
     *,
     sees: tuple[int, ...],
     scale: float,
+    packing: Packing = PLAIN,
 ) -> mx.array:
     """``verify_attention`` in plain MLX, in float32."""
     _, query_heads, rows, width = queries.shape
-    _, heads, length, _ = keys.shape
+    _, heads, length, _ = first(keys).shape
     q = queries.astype(mx.float32).reshape(heads, query_heads // heads, rows, width) * scale
-    k, v = (array[0, :, None].astype(mx.float32) for array in (keys, values))
+    k, v = (plain(held, packing)[0, :, None] for held in (keys, values))
     scores = mx.where(mask(length, sees), q @ k.swapaxes(-1, -2), -mx.inf)
     mixed = mx.softmax(scores, axis=-1) @ v
-    return mixed.reshape(1, query_heads, rows, values.shape[-1]).astype(queries.dtype)
+    return mixed.reshape(1, query_heads, rows, -1).astype(queries.dtype)
 
 
 def fused_by_mlx(shape: Attention, rows: int) -> bool:
     """Whether MLX 0.32 computes it in one kernel: up to 8 rows in its vector kernel, which takes
     32 rows times query heads of a group, and more in its full one, for fewer head sizes."""
+    if shape.packing.bits:
+        return False
     if rows <= 8:
         return rows * (shape.query_heads // shape.heads) <= 32
     return shape.width == shape.value_width and shape.width in (64, 80, 128)

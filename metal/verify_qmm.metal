@@ -7,6 +7,11 @@
 constant constexpr int STRIPS = 4;  // of 8 columns, for each threadgroup
 constant constexpr int SIMDGROUPS = 8;
 
+template <typename Y>
+inline void store(device Y* y, float sum) {
+  *y = static_cast<Y>(sum);
+}
+
 // body
 constexpr int BITS = SHAPE & 15, GROUP = SHAPE >> 4 & 255, TILES = SHAPE >> 12 & 7;
 constexpr bool EDGE = SHAPE >> 15 & 1, FLOAT = SHAPE >> 16 & 1;
@@ -105,7 +110,7 @@ if (simdgroup == 0) {
     #pragma unroll
     for (int j = 0; j < 2; j++) {
       if (m < rows && n + j < N) {
-        y[(split * rows + m) * N + n + j] = static_cast<Y>(sums[i].thread_elements()[j]);
+        store(y + (split * rows + m) * N + n + j, sums[i].thread_elements()[j]);
       }
     }
   }

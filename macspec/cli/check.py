@@ -69,7 +69,7 @@ def check(options: argparse.Namespace) -> int:
         trust_remote_code=options.trust_remote_code,
     )
     if options.kernels:
-        outcomes, kept = _kernel_outcomes(pair)
+        outcomes, kept = _kernel_outcomes(pair, options.kv_bits)
         if options.json:
             names = pair.target.name, None if pair.draft is None else pair.draft.name
             show(json.dumps(report(outcomes, kept, *names), indent=1, default=str))
@@ -78,7 +78,7 @@ def check(options: argparse.Namespace) -> int:
         return 0
     show(*_pair(pair))
     with shown_check() as showing:
-        kernels = kernels_for(pair, report=showing, rest=True)
+        kernels = kernels_for(pair, report=showing, kv_bits=options.kv_bits, rest=True)
     show(_row("kernels", kernels.state), *(_row("notice", it) for it in kernels.notices))
     session = Session(pair, kv_bits=options.kv_bits, kernels=kernels)
     if (rollback := session.decoder.target.cache.rollback_by) is not None:
@@ -221,17 +221,19 @@ def _verdict(replies: list[CheckedReply]) -> str:
     return f"{'FAILED' if different else 'passed'}: {', '.join(parts)}"
 
 
-def _kernel_outcomes(pair: Pair) -> tuple[dict[Variant, Outcome | None], tuple[str, ...]]:
+def _kernel_outcomes(
+    pair: Pair, kv_bits: int | None
+) -> tuple[dict[Variant, Outcome | None], tuple[str, ...]]:
     """Of every kernel variant, checked now if it was not before; and what MLX's kernels keep.
 
     Without Metal nothing is checked.
     """
     if not on_metal():
-        found, asked = variants_for(pair)
+        found, asked = variants_for(pair, kv_bits=kv_bits)
         return dict.fromkeys(asked), tuple(found.unsupported)
     with shown_check() as show:
-        chosen = checked_kernels(pair, report=show)
-    unchecked = dict.fromkeys(variants_for(pair)[1])
+        chosen = checked_kernels(pair, kv_bits=kv_bits, report=show)
+    unchecked = dict.fromkeys(variants_for(pair, kv_bits=kv_bits)[1])
     return {**unchecked, **chosen.outcomes}, chosen.unsupported
 
 

@@ -257,7 +257,7 @@ class Engine:
         session = self.session
         if session is not None and session.pair.target is not pair.target:
             session = None
-        kernels = _kernels(pair, choice.kernels, report) if session is None else session.kernels
+        kernels = _kernels(pair, choice, report) if session is None else session.kernels
         known = control_state(pair, choice.kv_bits, kernels=kernels.key) if choice.learn else None
         drafters = [it for it in (pair.draft and "draft", pair.head and pair.head.kind) if it]
         method = self._tuning.method
@@ -311,7 +311,7 @@ class Engine:
             raise type(error)(both) from cause
 
 
-def _kernels(pair: Pair, mode: str, report: Report) -> Kernels:
+def _kernels(pair: Pair, choice: PairChoice, report: Report) -> Kernels:
     """The kernels of a session, checked first where that is still to do."""
 
     notices = iter([Notice("checking kernels on this Mac, once and after each update")])
@@ -321,7 +321,7 @@ def _kernels(pair: Pair, mode: str, report: Report) -> Kernels:
             report(notice)
         report(LoadProgress("checking", step.done, step.total))
 
-    kernels: Kernels = kernels_for(pair, mode, checking)
+    kernels: Kernels = kernels_for(pair, choice.kernels, checking, kv_bits=choice.kv_bits)
     if kernels.fallback is not None:
         report(Notice(kernels.fallback))
     return kernels

@@ -21,6 +21,7 @@ from harness import launching
 from harness.headers import flattened
 from harness.text import export
 
+from macspec import cache
 from macspec.metal import accept, gated_delta, mamba2, matmul, verify_attention
 from macspec.metal.checks import ACCEPT_TEXTS
 from macspec.metal.kernel import Kernel, Launch
@@ -74,6 +75,8 @@ def _multiply(dtype: mx.Dtype, bits: int, group_size: int, mode: str = matmul.AF
         # Whole and split along the inputs, each with whole and partial tiles.
         for outputs in (4096, 4095, 32, 31):
             matmul.multiply(matmul.QMM.name, *operands(rows, outputs, 8192))
+            if rows % 16 == 0 and dtype in matmul.TENSOR_TYPES:
+                matmul.multiply(matmul.QMT.name, *operands(rows, outputs, 8192))
 
 
 def _attend(dtype: mx.Dtype) -> None:
@@ -88,6 +91,20 @@ def _attend(dtype: mx.Dtype) -> None:
             sees=verify_attention.causal(rows),
             scale=1.0,
         )
+    cases = itertools.product((2, 8), ((2, 100), (2, 1024), (2, 65_536), (3, 65_536)))
+    packings = itertools.product(verify_attention.WIDTHS, verify_attention.CACHE_BITS)
+    for (width, bits), (rows, (group, length)) in itertools.product(packings, cases):
+        if size := cache.group_size(width):
+            words = mx.zeros((1, 1, length, width * bits // 32), mx.uint32)
+            scales = mx.zeros((1, 1, length, width // size), dtype)
+            verify_attention.verify_attention(
+                mx.zeros((1, group, rows, width), dtype),
+                (words, scales, scales),
+                (words, scales, scales),
+                sees=verify_attention.causal(rows),
+                scale=1.0,
+                packing=verify_attention.Packing(bits, size),
+            )
 
 
 def _recur(dtype: mx.Dtype) -> None:

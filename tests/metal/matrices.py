@@ -70,8 +70,9 @@ def small_floats(matrix: Matrix, q: Doubles) -> tuple[Doubles, Doubles, Doubles]
     return weights, scales, np.zeros_like(scales)
 
 
-def exact(x: mx.array, matrix: Matrix) -> tuple[Doubles, Doubles]:
-    """``x @ matrix.T`` in float64, and how far float32 sums, rounded to x's type, may be off."""
+def exact(x: mx.array, matrix: Matrix, *, rounded: bool = False) -> tuple[Doubles, Doubles]:
+    """``x @ matrix.T`` in float64, and how far float32 sums, rounded to x's type, may be off;
+    ``rounded``: of weights that were rounded to it, too."""
     q, inputs = unpacked(matrix), to_float64(x)
     if matrix.biases is None:
         q, scales, biases = small_floats(matrix, q)
@@ -80,12 +81,13 @@ def exact(x: mx.array, matrix: Matrix) -> tuple[Doubles, Doubles]:
     scales, biases = (np.repeat(it, matrix.group_size, axis=1) for it in (scales, biases))
     product = inputs @ (scales * q + biases).T
     size = np.abs(inputs) @ (np.abs(scales * q) + np.abs(biases)).T
-    return product, 2.0**-20 * size + ROUNDING[x.dtype] * np.abs(product) + 2.0**-25
+    each = 2.0**-20 + rounded * ROUNDING[x.dtype]
+    return product, each * size + ROUNDING[x.dtype] * np.abs(product) + 2.0**-25
 
 
-def right(y: mx.array, x: mx.array, matrix: Matrix) -> bool:
-    """Whether ``y`` is the product, as near as float32 sums are."""
-    product, tolerance = exact(x, matrix)
+def right(y: mx.array, x: mx.array, matrix: Matrix, *, rounded: bool = False) -> bool:
+    """Whether ``y`` is the product, as near as float32 sums (of ``rounded`` weights) are."""
+    product, tolerance = exact(x, matrix, rounded=rounded)
     return y.dtype == x.dtype and bool((np.abs(to_float64(y) - product) <= tolerance).all())
 
 

@@ -8,7 +8,11 @@ from __future__ import annotations
 import mlx.core as mx
 import numpy as np
 import pytest
+from harness import inline, run_once
+from harness.headers import flattened
 from harness.mlx_kernels import QUANTIZED, TYPES, affine_qmv, mlx_text, run_mlx
+
+from macspec.metal.kernel import Launch
 
 K, N, GROUP = 1024, 64, 64
 DTYPES = [mx.float32, mx.float16, mx.bfloat16]
@@ -116,3 +120,25 @@ def test_softmax(axis: int) -> None:
     inputs = {"in": x, "axis_size": np.int32(axis)}
     (got,) = run_mlx(text, inputs, outputs, (3, 1, 1), (threads, 1, 1), inspected=True)
     assert near(got, mx.softmax(x, axis=-1))
+
+
+def test_tensor_units() -> None:
+    """MLX's own fragments of the M5, with the elements in the lanes where MLX puts them."""
+    body = """
+    using namespace mlx::steel;
+    NAXTile<T, 1, 1> left;
+    NAXTile<T, 2, 1> right;
+    NAXTile<float, 1, 2> sums;
+    left.load(a, 16);
+    right.load(b, 16);
+    sums.clear();
+    constexpr auto no = metal::bool_constant<false>{};
+    tile_matmad_nax(sums, left, no, right, metal::bool_constant<true>{});
+    sums.store(y, int(threads_per_threadgroup.x));"""
+    header = flattened("steel/gemm/nax.h")[len(flattened()) :]
+    kernel = inline(body, ("a", "b"), ("y",), header=header)
+    a, b = (mx.random.normal((rows, 16)).astype(mx.float16) for rows in (16, 32))
+    template = (("T", mx.float16),)
+    launch = Launch((32, 1, 1), (32, 1, 1), template, ((16, 32),), (mx.float32,))
+    (y,) = run_once(kernel, [a, b], launch, inspected=False)
+    assert near(y, a.astype(mx.float32) @ b.astype(mx.float32).T)

@@ -41,8 +41,8 @@ def pair() -> Pair:
     return quantized.pair()
 
 
-def all_faster(pair: Pair) -> MetalKernels:
-    found, asked = variants_for(pair)
+def all_faster(pair: Pair, **how: Any) -> MetalKernels:
+    found, asked = variants_for(pair, **how)
     return MetalKernels(pair.target.module, dict.fromkeys(asked, FASTER), found.unsupported)
 
 
@@ -489,12 +489,17 @@ def test_a_trees_pass_by_kernels(
     assert mx.allclose(*outcomes, rtol=1e-4, atol=1e-4).item()
 
 
-def test_a_quantized_cache_keeps_mlxs_attention(pair: Pair, kernels: MetalKernels) -> None:
-    session = Session(pair, method="draft", depth=4, kv_bits=8, kernels=kernels)
-    with installed(inspected=False) as names:
-        *_, _ = session.reply(PROMPT, Sampling(temperature=0), max_tokens=6, raw=True)
-    assert "verify_qmv" in names
-    assert "verify_attention" not in names
+def test_a_quantized_cache_is_attended_to_where_it_lies(pair: Pair, kernels: MetalKernels) -> None:
+    replies = []
+    # Without kernels, with those of a plain cache, and with its own.
+    for choice in (Kernels(), kernels, all_faster(pair, kv_bits=8)):
+        session = Session(pair, method="draft", depth=4, kv_bits=8, kernels=choice)
+        with installed(inspected=False) as names:
+            *_, _ = session.reply(PROMPT, Sampling(temperature=0), max_tokens=6, raw=True)
+        assert session.finished is not None
+        replies.append((session.finished.token_ids, "verify_attention" in names))
+    tokens = replies[0][0]
+    assert replies == [(tokens, False), (tokens, False), (tokens, True)]
 
 
 def test_a_broken_pass_ends_the_reply_with_one_clear_line(pair: Pair) -> None:

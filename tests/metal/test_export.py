@@ -40,7 +40,14 @@ def test_no_argument_of_a_template_is_negative(texts: dict[str, tuple[str, str]]
 def test_files_hold_every_kernel_with_its_headers(texts: dict[str, tuple[str, str]]) -> None:
     files = export.files(texts)
     states = {gated_delta.KERNEL, mamba2.KERNEL}
-    every = {matmul.QMV, matmul.QMM, *states, *verify_attention.KERNELS, *accept.KERNELS}
+    every = {
+        matmul.QMV,
+        matmul.QMM,
+        matmul.QMT,
+        *states,
+        *verify_attention.KERNELS,
+        *accept.KERNELS,
+    }
     kernels = {kernel.name for kernel in every}
     assert {name.partition("-")[0] for name in files} == kernels
     for text in files.values():

@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matrices import Matmul, make, mlx_rows, right, same_bits
 
-from macspec.metal import matmul
-from macspec.metal.matmul import BITS, GROUP_SIZES, QMM, QMV, STRICT, TYPES, Matrix
+from macspec.metal import matmul, variants
+from macspec.metal.matmul import BITS, GROUP_SIZES, QMM, QMT, QMV, STRICT, TYPES, Matrix
 
 F32, F16, BF16 = mx.float32, mx.float16, mx.bfloat16
-EVERY = (QMV.name, STRICT, QMM.name)
-PLAIN = {QMM.name: Matmul(8, 32, 1024, 64, 4, BF16)}
+EVERY = (QMV.name, STRICT, QMM.name, QMT.name)
+BY_BLOCKS = {QMM.name: QMM, QMT.name: QMT}
+PLAIN = dict.fromkeys(BY_BLOCKS, Matmul(8, 32, 1024, 64, 4, BF16))
 """A small product for each kernel that takes another one than ``PAIR``."""
 PAIR = Matmul(2, 16, 512, 64, 4, BF16)
 QMV_CASES = (
@@ -66,9 +67,10 @@ QMM_MORE = drawn((6, 9, 12, 16, 17, 25, 32, 40), (11, 29, 32, 64, 96), (384, 217
 
 def run_matmul(kernel: str, x: mx.array, matrix: Matrix, **how: bool) -> Outputs:
     """By one kernel; parts that it leaves to add are added."""
-    if kernel != QMM.name:
+    if kernel not in BY_BLOCKS:
         return run(QMV, *matmul.qmv_call(x, matrix, strict=kernel == STRICT), **how)
-    outputs = run(QMM, *matmul.qmm_call(x, matrix), **how)
+    call = matmul.qmm_call(x, matrix, tensors=kernel == QMT.name)
+    outputs = run(BY_BLOCKS[kernel], *call, **how)
     for found in (outputs, outputs.unfused):
         if found[0].ndim == 3:
             found[0] = found[0].sum(axis=0).astype(x.dtype)
@@ -80,13 +82,13 @@ def check(kernel: str, case: Matmul) -> None:
     x, matrix = make(case)
     outputs = run_matmul(kernel, x, matrix)
     for fused, y in ((True, outputs[0]), (False, outputs.unfused[0])):
-        assert right(y, x, matrix)
+        assert right(y, x, matrix, rounded=kernel == QMT.name)
         if kernel == STRICT:
             assert same_bits(y, mlx_rows(x, matrix, fused=fused))
-    times = -(-case.rows // (matmul.QMM_ROWS if kernel == QMM.name else matmul.QMV_ROWS))
+    times = -(-case.rows // (matmul.QMM_ROWS if kernel in BY_BLOCKS else matmul.QMV_ROWS))
     weights = outputs.report.traffic["w"]
     assert (weights.least, weights.most) == (times, times)
-    assert outputs.report.threadgroup_bytes <= (16 * 1024 if kernel == QMM.name else 0)
+    assert outputs.report.threadgroup_bytes <= (16 * 1024 if kernel in BY_BLOCKS else 0)
     assert not outputs.report.warnings
 
 
@@ -105,6 +107,7 @@ def every(cases: dict[str, tuple[Matmul, ...]]) -> list[object]:
             STRICT: FEW,
             QMV.name: FEW[::3] + FLOAT_CASES,
             QMM.name: QMM_CASES[::4] + FLOAT_CASES[1:],
+            QMT.name: (Matmul(9, 37, 480, 32, 4, F16), *FLOAT_CASES[::2]),
         }
     ),
 )
@@ -120,6 +123,7 @@ def test_values_are_right_and_weights_are_read_once(kernel: str, case: Matmul) -
             STRICT: QMV_CASES + QMV_MORE,
             QMV.name: QMV_CASES[::2] + QMV_MORE[::5],
             QMM.name: QMM_CASES[1::2] + QMM_CASES[2::4] + QMM_MORE,
+            QMT.name: tuple(it for it in QMM_CASES + QMM_MORE[::4] if it.dtype != F32),
         }
     ),
 )
@@ -214,7 +218,8 @@ def test_inputs_of_fewer_than_eight_elements(
 @pytest.mark.parametrize("kernel", EVERY)
 def test_slices_of_arrays(kernel: str) -> None:
     x, matrix = make(PLAIN.get(kernel, PAIR))
-    assert right(run_matmul(kernel, x, matrix, skewed=True)[0], x, matrix)
+    y = run_matmul(kernel, x, matrix, skewed=True)[0]
+    assert right(y, x, matrix, rounded=kernel == QMT.name)
 
 
 @pytest.mark.parametrize("at", [slice(300, 301), slice(5, 9), slice(None)])
@@ -268,3 +273,25 @@ def test_what_is_not_supported_is_said() -> None:
     assert matmul.supports(stacked, BF16) == "the weights are not one packed matrix"
     _, odd = make(Matmul(2, 8, 128, 64, 3, BF16))
     assert matmul.supports(odd, BF16, strict=True) is None
+
+
+@pytest.mark.parametrize(
+    ("architecture", "macos", "has"),
+    [
+        ("applegpu_g17s", "26.2", True),
+        ("applegpu_g18d", "27.0.1", True),
+        ("applegpu_g17s", "26.1", False),
+        ("applegpu_g16s", "26.4", False),
+        ("", "26.4", False),
+        ("applegpu_g17s", "", False),
+    ],
+)
+def test_tensor_units_depend_on_chip_and_system(
+    monkeypatch: pytest.MonkeyPatch, architecture: str, macos: str, has: bool
+) -> None:
+    monkeypatch.setattr(mx, "device_info", lambda: {"architecture": architecture})
+    monkeypatch.setattr("platform.mac_ver", lambda: (macos, ("", "", ""), ""))
+    assert matmul.has_tensor_units() == has
+    shape = matmul.Matmul(4, 64, 512, 512, BF16)
+    kernels = {it.kernel for it in variants._of_matmul(shape, False) if it.rows == 8}
+    assert kernels == {QMV.name, QMM.name, *[QMT.name][: int(has)]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -15,9 +16,11 @@ from macspec.metal.verify_attention import (
     JOIN,
     KERNEL,
     MOST_BLOCKS,
+    PLAIN,
     STRETCH,
     WIDTHS,
     Attention,
+    Packing,
     attention_call,
     causal,
     join_launch,
@@ -34,9 +37,10 @@ class Pass:
     """Queries [1, heads * group, rows, width] over keys and values [1, heads, length, width]."""
 
     queries: mx.array
-    keys: mx.array
-    values: mx.array
+    keys: Any
+    values: Any
     sees: tuple[int, ...]
+    packing: Packing = PLAIN
 
     @property
     def scale(self) -> float:
@@ -45,7 +49,7 @@ class Pass:
     @property
     def expected(self) -> mx.array:
         arrays = self.queries, self.keys, self.values
-        return reference(*arrays, sees=self.sees, scale=self.scale)
+        return reference(*arrays, sees=self.sees, scale=self.scale, packing=self.packing)
 
 
 def normal(shape, dtype, seed=0):
@@ -74,9 +78,14 @@ def close(out, expected, slack=1.0):
     assert error <= slack * CLOSE[expected.dtype] * largest, error
 
 
+def called(case: Pass):
+    arrays = case.queries, case.keys, case.values
+    return attention_call(*arrays, case.sees, case.scale, case.packing)
+
+
 def attend(case: Pass, **how):
     """The output of one launch or two, and the report of the first."""
-    call = attention_call(case.queries, case.keys, case.values, case.sees, case.scale)
+    call = called(case)
     first = run(KERNEL, *call, **how)
     report = first.report if how.get("inspected", True) else None
     if first[0].shape[0] == 1:
@@ -147,7 +156,7 @@ def test_few_queries_divide_the_keys_of_a_tile(
     monkeypatch.setattr(verify_attention, "ENOUGH_GROUPS", 1)
     # The last tile has keys for some simdgroups only.
     case = passing(rows, 297, group=group, width=width, dtype=dtype)
-    _, launch = attention_call(case.queries, case.keys, case.values, case.sees, case.scale)
+    _, launch = called(case)
     assert dict(launch.template)["SHARE"] == share
     traffic = check(case).traffic
     assert {(traffic[name].least, traffic[name].most) for name in ("keys", "values")} == {(1, 1)}
@@ -157,7 +166,7 @@ def test_keys_are_divided_once_there_are_threadgroups_enough():
     shares = {}
     for length in (1024, 4096, 8192):
         case = passing(4, length, heads=8, group=4, dtype=mx.float16)
-        _, launch = attention_call(case.queries, case.keys, case.values, case.sees, case.scale)
+        _, launch = called(case)
         shares[length] = dict(launch.template)["SHARE"], launch.threadgroup[0], launch.shapes[1][0]
     assert shares == {1024: (1, 64, 4), 4096: (1, 64, 16), 8192: (4, 256, 32)}
 
@@ -165,7 +174,7 @@ def test_keys_are_divided_once_there_are_threadgroups_enough():
 def test_stretches_without_a_key_weigh_nothing():
     # 513 tiles of 32 in 64 stretches: 57 of 9 tiles are enough.
     case = passing(2, MOST_BLOCKS * STRETCH + 1, dtype=mx.float16)
-    _, launch = attention_call(case.queries, case.keys, case.values, case.sees, case.scale)
+    _, launch = called(case)
     assert launch.grid[1] == MOST_BLOCKS
     check(case, inspected=False)
 
@@ -216,6 +225,36 @@ def test_columns_need_not_be_neighbours(width):
     turned = (normal(shape, mx.float32, i).swapaxes(-1, -2) for i, shape in enumerate(shapes))
     traffic = check(Pass(*turned, causal(3))).traffic
     assert {(traffic[name].least, traffic[name].most) for name in ("keys", "values")} == {(1, 1)}
+
+
+def packed(case: Pass, packing: Packing) -> Pass:
+    """Keys and values as slices of a quantized cache with room."""
+
+    def held(array):
+        room = mx.pad(array, [(0, 0), (0, 0), (0, 11), (0, 0)], constant_values=3)
+        found = mx.quantize(room, packing.group_size, packing.bits)
+        return tuple(it[:, :, : array.shape[2]] for it in found)
+
+    return replace(case, keys=held(case.keys), values=held(case.values), packing=packing)
+
+
+@pytest.mark.parametrize(
+    ("packing", "width", "dtype", "length"),
+    [
+        (Packing(8, 64), 128, mx.bfloat16, 70),
+        (Packing(4, 32), 64, mx.float16, STRETCH + 3),
+        pytest.param(Packing(2, 32), 96, mx.float32, 70, marks=pytest.mark.slow),
+        pytest.param(Packing(4, 64), 256, mx.float16, 70, marks=pytest.mark.slow),
+        pytest.param(Packing(8, 64), 192, mx.float32, 2 * STRETCH, marks=pytest.mark.slow),
+    ],
+)
+def test_a_quantized_cache_is_read_once(packing, width, dtype, length):
+    case = passing(5, length, heads=2, group=2, width=width, dtype=dtype, sees=(1, 3, 5, 11, 21))
+    # Keys and values are rounded to the type once more than the reference's.
+    traffic = check(packed(case, packing), slack=2).traffic
+    for name in ("keys", "values"):
+        assert traffic[name].most == 1
+        assert traffic[name].read == 2 * length * width * packing.bits // 8
 
 
 def test_unaligned_inputs():

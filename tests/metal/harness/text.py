@@ -107,11 +107,11 @@ def parse(name: str, source: str, preamble: str) -> Text:
         lines.append((file, number))
         number += 1
     source = "\n".join(kept)
-    instance = re.search(rf"decltype\({re.escape(name)}<(.*?)>\) ", source)
+    _, _, instance = source.partition(f"decltype({name}<")
     signature = source[source.index(f"void {name}(") :]
     signature = signature[signature.index("(") + 1 : signature.index(") {")]
     parameters = tuple(
         Parameter(found["type"].strip(), found["name"], found["attribute"])
         for found in PARAMETER.finditer(signature)
     )
-    return Text(name, source, instance[1] if instance else "", parameters, tuple(lines), preamble)
+    return Text(name, source, instance.partition(">) ")[0], parameters, tuple(lines), preamble)

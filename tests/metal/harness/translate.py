@@ -42,6 +42,11 @@ VARIABLE = re.compile(
     r"(?P<before>^|[;{}]\s*|\n\s*)threadgroup\s+"
     r"(?=[\w:<>, ]+\s+\w+\s*(\[[^;]*\])*\s*(,[^;*&]*)?;)"
 )
+DESCRIPTOR = re.compile(
+    r"constexpr auto (\w+) = (mpp::tensor_ops::matmul2d_)descriptor"
+    r"\(([^)]*)descriptor::(mode[^)]*)\)"
+)
+"""An object that is an argument of a template, which C++17 has not."""
 LITERAL = re.compile(r"(?<![\w.])(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?(?![\w.])")
 """A floating literal without a suffix: a float in Metal, a double in C++."""
 
@@ -53,6 +58,7 @@ def cpp(source: str) -> str:
     source = re.sub(r"\s*\[\[threadgroup\(\d+\)\]\]", "", source)
     # A variable, not a pointer or reference into the space.
     source = VARIABLE.sub(r"\g<before>MSL_THREADGROUP_VARIABLE ", source)
+    source = DESCRIPTOR.sub(r"using \1 = \2descriptor<\3\4>", source)
     source = LITERAL.sub(r"\g<0>f", source)
     return re.sub(r"\bvec\s*<([^<>]+)>\s*\(", r"metal::msl_make<\1>(", source)
 

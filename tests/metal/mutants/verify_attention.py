@@ -12,6 +12,7 @@ from macspec.metal import verify_attention
 from macspec.metal.verify_attention import (
     JOIN,
     KERNEL,
+    Packing,
     attention_call,
     causal,
     join_launch,
@@ -98,6 +99,13 @@ MUTANTS = (
         "inline void stage(P from, Steps",
         "inline void stage(const constant T* from, Steps",
     ),
+    Mutant("the next value's bits", "word >> (j * BITS)", "word >> (j * BITS + 1)"),
+    Mutant("the scale of the first group", "chunk * each / GROUP;", "chunk / GROUP;"),
+    Mutant("no padding of words", "if (key < count) {\n      word", "if (true) {\n      word"),
+    Mutant("the values' scales", "key_scales + head", "value_scales + head"),
+    Mutant("another head's biases", "value_biases + head *", "value_biases + 0 *"),
+    Mutant("biases by other steps", "group * bias_steps.column", "group * steps.column * 2"),
+    Mutant("a chunk too few", "i < KEYS * WIDTH / each;", "i < KEYS * WIDTH / each - 1;"),
     Mutant(
         "join: weights of another stretch",
         "norms[place * 2] - top",
@@ -171,4 +179,13 @@ def cases() -> list[Case]:
     )
     with mock.patch.object(verify_attention, "ENOUGH_GROUPS", 1):
         divided = attention_call(queries, keys, values, TREE, SCALE)
-    return [first, second, third, Case(KERNEL, *divided, joined)]
+    how = Packing(8, 32)
+    cached = [tuple(mx.quantize(it, how.group_size, how.bits)) for it in (keys, keys[..., ::-1])]
+    narrow = [tuple(it[:, :, :41] for it in part) for part in cached]
+    small = reference(queries, *narrow, sees=TREE, scale=SCALE, packing=how)
+    fourth = Case(
+        KERNEL,
+        *attention_call(queries, *narrow, TREE, SCALE, how),
+        lambda outputs: bool(mx.allclose(outputs[0], small, atol=1e-5)),
+    )
+    return [first, second, third, Case(KERNEL, *divided, joined), fourth]

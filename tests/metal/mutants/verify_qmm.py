@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant("blocks taken twice", "block += parts * 8 * values", "block += 8 * values"),
     Mutant("the second row's weights twice", "chunks[strip][0], i", "chunks[strip][1], i"),
     Mutant("all simdgroups store", "if (simdgroup == 0)", "if (simdgroup < 2)"),
-    Mutant("parts on top of each other", "y[(split * rows + m) * N", "y[m * N"),
+    Mutant("parts on top of each other", "y + (split * rows + m) * N", "y + m * N"),
     Mutant(
         "rows without inputs are skipped by some lanes",
         "simdgroup_multiply_accumulate(",

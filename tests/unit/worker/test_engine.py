@@ -203,7 +203,9 @@ def test_a_self_check_of_kernels_is_reported_and_goes_on_when_idle(
 ) -> None:
     kernels = CheckedKernels()
 
-    def checked(pair: Pair, mode: str, report: Callable[[Checking], None]) -> Kernels:
+    def checked(
+        pair: Pair, mode: str, report: Callable[[Checking], None], *, kv_bits: int | None
+    ) -> Kernels:
         for done in range(3):
             report(Checking(done, 3))
         return kernels
