@@ -7,12 +7,18 @@ from typing import Any
 
 import mlx.core as mx
 
+from ..cache import ModelCache
 from ..choices import MAX_DEPTH
 from ..heads.agreement import LEAST, Agreement
+from ..heads.blockcheck import CLEARLY, SURE
+from ..heads.eagle import Eagle
 from ..models.cached import CachedModel
 from .chain import Trial
 from .drafter import Dispatch
 from .held import HeldRows
+
+BESIDE = 512
+"""Newest tokens that are read again for the rows of other layers."""
 
 
 class HeadModel:
@@ -149,9 +155,31 @@ class HeadModel:
         """Once there is enough text, find out how the head's files are to be read."""
         if self._judged or min(self._hidden.stop, len(tokens) - 1) - self._hidden.start <= LEAST:
             return
-        self.fault = Agreement(self.head, self._hidden, tokens).settle()
+        found = Agreement(self.head, self._hidden, tokens)
+        self.fault = found.settle()
+        if found.agreed < SURE and isinstance(self.head, Eagle):
+            self._move(tokens, found.agreed)
         self._judged = True
         self.rollback(0)
+
+    def _move(self, tokens: Sequence[int], agreed: float) -> None:
+        """Read the layers beside those that the files name, if the head then agrees much more."""
+        before, module = self._hidden, self._target.module
+        start = max(before.stop - BESIDE, 0)
+        text = mx.array(list(tokens[start : before.stop]), mx.uint32)[None]
+        for by in (-1, 1):
+            self.head.move(by)
+            self._hidden = self._target.show(self.head.wanted)
+            if min(self.head.wanted[1:], default=-1) >= 0 and self._hidden.tap.reason is None:
+                with self._hidden.noting(start):
+                    module(text, cache=ModelCache(module).layers)
+                found = Agreement(self.head, self._hidden, tokens)
+                found.settle()
+                if found.agreed >= agreed + CLEARLY:
+                    self.fault = None
+                    return
+        self.head.move(0)
+        self._hidden = self._target.hidden = before
 
     def _forget(self, stop: int) -> None:
         """Let go of the rows that were read, but for what rollbacks make the depths read again."""

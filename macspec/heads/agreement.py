@@ -53,6 +53,8 @@ class Agreement:
         self._head, self._tap = head, hidden.tap
         self._damaged = False
         """Whether the newest guesses are no numbers."""
+        self.agreed = 0.0
+        """How often it agrees as it is read now, once that is settled."""
         stop = min(hidden.stop, len(tokens) - 1)
         start = max(hidden.start, stop - ROWS)
         if isinstance(head, Assistant):
@@ -94,13 +96,14 @@ class Agreement:
         own = self._taken(first, own, self._head.alternatives(), own + MARGIN)
         if self._damaged:
             return "its weights are not numbers: its files are damaged"
+        self.agreed = own
         if own >= SOUND:
             return None
         least = max(SOUND, BETTER * own)
-        if self.share(late=1) >= least:
+        self.agreed = self._taken(self._head.reading, own, self._head.variants(), least)
+        if self.agreed < SOUND and self.share(late=1) >= least:
             return "its guesses come one token late: its rows are shifted by one"
-        found = self._taken(self._head.reading, own, self._head.variants(), least)
-        if found >= SOUND or own >= LOW:
+        if self.agreed >= SOUND or own >= LOW:
             return None
         return (
             f"it agrees with the target on {own:.0%} of the prompt's tokens: it is for another "

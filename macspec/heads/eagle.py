@@ -9,6 +9,7 @@ the embedded token with the row that enters the target's output head, and guess 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import mlx.core as mx
@@ -112,6 +113,7 @@ class Eagle(nn.Module):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         eps = float(settings.get("rms_norm_eps", 1e-6))
+        self._taps = tuple(taps)
         self.wanted = (FINAL, *taps)
         self.width = width
         self.layers = [_Layer(width, settings, normed, bool(taps))]
@@ -120,6 +122,12 @@ class Eagle(nn.Module):
         self.norm_before_residual = bool(settings.get("norm_before_residual", False))
         self.norm_output = bool(settings.get("norm_output", False))
         """Whether the next step takes the output after its norm."""
+        self.hidden_first = False
+        """Whether it reads the row before the embedded token."""
+        self.scale = 1.0
+        """What embedded tokens are multiplied with; where a norm follows, that changes nothing."""
+        self._scales: tuple[float, ...] = (1.0,)
+        """What embedded tokens may have been multiplied with in training."""
         self._targets: mx.array | None = None
         self.vocabulary = 0
 
@@ -146,15 +154,23 @@ class Eagle(nn.Module):
         layer = self.layers[0]
         if "hidden_norm" in layer:
             normed = layer.hidden_norm(hidden)
-            x = mx.concatenate([layer.input_layernorm(embedded), normed], axis=-1)
+            x = self._pair(layer.input_layernorm(embedded), normed)
             residual = normed if self.norm_before_residual else hidden
         else:
-            x = residual = self.fc(mx.concatenate([embedded, hidden], axis=-1))
+            x = residual = self.fc(self._pair(embedded * self.scale, hidden))
         mask = create_attention_mask(x, cache[0])
         out = residual + layer.self_attn(x, mask, cache[0])
         out = out + layer.mlp(layer.post_attention_layernorm(out))
         stepped: mx.array = self.norm(out) if self.norm_output else out
         return stepped
+
+    def _pair(self, embedded: mx.array, hidden: mx.array) -> mx.array:
+        pair = [hidden, embedded] if self.hidden_first else [embedded, hidden]
+        return mx.concatenate(pair, axis=-1)
+
+    def move(self, by: int) -> None:
+        """Read other layers of the target, later by so many than its files say."""
+        self.wanted = (FINAL, *(it + by for it in self._taps))
 
     def logits(self, out: mx.array) -> mx.array | None:
         if "lm_head" not in self:
@@ -173,14 +189,17 @@ class Eagle(nn.Module):
 
     @property
     def reading(self) -> Variant:
-        return {"norm_before_residual": self.norm_before_residual}
+        names = "norm_before_residual", "hidden_first", "scale"
+        return {it: getattr(self, it) for it in names}
 
     def alternatives(self) -> Iterator[Variant]:
-        return iter(())
+        for scale in self._scales:
+            yield {**self.reading, "scale": scale}
 
     def variants(self) -> Iterator[Variant]:
-        for before in (False, True) if "norm" in self else ():
-            yield {"norm_before_residual": before}
+        befores = (False, True) if "norm" in self else (self.norm_before_residual,)
+        for before, first, scale in product(befores, (False, True), self._scales):
+            yield {"norm_before_residual": before, "hidden_first": first, "scale": scale}
 
     def choose(self, variant: Variant) -> None:
         for name, value in variant.items():
@@ -240,11 +259,22 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
                 raise ValueError(
                     f"names {offsets.size} ids of the target for {vocabulary} of its own"
                 )
-            head._targets = mx.arange(vocabulary) + offsets.astype(mx.int32)
+            head._targets = _targets(offsets.astype(mx.int32), model.width)
             head.vocabulary = model.width
     named.pop("embed_tokens.weight", None)
+    if not third and str(model.config.get("model_type", "")).startswith("gemma"):
+        head._scales = (1.0, width**0.5)
     load(head, named)
     return head
+
+
+def _targets(numbers: mx.array, width: int) -> mx.array:
+    """The target's ids of a reduced vocabulary, which files store as they are or as how much each
+    exceeds the head's own."""
+    for ids in (mx.arange(numbers.size) + numbers, numbers):
+        if int(ids.min()) >= 0 and int(ids.max()) < width:
+            return ids
+    raise ValueError(f"names ids of the target that has {width}")
 
 
 def _renamed(name: str) -> str:

@@ -9,12 +9,14 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from eaglefit import CONFIG, fitted
 from headfiles import TRAINED, written
 from replies import finish
 
 from macspec import Notice, Round, Sampling, Session
 from macspec.heads import head_in, open_head
 from macspec.models import Pair
+from macspec.tap import FINAL
 
 Tensors = dict[str, mx.array]
 Trap = Callable[[Tensors, Pair], Tensors]
@@ -81,7 +83,7 @@ TOLD: dict[str, tuple[Trap, str]] = {
     "shuffled": (shuffled, "it is for another target, or damaged"),
     "broken": (broken, "its weights are not numbers"),
 }
-QUICK = ("norms minus one", "late")
+QUICK = ("norms minus one", "late", "layers one less")
 
 
 def some(names: Any) -> list[Any]:
@@ -93,10 +95,15 @@ def drafted(pocket: Pair, folder: Path, trap: Trap) -> tuple[Session, tuple[int,
     tensors: Any = mx.load(str(TRAINED / "model.safetensors"))
     whole = {it: array.astype(mx.float32) for it, array in tensors.items()}
     written(folder, trap(whole, pocket), {"model_type": "llama_mtp"})
+    return replied(pocket, folder)
+
+
+def replied(pocket: Pair, folder: Path) -> tuple[Session, tuple[int, ...], list[str]]:
+    """A reply, its tokens, and what is said of the head in a folder that drafts for it."""
     files = head_in("a head", folder)
     assert files is not None
-    pair = replace(pocket, head=open_head(files, pocket.target))
-    session = Session(pair, method="mtp", depth=3, rule="keyed")
+    head = open_head(files, pocket.target)
+    session = Session(replace(pocket, head=head), method=head.kind, depth=3, rule="keyed")
     events = list(session.reply(TEXT, GREEDY, max_tokens=20))
     assert session.finished is not None
     told = [it.message for it in events if isinstance(it, Notice) and "head" in it.message]
@@ -150,3 +157,70 @@ def test_a_head_that_has_not_read_the_prompt_guesses_worse_and_changes_nothing(
     assert session.finished is not None
     assert session.finished.token_ids == sound[0]
     assert 0 < session.stats.accepted < sound[1]
+
+
+Changes = Callable[[Tensors], Tensors]
+
+
+def turned(tensors: Tensors) -> Tensors:
+    """With the row before the embedded token."""
+    found = dict(tensors)
+    for it in "qkv":
+        name = f"midlayer.self_attn.{it}_proj.weight"
+        found[name] = mx.concatenate(mx.split(tensors[name], 2, axis=1)[::-1], axis=1)
+    return found
+
+
+def shifted(add: float) -> Changes:
+    return lambda tensors: {it: a + add * ("norm" in it) for it, a in tensors.items()}
+
+
+def still(tensors: Tensors) -> Tensors:
+    """One that repeats the row that it is given."""
+    name = "midlayer.self_attn.o_proj.weight"
+    return tensors | {name: 0 * tensors[name]}
+
+
+def layers(*numbers: int) -> dict[str, Any]:
+    return {"eagle_aux_hidden_state_layer_ids": list(numbers)}
+
+
+LATE = "its guesses come one token late"
+ALIEN = "it is for another target, or damaged"
+EAGLE_TRAPS: dict[str, tuple[Changes, dict[str, Any], str]] = {
+    "sound": (lambda it: it, {}, ""),
+    "layers one less": (lambda it: it, layers(0, 2, 6), ""),
+    "swapped": (turned, {}, ""),
+    "ids, not offsets": (lambda it: it | {"d2t": it["d2t"] + mx.arange(it["d2t"].size)}, {}, ""),
+    "residual": (lambda it: it, {"norm_before_residual": True}, ""),
+    "a row late": (still, {}, LATE),
+    "ids one more": (lambda it: it | {"d2t": it["d2t"] + 1}, {}, ALIEN),
+    "norms never": (shifted(-1), {}, ALIEN),
+    "norms twice": (shifted(1), {}, ""),
+}
+
+
+@pytest.fixture(scope="module")
+def by_heart(pocket: Pair) -> tuple[tuple[int, ...], Tensors]:
+    """The reply of plain decoding, and a head that drafts all of it."""
+    session = Session(pocket, method="off")
+    plain = finish(session, TEXT, GREEDY, max_tokens=20).token_ids
+    return plain, fitted(pocket, session.decoder.tokens)
+
+
+@pytest.mark.parametrize("name", some(EAGLE_TRAPS))
+def test_traps_of_eagle_heads(
+    pocket: Pair, tmp_path: Path, by_heart: tuple[tuple[int, ...], Tensors], name: str
+) -> None:
+    change, settings, said = EAGLE_TRAPS[name]
+    written(tmp_path, change(by_heart[1]), CONFIG | settings)
+    session, tokens, told = replied(pocket, tmp_path)
+    assert tokens == by_heart[0]
+    assert [said in it for it in told] == [True] * bool(said)
+    if not said:
+        assert session.stats.accepted >= session.stats.drafted - 2
+        assert session.pair.head is not None
+        head = session.pair.head.module
+        assert head.wanted == (FINAL, 1, 3, 7)
+        assert head.hidden_first == (name == "swapped")
+        assert not head.norm_before_residual
