@@ -8,12 +8,13 @@ from pathlib import Path
 
 import mlx.core as mx
 import pytest
-from headfiles import EAGLE, eagle_tensors, head_of, mtp_tensors, target_of, written
+from headfiles import EAGLE, eagle_tensors, mtp_tensors, target_of, written
+from mtpfiles import PACKAGINGS, Made
 from tinymodels import tiny
 
 from macspec.assets import pocket as built_in
 from macspec.errors import ModelBrokenError, PairMismatchError
-from macspec.heads import head_in, open_head, own_head
+from macspec.heads import LoadedHead, head_in, open_head, own_head
 from macspec.heads.mtp import MTP
 from macspec.heads.naming import depths_of, kind_of
 from macspec.models import Pair, load_pair
@@ -124,6 +125,7 @@ def cut(name: str) -> Callable[[Tensors], Tensors]:
         ("eagle", without("fc.weight"), "lacks fc.weight"),
         ("eagle", without("up_proj"), "lacks layers.0.mlp.up_proj.weight"),
         ("eagle", cut("lm_head.weight"), "names 40 ids of the target for 39"),
+        ("eagle", lambda it: it | {"d2t": it["d2t"] + 90}, "names ids of the target that has 61"),
     ],
 )
 def test_what_does_not_fit_is_refused(
@@ -169,23 +171,54 @@ def test_norms_stored_minus_one(pocket: Pair, tmp_path: Path, stored: float) -> 
     )
 
 
-def test_a_quantized_head(pocket: Pair, tmp_path: Path) -> None:
-    tensors = mtp_tensors(tiny("llama"))
-    packed: Tensors = {}
-    for name, array in tensors.items():
-        parts = (
-            mx.quantize(array, group_size=32, bits=8)
-            if array.ndim == 2 and array.shape[-1] % 32 == 0
-            else (array,)
-        )
+MODES = {"affine": (64, 8), "mxfp4": (32, 4), "mxfp8": (32, 8), "nvfp4": (16, 4)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_quantized_head(pocket: Pair, tmp_path: Path, mode: str) -> None:
+    """Beside one of what its numbers stand for."""
+    group, bits = MODES[mode]
+    small: Tensors = {}
+    whole: Tensors = {}
+    for name, array in mtp_tensors(tiny("llama")).items():
+        if array.ndim == 1 or array.shape[-1] % group:
+            small[name] = whole[name] = array
+            continue
+        parts = mx.quantize(array, group, bits, mode)
+        whole[name] = mx.dequantize(*parts, group_size=group, bits=bits, mode=mode)
         ends = ("weight", "scales", "biases")
-        packed |= {name.replace("weight", end): it for end, it in zip(ends, parts, strict=False)}
-    files = head_in("a head", written(tmp_path, packed, {}))
-    assert files is not None
-    small = open_head(files, target_of(pocket, "llama"))
-    whole = head_of(pocket, "llama", "mtp", tmp_path / "whole")
-    assert small.parameters != whole.parameters
+        small |= {name.replace("weight", end): it for end, it in zip(ends, parts, strict=False)}
+    heads = []
+    for number, tensors in enumerate((small, whole)):
+        files = head_in("a head", written(tmp_path / str(number), tensors, {}))
+        assert files is not None
+        heads.append(open_head(files, target_of(pocket, "llama")))
+    assert heads[0].weight_bytes < 0.7 * heads[1].weight_bytes
+    assert_alike(heads)
+
+
+def assert_alike(heads: list[LoadedHead]) -> None:
     x = mx.random.normal((1, 3, 64), key=mx.random.key(0))
-    depths = [it.module.depths[0] for it in (small, whole)]
+    depths = [it.module.depths[0] for it in heads]
     outs = [it(x, x, it.make_cache()) for it in depths]
-    assert mx.abs(outs[0] - outs[1]).max().item() < 0.1
+    assert mx.abs(outs[0] - outs[1]).max().item() < 1e-4
+
+
+def test_a_head_in_raw_fp8(pocket: Pair, tmp_path: Path) -> None:
+    """As DeepSeek stores it: a scale for each block of 128 by 128."""
+    raw: Tensors = {}
+    whole: Tensors = {}
+    for name, array in Made(PACKAGINGS["deepseek_v3"]).tensors.items():
+        raw[name] = whole[name] = array
+        if array.ndim == 2 and "proj" in name:
+            scales = mx.full([-(-it // 128) for it in array.shape], 0.25)
+            raw[name] = mx.to_fp8(array / 0.25)
+            raw[f"{name}_scale_inv"] = scales
+            whole[name] = 0.25 * mx.from_fp8(raw[name], mx.float32)
+    heads = []
+    for number, tensors in enumerate((raw, whole)):
+        folder = written(tmp_path / str(number), tensors, {})
+        files = own_head("a target", folder, 2)
+        assert files is not None
+        heads.append(open_head(files, target_of(pocket, "deepseek_v3")))
+    assert_alike(heads)

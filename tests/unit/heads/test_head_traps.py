@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 import pytest
 from eaglefit import CONFIG, fitted
-from headfiles import TRAINED, written
+from headfiles import EAGLE, TRAINED, first_eagle_tensors, target_of, written
 from replies import finish
+from tinymodels import VOCABULARY, tiny
 
 from macspec import Notice, Round, Sampling, Session
 from macspec.heads import head_in, open_head
+from macspec.heads.agreement import Agreement
 from macspec.models import Pair
+from macspec.models.cached import CachedModel
 from macspec.tap import FINAL
 
 Tensors = dict[str, mx.array]
@@ -224,3 +228,25 @@ def test_traps_of_eagle_heads(
         assert head.wanted == (FINAL, 1, 3, 7)
         assert head.hidden_first == (name == "swapped")
         assert not head.norm_before_residual
+
+
+@pytest.mark.parametrize("scale", [1.0, 8.0])
+def test_an_embedding_that_the_target_scales(pocket: Pair, tmp_path: Path, scale: float) -> None:
+    """Where no norm follows, which is so in EAGLE-1, heads for Gemma may want it either way."""
+    module, tokens = tiny("gemma3_text"), [(11 * i * i + 5 * i) % VOCABULARY for i in range(61)]
+    model = CachedModel(module, VOCABULARY)
+    hidden = model.show((FINAL,))
+    model.read(tokens)
+    rows = np.array(hidden.rows(0, 61)[0])
+    embedded = scale * np.array(module.model.embed_tokens(mx.array(tokens[1:])))
+    steps = np.linalg.lstsq(np.hstack([embedded, rows[:-1]]), rows[1:], rcond=1e-6)[0].T
+    tensors = first_eagle_tensors()
+    still = {it: 0 * a for it, a in tensors.items() if "o_proj" in it or "down_proj" in it}
+    written(tmp_path, tensors | still | {"fc.weight": mx.array(steps)}, EAGLE)
+    files = head_in("a head", tmp_path)
+    assert files is not None
+    head = open_head(files, target_of(pocket, "gemma3_text")).module
+    found = Agreement(head, hidden, tokens)
+    assert found.settle() is None
+    assert found.agreed > 0.9
+    assert head.scale == scale
