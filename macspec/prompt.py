@@ -33,14 +33,22 @@ def checked_messages(messages: Sequence[Message], *, resume: bool = False) -> li
         BadOptionError: no messages, an unknown role, no text, or a last turn that is empty or has
             the wrong role.
     """
+    before: Message = {}
     for message in messages:
-        if message.get("role") not in (*ROLES, TOOL):
+        if message.get("role") == TOOL:
+            if before.get("role") != TOOL and "tool_calls" not in before:
+                raise BadOptionError(
+                    "a message has the role 'tool' and follows no call of one; send the reply "
+                    "with its tool_calls before it"
+                )
+        elif message.get("role") not in ROLES:
             raise BadOptionError(
                 f"a message has the role {message.get('role')!r}; "
                 f"it must be one of {', '.join(ROLES)}"
             )
         if not isinstance(message.get("content"), str):
             raise BadOptionError("a message has no text; its content must be a string")
+        before = message
     if resume:
         if not messages or messages[-1]["role"] != "assistant":
             raise BadOptionError("there is no reply to continue")

@@ -106,6 +106,7 @@ class Server:
         if shared:
             self._reply_to(shared.turn_of, lambda: shared.turn(self._outbox.put))
         self._outbox.flush()
+        self._outbox.make_room(lambda: self._inbox.closing)
         if not shared:
             self._idle = self._engine.idle()
 

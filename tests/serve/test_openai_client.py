@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 import openai
 import pytest
 from openai import OpenAI
+
+from macspec.worker import ProcessEngine
 
 MESSAGES: Any = [{"role": "user", "content": "Tell me about the harbour."}]
 
@@ -109,3 +113,17 @@ def test_what_the_engine_refuses_is_one_clear_error(
         assert caught.value.status_code == status
         assert words in caught.value.message
         assert "\n" not in caught.value.body["message"]  # type: ignore[index]
+
+
+@pytest.mark.slow
+def test_an_engine_that_was_killed_is_started_again(
+    client: OpenAI, real_engine: ProcessEngine
+) -> None:
+    whole = create(client, temperature=0).choices[0].message.content
+    stream = create(client, temperature=0, stream=True, max_tokens=900)
+    next(stream)
+    assert real_engine.pid is not None
+    os.kill(real_engine.pid, signal.SIGKILL)
+    with pytest.raises(openai.APIError, match="the engine stopped"):
+        list(stream)
+    assert create(client, temperature=0).choices[0].message.content == whole

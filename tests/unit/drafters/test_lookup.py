@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from macspec.control import Offer
@@ -62,3 +64,21 @@ def test_another_conversation_starts_from_nothing(drafter: Lookup) -> None:
 
 def test_a_short_copy_is_offered_as_such() -> None:
     assert NGram(copy=3).offer(text(4)) == Offer("ngram", 3, 2)
+
+
+@pytest.mark.parametrize("kind", [NGram, Suffix])
+def test_an_expected_text_is_searched_as_if_it_stood_before(kind: type[NGram | Suffix]) -> None:
+    """Compared with a drafter that reads it there, while tokens come, go and come again."""
+    dice = random.Random(3)
+    said: list[int] = []
+    drafter = kind()
+    for expected in ([dice.randrange(4) for _ in range(60)], [], [1, 2, 3, 1]):
+        drafter.expect(expected)
+        for _ in range(40):
+            if dice.random() < 0.2:
+                del said[dice.randrange(len(said) + 1) :]
+                drafter.rollback(len(said))
+            said.append(dice.randrange(4))
+            found = drafter.offer(said), drafter.continuation(said, 8)
+            whole = [*expected, *said]
+            assert found == (kind().offer(whole), kind().continuation(whole, 8))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -277,3 +278,24 @@ def test_without_tags_reasoning_is_left_out_of_a_reply_that_goes_on(built_in):
     template = Template(built_in)
     tokens = template.resumed([USER, REPLY])
     assert template._tokenizer.decode(tokens).endswith("<|assistant|>It is four.")
+
+
+TOOLS = (
+    "{% for t in tools or [] %}<{{ t.function.name }}>{% endfor %}"
+    "{% for m in messages %}[{{ m.role }}]{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.arguments.city }}"
+    "{% endfor %}{% endfor %}" + OPENING
+)
+
+
+def test_tools_their_calls_and_answers_reach_the_template(with_template):
+    template = Template(with_template(TOOLS))
+    calls = [{"type": "function", "function": {"name": "weather", "arguments": {"city": "Ulm"}}}]
+    turns = [
+        USER,
+        {"role": "assistant", "content": "", "tool_calls": json.dumps(calls)},
+        {"role": "tool", "content": "rain", "tool_call_id": "1"},
+    ]
+    tokens = template.tokens(turns, [{"type": "function", "function": {"name": "weather"}}])
+    expected = "<weather>[user]Hello there[assistant]<tool_call>Ulm[tool]rain[assistant]"
+    assert template._tokenizer.decode(tokens) == expected
