@@ -13,6 +13,9 @@ from ..config.schema import BUILT_IN
 from ..device import prepare
 from ..errors import BadOptionError, ModelNotFoundError, PairMismatchError
 from ..heads import LoadedHead, head_in, open_head, open_own_head
+from ..hosts.file import read_hosts
+from ..hosts.group import Group
+from ..hosts.plan import plan_group
 from ..models import memory
 from ..models.catalog import CONTEXT, USES, Entry, advised_draft, advised_head, best
 from ..models.files import locate
@@ -207,6 +210,8 @@ def show_plan(options: argparse.Namespace, entry: Entry | None) -> int:
         return _show(options, model, None, None, str(error))
     drafting = None if draft is None or head is not None else _opened(draft, 1)
     off = None if drafting is None else why_not(model, drafting)
+    if options.hosts is not None:
+        return _show_group(options, model, drafting if off is None else None, head)
     return _show(options, model, drafting if off is None else None, head, off)
 
 
@@ -243,6 +248,31 @@ def _unseen(absent: list[str], entry: Entry | None, context: int | None) -> int:
     if context is not None and context != CONTEXT:
         output.text(f"to plan for {context} positions, first: macspec models pull {entry.name}\n")
     return 0 if fits else 1
+
+
+def _show_group(
+    options: argparse.Namespace, model: Model, drafting: Model | None, head: LoadedHead | None
+) -> int:
+    """The plan on the machines of a hosts file."""
+    group = Group(read_hosts(options.hosts))
+    try:
+        plan = plan_group(
+            group,
+            model,
+            drafting,
+            head,
+            context=options.context,
+            kv_bits=options.kv_bits,
+            held=sum(it.planned for it in Registry().others()),
+        )
+    finally:
+        group.close()
+    rows = [(name, f"{it}{'' if it.fits else ': too much'}") for name, it in plan.plans]
+    verdict = "fits" if plan.fits else "does not fit"
+    longest = f"; {plan.longest} positions do" if plan.longest and not plan.fits else ""
+    rows += [("sharding", plan.how), ("verdict", verdict + longest)]
+    Output().text(_table(rows, indent=0))
+    return 0 if plan.fits else 1
 
 
 def _show(

@@ -84,6 +84,7 @@ def add_options(it: Parser) -> None:
     it.add_argument("--draft", metavar="MODEL", help="a folder or an id (default: the pair's)")
     add_setting(it, "models.context")
     add_setting(it, "models.kv_bits")
+    add_setting(it, "models.hosts")
 
     example = "./my-model ./my-model-4bit"
     it = action("quantize", "SOURCE FOLDER [options]", "quantize a model", example, QUANTIZE)

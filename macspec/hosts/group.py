@@ -76,9 +76,10 @@ class Rank:
 class Group:
     """The ranks of one hosts file, and what rank 0 asks of them.
 
+    When one of them is lost, this process ends, which may be waiting for it below Python.
+
     Args:
-        lost: called on another thread with the machine and how it was lost; ends this process,
-            which may be waiting for that machine below Python.
+        waiting: called now and then while answers are awaited; what it raises ends that.
 
     Raises:
         HostError: a machine cannot take part.
@@ -87,9 +88,8 @@ class Group:
     core: Any = None
     """MLX's group."""
 
-    def __init__(self, hosts: Hosts, lost: Callable[[str], None] | None = None) -> None:
-        self.hosts = hosts
-        self._lost = lost or _leave
+    def __init__(self, hosts: Hosts, waiting: Callable[[], None] = lambda: None) -> None:
+        self.hosts, self.waiting = hosts, waiting
         self._asked = 0
         self._ranks: list[Rank] = []
         try:
@@ -142,10 +142,9 @@ class Group:
         """
         found, failed = [], []
         for rank in self._ranks:
-            assert rank.link is not None
-            kind, asked, value = rank.link.receive()
+            kind, asked, value = self._answer(rank)
             while asked != number:
-                kind, asked, value = rank.link.receive()
+                kind, asked, value = self._answer(rank)
             if kind == "failed":
                 failed.append(f"{rank.name}: {value}")
             found.append(value)
@@ -173,15 +172,10 @@ class Group:
     ) -> Model:
         """As ``loading.Machines`` says."""
         self.join()
-
-        def load() -> Any:
-            settings = {"lazy": True, "trust_remote_code": trust}
-            return mlx_lm.load_model(folder, **settings)[0]
-
         whole = open_model(name, folder, trust_remote_code=trust)
-        found = shares(name, load, self.size, whole.context)
+        found = shares(name, lambda: fresh(folder, trust), self.size, whole.context)
         asked = self.ask("open", _there(source), trust, found.how, digests(folder))
-        module = load()
+        module = fresh(folder, trust)
         spread(module, self.core, found.how)
         self.answers(asked)
         parts = Spread(self, found, whole, kv_bits)
@@ -195,7 +189,7 @@ class Group:
         """End this process, for an error after which the ranks may be out of step; if a machine
         was lost, which is found within ``PATIENCE``, with that as the reason."""
         time.sleep(PATIENCE + BEAT)
-        self._lost(f"the machines are out of step ({brief(error)})")
+        _leave(f"the machines are out of step ({brief(error)})")
 
     def close(self) -> None:
         """Have the others leave."""
@@ -206,6 +200,12 @@ class Group:
             if rank.link is None:
                 rank.process.kill()
             rank.output.close()
+
+    def _answer(self, rank: Rank) -> Any:
+        assert rank.link is not None
+        while (answer := rank.link.receive(TICK)) is None:
+            self.waiting()
+        return answer
 
     def _send(self, *message: Any) -> None:
         for rank in self._ranks:
@@ -230,6 +230,7 @@ class Group:
                 raise HostError(
                     f"{names} did not answer within {START:.0f} s{waiting[0].last_line}"
                 )
+            self.waiting()
             with suppress(TimeoutError):
                 self._welcome(server.accept()[0], secret)
 
@@ -259,7 +260,7 @@ class Group:
             how += rank.last_line
         for other in self._ranks:
             other.process.kill()
-        self._lost(f"{rank.name} {how}")
+        _leave(f"{rank.name} {how}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,6 +314,11 @@ class Spread:
         ]
 
 
+def fresh(folder: Path, trust: bool = False) -> Any:
+    """A model of mlx-lm, whose weights are not read."""
+    return mlx_lm.load_model(folder, lazy=True, trust_remote_code=trust)[0]
+
+
 def _listening(hosts: Hosts) -> socket.socket:
     try:
         server = socket.create_server((hosts.first, 0))
@@ -326,7 +332,8 @@ def _listening(hosts: Hosts) -> socket.socket:
 
 
 def _started(host: Host, start: Start) -> Rank:
-    command = [host.python, *PROGRAM]
+    # What a machine lacks is said, not fetched while everybody waits.
+    command = ["env", "HF_HUB_OFFLINE=1", host.python, *PROGRAM]
     if not host.local:
         command = [*SSH, host.name, shlex.join(command)]
     output = tempfile.TemporaryFile()  # noqa: SIM115
@@ -385,7 +392,7 @@ def unexpected(error: BaseException) -> None:
         _joined.fail(error)
 
 
-def group_of(name: str) -> Group:
+def group_of(name: str, waiting: Callable[[], None] = lambda: None) -> Group:
     """The group of a hosts file, whose machines stay together as long as this process lives.
 
     Raises:
@@ -395,7 +402,8 @@ def group_of(name: str) -> Group:
     global _joined
     hosts = read_hosts(name)
     if _joined is None:
-        _joined = Group(hosts)
+        _joined = Group(hosts, waiting)
     elif _joined.hosts != hosts:
         raise HostError("restart macspec to use other machines")
+    _joined.waiting = waiting
     return _joined

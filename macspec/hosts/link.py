@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 BEAT = 0.5
@@ -49,9 +49,11 @@ class Link:
         self.sent += 1
         self._write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
-    def receive(self) -> Any:
-        """Wait for the next message."""
-        return self._messages.get()
+    def receive(self, seconds: float | None = None) -> Any:
+        """Wait for the next message; None where it does not come in time."""
+        with suppress(Empty):
+            return self._messages.get(timeout=seconds)
+        return None
 
     def close(self) -> None:
         """Hang up."""

@@ -79,7 +79,7 @@ class Engine:
             return Loaded(_info(self.session), kept_cache=True)
         report(LoadProgress("finding"))
         _fetch([name for name in (choice.target, choice.draft) if name is not None], report)
-        pair = self._opened(choice)
+        pair = self._opened(choice, lambda: report(LoadProgress("finding")))
         for notice in pair.notices:
             report(Notice(notice))
         level = self._pressure().level
@@ -220,8 +220,9 @@ class Engine:
             raise BadOptionError("no model is loaded: choose one first")
         return self.session
 
-    def _opened(self, choice: PairChoice) -> Pair:
-        """A pair that has passed all checks, its weights not yet read."""
+    def _opened(self, choice: PairChoice, waiting: Callable[[], None] = lambda: None) -> Pair:
+        """A pair that has passed all checks, its weights not yet read; ``waiting`` as of
+        ``Group``."""
         others = self._registry.others()
         asked = asdict(choice)
         del asked["learn"], asked["kernels"], asked["hosts"]
@@ -230,7 +231,7 @@ class Engine:
             beside = self.session.pair
         try:
             held = sum(other.planned for other in others)
-            machines = None if choice.hosts is None else group.group_of(choice.hosts)
+            machines = None if choice.hosts is None else group.group_of(choice.hosts, waiting)
             return load_pair(**asked, beside=beside, held=held, read=False, group=machines)
         except OutOfMemoryError as error:
             if not others:

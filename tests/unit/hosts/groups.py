@@ -19,6 +19,15 @@ SHAPE: dict[str, Any] = {
 }
 """What two and three ranks can divide; a tied output, as the vocabulary has no third."""
 
+FIVE: dict[str, Any] = {
+    "hidden_size": 160,
+    "num_attention_heads": 5,
+    "num_key_value_heads": 5,
+    "head_dim": 32,
+    "num_hidden_layers": 3,
+}
+"""What two ranks cannot divide."""
+
 
 def hosts_file(folder: Path, count: int) -> Path:
     """A group of so many ranks on this machine."""

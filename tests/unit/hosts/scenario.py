@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "heads")]
 
 import mlx.core as mx  # noqa: E402
-from groups import hosts_file, shared_target  # noqa: E402
+from groups import SHAPE, hosts_file, shared_target  # noqa: E402
 from headfiles import mtp_tensors  # noqa: E402
 
 from macspec import Round, Sampling, Session, load_pair  # noqa: E402
@@ -77,10 +77,11 @@ def main(
 ) -> None:
     target = shared_target(folder, name, **changes)
     group = group_of(str(hosts_file(folder, count)))
-    draft = str(shared_target(folder, "llama"))
+    draft = str(target if ways == 1 else shared_target(folder, "llama"))
     settings: dict[str, Any] = {"context": 2048}
+    width = {**SHAPE, **changes}["hidden_size"]
     one = load_pair(str(target), draft, **settings)
-    mx.save_safetensors(str(target / "mtp.safetensors"), mtp_tensors(one.target.module, 96))
+    mx.save_safetensors(str(target / "mtp.safetensors"), mtp_tensors(one.target.module, width))
     pair = load_pair(str(target), draft, group=group, **settings)
     spread = pair.target.spread
     assert spread is not None
@@ -89,12 +90,12 @@ def main(
     report["kind"] = None if pair.head is None else pair.head.kind
     alone = Session(one, method="off", rule="keyed")
     together = Session(pair, method="off", rule="keyed")
-    drafted = 0
+    drafted, able = 0, together.decoder.portfolio
     for sampling in (GREEDY, KEYED)[-ways:]:
         expected = said(alone, sampling, tokens, unchanged).token_ids
         ids = said(together, sampling, tokens, unchanged).token_ids
         report["differences"].append(first_difference(expected, ids))
-        for method in METHODS:
+        for method in (it for it in METHODS if it in able):
             session = Session(pair, method=method, depth=4, rule="keyed")
 
             def deeper(number: int, session: Session = session) -> None:

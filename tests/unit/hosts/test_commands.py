@@ -3,6 +3,7 @@ each with a whole model, and the tokens go from one to the other."""
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import deque
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from test_exactness import Dice
 from tinymodels import tiny
 
 from macspec import Round, Session
+from macspec.errors import ModelNotFoundError
+from macspec.hosts import follower
 from macspec.hosts.follower import Follower
 from macspec.hosts.model import LeadModel, SharedModel
 from macspec.hosts.sharding import TENSOR
@@ -97,7 +100,7 @@ def assert_in_step(session: Session, wire: Wire) -> None:
             assert mx.array_equal(a, b).item()
 
 
-QUICK = [("llama", 12), ("qwen3_5", 6)]
+QUICK = [("llama", 8), ("qwen3_5", 3)]
 MANY = [("llama", 100), ("qwen3", 30), ("qwen3_5", 30), ("gemma3_text", 30)]
 
 
@@ -135,6 +138,41 @@ def test_a_follower_stays_in_step_through_edits(
         assert_in_step(session, wire)
     assert {"logits", "rollback", "read"} <= set(wire.told)
     assert session.stats.accepted > 0
+
+
+def test_costs_are_measured_on_all_ranks(pocket: Pair, passed_on: deque[mx.array]) -> None:
+    clock = itertools.count(0.0, 1e-4).__next__
+    session, wire = spread_out(pocket, "llama", rule="keyed", clock=clock)
+    tokens_of(session, PROMPT, GREEDY, 4)
+    wire.told.clear()
+    steps = session.measure()
+    for _ in range(4):
+        next(steps)
+    steps.close()  # type: ignore[attr-defined]
+    assert {"trees", "logits", "rollback"} <= set(wire.told)
+    assert session.controller.curve.seconds(len(PROMPT)) is not None
+    assert_in_step(session, wire)
+
+
+@pytest.mark.parametrize(
+    ("expected", "said"),
+    [
+        ({}, "mine is not the same there: it has config.json, too; fetch or copy it again"),
+        (None, "mine is not there: copy the folder to the same place"),
+    ],
+)
+def test_a_model_that_a_rank_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: Any, said: str
+) -> None:
+    def located(name: str, trust_remote_code: bool) -> Path:
+        if expected is None:
+            raise ModelNotFoundError("the hub does not answer")
+        (tmp_path / "config.json").write_text("{}")
+        return tmp_path
+
+    monkeypatch.setattr(follower, "locate", located)
+    with pytest.raises(ModelNotFoundError, match=said):
+        Follower(None, None)._do_open("mine", False, TENSOR, expected)  # type: ignore[arg-type]
 
 
 def test_trees(pocket: Pair, passed_on: deque[mx.array]) -> None:
