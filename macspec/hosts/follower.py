@@ -55,6 +55,8 @@ class Follower:
             try:
                 done = getattr(self, f"_do_{name}")(*arguments)
             except MacspecError as error:
+                if number is None:  # nobody waits for it, and the ranks are out of step
+                    raise
                 self._link.send("failed", number, str(error))
             else:
                 if number is not None:
