@@ -12,6 +12,7 @@ from .control import OFF, PLAIN, Controller, Plan, outlook
 from .divergence import choice_scores, score_margin
 from .drafters import (
     AssistantModel,
+    BlockDrafter,
     BlockModel,
     ChainDrafter,
     Context,
@@ -140,7 +141,9 @@ class Decoder:
             drafters.pop(name, None)
         self.target.hide()
         for stepper in (self._draft_model(pair), self._head(pair)):
-            if stepper is not None:
+            if isinstance(stepper, BlockModel):
+                drafters[stepper.name] = BlockDrafter(stepper)
+            elif stepper is not None:
                 drafters[stepper.name] = ChainDrafter(stepper)
 
     def _draft_model(self, pair: Pair) -> DraftModel | MaskedModel | None:
@@ -295,7 +298,8 @@ class Decoder:
             noise = Noise(seed, number, position, plan.depth + 1, self.pair.vocabulary)
         draft_noise = None if noise is None or plan.depth == 0 else rule.draft_noise(noise)
         draw = self.kernels.draw(rule, sampling, noise) if plan.depth else None
-        context = Context(self.tokens, sampling, draft_noise, rule.keeps_q, dispatch, draw)
+        walks = self.kernels.walks(rule, sampling, noise) if plan.depth else None
+        context = Context(self.tokens, sampling, draft_noise, rule.keeps_q, dispatch, draw, walks)
         proposal = given or self.portfolio.propose(plan, context) or EMPTY
 
         token = None if behind is None else behind.token

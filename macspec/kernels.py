@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import mlx.core as mx
 
@@ -17,6 +18,14 @@ MODES = ("auto", "off", "strict")
 Draw = Callable[[mx.array, int], tuple[mx.array, mx.array | None] | None]
 """From logits [1, V] and the number of the step to a token [1] and, where the rule needs it, the
 log-probabilities [1, V] that it was drawn from; None: draw from ``Sampling.scores``."""
+
+Walk = Callable[[tuple[mx.array, ...], mx.array], tuple[mx.array, mx.array | None]]
+"""From the parts of a block's n rows, see ``heads.block.Block.prepared``, and the token [1] before
+them to tokens [n] and, where the rule needs them, the log-probabilities [n, V] they were drawn
+from."""
+Walks = Callable[[Any, int], Walk | None]
+"""How the tokens of a block are drawn, for a block drafter and a number of ids; None: one by one,
+as those of a chain."""
 
 
 class Kernels:
@@ -85,4 +94,8 @@ class Kernels:
 
     def draw(self, rule: Rule, sampling: Sampling, noise: Noise | None) -> Draw | None:
         """How a draft model draws the tokens of a chain; None: always from ``Sampling.scores``."""
+        return None
+
+    def walks(self, rule: Rule, sampling: Sampling, noise: Noise | None) -> Walks | None:
+        """How the tokens of blocks are drawn; None: as those of chains."""
         return None

@@ -17,7 +17,7 @@ from mlx_lm.models.gated_delta import normalize_qk
 from macspec.noise import Noise
 from macspec.verification import rule_named
 
-from . import accept, gated_delta, mamba2, matmul, verify_attention
+from . import accept, gated_delta, mamba2, matmul, verify_attention, walks
 from .gated_delta import GatedDelta
 from .mamba2 import Mamba2, Rows
 from .matmul import STRICT, Matmul, Matrix, multiply, prepared
@@ -29,16 +29,19 @@ from .recorded import (
     drafts,
     gated_delta_key,
     mamba2_key,
+    markov_sums,
     matmul_key,
     recorded,
     recorded_inputs,
     recorded_matrix,
     recorded_sampling,
     scanned,
+    selections,
     verdicts,
 )
-from .variants import ACCEPT, MATMUL_ROWS, RECURRENCE_ROWS, Choice, Variant
+from .variants import ACCEPT, CHOICES, MATMUL_ROWS, RECURRENCE_ROWS, Choice, Variant
 from .verify_attention import Attention, Held
+from .walks import Walk
 
 TOLERANCE = {mx.float32: 2e-5, mx.float16: 4e-3, mx.bfloat16: 3e-2}
 """Largest error, in units of the largest value, between kernel and reference: matmuls and
@@ -56,6 +59,9 @@ LONG = (16_416, 131_072)
 
 ACCEPT_TEXTS = (2, 4, 8, 9)
 """Rows of a pass between which an input reaches 8 elements, and with that another address space."""
+
+TABLE = 4096
+"""Rows of the codebooks that a walk is checked with; it reads few of them."""
 
 PASSES = 4
 """Random passes on which choices must be equal to the reference's."""
@@ -93,6 +99,9 @@ def check_of(variant: Variant, copies: int = 1) -> Check:
         return _gated_delta_check(variant.rows, variant.shape)
     if isinstance(variant.shape, Attention):
         return _attention_check(variant.rows, variant.shape)
+    if isinstance(variant.shape, Walk):
+        selects = variant.kernel == walks.SELECTOR.name
+        return (_selector_check if selects else _markov_check)(variant.rows, variant.shape)
     return _choice_check(variant, variant.shape)
 
 
@@ -391,6 +400,74 @@ def _choosing(
         return Noise(SEED, number, 10 * number, variant.rows, shape.width)
 
     return drafted, verdict if accepts else draw
+
+
+def _selector_check(rows: int, shape: Walk) -> Check:
+    tables = tuple(_normal((TABLE, shape.rank), shape.dtype, seed) for seed in (1, 2))
+
+    def parts_of(rows: int) -> tuple[mx.array, ...]:
+        projected = _normal((rows, shape.rank), shape.dtype, 3) / shape.rank**0.5
+        ids = mx.argsort(_normal((rows, TABLE), mx.float32), axis=-1)[:, : shape.choices]
+        return projected, ids.astype(mx.uint32), _normal((rows, shape.choices), mx.float32, 4) * 2
+
+    sampling, parts = recorded_sampling("block", True), parts_of(rows)
+    noise = Noise(SEED, 1, 10, rows, TABLE)
+
+    def call(run: Callable[..., Any]) -> Callable[[mx.array], mx.array]:
+        return lambda x: _after(run(sampling, tables, parts, x, noise, keeps_q=True)[0][-1:], x)
+
+    def failure() -> str | None:
+        for rule, truncated in CHOICES:
+            found = selections(walks.select, rule, truncated, shape.dtype)
+            if found != recorded()["selector_walk"][choice_key(rule, truncated)]:
+                return "its choices are not the recorded ones"
+        # One row has fewer than 8 elements of some inputs.
+        for count in (1, rows):
+            given = sampling, tables, parts_of(count), mx.array([3], mx.uint32), noise
+            (tokens, log_q), right = (
+                run(*given, keeps_q=True) for run in (walks.select, walks.reference)
+            )
+            if not mx.array_equal(tokens, right[0]):
+                return "its choices are not the reference's"
+            if why := _distance(mx.exp(log_q), mx.exp(right[1])):
+                return why
+        return None
+
+    return Check(mx.array([3], mx.uint32), call(walks.select), call(walks.reference), failure)
+
+
+def _markov_check(rows: int, shape: Walk) -> Check:
+    """Of one row: a block's are launched one after the other."""
+    sizes = max(TABLE, shape.choices), shape.choices
+    tables = tuple(_drawn((it, shape.rank), shape.dtype, seed) for seed, it in enumerate(sizes))
+    logits = _drawn((1, shape.choices), mx.float32, 3) * 3
+    places = None
+    if shape.choices < shape.width:
+        known = mx.arange(shape.width)
+        places = mx.where(known < shape.choices, known, shape.choices)
+    width = shape.width
+
+    def call(run: Callable[..., Any]) -> Callable[[mx.array], mx.array]:
+        return lambda x: _after(run(tables, logits, x, places, width)[0, :1], x)
+
+    def failure() -> str | None:
+        if markov_sums(walks.markov_row, shape.dtype) != recorded()["markov_row"]["sums"]:
+            return "its bits are not the recorded ones"
+        given = tables, logits, mx.array([3], mx.uint32), places, width
+        found, right = (run(*given) for run in (walks.markov_row, walks.markov_reference))
+        if not mx.array_equal(found > -mx.inf, right > -mx.inf):
+            return "it guesses other ids"
+        some = right > -mx.inf
+        return _distance(mx.where(some, found, 0), mx.where(some, right, 0))
+
+    return Check(
+        mx.array([3], mx.uint32), call(walks.markov_row), call(walks.markov_reference), failure
+    )
+
+
+def _drawn(shape: tuple[int, ...], dtype: mx.Dtype, seed: int) -> mx.array:
+    """Normal variates of the device, for what is large."""
+    return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
 
 
 def _normal(shape: tuple[int, ...], dtype: mx.Dtype, seed: int = 0) -> mx.array:

@@ -13,7 +13,7 @@ from mlx.nn.layers.base import Module
 
 from macspec.device import on_metal
 from macspec.errors import BadOptionError, brief
-from macspec.kernels import MODES, Draw, Kernels
+from macspec.kernels import MODES, Draw, Kernels, Walk, Walks
 from macspec.models import Pair
 from macspec.noise import Noise
 from macspec.pending import Recurrence
@@ -21,7 +21,7 @@ from macspec.sampling import Sampling
 from macspec.verification import Rule, Tree, TreeVerdict, Verdict
 from macspec.verification.match import Keyed
 
-from . import accept, mamba2, verify_attention
+from . import accept, mamba2, verify_attention, walks
 from .hooks import Hooks
 from .matmul import STRICT, Matmul, prepared, supports
 from .outcomes import Outcome, Outcomes
@@ -34,6 +34,7 @@ from .variants import (
     CHOICE_ROWS,
     RECURRENCE_ROWS,
     SAMPLE,
+    WALK_ROWS,
     Choice,
     Variant,
     at_least,
@@ -298,9 +299,7 @@ class MetalKernels(Kernels):
         return accept.follow(how, logits, tree, noise)
 
     def draw(self, rule: Rule, sampling: Sampling, noise: Noise | None) -> Draw | None:
-        keeps_q = rule.keeps_q and noise is not None
-        # Match drafts the most likely token, whatever the target will draw.
-        own = noise if keeps_q or rule.name == Keyed.name else None
+        keeps_q, own = self._drawing(rule, noise)
 
         def draw(logits: mx.array, step: int) -> tuple[mx.array, mx.array | None] | None:
             how = self._choosing(SAMPLE, sampling, logits, own, keeps_q)
@@ -309,6 +308,35 @@ class MetalKernels(Kernels):
             return accept.draft_sample(how, logits, own, step, keeps_q=keeps_q)
 
         return draw
+
+    def _drawing(self, rule: Rule, noise: Noise | None) -> tuple[bool, Noise | None]:
+        """Whether drafts keep what they were drawn from, and the noise that they are drawn with."""
+        keeps_q = rule.keeps_q and noise is not None
+        # Match drafts the most likely token, whatever the target will draw.
+        return keeps_q, noise if keeps_q or rule.name == Keyed.name else None
+
+    def walks(self, rule: Rule, sampling: Sampling, noise: Noise | None) -> Walks | None:
+        if sampling.logit_bias or sampling.penalised:
+            return None
+        keeps_q, own = self._drawing(rule, noise)
+
+        def walk(head: Any, width: int) -> Walk | None:
+            shape = walks.Walk.of(head, width)
+            if shape is None or Variant(shape.kernel, shape, WALK_ROWS) not in self._others:
+                return None
+            row = mx.zeros((1, width))
+            by_row = shape.kernel == walks.MARKOV.name
+            if by_row and self._choosing(SAMPLE, sampling, row, own, keeps_q) is None:
+                return None
+
+            def walked(
+                parts: tuple[mx.array, ...], anchor: mx.array
+            ) -> tuple[mx.array, mx.array | None]:
+                return walks.walked(head, parts, anchor, width, sampling, own, keeps_q=keeps_q)
+
+            return walked
+
+        return walk
 
     def _choosing(
         self,

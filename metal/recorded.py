@@ -200,6 +200,47 @@ def drafts(run: Callable[..., Any], rule: str, truncated: bool, dtype: mx.Dtype)
     ]
 
 
+def recorded_tables(dtype: mx.Dtype) -> tuple[mx.array, mx.array]:
+    """Of a walk, [1000, 8] each: quarters from -1 to 1, few of which are not zero."""
+    drawn = (_hashed((WIDTH, 8), seed) % mx.array(20, mx.uint32) for seed in (41, 43))
+    first, second = (mx.where(it < 9, it.astype(mx.float32) - 4, 0) / 4 for it in drawn)
+    return first.astype(dtype), second.astype(dtype)
+
+
+def selections(run: Callable[..., Any], rule: str, truncated: bool, dtype: mx.Dtype) -> list[int]:
+    """The tokens that ``run`` (as ``walks.select``) chooses along a block."""
+    logits, count = recorded_logits(mx.float32)[:, : 16 * DEPTH], 16
+    parts = (
+        recorded_tables(dtype)[1][:DEPTH],
+        mx.arange(DEPTH * count, dtype=mx.uint32).reshape(DEPTH, count) * 7 % WIDTH,
+        mx.take_along_axis(logits[:DEPTH], mx.arange(DEPTH * count).reshape(DEPTH, count), 1),
+    )
+    tokens, _ = run(
+        recorded_sampling(rule, truncated),
+        recorded_tables(dtype),
+        parts,
+        mx.array([5], mx.uint32),
+        recorded_noise(rule),
+        keeps_q=rule == "block",
+    )
+    found: list[int] = tokens.tolist()
+    return found
+
+
+def markov_sums(run: Callable[..., Any], dtype: mx.Dtype) -> str:
+    """Checksums of what ``run`` (as ``walks.markov_row``) gives, for a reduced vocabulary too."""
+    tables, logits = recorded_tables(dtype), recorded_logits(mx.float32)[:1]
+    known = mx.arange(WIDTH)
+    places = mx.where(known % 3 == 0, known // 3, WIDTH // 3 + 1)
+    cut = (tables[0], tables[1][: WIDTH // 3 + 1]), logits[:, : WIDTH // 3 + 1], places
+    token = mx.array([9], mx.uint32)
+    rows = [
+        run(tables, logits, token, None, WIDTH),
+        run(cut[0], cut[1], token, cut[2], WIDTH - 3),
+    ]
+    return " ".join(checksum(row + 0) for row in rows)
+
+
 def _hashed(shape: tuple[int, ...], seed: int) -> mx.array:
     """uint32 from the noise's hash, the same everywhere."""
     keys = mx.array([[seed, seed + 1]], mx.uint32)

@@ -26,6 +26,7 @@ from .mamba2 import Mamba2
 from .matmul import QMM, QMT, QMV, STRICT, Matmul, Matrix
 from .recurrences import NETS
 from .verify_attention import Attention, Packing
+from .walks import MARKOV, Walk
 
 ATTENTION = verify_attention.KERNEL.name
 ACCEPT, SAMPLE = "accept", "draft_sample"
@@ -41,6 +42,8 @@ QMM_FROM = 6
 ATTENTION_ROWS = (2, 4, 8, 16)
 RECURRENCE_ROWS = (2, 4, 8, 16)
 CHOICE_ROWS = {ACCEPT: 5, SAMPLE: 1}
+WALK_ROWS = 7
+"""Of a block."""
 LENGTHS = (1024, 8192)
 """Contexts at which attention is measured; one between them is judged by the nearer by ratio."""
 
@@ -74,7 +77,7 @@ class Variant:
     """One kernel, for one shape and number of rows."""
 
     kernel: str
-    shape: Matmul | Attention | Choice | GatedDelta | Mamba2
+    shape: Matmul | Attention | Choice | GatedDelta | Mamba2 | Walk
     rows: int
 
     def __str__(self) -> str:
@@ -164,6 +167,12 @@ def variants_for(
     found += _of_choices(ACCEPT, pair.vocabulary, target.logits)
     if pair.draft is not None:
         found += _of_choices(SAMPLE, pair.vocabulary, workload(pair.draft.module).logits)
+    elif pair.head is not None:
+        walk = Walk.of(pair.head.module, pair.vocabulary)
+        if walk is not None:
+            found.append(Variant(walk.kernel, walk, WALK_ROWS))
+        by_row = walk is not None and walk.kernel == MARKOV.name
+        found += _of_choices(SAMPLE, pair.vocabulary, mx.float32 if by_row else target.logits)
     return target, found
 
 
@@ -238,4 +247,5 @@ def length_of(length: int) -> int:
 def urgent(variant: Variant) -> bool:
     """Whether the next replies may use a variant; the others are rare: deep passes."""
     most = {QMM.name: 0, QMT.name: 0, ATTENTION: 8}.get(variant.kernel, SOON_ROWS)
+    most = WALK_ROWS if isinstance(variant.shape, Walk) else most
     return variant.rows <= most

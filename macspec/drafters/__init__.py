@@ -1,7 +1,7 @@
 """Drafters propose the next tokens."""
 
 from .assistant import AssistantModel
-from .block import BlockModel
+from .block import BlockDrafter, BlockModel
 from .chain import ChainDrafter, Reader, Stepper, Trial
 from .corpus import Corpus
 from .drafter import Context, Drafter, Proposal

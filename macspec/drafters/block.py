@@ -11,9 +11,10 @@ from ..choices import MAX_DEPTH
 from ..heads.agreement import LEAST
 from ..heads.block import Block
 from ..heads.blockcheck import settle
+from ..kernels import Walks
 from ..models.cached import CachedModel
-from .chain import Trial
-from .drafter import Dispatch
+from .chain import ChainDrafter, Trial
+from .drafter import Context, Dispatch, Proposal
 from .held import HeldRows
 
 
@@ -74,6 +75,24 @@ class BlockModel:
             self._held.skip(length)
 
     def first(self, tokens: Sequence[int], depth: int, dispatch: Dispatch) -> mx.array:
+        parts = self._block(tokens, depth)
+        if not self.head.walks:
+            parts = (self._sound(*parts),)
+        dispatch(*parts)
+        self._parts, self._row = parts, 0
+        return self._guess(mx.array([tokens[-1]], mx.uint32))
+
+    def walked(
+        self, tokens: Sequence[int], depth: int, walks: Walks
+    ) -> tuple[mx.array, mx.array | None] | None:
+        """``depth`` tokens and what they were drawn from, at once; None: only one by one."""
+        walk = walks(self.head, self._target.vocabulary)
+        if walk is None or depth > self.head.size:
+            return None
+        return walk(self._block(tokens, depth), mx.array([tokens[-1]], mx.uint32))
+
+    def _block(self, tokens: Sequence[int], depth: int) -> tuple[mx.array, ...]:
+        """What the tokens of a block are drawn from, [depth, ...] each."""
         self._judge(tokens)
         last = len(tokens) - 1
         while last - max(self.length, self._hidden.start) > self._target.chunk.rows:
@@ -84,13 +103,7 @@ class BlockModel:
         self._held.cache.mark()
         rows = self.head(None, embedded[None], self._held.cache.layers, depth)[0]
         self._held.cache.advance(block.shape[0])
-        logits = self.head.logits(rows, self._output)
-        parts = self.head.prepared(rows, logits)
-        if not self.head.walks:
-            parts = (self._sound(*parts),)
-        dispatch(*parts)
-        self._parts, self._row = parts, 0
-        return self._guess(mx.array([tokens[-1]], mx.uint32))
+        return self.head.prepared(rows, self.head.logits(rows, self._output))
 
     def next(self, token: mx.array, dispatch: Dispatch) -> mx.array:
         # Where more is asked for than a block has, its last row answers again.
@@ -145,3 +158,20 @@ class BlockModel:
         self.fault = settle(self.head, self._hidden, tokens)
         self._judged = True
         self._held.keep(0)
+
+
+class BlockDrafter(ChainDrafter):
+    """Drafts the tokens of a block: at once where there is a kernel for that, else as a chain's."""
+
+    def __init__(self, stepper: BlockModel) -> None:
+        super().__init__(stepper)
+        self._model = stepper
+
+    def propose(self, context: Context, depth: int) -> Proposal | None:
+        if context.walks is not None:
+            walked = self._model.walked(context.tokens, depth, context.walks)
+            if walked is not None:
+                self._ask(context.tokens)
+                context.dispatch(*(it for it in walked if it is not None))
+                return Proposal(*walked)
+        return super().propose(context, depth)

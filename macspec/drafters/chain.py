@@ -150,10 +150,14 @@ class ChainDrafter:
         parents = (*range(-1, depth - 1), at - 1)
         return Proposal(mx.concatenate([*tokens, sibling]), parents=parents)
 
+    def _ask(self, tokens: Sequence[int]) -> None:
+        """Note what a proposal follows."""
+        self._asked, self._last = len(tokens), tokens[-1]
+        self._usual = self._recent.share(self._asked - self._judged)
+
     def _steps(self, context: Context, depth: int, draw: Draw | None = None) -> Iterator[_Step]:
         sampling = context.sampling
-        self._asked, self._last = len(context.tokens), context.tokens[-1]
-        self._usual = self._recent.share(self._asked - self._judged)
+        self._ask(context.tokens)
         tokens: list[mx.array] = []
         for step in range(depth):
             if tokens:

@@ -9,7 +9,7 @@ from typing import Protocol
 import mlx.core as mx
 
 from ..control import Offer
-from ..kernels import Draw
+from ..kernels import Draw, Walks
 from ..sampling import Sampling
 
 Dispatch = Callable[..., None]
@@ -30,6 +30,8 @@ class Context:
     dispatch: Dispatch
     draw: Draw | None = None
     """Draws the tokens of a chain, noise included; None: argmax with ``noise`` does."""
+    walks: Walks | None = None
+    """Draws those of a block, noise included; None: as those of a chain."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,6 +231,11 @@ class Block(nn.Module):
         """The target's ids that it can guess; None: all."""
         return self._targets
 
+    @property
+    def places(self) -> mx.array | None:
+        """For each id of the target which guess it is, or how many there are; None: the same."""
+        return None if self._targets is None else self._places
+
     def reduce(self, targets: mx.array) -> None:
         """Guess only these ids [n] of the target."""
         self._targets = targets

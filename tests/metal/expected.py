@@ -13,7 +13,7 @@ from typing import Any
 import mlx.core as mx
 import references
 
-from macspec.metal import gated_delta, mamba2, matmul, recorded
+from macspec.metal import gated_delta, mamba2, matmul, recorded, walks
 from macspec.metal.gated_delta import GatedDelta
 from macspec.metal.kernel import TYPES
 from macspec.metal.mamba2 import Mamba2
@@ -32,11 +32,12 @@ def compute() -> dict[str, dict[str, Any]]:
         products[recorded.matmul_key(bits, group_size, dtype, *mode)] = " ".join(
             recorded.checksum(whole[:rows] + 0) for rows in MATMUL_ROWS
         )
-    accepts, samples = {}, {}
+    accepts, samples, selected = {}, {}, {}
     for rule, truncated in CHOICES:
         key = recorded.choice_key(rule, truncated)
         accepts[key] = recorded.verdicts(references.accept, rule, truncated, mx.float32)
         samples[key] = recorded.drafts(references.draft_sample, rule, truncated, mx.float32)
+        selected[key] = recorded.selections(walks.reference, rule, truncated, mx.float32)
     scans = {}
     for state, dtype in itertools.product(mamba2.STATES, TYPES):
         shape = Mamba2(8, 2, 16, state, dtype, (mx.float32, dtype))
@@ -53,6 +54,8 @@ def compute() -> dict[str, dict[str, Any]]:
         "gated_delta": deltas,
         "accept": accepts,
         "draft_sample": samples,
+        "selector_walk": selected,
+        "markov_row": {"sums": recorded.markov_sums(walks.markov_reference, mx.float32)},
     }
 
 

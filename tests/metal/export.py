@@ -22,7 +22,7 @@ from harness.headers import flattened
 from harness.text import export
 
 from macspec import cache
-from macspec.metal import accept, gated_delta, mamba2, matmul, verify_attention
+from macspec.metal import accept, gated_delta, mamba2, matmul, verify_attention, walks
 from macspec.metal.checks import ACCEPT_TEXTS
 from macspec.metal.kernel import Kernel, Launch
 from macspec.metal.mamba2 import Rows
@@ -53,6 +53,7 @@ def launch_all() -> None:
         _attend(dtype)
         _recur(dtype)
         _choose(dtype)
+        _walk(dtype)
 
 
 def _multiply(dtype: mx.Dtype, bits: int, group_size: int, mode: str = matmul.AFFINE) -> None:
@@ -138,6 +139,19 @@ def _choose(dtype: mx.Dtype) -> None:
         for keeps_q in (False, True):
             logits = mx.zeros((1, VOCABULARY), dtype)
             accept.draft_sample(sampling, logits, noise, 0, keeps_q=keeps_q)
+
+
+def _walk(dtype: mx.Dtype) -> None:
+    tables, anchor = (mx.zeros((64, 64), dtype),) * 2, mx.zeros((1,), mx.uint32)
+    # Both sides of 8 elements: one row of few candidates, and of many.
+    for count in (4, 16, 32):
+        parts = mx.zeros((1, 64), dtype), mx.zeros((1, count), mx.uint32), mx.zeros((1, count))
+        for sampling, keeps_q in ((Sampling(temperature=0), False), (Sampling(), True)):
+            noise = None if sampling.greedy else Noise(1, 1, 1, 1, VOCABULARY)
+            walks.select(sampling, tables, parts, anchor, noise, keeps_q=keeps_q)
+        walks.select(Sampling(), tables, parts, anchor, Noise(1, 1, 1, 1, 64), keeps_q=False)
+    for places in (None, mx.zeros((64,), mx.int32)):
+        walks.markov_row(tables, mx.zeros((1, 64)), anchor, places, 64)
 
 
 @contextmanager
