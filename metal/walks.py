@@ -51,6 +51,8 @@ MARKOV = Kernel(
     outputs=("out",),
 )
 
+KERNELS = (SELECTOR, MARKOV)
+
 Parts = tuple[mx.array, ...]
 """What ``Block.prepared`` returns."""
 Walked = tuple[mx.array, mx.array | None]

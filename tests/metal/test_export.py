@@ -6,7 +6,7 @@ import export
 import pytest
 import quantized
 
-from macspec.metal import accept, gated_delta, mamba2, matmul, verify_attention
+from macspec.metal import accept, gated_delta, mamba2, matmul, verify_attention, walks
 from macspec.metal.checks import check_of
 from macspec.metal.variants import variants_for
 
@@ -47,6 +47,7 @@ def test_files_hold_every_kernel_with_its_headers(texts: dict[str, tuple[str, st
         *states,
         *verify_attention.KERNELS,
         *accept.KERNELS,
+        *walks.KERNELS,
     }
     kernels = {kernel.name for kernel in every}
     assert {name.partition("-")[0] for name in files} == kernels
