@@ -106,6 +106,11 @@ class Fields:
         self._values: dict[str, Any] = value
         self._what = f"{what}." if what else ""
 
+    def given(self, name: str, default: Any) -> Any:
+        """The value of a field, whatever it is."""
+        value = self._values.get(name)
+        return default if value is None else value
+
     def get(self, name: str, kind: Any, default: Any = None) -> Any:
         """The value of a field; of a number, a whole one is a float too."""
         value = self._values.get(name)
@@ -161,7 +166,7 @@ def chat_request(fields: Fields, defaults: Defaults) -> Request:
         logprobs = fields.get("top_logprobs", int, 0)
     elif fields.get("top_logprobs", int, 0):
         raise fields.wrong("top_logprobs", "needs logprobs")
-    given = fields.get("max_completion_tokens", int) or fields.get("max_tokens", int)
+    given = fields.get("max_completion_tokens", int, fields.get("max_tokens", int))
     request = ReplyRequest(
         tuple(_message(it, f"messages[{at}]") for at, it in enumerate(messages)),
         max_tokens=defaults.max_tokens if given is None else given,
@@ -209,7 +214,7 @@ def _request(
 
 def _refuse(fields: Fields, possible: Mapping[str, Any]) -> None:
     for name, only in possible.items():
-        if fields.get(name, object, only) != only:
+        if fields.given(name, only) != only:
             raise fields.wrong(name, "is not possible here: leave it out")
     form = Fields(fields.get("response_format", dict, {"type": "text"}), "response_format")
     if form.needed("type", str) != "text":

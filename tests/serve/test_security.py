@@ -132,6 +132,9 @@ WRONG: list[dict[str, Any]] = [
     {"stop": ["x"] * 17},
     {"stop": 7},
     {"n": 2},
+    {"modalities": ["audio"]},
+    {"audio": True},
+    {"max_completion_tokens": 0, "max_tokens": 4},
     {"logit_bias": {"a": 1}},
     {"logit_bias": {"1": 10**400}},
     {"top_logprobs": 3},
@@ -148,6 +151,8 @@ WRONG: list[dict[str, Any]] = [
     {"model": ["macspec"]},
 ]
 
+WRONG_TEXT = [{"prompt": ["a", "b"]}, {"prompt": [7]}, {"echo": True}, {"best_of": 2}, {}]
+
 
 @pytest.mark.parametrize("fields", WRONG, ids=lambda it: json.dumps(it)[:40])
 def test_a_wrong_field_is_named_and_nothing_is_asked_of_the_engine(
@@ -156,6 +161,16 @@ def test_a_wrong_field_is_named_and_nothing_is_asked_of_the_engine(
     status, body = ask(server, chat(**fields))
     assert status == 400
     assert body["error"]["param"].split(".")[0].split("[")[0] in fields
+    assert not engine.asked
+
+
+@pytest.mark.parametrize("fields", WRONG_TEXT, ids=str)
+def test_so_is_one_of_a_text_to_continue(
+    server: Any, engine: ScriptedClient, fields: dict[str, Any]
+) -> None:
+    prompt = {"prompt": "Once"} if fields else {}
+    status, body = ask(server, {**prompt, **fields}, "/v1/completions")
+    assert (status, body["error"]["param"]) == (400, next(iter(fields), "prompt"))
     assert not engine.asked
 
 
