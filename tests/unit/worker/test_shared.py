@@ -10,7 +10,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from tinymodels import saved
+from tinymodels import noisy_folder, saved
 
 from macspec import Session, load_pair
 from macspec.decode import Settings
@@ -70,6 +70,27 @@ def test_replies_in_turn_are_what_they_are_alone_and_take_turns_by_rounds(
         turns = [at for at, one in enumerate(rounds) if one == call]
         assert all(after - at <= len(TEXTS) for at, after in pairwise(turns))
     assert len(it.at_rest) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["qwen3_5", "gemma3_text", "lfm2"])
+def test_states_and_windows_of_replies_in_turn_are_their_own(name: str, tmp_path: Path) -> None:
+    """Each is edited and asked again, too, which takes their caches back."""
+    target = saved(name, tmp_path / "target")
+    draft = noisy_folder(target, tmp_path / "draft")
+    pair, said = load_pair(str(target), str(draft), context=512), {}
+    for method, it in (("off", several(pair)), ("draft", several(pair))):
+        found: list[tuple[int, ...]] = []
+        for texts in (TEXTS, [f"{text} Please." for text in TEXTS], TEXTS):
+            for call, text in enumerate(texts):
+                it.begin(call, request(text), replace(KEYED, method=method))
+                if method == "off":
+                    found.append(run(it)[call].token_ids)
+            if method == "draft":
+                done = run(it)
+                found += [done[call].token_ids for call in range(len(texts))]
+        said[method] = found
+    assert said["draft"] == said["off"]
 
 
 def test_a_conversation_is_continued_by_the_prompt_that_shares_most_with_it(small: Pair) -> None:
