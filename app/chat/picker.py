@@ -20,6 +20,7 @@ from macspec.models.catalog import (
     advised_head,
     best,
     catalogue,
+    drafts_with,
     find,
     licence,
     plain_name,
@@ -458,7 +459,8 @@ def proposed(entry: Entry | None, memory: int, code: Entry | None = None) -> lis
     built_in = "The built-in pair starts instantly but only does small talk."
     if entry is None:
         return [built_in, f"No pair in the catalogue fits this machine ({has})."]
-    draft = "" if entry.draft is None else f" with the draft model {entry.draft}"
+    head, name = drafts_with(entry) or (None, None)
+    draft = "" if name is None else f" with the {label(head) if head else 'draft model'} {name}"
     size = "" if entry.download is None else f" It would download {entry.download:.1f} GB"
     needs = "" if entry.memory_8k is None else f" and need {entry.memory_8k:.1f} GB of memory"
     return [

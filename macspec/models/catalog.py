@@ -210,6 +210,15 @@ def advised_head(target: str, pairs: Iterable[Entry]) -> tuple[str, str] | None:
     return next(known, None)
 
 
+def drafts_with(pair: Entry) -> tuple[str | None, str] | None:
+    """What setting a pair up takes to draft: the method and repository of a head that lies apart
+    from the target, else None and the draft model; None without either."""
+    head = advised_head(pair.target, (pair,))
+    if head is not None and plain_name(head[1]) != plain_name(pair.target):
+        return head
+    return None if pair.draft is None else (None, pair.draft)
+
+
 def _pairs_of(target: str, pairs: Iterable[Entry]) -> list[Entry]:
     """The pairs with a target, those in its own precision first."""
     name = plain_name(target)

@@ -12,7 +12,7 @@ from ..errors import BadOptionError, PairMismatchError
 from ..heads import HeadFiles, LoadedHead, head_in, open_head, own_head
 from ..layercaches import KV_BITS
 from . import memory
-from .catalog import best
+from .catalog import best, drafts_with
 from .files import locate
 from .loading import Machines, Model, open_model, read_weights
 from .machine import unified_memory
@@ -223,8 +223,10 @@ def built_in_notice() -> str:
     entry = best(unified_memory(), memory.device_limit())
     if entry is None:
         return f"{BUILT_IN}macspec run --target <folder or Hugging Face id> --draft <the same>"
-    draft = "" if entry.draft is None else f" --draft {entry.draft}"
-    return f"{BUILT_IN}macspec models pull {entry.name}, then --target {entry.target}{draft}"
+    head, draft = drafts_with(entry) or (None, None)
+    pull = f"macspec models pull {entry.name}{', again with --head' if head else ''}"
+    given = "" if draft is None else f" --draft {draft}"
+    return f"{BUILT_IN}{pull}, then --target {entry.target}{given}"
 
 
 def notices(pair: Pair, asked: int | None) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from macspec.app.actions import ACTIONS, GROUPS, Situation
 from macspec.app.chat.picker import proposal, proposed
 from macspec.app.keys import Keys, hints, table
@@ -66,6 +68,8 @@ def test_the_card_says_what_would_be_downloaded() -> None:
     said = " ".join(proposed(entry, 16 * GIB))
     assert "16 GB" in said
     assert "mid: owner/mid with the draft model owner/small" in said
+    headed = " ".join(proposed(replace(entry, heads={"mtp": "owner/mid-MTP"}), 16 * GIB))
+    assert "mid: owner/mid with the MTP head owner/mid-MTP" in headed
     assert "download 5.0 GB and need 6.5 GB" in said
     assert "To write code" not in " ".join(proposed(entry, 16 * GIB, entry))
     other = Entry("coder", "owner/coder")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -13,6 +14,7 @@ from macspec.assets import pocket as built_in
 from macspec.cli import modellist
 from macspec.models import Pair
 from macspec.models.catalog import Entry
+from macspec.models.pair import built_in_notice
 from macspec.models.scan import OpenedModel, PairFit, ScanEvent, scan
 
 TARGET, DRAFT = map(str, built_in())
@@ -94,3 +96,14 @@ def test_a_head_made_for_another_target_comes_after_draft_models(
     said = capsys.readouterr().out
     assert f"{TARGET} + {folders['other']}: fits, but was made for owner/Another-1B\n" in said
     assert f"{DRAFT}, which is here\n" in said.partition("what drafts for which target\n")[2]
+
+
+def test_the_notice_names_what_would_draft(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = Entry("mid", "owner/mid", "owner/small")
+    monkeypatch.setattr("macspec.models.pair.best", lambda *limits: entry)
+    assert built_in_notice().endswith("pull mid, then --target owner/mid --draft owner/small")
+    entry = replace(entry, heads={"mtp": "owner/mid-MTP"})
+    said = built_in_notice()
+    assert said.endswith(
+        "pull mid, again with --head, then --target owner/mid --draft owner/mid-MTP"
+    )

@@ -87,7 +87,7 @@ TOLD: dict[str, tuple[Trap, str]] = {
     "shuffled": (shuffled, "it is for another target, or damaged"),
     "broken": (broken, "its weights are not numbers"),
 }
-QUICK = ("norms minus one", "late", "layers one less")
+QUICK = ("norms minus one", "layers one less")
 
 
 def some(names: Any) -> list[Any]:
