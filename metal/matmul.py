@@ -179,12 +179,14 @@ def prepared(kernel: str, x: mx.array, matrix: Matrix) -> Callable[[mx.array], m
         inputs, launch = qmm_call(rows, matrix, tensors=run is QMT)
     else:
         run, (inputs, launch) = QMV, qmv_call(rows, matrix, strict=kernel == STRICT)
-    operands, whole = inputs[1:], (*x.shape[:-1], matrix.outputs)
+    (_, w, scales, biases), whole = inputs, (*x.shape[:-1], matrix.outputs)
     if len(launch.shapes[0]) == 3:
         added = run.bound(launch)
-        return lambda x: added(inputs=[x, *operands])[0].sum(axis=0).astype(x.dtype).reshape(whole)
+        return lambda x: (
+            added(inputs=[x, w, scales, biases])[0].sum(axis=0).astype(x.dtype).reshape(whole)
+        )
     product = run.bound(replace(launch, shapes=(whole,)))
-    return lambda x: product(inputs=[x, *operands])[0]
+    return lambda x: product(inputs=[x, w, scales, biases])[0]
 
 
 def qmv_call(x: mx.array, matrix: Matrix, *, strict: bool = False) -> tuple[list[mx.array], Launch]:

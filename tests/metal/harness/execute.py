@@ -109,6 +109,7 @@ class _Run(ctypes.Structure):
         ("variables", ctypes.c_void_p),
         ("threads", ctypes.c_uint64),
         ("switches", ctypes.c_uint64),
+        ("most", ctypes.c_uint64),
     )
 
 
@@ -143,9 +144,15 @@ class Executed:
 
 
 def _place(data: Array, skew: int) -> tuple[Array, NDArray[np.uint8]]:
-    """A copy of ``data``, gaps included, between red zones; the arena and the copy's bytes."""
+    """A copy of ``data``, gaps included, between red zones; the arena and the copy's bytes.
+
+    A file is used as it is mapped, so that it can be larger than the memory.
+    """
     steps = zip(data.shape, data.strides, strict=True)
     span = data.itemsize + sum((n - 1) * step for n, step in steps) if data.size else 0
+    if isinstance(data, np.memmap):
+        mapped = (ctypes.c_uint8 * span).from_address(data.ctypes.data)
+        return data, np.ctypeslib.as_array(mapped)
     arena = np.full(span + 2 * RED_ZONE + 512, 0xFF, np.uint8)
     start = RED_ZONE + (-(arena.ctypes.data + RED_ZONE)) % 256 + skew
     inside = arena[start : start + span]
@@ -165,6 +172,7 @@ def execute(
     order: int = 0,
     init: float | None = None,
     skewed: bool = False,
+    most: int = 0,
 ) -> Executed:
     """Run ``text`` on copies of ``inputs``.
 
@@ -177,6 +185,7 @@ def execute(
         order: of the threads: 0 ascending, 1 descending, 2 shuffled.
         init: what the outputs hold before the kernel; without it they hold NaN.
         skewed: inputs begin at an odd multiple of their element, as slices do.
+        most: threadgroups to run, the first in this order; 0: all.
     """
     extra: dict[str, Array] = {}
     for name, array in inputs.items():
@@ -235,6 +244,7 @@ def execute(
         0,
         CAPACITY,
         ctypes.cast(variables, ctypes.c_void_p),
+        most=most,
     )
     with LOCK:
         machine.msl_run(ctypes.byref(run))

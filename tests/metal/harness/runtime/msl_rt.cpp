@@ -85,6 +85,7 @@ struct Run {
   u32 nfaults, capacity;   // found, and how many there is room for
   Variable* variables;
   u64 threads, switches;
+  u64 most;       // threadgroups that run, the first in this order; 0: all
 };
 
 static Run* run;
@@ -626,7 +627,7 @@ API void msl_run(Run* r) {
     }
   }
   u64 total = (u64)groups[0] * groups[1] * groups[2];
-  for (u64 q = 0; q < total && !stopped; q++) {
+  for (u64 q = 0; q < (r->most ? r->most : total) && !stopped; q++) {
     u64 t = r->order == 1 ? total - 1 - q : q;
     u32 group[3] = {(u32)(t % groups[0]), (u32)(t / groups[0] % groups[1]), (u32)(t / groups[0] / groups[1])};
     u32 size[3];
