@@ -21,7 +21,7 @@ from harness import launching
 from harness.headers import flattened
 from harness.text import export
 
-from macspec import cache
+from macspec import layercaches
 from macspec.metal import accept, gated_delta, mamba2, matmul, verify_attention, walks
 from macspec.metal.checks import ACCEPT_TEXTS
 from macspec.metal.kernel import Kernel, Launch
@@ -95,7 +95,7 @@ def _attend(dtype: mx.Dtype) -> None:
     cases = itertools.product((2, 8), ((2, 100), (2, 1024), (2, 65_536), (3, 65_536)))
     packings = itertools.product(verify_attention.WIDTHS, verify_attention.CACHE_BITS)
     for (width, bits), (rows, (group, length)) in itertools.product(packings, cases):
-        if size := cache.group_size(width):
+        if size := layercaches.group_size(width):
             words = mx.zeros((1, 1, length, width * bits // 32), mx.uint32)
             scales = mx.zeros((1, 1, length, width // size), dtype)
             verify_attention.verify_attention(
