@@ -9,6 +9,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,6 +98,21 @@ class Walk:
             what="the first message",
         )
         terminal.press(*["up"] * 9)
+
+    def click(self, on: str, shows: str) -> None:
+        """Click on a text; again where a click found the screen being laid out anew."""
+        terminal, again = self.terminal, 0.0
+
+        def shown() -> bool:
+            nonlocal again
+            if shows not in terminal.text and on in terminal.text and time.monotonic() > again:
+                again = time.monotonic() + 5
+                column, row = terminal.where(on)
+                for end in "Mm":
+                    terminal.type(f"\x1b[<0;{column + 3};{row + 1}{end}")
+            return shows in terminal.text
+
+        terminal.wait_for(shown, what=shows)
 
     def empty(self) -> None:
         self.terminal.press("ctrl+u")
@@ -266,10 +282,7 @@ def turns_and_versions(walk: Walk) -> None:
         walk.step("a click on the versions goes to the next one")
         terminal.press(*["pageup"] * 9)
         terminal.wait_for(lambda: terminal.lines[1][2:5] == "You" and "‹ 1/2 ›" in terminal.text)
-        column, row = terminal.where("2 ›")
-        for end in "Mm":
-            terminal.type(f"\x1b[<0;{column + 3};{row + 1}{end}")
-        terminal.wait_for("‹ 2/2 ›")
+        walk.click("2 ›", "‹ 2/2 ›")
         terminal.press("left")
         terminal.wait_for(lambda: walk.texts() == before)
         walk.step("a command in one burst is a command in the conversation too")

@@ -178,7 +178,7 @@ class AppCost:
 
     def _cores(self) -> Iterator[Step]:
         plan = self.plan
-        length = round(4 * PACE * 2 * (plan.seconds + 4 * plan.settle) + 1_000)
+        length = round(4 * PACE * 2 * (plan.seconds + 4 * plan.settle) + 10_000)
         with self._stage(self.folder / "paced", 100) as app:
             app.begin()
             for repeat in range(plan.repeats):
