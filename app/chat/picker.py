@@ -232,7 +232,9 @@ class ModelPicker:
             if it.draft == (draft and draft.model) and it.download is not None
         ]
         total = f", about {sizes[0]:.1f} GB" if sizes and len(names) == 2 else ""
-        return f"{' and '.join(map(one_line, names))}{total}"
+        known = {} if draft is None or draft.size is None else {draft.model: size(draft.size)}
+        parts = [one_line(it) + (f" ({known[it]})" if it in known else "") for it in names]
+        return f"{' and '.join(parts)}{total}"
 
     def question(self, target: ModelOffer, draft: ModelOffer | None) -> str:
         """What is asked before a pair is set up."""
@@ -299,8 +301,14 @@ class ModelPicker:
             return None
         method, name = found
         entries = tuple(it for it in self.known if name in it.heads.values())
-        note = f"{label(method)}, {ADVISED}"
-        return ModelOffer(name, _display_name(name), ABSENT, note=note, pairs=entries)
+        sizes = (
+            it.head_sizes[kind] * 1e9
+            for it in entries
+            for kind, own in it.heads.items()
+            if own == name and kind in it.head_sizes
+        )
+        offer = ModelOffer(name, _display_name(name), ABSENT, pairs=entries)
+        return replace(offer, size=next(sizes, None), note=f"{label(method)}, {ADVISED}")
 
     def _draft(self, target: ModelOffer, it: FoundModel, entry: Entry | None) -> ModelOffer:
         assert target.model is not None

@@ -61,6 +61,8 @@ class Entry:
     """What it is proposed for, of ``USES``."""
     heads: Mapping[str, str] = field(default_factory=dict)
     """Repositories of heads that draft for the target, by kind; those in ``HEADS`` are offered."""
+    head_sizes: Mapping[str, float] = field(default_factory=dict)
+    """GB (10**9) of those heads whose size is known, by kind."""
     heads_source: str = ""
     download: float | None = None
     """Approximate GB (10**9) of both; None where unknown."""
@@ -137,6 +139,9 @@ def _checked(name: str, key: str, value: Any) -> Any:
     elif key == "heads":
         right = isinstance(value, dict) and all(isinstance(it, str) for it in value.values())
         wanted = "a table of strings"
+    elif key == "head_sizes":
+        right = isinstance(value, dict) and all(isinstance(it, float) for it in value.values())
+        wanted = "a table of GB, like 0.2"
     elif key in ("quantization", "drafters", "licences", "uses"):
         right = isinstance(value, list) and all(isinstance(item, str) for item in value)
         value, wanted = tuple(value) if right else value, "a list of strings"

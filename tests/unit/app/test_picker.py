@@ -157,6 +157,10 @@ def test_a_head_of_the_catalogue_is_offered_and_set_up_first(pairs):
     question = pairs.question(target, drafts[0])
     assert question.startswith("Download o/T and o/T-MTP from the Hugging Face hub?")
     assert "see huggingface.co/o/T-MTP" in question
+    pairs.known = (entry({**head, "head_sizes": {"mtp": 0.131}}),)
+    sized = pairs.drafts(target)[0]
+    assert sized.facts.startswith("to download · 0.1 GB · MTP head")
+    assert "and o/T-MTP (0.1 GB) from" in pairs.question(target, sized)
     pairs.known = (entry({**head, "heads": {"mtp": "raw/T"}}),)
     assert next(it.name for it in pairs.drafts(target)) == "o/D"
 

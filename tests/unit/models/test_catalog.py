@@ -160,6 +160,7 @@ def test_every_field_is_there(name):
     assert set(pair.uses) <= set(USES)
     assert all("/" in head for head in pair.heads.values())
     assert bool(pair.heads) == bool(pair.heads_source)
+    assert pair.head_sizes.keys() <= pair.heads.keys()
     for model, text in zip(pair.models, pair.quantization, strict=True):
         assert model.endswith(text.replace(" bits", "bit"))
     assert set(pair.drafters) == {"suffix", "ngram"} | ({"draft"} if pair.draft else set())
