@@ -20,7 +20,7 @@ Record = Mapping[str, Any]
 Block = Sequence[str] | Table
 """Lines, or a table."""
 
-POSITIONS = 8
+POSITIONS = 16
 """Most positions of a chain that are shown."""
 
 SHOWN = 5
