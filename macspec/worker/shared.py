@@ -259,7 +259,9 @@ class Shared:
             return Failed("stopped", "stopped before it began")
         session = it.conversation.session
         session.close()
-        self._keep(it.conversation)
+        if session.cached_tokens:
+            self._keep(it.conversation)
+        self._rest()
         if it.events is None or session.finished is None:
             return Failed("stopped", "stopped before it began")
         return session.finished

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +15,7 @@ from tinymodels import noisy_folder, saved
 from macspec import Session, load_pair
 from macspec.decode import Settings
 from macspec.errors import BadOptionError, ContextOverflowError
-from macspec.events import Finished, Prefilling, Round
+from macspec.events import Event, Finished, Notice, Prefilling, Round
 from macspec.models import Pair
 from macspec.sampling import Sampling
 from macspec.worker import Failed, Queued, ReplyRequest, SharedReply, shared
@@ -163,6 +163,28 @@ def test_a_reply_that_is_stopped_keeps_its_text_and_the_others_go_on(
     assert isinstance(stopped, Failed)
     assert stopped.kind == "stopped"
     assert run(it)[1].token_ids == alone[TEXTS[1]]
+
+
+def test_a_round_that_fails_ends_its_reply_alone(
+    small: Pair, alone: dict[str, tuple[int, ...]]
+) -> None:
+    it = several(small)
+    for call, text in enumerate(TEXTS[:2]):
+        it.begin(call, request(text), KEYED)
+    assert it.turn_of == 0
+
+    def failing() -> Generator[Event, None, None]:
+        yield Notice("a first round")
+        raise ZeroDivisionError
+
+    it.live[0].events = failing()
+    it.turn(lambda call, event: None)
+    it.turn(lambda call, event: None)
+    with pytest.raises(ZeroDivisionError):
+        it.turn(lambda call, event: None)
+    assert it.calls == [1]
+    assert run(it)[1].token_ids == alone[TEXTS[1]]
+    assert len(it.at_rest) == 1
 
 
 def test_what_is_wrong_is_said_before_anything_waits(small: Pair) -> None:
