@@ -18,6 +18,9 @@ from macspec.worker import Loaded, PairChoice
 PATIENCE_S = 60.0
 """What nothing takes even on a busy machine."""
 
+LONG = "The quick brown fox jumps over the lazy dog, and then it sleeps in the sun."
+"""A reply of many words."""
+
 
 def conversation_with(
     engine: ScriptedEngine, store: Store | None = None, **settings: Any
@@ -57,6 +60,12 @@ def ended(updates: Sequence[Update]) -> Turn:
     assert isinstance(updates[-1], Ended)
     assert updates[0].reply.id == updates[-1].reply.id
     return updates[-1].reply
+
+
+def asked(engine: ScriptedEngine, number: int = -1) -> list[tuple[str, str]]:
+    """What the engine was asked."""
+    messages: Any = engine.requests[number].messages
+    return [(message["role"], message["content"]) for message in messages]
 
 
 async def eventually(condition: Callable[[], object]) -> None:
