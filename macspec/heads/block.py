@@ -430,8 +430,10 @@ def _map_guesses(head: Block, named: Weights, offsets: mx.array | None) -> None:
     places = ("lm_head.weight", "markov_head.markov_w2.weight")
     wide = next((named[it].shape[0] for it in places if it in named), None)
     if offsets is None:
-        if wide is not None and "lm_head.weight" in named and wide < head.vocabulary:
+        if wide is not None and wide < head.vocabulary:
             raise ValueError(f"guesses {wide} ids and does not say which of the target's they are")
+        if wide is not None and wide > head.vocabulary and "lm_head.weight" not in named:
+            raise ValueError(f"guesses {wide} ids, and the target has {head.vocabulary}")
         return
     if offsets.shape != (wide or offsets.size,):
         raise ValueError(f"names {offsets.size} ids of the target for {wide} of its own")

@@ -98,6 +98,7 @@ def test_what_does_not_fit_is_refused(
         ("deepspec", "layers.1.mlp.up_proj.weight", "lacks layers.1.mlp.up_proj.weight"),
         ("deepspec", "layers.1.self_attn.k_proj.weight", "lacks layers.1.self_attn.k_proj.weight"),
         ("speculators", "d2t", "does not say which of the target's they are"),
+        ("specforge", "d2t", "does not say which of the target's they are"),
     ],
 )
 def test_a_missing_tensor(pocket: Pair, tmp_path: Path, name: str, lost: str, said: str) -> None:
