@@ -43,10 +43,11 @@ class Follower:
     def __init__(self, link: Link, core: Any, registry: Registry | None = None) -> None:
         self._link, self._core = link, core
         self._registry = registry or Registry()
-        self._opened: tuple[Model, str] | None = None
-        """The newest target, and how it is spread."""
-        self._model: SharedModel | None = None
-        self._trees: TreePass | None = None
+        self._targets: dict[int, tuple[Model, str]] = {}
+        """Those that were opened since the last one was read, and how each is spread."""
+        self._models: dict[int, SharedModel] = {}
+        """One for each conversation, by the numbers that the engine gives them."""
+        self._trees: dict[int, TreePass] = {}
 
     def run(self) -> None:
         """Do what the engine says; it ends this process by hanging up."""
@@ -63,9 +64,9 @@ class Follower:
                     self._link.send("done", number, done)
 
     def _do_open(
-        self, name: str | None, trust: bool, how: str, expected: Mapping[str, str]
+        self, target: int, name: str | None, trust: bool, how: str, expected: Mapping[str, str]
     ) -> None:
-        """Open a target, but do not read it; None: the built-in one."""
+        """Open a target under a number, but do not read it; None: the built-in one."""
         folder = self._located(name, trust)
         if (other := difference(expected, digests(folder))) is not None:
             raise ModelNotFoundError(
@@ -75,7 +76,7 @@ class Follower:
 
         model = open_model(name or "built-in target", folder, trust_remote_code=trust)
         spread(model.module, self._core, how)
-        self._opened = model, how
+        self._targets[target] = model, how
 
     def _located(self, name: str | None, trust: bool) -> Path:
         if name is None:
@@ -89,64 +90,61 @@ class Follower:
                 f"id: macspec models pull {name}"
             ) from error
 
-    def _do_load(self, planned: list[int]) -> None:
-        """Read the target's weights, instead of those of the one before.
+    def _do_load(self, target: int, planned: list[int]) -> None:
+        """Read a target's weights, instead of those of all others.
 
         Args:
             planned: bytes that each rank but 0 needs.
         """
-        self._model = self._trees = None
-        mx.clear_cache()
-        assert self._opened is not None
-        model = self._opened[0]
+        model, _ = self._targets[target]
+        if len(self._targets) > 1:
+            self._targets = {target: self._targets[target]}
+            self._models.clear()
+            self._trees.clear()
+            mx.clear_cache()
         self._registry.enter(model.name, planned[self._core.rank() - 1], device_limit())
         read_weights(model)
 
-    def _do_model(self, vocabulary: int, kv_bits: int | None) -> list[Any]:
-        """Begin with empty caches."""
-        assert self._opened is not None
-        model, how = self._opened
-        self._model = self._trees = None
-        self._model = SharedModel(self._core, how, model.module, vocabulary, kv_bits=kv_bits)
-        return self._model.ways
+    def _do_model(
+        self, number: int, target: int, vocabulary: int, kv_bits: int | None
+    ) -> list[Any]:
+        """Begin a conversation, with empty caches."""
+        model, how = self._targets[target]
+        made = SharedModel(self._core, how, model.module, vocabulary, kv_bits=kv_bits)
+        self._models[number] = made
+        return made.ways
 
-    def _do_show(self, wanted: list[int]) -> str | None:
-        return self._cached.show(wanted).tap.reason
+    def _do_forget(self, number: int) -> None:
+        self._models.pop(number, None)
+        self._trees.pop(number, None)
 
-    def _do_hide(self) -> None:
-        self._cached.hide()
+    def _do_show(self, number: int, wanted: list[int]) -> str | None:
+        return self._models[number].show(wanted).tap.reason
 
-    def _do_read(self, count: int, boundaries: list[int]) -> None:
-        self._cached.read([0] * count, boundaries)
+    def _do_hide(self, number: int) -> None:
+        self._models[number].hide()
 
-    def _do_logits(self, count: int, rows: int, early: bool) -> None:
+    def _do_read(self, number: int, count: int, boundaries: list[int]) -> None:
+        self._models[number].read([0] * count, boundaries)
+
+    def _do_logits(self, number: int, count: int, rows: int, early: bool) -> None:
         dispatch = mx.async_eval if early else None
-        mx.async_eval(self._cached.logits(mx.zeros(count, mx.uint32), rows, dispatch))
+        tokens = mx.zeros(count, mx.uint32)
+        mx.async_eval(self._models[number].logits(tokens, rows, dispatch))
 
-    def _do_rollback(self, length: int) -> None:
-        self._cached.rollback(length)
+    def _do_rollback(self, number: int, length: int) -> None:
+        self._models[number].rollback(length)
 
-    def _do_trees(self) -> str | None:
-        self._trees = self._cached.trees()
-        return self._trees.reason
+    def _do_trees(self, number: int) -> str | None:
+        trees = self._trees[number] = self._models[number].trees()
+        return trees.reason
 
-    def _do_tree(self, unread: int, parents: list[int]) -> None:
-        assert self._trees is not None
+    def _do_tree(self, number: int, unread: int, parents: list[int]) -> None:
         tree = Tree(mx.zeros(len(parents), mx.uint32), tuple(parents))
-        mx.async_eval(self._trees.logits(mx.zeros(unread, mx.uint32), tree))
+        mx.async_eval(self._trees[number].logits(mx.zeros(unread, mx.uint32), tree))
 
-    def _do_keep(self, path: list[int]) -> None:
-        assert self._trees is not None
-        self._trees.keep(path)
-
-    def _do_idle(self) -> None:
-        """Everything before is done."""
-        mx.synchronize()
-
-    @property
-    def _cached(self) -> SharedModel:
-        assert self._model is not None
-        return self._model
+    def _do_keep(self, number: int, path: list[int]) -> None:
+        self._trees[number].keep(path)
 
 
 def main() -> None:

@@ -90,7 +90,7 @@ class Group:
 
     def __init__(self, hosts: Hosts, waiting: Callable[[], None] = lambda: None) -> None:
         self.hosts, self.waiting = hosts, waiting
-        self._asked = 0
+        self._asked = self._opened = 0
         self._ranks: list[Rank] = []
         try:
             with _listening(hosts) as server:
@@ -174,11 +174,13 @@ class Group:
         self.join()
         whole = open_model(name, folder, trust_remote_code=trust)
         found = shares(name, lambda: fresh(folder, trust), self.size, whole.context)
-        asked = self.ask("open", _there(source), trust, found.how, digests(folder))
+        self._opened += 1
+        files = digests(folder)
+        asked = self.ask("open", self._opened, _there(source), trust, found.how, files)
         module = fresh(folder, trust)
         spread(module, self.core, found.how)
         self.answers(asked)
-        parts = Spread(self, found, whole, kv_bits)
+        parts = Spread(self, self._opened, found, whole, kv_bits)
         longest = parts.longest(context or whole.context, asked=context is not None)
         own = found.estimates[0]
         if context is None:
@@ -268,6 +270,8 @@ class Spread:
     """How an open target is spread over a group, as ``loading.Spread`` says."""
 
     group: Group = field(repr=False)
+    number: int
+    """Of the target on the other ranks."""
     shares: Shares
     whole: Model = field(repr=False)
     kv_bits: int | None
@@ -279,7 +283,8 @@ class Spread:
         return f"{self.shares.how}, {hosts.backend}: {names}"
 
     def model(self, module: Any, vocabulary: int, **settings: Any) -> LeadModel:
-        return LeadModel(self.group, self.shares.how, module, vocabulary, **settings)
+        number, how = self.number, self.shares.how
+        return LeadModel(self.group, number, how, module, vocabulary, **settings)
 
     def longest(self, context: int, *, asked: bool) -> int:
         """The most positions, of so many, for which the parts of the other ranks fit.
@@ -304,7 +309,7 @@ class Spread:
 
     def begin_reading(self, plan: MemoryPlan) -> Callable[[], object]:
         planned = [demand.plan(plan.context).total for _, demand in self._demands()]
-        asked = self.group.ask("load", planned)
+        asked = self.group.ask("load", self.number, planned)
         return lambda: self.group.answers(asked)
 
     def _demands(self) -> list[tuple[str, Demand]]:

@@ -37,7 +37,7 @@ class Link:
         connection.settimeout(PATIENCE)
         self._connection, self._lost = connection, lost
         self._messages: SimpleQueue[Any] = SimpleQueue()
-        self._sending = threading.Lock()
+        self._sending = threading.RLock()  # what is forgotten may say so in the middle of a message
         self._closed = threading.Event()
         self.sent = 0
         """Messages so far."""

@@ -6,6 +6,8 @@ a method here, which rank 0 calls for its own reasons and the others because it 
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -72,11 +74,16 @@ class SharedModel(CachedModel):
 
 
 class LeadModel(SharedModel):
-    """Rank 0's part; errors as ``Others.agree``."""
+    """Rank 0's part; errors as ``Others.agree``.
+
+    Args:
+        target: the number of the target on the other ranks.
+    """
 
     def __init__(
         self,
         group: Others,
+        target: int,
         how: str,
         module: Any,
         vocabulary: int,
@@ -85,54 +92,66 @@ class LeadModel(SharedModel):
         **more: Any,
     ) -> None:
         self._group = group
-        asked = group.ask("model", vocabulary, kv_bits)
+        self._number = next(_numbers)
+        asked = self.ask("model", target, vocabulary, kv_bits)
+        weakref.finalize(self, group.tell, "forget", self._number).atexit = False
         super().__init__(group.core, how, module, vocabulary, kv_bits=kv_bits, **more)
         group.agree(asked, self.ways)
 
+    def tell(self, name: str, *arguments: Any) -> None:
+        """Have the other ranks do something with their parts."""
+        self._group.tell(name, self._number, *arguments)
+
+    def ask(self, name: str, *arguments: Any) -> int:
+        return self._group.ask(name, self._number, *arguments)
+
     def trees(self) -> TreePass:
-        asked = self._group.ask("trees")
-        trees = LeadTrees(self, self._group)
+        asked = self.ask("trees")
+        trees = LeadTrees(self)
         self._group.agree(asked, trees.reason)
         return trees
 
     def show(self, wanted: Sequence[int]) -> HiddenRows:
-        asked = self._group.ask("show", list(wanted))
+        asked = self.ask("show", list(wanted))
         hidden = super().show(wanted)
         self._group.agree(asked, hidden.tap.reason)
         return hidden
 
     def hide(self) -> None:
         if self.hidden is not None:
-            self._group.tell("hide")
+            self.tell("hide")
         super().hide()
 
     def read(self, tokens: Sequence[int], boundaries: Sequence[int] = ()) -> None:
-        self._group.tell("read", len(tokens), list(boundaries))
+        self.tell("read", len(tokens), list(boundaries))
         super().read(tokens, boundaries)
 
     def logits(
         self, tokens: mx.array, rows: int, dispatch: Callable[..., None] | None = None
     ) -> mx.array:
-        self._group.tell("logits", tokens.shape[0], rows, dispatch is not None)
+        self.tell("logits", tokens.shape[0], rows, dispatch is not None)
         return super().logits(tokens, rows, dispatch)
 
     def rollback(self, length: int) -> None:
         if self.cache.length > length or self.cache.torn:
-            self._group.tell("rollback", length)
+            self.tell("rollback", length)
         super().rollback(length)
+
+
+_numbers = itertools.count(1)
 
 
 class LeadTrees(TreePass):
     """Rank 0's part of passes over trees."""
 
-    def __init__(self, model: CachedModel, group: Others) -> None:
-        self._group = group
+    def __init__(self, model: LeadModel) -> None:
+        self._lead = model
         super().__init__(model)
 
     def logits(self, unread: mx.array, tree: Tree) -> mx.array:
-        self._group.tell("tree", unread.shape[0], list(tree.parents))
+        self._lead.tell("tree", unread.shape[0], list(tree.parents))
         return super().logits(unread, tree)
 
     def keep(self, path: Sequence[int]) -> None:
-        self._group.tell("keep", list(path))
+        self._lead.tell("keep", list(path))
         super().keep(path)

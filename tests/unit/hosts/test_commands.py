@@ -3,6 +3,7 @@ each with a whole model, and the tokens go from one to the other."""
 
 from __future__ import annotations
 
+import gc
 import itertools
 import random
 from collections import deque
@@ -38,7 +39,7 @@ class Wire:
     def __init__(self, pair: Pair, module: Any) -> None:
         self.whole = pair.target
         self.follower = Follower(None, None)  # type: ignore[arg-type]
-        self.follower._opened = replace(pair.target, module=module), TENSOR
+        self.follower._targets[1] = replace(pair.target, module=module), TENSOR
         self.commands: deque[tuple[str, tuple[Any, ...]]] = deque()
         self.tokens: deque[mx.array] = deque()
         self.told: list[str] = []
@@ -61,7 +62,7 @@ class Wire:
         return answer
 
     def model(self, module: Any, vocabulary: int, **settings: Any) -> CachedModel:
-        return LeadModel(self, TENSOR, module, vocabulary, **settings)  # type: ignore[arg-type]
+        return LeadModel(self, 1, TENSOR, module, vocabulary, **settings)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -92,7 +93,9 @@ def spread_out(pair: Pair, name: str, **options: Any) -> tuple[Session, Wire]:
 def assert_in_step(session: Session, wire: Wire) -> None:
     """The follower's caches hold what rank 0's hold."""
     wire.follow()
-    lead, follower = session.decoder.target, wire.follower._cached
+    lead = session.decoder.target
+    assert isinstance(lead, LeadModel)
+    follower = wire.follower._models[lead._number]
     assert follower.length == lead.length
     assert follower.cache.checkpoints == lead.cache.checkpoints
     for one, other in zip(leaves(lead), leaves(follower), strict=True):
@@ -172,7 +175,31 @@ def test_a_model_that_a_rank_lacks(
 
     monkeypatch.setattr(follower, "locate", located)
     with pytest.raises(ModelNotFoundError, match=said):
-        Follower(None, None)._do_open("mine", False, TENSOR, expected)  # type: ignore[arg-type]
+        Follower(None, None)._do_open(1, "mine", False, TENSOR, expected)  # type: ignore[arg-type]
+
+
+def test_conversations_in_turn(pocket: Pair, passed_on: deque[mx.array]) -> None:
+    """Each has caches of its own, which go when it goes."""
+    plain = session_of(pocket, "llama", method="off", rule="keyed")
+    first, wire = spread_out(pocket, "llama", method="ngram", rule="keyed")
+    second = Session(first.pair, method="draft", rule="keyed")
+    second._prompting = first._prompting
+    prompts = (first, PROMPT), (second, PROMPT[5:])
+    replies = [
+        session.reply(" ".join(map(str, prompt)), KEYED, raw=True, max_tokens=9)
+        for session, prompt in prompts
+    ]
+    while [reply for reply in replies if next(reply, None) is not None]:
+        pass
+    for session, prompt in prompts:
+        assert session.finished is not None
+        assert session.finished.token_ids == tokens_of(plain, prompt, KEYED, 9)
+        assert_in_step(session, wire)
+    assert len(wire.follower._models) == 2
+    del second, session, prompts, replies
+    gc.collect()
+    assert_in_step(first, wire)
+    assert len(wire.follower._models) == 1
 
 
 def test_trees(pocket: Pair, passed_on: deque[mx.array]) -> None:

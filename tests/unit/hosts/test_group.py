@@ -13,12 +13,14 @@ from groups import FIVE
 
 SCENARIO = Path(__file__).with_name("scenario.py")
 
+TOKENS = 8
+"""Of a reply: every sum over the ranks costs processor time while they wait for each other."""
 
-def scenario(folder: Path, count: int, name: str, tokens: int, changes: Any) -> Any:
+
+def scenario(folder: Path, count: int, name: str, ways: int, changes: Any) -> Any:
     program = [sys.executable, str(SCENARIO), str(folder), str(count), name]
-    ways = 1 if tokens < 16 else 2
     done = subprocess.run(
-        [*program, json.dumps(changes), str(tokens), str(ways)],
+        [*program, json.dumps(changes), str(TOKENS), str(ways)],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -28,32 +30,32 @@ def scenario(folder: Path, count: int, name: str, tokens: int, changes: Any) -> 
 
 
 CASES = [
-    ("qwen3", 2, 8, {}),
+    ("qwen3", 2, 1, {}),
     *(
-        pytest.param(name, count, tokens, changes, marks=pytest.mark.slow)
-        for name, count, tokens, changes in (
-            ("llama", 2, 32, {}),
-            ("qwen3_5", 2, 32, {"tie_word_embeddings": False}),
-            ("llama", 3, 16, {}),
-            ("qwen3", 3, 16, {}),
-            ("qwen3_5", 3, 16, {}),
-            ("qwen2", 2, 16, FIVE),
+        pytest.param(*it, marks=pytest.mark.slow)
+        for it in (
+            ("llama", 2, 2, {}),
+            ("qwen3_5", 2, 1, {"tie_word_embeddings": False}),
+            ("qwen2", 2, 2, FIVE),
+            ("llama", 3, 1, {}),
+            ("qwen3", 3, 1, {}),
+            ("qwen3_5", 3, 1, {}),
         )
     ),
 ]
 
 
-@pytest.mark.parametrize(("name", "count", "tokens", "changes"), CASES)
+@pytest.mark.parametrize(("name", "count", "ways", "changes"), CASES)
 def test_replies_are_those_of_one_process(
-    tmp_path: Path, name: str, count: int, tokens: int, changes: dict[str, Any]
+    tmp_path: Path, name: str, count: int, ways: int, changes: dict[str, Any]
 ) -> None:
     """In float32, where sums of parts differ from whole ones in the last bits only, and no two
     scores of these texts are that close."""
-    report = scenario(tmp_path, count, name, tokens, changes)
+    report = scenario(tmp_path, count, name, ways, changes)
     assert report["how"] == ("pipeline" if changes is FIVE else "tensor")
     assert report["kind"] == "mtp"
     assert set(report["differences"]) == {None}
-    assert report["drafted"] > tokens
+    assert report["drafted"] > TOKENS
     one, five = report["messages"]
     assert one == five
     assert one[1] == 1
