@@ -43,8 +43,8 @@ class Follower:
     def __init__(self, link: Link, core: Any, registry: Registry | None = None) -> None:
         self._link, self._core = link, core
         self._registry = registry or Registry()
-        self._targets: dict[int, tuple[Model, str]] = {}
-        """Those that were opened since the last one was read, and how each is spread."""
+        self._targets: dict[int, Model] = {}
+        """Those that were opened since the last one was read."""
         self._models: dict[int, SharedModel] = {}
         """One for each conversation, by the numbers that the engine gives them."""
         self._trees: dict[int, TreePass] = {}
@@ -64,7 +64,7 @@ class Follower:
                     self._link.send("done", number, done)
 
     def _do_open(
-        self, target: int, name: str | None, trust: bool, how: str, expected: Mapping[str, str]
+        self, target: int, name: str | None, trust: bool, expected: Mapping[str, str]
     ) -> None:
         """Open a target under a number, but do not read it; None: the built-in one."""
         folder = self._located(name, trust)
@@ -75,8 +75,8 @@ class Follower:
             )
 
         model = open_model(name or "built-in target", folder, trust_remote_code=trust)
-        spread(model.module, self._core, how)
-        self._targets[target] = model, how
+        spread(model.module, self._core)
+        self._targets[target] = model
 
     def _located(self, name: str | None, trust: bool) -> Path:
         if name is None:
@@ -96,7 +96,7 @@ class Follower:
         Args:
             planned: bytes that each rank but 0 needs.
         """
-        model, _ = self._targets[target]
+        model = self._targets[target]
         if len(self._targets) > 1:
             self._targets = {target: self._targets[target]}
             self._models.clear()
@@ -109,8 +109,8 @@ class Follower:
         self, number: int, target: int, vocabulary: int, kv_bits: int | None
     ) -> list[Any]:
         """Begin a conversation, with empty caches."""
-        model, how = self._targets[target]
-        made = SharedModel(self._core, how, model.module, vocabulary, kv_bits=kv_bits)
+        model = self._targets[target]
+        made = SharedModel(self._core, model.module, vocabulary, kv_bits=kv_bits)
         self._models[number] = made
         return made.ways
 

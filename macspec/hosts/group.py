@@ -176,9 +176,9 @@ class Group:
         found = shares(name, lambda: fresh(folder, trust), self.size, whole.context)
         self._opened += 1
         files = digests(folder)
-        asked = self.ask("open", self._opened, _there(source), trust, found.how, files)
+        asked = self.ask("open", self._opened, _there(source), trust, files)
         module = fresh(folder, trust)
-        spread(module, self.core, found.how)
+        spread(module, self.core)
         self.answers(asked)
         parts = Spread(self, self._opened, found, whole, kv_bits)
         longest = parts.longest(context or whole.context, asked=context is not None)
@@ -283,8 +283,7 @@ class Spread:
         return f"{self.shares.how}, {hosts.backend}: {names}"
 
     def model(self, module: Any, vocabulary: int, **settings: Any) -> LeadModel:
-        number, how = self.number, self.shares.how
-        return LeadModel(self.group, number, how, module, vocabulary, **settings)
+        return LeadModel(self.group, self.number, module, vocabulary, **settings)
 
     def longest(self, context: int, *, asked: bool) -> int:
         """The most positions, of so many, for which the parts of the other ranks fit.

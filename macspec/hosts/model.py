@@ -14,11 +14,8 @@ from typing import Any, Protocol
 import mlx.core as mx
 
 from ..models.cached import CachedModel, TreePass
-from ..tap import FINAL, HiddenRows
+from ..tap import HiddenRows
 from ..verification import Tree
-from .sharding import PIPELINE
-
-ONE_STAGE = "its layers are on several machines"
 
 
 class Others(Protocol):
@@ -49,22 +46,15 @@ class SharedModel(CachedModel):
 
     Args:
         core: MLX's group of the ranks.
-        how: the model is spread, see ``Shares``.
     """
 
-    def __init__(self, core: Any, how: str, *arguments: Any, **settings: Any) -> None:
-        self.core, self.how = core, how
+    def __init__(self, core: Any, *arguments: Any, **settings: Any) -> None:
+        self.core = core
         super().__init__(*arguments, **settings)
 
     def entering(self, tokens: mx.array) -> mx.array:
         """The tokens of rank 0; the others give zeros."""
         return mx.distributed.all_sum(tokens.astype(mx.uint32), group=self.core)
-
-    def show(self, wanted: Sequence[int]) -> HiddenRows:
-        hidden = super().show(wanted)
-        if self.how == PIPELINE and hidden.tap.wanted != (FINAL,):
-            hidden.tap.reason = ONE_STAGE
-        return hidden
 
     @property
     def ways(self) -> list[Any]:
@@ -84,7 +74,6 @@ class LeadModel(SharedModel):
         self,
         group: Others,
         target: int,
-        how: str,
         module: Any,
         vocabulary: int,
         *,
@@ -95,7 +84,7 @@ class LeadModel(SharedModel):
         self._number = next(_numbers)
         asked = self.ask("model", target, vocabulary, kv_bits)
         weakref.finalize(self, group.tell, "forget", self._number).atexit = False
-        super().__init__(group.core, how, module, vocabulary, kv_bits=kv_bits, **more)
+        super().__init__(group.core, module, vocabulary, kv_bits=kv_bits, **more)
         group.agree(asked, self.ways)
 
     def tell(self, name: str, *arguments: Any) -> None:

@@ -16,7 +16,7 @@ class GroupPlan:
     """What a pair needs on each machine."""
 
     how: str
-    """tensor or pipeline."""
+    """As of ``Shares``."""
     plans: tuple[tuple[str, MemoryPlan], ...]
     """By machine."""
     longest: int

@@ -1,6 +1,7 @@
 """A target's parts, one for each rank, made by mlx-lm's own sharding.
 
-``shard`` gives every rank a share of each layer (tensor), ``pipeline`` gives it some whole layers.
+``shard`` gives every rank a share of each layer. Models that mlx-lm can only deal out by whole
+layers (``pipeline``) are refused.
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import make_prompt_cache
 
 from ..errors import BadOptionError, brief
 from ..models.memory import MemoryEstimate, estimate_memory
 from ..standin import places
 
-TENSOR, PIPELINE = "tensor", "pipeline"
+TENSOR = "tensor"
 
 OUTPUT = "lm_head"
 """What models call their output head. It stays whole, as a head that drafts on rank 0 reads it."""
@@ -41,19 +41,16 @@ class Shares:
     """How a target is spread, and what each rank's part costs."""
 
     how: str
-    """tensor or pipeline."""
+    """tensor: a share of each layer."""
     estimates: tuple[MemoryEstimate, ...]
 
 
-def spread(module: Any, group: Any, how: str) -> None:
+def spread(module: Any, group: Any) -> None:
     """Leave of a model what a rank of the group computes.
 
     Raises:
         ValueError: it cannot be divided so.
     """
-    if how == PIPELINE:
-        module.model.pipeline(group)
-        return
     parts = list(module.modules())
     before = [_whole_numbers(it) for it in parts]
     outputs = [(holder, holder[OUTPUT]) for holder, _ in places(module, _any) if OUTPUT in holder]
@@ -80,27 +77,14 @@ def shares(name: str, load: Callable[[], Any], count: int, context: int) -> Shar
     Raises:
         BadOptionError: mlx-lm cannot spread it over so many.
     """
-    module, why = load(), ["mlx-lm has no sharding for this kind of model"]
+    module, why = load(), "mlx-lm has no sharding for this kind of model"
     if hasattr(module, "shard"):
         try:
-            spread(module, Place(0, count), TENSOR)
+            spread(module, Place(0, count))
             return Shares(TENSOR, (_estimate(module, context),) * count)
         except (ValueError, AssertionError) as error:
-            why = [f"its sizes cannot be divided by {count} ({brief(error)})"]
-    if hasattr(getattr(module, "model", None), "pipeline"):
-        parts = [load() for _ in range(count)]
-        kinds = []
-        try:
-            for number, part in enumerate(parts):
-                spread(part, Place(number, count), PIPELINE)
-                kinds.append({type(it) for it in make_prompt_cache(part)})
-        except ValueError:
-            why.append(f"it has fewer than {count} layers")
-        else:
-            if all(it == kinds[0] for it in kinds):
-                return Shares(PIPELINE, tuple(_estimate(it, context) for it in parts))
-            why.append("its layers differ too much to be dealt out")
-    raise BadOptionError(f"{name} cannot be spread over {count} machines: {'; '.join(why)}")
+            why = f"its sizes cannot be divided by {count} ({brief(error)})"
+    raise BadOptionError(f"{name} cannot be spread over {count} machines: {why}")
 
 
 def _any(module: Any) -> bool:
@@ -122,8 +106,6 @@ def _estimate(module: Any, context: int) -> MemoryEstimate:
     """What a part costs, in a pass that is built without its group."""
     alone = mx.distributed.init()
     for part in module.modules():
-        if hasattr(part, "pipeline_size"):
-            part.pipeline_rank, part.pipeline_size = 0, 1
         for name, value in list(vars(part).items()):
             if isinstance(value, Place):
                 setattr(part, name, alone)

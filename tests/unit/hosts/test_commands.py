@@ -25,7 +25,6 @@ from macspec.errors import ModelNotFoundError
 from macspec.hosts import follower
 from macspec.hosts.follower import Follower
 from macspec.hosts.model import LeadModel, SharedModel
-from macspec.hosts.sharding import TENSOR
 from macspec.models import Pair
 from macspec.models.cached import CachedModel
 
@@ -39,7 +38,7 @@ class Wire:
     def __init__(self, pair: Pair, module: Any) -> None:
         self.whole = pair.target
         self.follower = Follower(None, None)  # type: ignore[arg-type]
-        self.follower._targets[1] = replace(pair.target, module=module), TENSOR
+        self.follower._targets[1] = replace(pair.target, module=module)
         self.commands: deque[tuple[str, tuple[Any, ...]]] = deque()
         self.tokens: deque[mx.array] = deque()
         self.told: list[str] = []
@@ -62,7 +61,7 @@ class Wire:
         return answer
 
     def model(self, module: Any, vocabulary: int, **settings: Any) -> CachedModel:
-        return LeadModel(self, 1, TENSOR, module, vocabulary, **settings)  # type: ignore[arg-type]
+        return LeadModel(self, 1, module, vocabulary, **settings)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -175,7 +174,7 @@ def test_a_model_that_a_rank_lacks(
 
     monkeypatch.setattr(follower, "locate", located)
     with pytest.raises(ModelNotFoundError, match=said):
-        Follower(None, None)._do_open(1, "mine", False, TENSOR, expected)  # type: ignore[arg-type]
+        Follower(None, None)._do_open(1, "mine", False, expected)  # type: ignore[arg-type]
 
 
 def test_conversations_in_turn(pocket: Pair, passed_on: deque[mx.array]) -> None:
