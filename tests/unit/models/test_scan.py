@@ -105,7 +105,7 @@ def test_a_hybrid_says_how_it_goes_back(tmp_path, monkeypatch, capsys):
     modellist.list_models([], as_json=False)
     here = capsys.readouterr().out.partition("matching drafts")[0]
     assert here.count("rollback") == here.count("rollback: recorded\n") == 1
-    options = Namespace(target=folder, draft=None, context=None, kv_bits=None)
+    options = Namespace(target=folder, draft=None, context=None, kv_bits=None, hosts=None)
     assert modellist.show_plan(options, None) == 0
     plan = capsys.readouterr().out
     assert "rollback     recorded\n" in plan

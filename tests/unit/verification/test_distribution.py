@@ -64,9 +64,9 @@ class Tables:
         self.q = 0.5 * self.p + 0.5 * rng.dirichlet(np.full(SIZE, 0.7), (SIZE, SIZE))
 
     def decoder(self, settings: Settings) -> Decoder:
+        known = {"name": "", "context": 10**6, "config": {}, "spread": None}
         target, draft = (
-            SimpleNamespace(name="", module=TableModel(table), context=10**6, config={})
-            for table in (self.p, self.q)
+            SimpleNamespace(module=TableModel(table), **known) for table in (self.p, self.q)
         )
         pair = SimpleNamespace(
             target=target,
