@@ -184,7 +184,7 @@ def test_a_plan_of_what_is_not_here_is_the_catalogues(
 
 
 def test_a_plan_that_does_not_fit(
-    macspec: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    macspec: Callable[..., Any], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("macspec.models.memory.device_limit", lambda: 35 * 2**20)
     outcome = macspec("models", "plan", "built-in", "--context", "2048")

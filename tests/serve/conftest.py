@@ -38,7 +38,9 @@ def real_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessEng
     draft = noisy_folder(target, folder / "draft")
     client = ProcessEngine(log=folder / "engine.log")
     choice = PairChoice(str(target), str(draft), context=1024, learn=False)
-    assert not hasattr(client.load(choice).result(120), "kind")
+    with pytest.MonkeyPatch.context() as patch:  # unknown to the plans of other tests
+        patch.setenv("MACSPEC_HOME", str(folder))
+        assert not hasattr(client.load(choice).result(120), "kind")
     yield client
     client.close()
 
