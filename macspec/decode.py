@@ -98,6 +98,8 @@ class Decoder:
         self.controller = controller
         self.settings = Settings()
         self.tokens: list[int] = []
+        self.prompted = 0
+        """Tokens of the newest prompt."""
         self.chunk = PrefillChunk(pair.plan.chunk)
         spread = pair.target.spread
         self.target = (CachedModel if spread is None else spread.model)(
@@ -192,7 +194,7 @@ class Decoder:
                 checkpoint.
         """
         self.rollback(min(common_prefix(self.tokens, prompt), len(prompt) - 1))
-        self.tokens = prompt
+        self.tokens, self.prompted = prompt, len(prompt)
         reply.counter.cached_tokens = self.target.length
         self.sleep.jumped()  # a sleep before the reply is none of its own
         drafters = self.portfolio.models(self.settings.method)

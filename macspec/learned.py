@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import platform
+import random
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
@@ -16,7 +17,7 @@ import mlx.core as mx
 from .config.paths import cache_folder, data_folder
 from .control import PLAIN, ControlState, Plan
 from .decode import Decoder
-from .drafters import Corpus, Proposal, Stepper, Trial
+from .drafters import ChainDrafter, Corpus, DraftModel, Proposal, Stepper, Trial
 from .drafters.corpus import vocabulary_key
 from .kernels import Kernels
 from .models import Pair
@@ -119,6 +120,9 @@ def _measured(decoder: Decoder, until: float) -> Iterator[None]:
     if decoder.trees is None and decoder.settings.trees:
         decoder.try_trees()
         yield
+    for drafter in decoder.portfolio.models("auto"):
+        if _study(decoder, drafter):
+            yield
     steppers = [it.stepper for it in decoder.portfolio.models("auto")]
     steppers = [it for it in steppers if it.room(text) > 1]
     for stepper in steppers:
@@ -143,8 +147,25 @@ def _measured(decoder: Decoder, until: float) -> Iterator[None]:
                 seconds.append(rehearse(decoder, name, depth))
                 yield
             seconds.append(rehearse(decoder, name, depth))
-            curve.calibrate(name, depth, length, statistics.mean(seconds[1:]) / plain)
+            curve.learn(name, depth, length, statistics.mean(seconds[1:]) / plain)
             yield
+
+
+def _study(decoder: Decoder, drafter: ChainDrafter) -> bool:
+    """Whether there was something in the newest reply that a draft model had not drafted, from
+    which was learned how it would have fared."""
+    model, text, sampling = drafter.stepper, decoder.tokens, decoder.settings.sampling
+    if not isinstance(model, DraftModel) or sampling.penalised or not decoder.prompted:
+        return False
+    begin = max(model.length + 1, decoder.prompted, len(text) - AT_ONCE)
+    if begin >= len(text) or not model.room(text):
+        return False
+    chance = random.Random(len(text))
+    agrees = [chance.random() < it for it in model.guesses(text, begin, sampling)]
+    rounds = drafter.studied(text[begin - 1 :], agrees)
+    decoder.controller.study(model.name, rounds, len(text))
+    model.rollback(len(text) - 1)
+    return True
 
 
 def _measure_parts(decoder: Decoder, stepper: Stepper) -> None:

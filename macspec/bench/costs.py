@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..control import CostCurve
-from ..control.cost import bucket
+from ..control.cost import GIVEN, SAMPLES, bucket, longest
 from ..kernels import Kernels
 from ..models import Pair
 from ..sampling import Sampling
@@ -20,7 +20,7 @@ from .questions import Question
 from .sample import Sample, rows_of
 
 Costs = Mapping[str, Any]
-"""Entries of ``CostCurve.as_dict``: ``passes``, ``steps`` and ``reading``, in plain steps."""
+"""``CostCurve.passes``, and ``steps`` and ``reading`` of its ``as_dict``, in plain steps."""
 
 UNKNOWN: Costs = {"passes": [], "steps": {}, "reading": {}}
 
@@ -28,7 +28,14 @@ UNKNOWN: Costs = {"passes": [], "steps": {}, "reading": {}}
 def curve_of(costs: Costs) -> CostCurve:
     """A curve of these costs alone; a KeyError, TypeError or ValueError if they are none."""
     curve = CostCurve()
-    curve.restore({**costs, "rounds": [], "plain": []})
+    for name, cost in costs["steps"].items():
+        curve.set_step(name, cost)
+    for name, cost in costs["reading"].items():
+        curve.set_reading(name, cost)
+    for rows, at, cost in costs["passes"]:
+        for curve.sampled in (True, False):
+            for _ in range(SAMPLES):
+                curve.learn(GIVEN, int(rows) - 1, longest(at), cost)
     return curve
 
 
@@ -53,8 +60,9 @@ def measure_costs(
         ):
             pass
         for _ in session.measure(math.inf):
-            known = session.controller.curve.as_dict()
-            yield {name: known[name] for name in UNKNOWN} | {"passes": sorted(known["passes"])}
+            curve = session.controller.curve
+            known = curve.as_dict()
+            yield {name: known[name] for name in ("steps", "reading")} | {"passes": curve.passes()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from ..control import AcceptanceEstimate, ControlState, CostCurve, Plan
+from ..control import ControlState, Plan
+from ..control.state import Kept
 from ..decode import Decoder
 from ..drafters import DraftModel, Proposal
 from ..events import Event, Prefilled, Round
@@ -158,10 +159,10 @@ class KnownCosts(ControlState):
     def __init__(self, costs: Costs) -> None:
         self._stored = curve_of(costs).as_dict()
 
-    def load(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
+    def load(self, curve: Kept, acceptance: Kept) -> None:
         curve.restore(self._stored)
 
-    def save(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
+    def save(self, curve: Kept, acceptance: Kept) -> None:
         """What one arm learns is its own."""
 
 
@@ -171,12 +172,12 @@ class LearnedState(ControlState):
     def __init__(self, learned: dict[str, Any], key: str) -> None:
         self._learned, self._key = learned, key
 
-    def load(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
+    def load(self, curve: Kept, acceptance: Kept) -> None:
         if stored := self._learned.get(self._key):
             curve.restore(stored["costs"])
             acceptance.restore(stored["survival"])
 
-    def save(self, curve: CostCurve, acceptance: AcceptanceEstimate) -> None:
+    def save(self, curve: Kept, acceptance: Kept) -> None:
         self._learned[self._key] = {"costs": curve.as_dict(), "survival": acceptance.as_dict()}
 
 

@@ -26,8 +26,10 @@ from ..control import (
     Plan,
     RecentAcceptance,
     bucket_of,
+    chains,
 )
 from ..control.cost import READING, ROWS
+from ..drafters.chain import STUDIED
 from ..drafters.portfolio import SHADOW
 from .sample import named
 from .traces import NOTHING, Recorded, Trace
@@ -148,22 +150,35 @@ class Player:
         self.curve, self.controller = curve, controller
         self._recent = RecentAcceptance()
         self._chance = random.Random(seed)
+        self._judged = 0
+        """Tokens of the newest reply up to the end of the draft model's newest round."""
 
     def play(self, trace: Trace) -> Played:
         """All its replies, with a moment's rest after each, in which costs are measured."""
         rounds: list[Played] = []
         for reply in trace.replies:
             rounds += self.rounds(reply)
+            self.study(reply)
             self.measure(reply.prompt + reply.tokens)
         return total(rounds)
+
+    def study(self, reply: Recorded) -> None:
+        """What it learns from the end of a reply that the draft model was not used for."""
+        if reply.draft is not None:
+            bucket = bucket_of(self._recent.share())
+            ahead = chains(reply.draft[self._judged :], STUDIED)
+            rounds = ((bucket, drafted, accepted) for _, drafted, accepted in ahead)
+            self.controller.study(DRAFT, rounds, reply.prompt + reply.tokens)
 
     def measure(self, length: int) -> None:
         """What the idle machine does: measure the costs at this context length."""
         learned = self.controller.curve
+        learned.set_step(DRAFT, self._shaken(DRAFT_STEP))
+        learned.set_reading(DRAFT, self._shaken(DRAFT_STEP * READING))
         while missing := [it for it in learned.missing(length, [DRAFT]) if it[1] < self.curve.most]:
             for name, depth in missing:
                 cost = self._shaken(self.curve.round(name, depth) + GAP)
-                learned.calibrate(name, depth, length, cost)
+                learned.learn(name, depth, length, cost)
 
     def rounds(self, reply: Recorded) -> Iterator[Played]:
         """The rounds of one reply, which is a conversation of its own."""
@@ -185,6 +200,7 @@ class Player:
             controller.observe_cost(flight, drafted, accepted + 1, took, overlaps)
             self._learn(text.reply, flight, at, drafted, accepted)
             at += accepted + 1
+            self._judged = text.judged
             yield Played(accepted + 1, cost)
             if at >= text.tokens:
                 return

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .parameters import PARAMETERS
+from .state import PARAMETERS
 
 BUCKETS = 8
 """How many levels of confidence an offer can have."""
 
-POSITIONS = 8
+POSITIONS = 16
 """Positions in a chain that are distinguished; later ones count as the last."""
 
 BY_RECENT = (0.40, 0.50, 0.56, 0.58, 0.60, 0.63, 0.68, 0.76)
@@ -122,6 +122,21 @@ class AcceptanceEstimate:
 def shipped(drafter: str, bucket: int) -> float:
     """A token's chance in the shipped table."""
     return SHIPPED.get(drafter, BY_RECENT)[bucket]
+
+
+def chains(agrees: Sequence[bool], most: int) -> Iterator[tuple[int, int, int]]:
+    """The rounds that tokens would have been drafted in, had each been guessed as told: where each
+    begins, its drafted and its accepted tokens.
+
+    Args:
+        most: tokens drafted in a round.
+    """
+    at = 0
+    while at < len(agrees):
+        ahead = agrees[at : at + most]
+        accepted = next((place for place, it in enumerate(ahead) if not it), len(ahead))
+        yield at, len(ahead), accepted
+        at += accepted + 1
 
 
 NEWEST = 0.12

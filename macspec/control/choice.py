@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..choices import MAX_DEPTH
 from .acceptance import AcceptanceEstimate
 from .cost import BRANCHED, CostCurve, candidates
-from .parameters import PARAMETERS, Parameters
+from .state import PARAMETERS, Parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class Controller:
             self.curve.observe(kind, drafted, plan.length, seconds, overlaps, replayed)
         self._tokens += committed
         if self._tokens > self._set.settled:
-            self._account += self._set.allowance * committed
+            self._account += self._set.probing * committed
         self._saved = min(self._saved + self._set.probing * committed, self._set.credit)
         if plan.probe:
             self._saved = 0.0
@@ -192,7 +192,7 @@ class Controller:
                 if drafted == plan.depth
                 else self.curve.round(plan.drafter, drafted, plan.length)
             )
-            self._account += committed - spent
+            self._account += committed - spent * self._set.precision
             self._tried[plan.drafter or ""] = self._tokens
         else:
             best = self.last
@@ -201,13 +201,26 @@ class Controller:
             if overlaps == 0 and self._tried.get("", 0) < max(self._tried.values(), default=0):
                 self._account -= self.curve.waiting  # drafting kept it from being launched ahead
             self._tried[""] = self._tokens
-        self._account -= self.curve.surprise
-        self.curve.surprise = 0.0
         self._account = min(self._account, self._set.credit)
 
     def observe_acceptance(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:
         """Learn how many tokens of a chain were accepted, or would have been."""
         self.acceptance.observe(drafter, bucket, drafted, accepted)
+
+    def study(self, drafter: str, rounds: Iterable[tuple[int, int, int]], length: int) -> None:
+        """Learn, when idle, how a drafter would have fared where it was not used. What it would
+        have gained there is put into the account, up to what that began with.
+
+        Args:
+            rounds: bucket, drafted and accepted tokens of each.
+        """
+        gained = 0.0
+        for bucket, drafted, accepted in rounds:
+            plan = self._best(Offer(drafter, drafted, bucket), length, drafted, None)
+            gained += min(accepted, plan.depth) + 1 - plan.cost * self._set.precision
+            self.observe_acceptance(drafter, bucket, drafted, accepted)
+        begun = self._set.allowance * self._set.settled
+        self._account = max(self._account, min(self._account + gained, begun))
 
     def observe_branch(self, plan: Plan, accepted: bool) -> None:
         """Learn whether the sibling was accepted where the token beside it was rejected."""

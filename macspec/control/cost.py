@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 from ..choices import BLOCKS
-from .parameters import PARAMETERS
 
 BRANCHED = "+"
 """Behind a drafter's name: its chain with one sibling, whose acceptance differs."""
@@ -42,29 +41,39 @@ ALONE = 1.03
 NEAR = 1.2
 """Contexts whose lengths, plus 512 for the weights, differ less than this cost alike."""
 
-SAMPLES = 3
-"""Measurements of a kind of round, of which the median counts."""
+NEWEST = 15
+"""Comparisons with plain steps, of which the median is what a kind of round costs."""
+
+LEAP = 2.0
+"""Most by which one live comparison may differ from what is known."""
+
+SAMPLES = 5
+"""Idle measurements of a kind of round at which it is known well enough."""
 
 Where = tuple[bool, int]
 """Whether tokens are sampled, and the bucket of the context length."""
 
-Point = tuple[float, float]
-"""A cost over the one expected from parts, and how many comparisons it rests on."""
+Kind = tuple[str, int]
+"""A drafter, with ``BRANCHED`` behind it where its chain has a branch, and a depth."""
 
 
 def bucket(length: int) -> int:
     return bisect_left(EDGES, length)
 
 
+def longest(bucket: int) -> int:
+    """The longest context of a bucket; of the last one the shortest."""
+    return EDGES[bucket] if bucket < len(EDGES) else EDGES[-1] + 1
+
+
 class CostCurve:
     """Costs relative to one pipelined plain-decoding step at the same context length.
 
-    Ratios survive whatever moves all costs together (heat, another program, a power limit). A
-    round's cost is added up from parts (a pass of its rows, its draft steps) and multiplied by a
-    factor, which is measured at some depths and interpolated between them.
-
-    Live rounds are compared with the plain ones before and after them, so that a change of the
-    machine's speed between those does not count.
+    Ratios survive whatever moves all costs together (heat, another program, a power limit). The
+    cost of a kind of round is the median of its newest comparisons with plain steps, be they made
+    when idle or between the live plain steps before and after. Kinds without any are added up from
+    parts (a pass of their rows, their draft steps), times a factor interpolated between depths that
+    were compared.
 
     Args:
         steps: of each drafter that runs a model, its step as a share of the target's, where it has
@@ -76,23 +85,20 @@ class CostCurve:
         """Whether rounds sample now; sampled ones cost more."""
         self._steps = dict(steps or {})
         self._reading: dict[str, float] = {}
-        self._points: dict[tuple[str, Where], dict[int, Point]] = {}
-        self._samples: dict[tuple[str, int, Where], list[float]] = {}
-        self._alone = ALONE
-        self._replay: Point = (0.0, 0.0)
+        self._seen: dict[tuple[str, Where], dict[int, list[float]]] = {}
+        """Costs of rounds, by depth; at depth 0 of plain ones that were not launched ahead."""
+        self._replays: list[float] = []
+        self._factors: dict[tuple[str, Where], dict[int, float]] = {}
         self._costs: dict[tuple[str, Where], dict[int, float]] = {}
         """Cached results of ``rounds``, until something new is learned."""
-        self._plain: deque[tuple[int, float]] = deque(maxlen=15)
+        self._plain: deque[tuple[int, float]] = deque(maxlen=NEWEST)
         """Context length and seconds of the newest plain steps."""
         self._own = 0
         """How many of the last ones were not restored."""
         self._run: list[float] = []
         """Seconds of the newest rounds of a pipelined run."""
-        self.pending: list[tuple[str, int, float, bool, float]] = []
-        """Drafted rounds since the newest plain one: drafter, depth, seconds, whether it began with
-        a replay, expected cost."""
-        self.surprise = 0.0
-        """Plain steps by which rounds of unknown kinds exceeded their estimates."""
+        self.pending: list[tuple[Kind, float, bool]] = []
+        """Drafted rounds since the newest plain one: seconds, and whether begun with a replay."""
 
     def verify(self, rows: int, length: int) -> float:
         """A round that verifies ``rows`` - 1 tokens which cost nothing to draft."""
@@ -111,13 +117,8 @@ class CostCurve:
         return 1.0 if not drafter or depth == 0 else self.rounds(drafter, (depth,), length)[0]
 
     def rounds(self, drafter: str, depths: Sequence[int], length: int) -> list[float]:
-        """The same for several depths above 0; ``BRANCHED`` follows the name of a branched one."""
-        if drafter.endswith(BRANCHED):
-            chain = self.rounds(drafter.removesuffix(BRANCHED), depths, length)
-            verify = self.rounds(GIVEN, [it + extra for extra in (0, 1) for it in depths], length)
-            more = zip(verify, verify[len(depths) :], strict=False)
-            return [cost + max(b - a, 0.0) for cost, (a, b) in zip(chain, more, strict=True)]
-        name = drafter if drafter in self._steps else GIVEN
+        """The same for several depths; ``BRANCHED`` follows the name of a branched one."""
+        name = drafter if self.step(drafter) else GIVEN
         where = self.sampled, bucket(length)
         costs = self._costs.setdefault((name, where), {})
         for depth in depths:
@@ -135,13 +136,13 @@ class CostCurve:
     def replay(self) -> float:
         """What a partial accept adds, in plain steps, where rows are taken back by replay; the
         device does it at the beginning of the next round."""
-        return max(self._replay[0], 0.0)
+        return max(statistics.median(self._replays), 0.0) if self._replays else 0.0
 
     @property
     def waiting(self) -> float:
         """Plain steps that the device waits for the host before a round that is not launched
         ahead."""
-        return self._alone - 1
+        return max(self.rounds(GIVEN, (0,), 0)[0] - 1, 0.01)
 
     def seconds(self, length: int, *, own: bool = False) -> float | None:
         """A pipelined plain step at this context length; None without recent ones near it.
@@ -159,21 +160,17 @@ class CostCurve:
         kinds = [(name, depth) for name in models for depth in MODEL_DEPTHS]
         kinds += [(GIVEN, rows - 1) for rows in ROWS]
         where = self.sampled, bucket(length)
-        counts = {it: len(self._samples.get((*it, where), ())) for it in kinds}
+        counts = {
+            (name, at): len(self._seen.get((name, where), {}).get(at, ())) for name, at in kinds
+        }
         return sorted((it for it in kinds if counts[it] < SAMPLES), key=counts.__getitem__)
 
-    def calibrate(self, drafter: str, depth: int, length: int, cost: float) -> None:
-        """Rounds in a row, measured when idle, took so many plain steps each; at depth 0 plain ones
-        that were not launched ahead."""
-        where = self.sampled, bucket(length)
-        samples = self._samples.setdefault((drafter, depth, where), [])
-        samples.append(positive(cost))
-        cost = statistics.median(samples)
-        if depth == 0:
-            self._alone = min(max(cost, 1.01), PARAMETERS.leap)
-            return
-        factor = cost / self._parts(drafter, depth, length)
-        self._points.setdefault((drafter, where), {})[depth] = factor, PARAMETERS.compared
+    def learn(self, drafter: str, depth: int, length: int, cost: float) -> None:
+        """A round, or the mean of some in a row, took so many plain steps; at depth 0 a plain one
+        that was not launched ahead."""
+        kinds = self._seen.setdefault((drafter, (self.sampled, bucket(length))), {})
+        kinds[depth] = [*kinds.get(depth, []), positive(cost)][-NEWEST:]
+        self._factors.clear()
         self._costs.clear()
 
     def knows_reading(self, drafter: str) -> bool:
@@ -194,7 +191,8 @@ class CostCurve:
         before = self.seconds(length)
         self._plain.append((length, positive(seconds)))
         self._own = min(self._own + 1, len(self._plain))
-        self._compare(length, before or seconds, seconds)
+        pending, self.pending = self.pending, []
+        self._compare(pending, length, before or seconds, seconds)
 
     def observe(
         self,
@@ -216,8 +214,7 @@ class CostCurve:
             return
         if drafter is not None and depth > 0:
             self._run = []
-            cost = self.round(drafter, depth, length)
-            self.pending.append((drafter, depth, seconds, replayed, cost))
+            self.pending.append(((drafter, depth), seconds, replayed))
             return
         if overlaps == 2:
             self._run.append(seconds)
@@ -226,112 +223,99 @@ class CostCurve:
                 self.set_plain(length, mean)
         elif overlaps == 0 and not replayed:  # a replay's cost is known by plain steps alone
             self._run = []
-            self.set_plain(length, seconds / self._alone)
+            self.set_plain(length, seconds / (1 + self.waiting))
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "passes": [
-                [depth + 1, at, factor * shipped(depth + 1)]
-                for (name, (sampled, at)), points in self._points.items()
-                if name == GIVEN and not sampled
-                for depth, (factor, _) in points.items()
-            ],
             "steps": self._steps,
             "reading": self._reading,
             "rounds": [
-                [name, depth, *where, *point]
-                for (name, where), points in self._points.items()
-                for depth, point in points.items()
+                [name, depth, *where, costs]
+                for (name, where), kinds in self._seen.items()
+                for depth, costs in kinds.items()
             ],
-            "samples": [
-                [name, depth, *where, samples]
-                for (name, depth, where), samples in self._samples.items()
-            ],
-            "alone": self._alone,
-            "replay": list(self._replay),
+            "replays": self._replays,
             "plain": [list(it) for it in self._plain],
         }
 
+    def passes(self) -> list[list[float]]:
+        """Measured passes of greedy decoding: rows, bucket of the context length, plain steps."""
+        return sorted(
+            [depth + 1, at, statistics.median(costs)]
+            for (name, (sampled, at)), kinds in self._seen.items()
+            for depth, costs in kinds.items()
+            if name == GIVEN and depth and not sampled
+        )
+
     def restore(self, stored: Mapping[str, Any]) -> None:
         """Take over what ``as_dict`` gave; else a ValueError, TypeError or KeyError."""
-        points: dict[tuple[str, Where], dict[int, Point]] = {}
-        samples: dict[tuple[str, int, Where], list[float]] = {}
-        rounds = stored.get("rounds", ())
-        for rows, at, cost in stored["passes"]:
-            factor = positive(cost) / shipped(int(positive(rows)))
-            for where in ((False, int(at)), (True, int(at)))[: 1 if rounds else 2]:
-                if 1 < rows <= ROWS[-1]:
-                    points.setdefault((GIVEN, where), {})[int(rows) - 1] = factor, 1.0
-                    samples[GIVEN, int(rows) - 1, where] = [float(cost)] * SAMPLES
-        for name, depth, sampled, at, factor, count in rounds:
-            where = bool(sampled), int(at)
-            point = positive(factor), min(float(count), PARAMETERS.compared)
-            points.setdefault((str(name), where), {})[min(int(positive(depth)), ROWS[-1])] = point
-        for name, depth, sampled, at, seen in stored.get("samples", ()):
-            where = bool(sampled), int(at)
-            samples[str(name), int(depth), where] = [*map(positive, seen)][:SAMPLES]
+        seen: dict[tuple[str, Where], dict[int, list[float]]] = {}
+        for name, depth, sampled, at, costs in stored["rounds"]:
+            if not 0 <= int(depth) <= ROWS[-1]:
+                raise ValueError(f"{depth} is no depth")
+            kinds = seen.setdefault((str(name), (bool(sampled), int(at))), {})
+            kinds[int(depth)] = [*map(positive, costs)][-NEWEST:]
         steps = {str(name): positive(value) for name, value in stored["steps"].items()}
         reading = {str(name): positive(value) for name, value in stored["reading"].items()}
-        replay, times = stored.get("replay", (0.0, 0.0))
-        plain = [(int(positive(at)), positive(seconds)) for at, seconds in stored.get("plain", ())]
-        self._alone = min(max(positive(stored.get("alone", ALONE)), 1.0), PARAMETERS.leap)
-        self._replay = min(max(float(replay), 0.0), 10.0), min(float(times), PARAMETERS.compared)
-        self._points, self._samples = points, samples
+        replays = [min(float(it), LEAP) for it in stored["replays"]][-NEWEST:]
+        plain = [(int(positive(at)), positive(seconds)) for at, seconds in stored["plain"]]
+        self._seen, self._replays = seen, replays
         self._steps, self._reading = self._steps | steps, self._reading | reading
-        self._plain, self._own = deque(plain, maxlen=self._plain.maxlen), 0
+        self._plain, self._own = deque(plain, maxlen=NEWEST), 0
         self._run, self.pending = [], []
+        self._factors.clear()
         self._costs.clear()
 
-    def _parts(self, drafter: str, depth: int, length: int) -> float:
+    def _parts(self, name: str, depth: int, length: int) -> float:
         """The cost of a round before its factor."""
-        if drafter == GIVEN:
-            return shipped(depth + 1)
-        return self.verify(depth + 1, length) + self.drafting(drafter, depth)
+        if name == GIVEN:
+            return shipped(depth + 1) if depth else ALONE
+        if name.endswith(BRANCHED):
+            more = self.verify(depth + 2, length) - self.verify(depth + 1, length)
+            return self.round(name.removesuffix(BRANCHED), depth, length) + max(more, 0.0)
+        return self.verify(depth + 1, length) + self.drafting(name, depth)
 
-    def _near(self, name: str, where: Where) -> Mapping[int, Point]:
-        """The points of a drafter, in these conditions or the most similar ones."""
-        known = [at for kind, at in self._points if kind == name]
-        if not known:
-            return {}
-        sampled, at = where
-        best = min(known, key=lambda it: (abs(it[1] - at), it[0] != sampled))
-        return self._points[name, best]
+    def _near(self, name: str, where: Where) -> Mapping[int, float]:
+        """By depth, what a drafter's rounds cost over their parts, in these conditions or the most
+        similar ones."""
+        if (name, where) not in self._factors:
+            known = [at for kind, at in self._seen if kind == name]
+            sampled, at = where
+            best = min(known, key=lambda it: (abs(it[1] - at), it[0] != sampled), default=where)
+            length = longest(best[1])
+            found = {
+                depth: (statistics.median(costs) / self._parts(name, depth, length), len(costs))
+                for depth, costs in self._seen.get((name, best), {}).items()
+            }
+            sure = {depth: factor for depth, (factor, count) in found.items() if count > 2}
+            self._factors[name, where] = {
+                depth: factor if count > 2 else (factor + _between(sure, depth)) / 2
+                for depth, (factor, count) in found.items()
+            }
+        return self._factors[name, where]
 
-    def _compare(self, length: int, before: float, after: float) -> None:
+    def _compare(
+        self,
+        pending: Sequence[tuple[Kind, float, bool]],
+        length: int,
+        before: float,
+        after: float,
+    ) -> None:
         """Learn from the rounds between two plain steps of so many seconds; the first of them
         counts only where nothing else is known, as leaving a pipelined run takes its time."""
-        where = self.sampled, bucket(length)
-        pending, self.pending = self.pending, []
-        seen: dict[tuple[str, int], list[tuple[float, float]]] = {}
-        replays: list[tuple[str, int, float]] = []
-        for number, (drafter, depth, seconds, replayed, cost) in enumerate(pending, 1):
-            name = drafter if drafter in self._steps else GIVEN
-            if number == 1 and self._near(name, where):
-                continue
-            unit = before * (after / before) ** (number / len(pending))
-            ratio = seconds / unit
-            if replayed:
-                replays.append((drafter, depth, ratio))
-            elif not drafter.endswith(BRANCHED):
-                seen.setdefault((name, depth), []).append((ratio, cost))
-        for (name, depth), rounds in seen.items():
-            points = self._points.setdefault((name, where), dict(self._near(name, where)))
-            found = statistics.median(ratio for ratio, _ in rounds)
-            found /= self._parts(name, depth, length)
-            factor, count = points.get(depth, (_between(points, depth), 0.0))
-            leap = PARAMETERS.leap if count else PARAMETERS.leap**2
-            if not count:
-                self.surprise += sum(ratio - cost for ratio, cost in rounds)
-            change = min(max(found / factor, 1 / leap), leap)
-            count = min(count + 1, PARAMETERS.compared)
-            points[depth] = factor * change ** (1 / count), count
-        if seen:
-            self._costs.clear()
-        for drafter, depth, ratio in replays:  # beside what the others have taken
-            cost = self.round(drafter, depth, length)
-            mean, count = self._replay
-            more = min(max(ratio - cost, -cost), cost)
-            self._replay = mean + (more - mean) / (count + 1), min(count + 1, PARAMETERS.compared)
+        seen: dict[tuple[Kind, bool], list[float]] = {}
+        for number, ((drafter, depth), seconds, replayed) in enumerate(pending, 1):
+            name = drafter if self.step(drafter) else GIVEN
+            if number > 1 or not self._near(name, (self.sampled, bucket(length))):
+                unit = before * (after / before) ** (number / len(pending))
+                seen.setdefault(((name, depth), replayed), []).append(seconds / unit)
+        for ((name, depth), replayed), ratios in seen.items():
+            found, cost = statistics.median(ratios), self.rounds(name, (depth,), length)[0]
+            found = min(max(found, cost / LEAP), cost * LEAP)  # a hiccup is no cost
+            if replayed:  # beside what the others have taken
+                self._replays = [*self._replays, found - cost][-NEWEST:]
+            else:
+                self.learn(name, depth, length, found)
 
 
 def shipped(rows: int) -> float:
@@ -345,18 +329,18 @@ def shipped(rows: int) -> float:
     return SHIPPED[below] + share * (SHIPPED[above] - SHIPPED[below])
 
 
-def _between(points: Mapping[int, Point], depth: int) -> float:
+def _between(points: Mapping[int, float], depth: int) -> float:
     """The factor at a depth, in a line between its neighbours, flat beyond the outer ones."""
     if not points:
         return 1.0
     if depth in points:
-        return points[depth][0]
+        return points[depth]
     below = max((it for it in points if it < depth), default=None)
     above = min((it for it in points if it > depth), default=None)
     if below is None or above is None:
-        return points[above if below is None else below][0]  # type: ignore[index]
+        return points[above if below is None else below]  # type: ignore[index]
     share = (depth - below) / (above - below)
-    return points[below][0] + share * (points[above][0] - points[below][0])
+    return points[below] + share * (points[above] - points[below])
 
 
 def positive(value: float) -> float:

@@ -8,12 +8,16 @@ from typing import NamedTuple, Protocol
 import mlx.core as mx
 
 from ..choices import MAX_DEPTH
-from ..control import Offer, RecentAcceptance, TokenAcceptance, bucket_of
+from ..control import Offer, RecentAcceptance, TokenAcceptance, bucket_of, chains
 from ..kernels import Draw
 from .drafter import Context, Dispatch, Proposal
 
 Trial = tuple[Callable[[], Sequence[mx.array]], Callable[[], None]]
 """Builds what is timed, and takes it back."""
+
+
+STUDIED = 8
+"""Tokens of a round that was not drafted."""
 
 
 class Reader(Protocol):
@@ -114,6 +118,22 @@ class ChainDrafter:
         gained = committed[: min(accepted, len(committed) - 1)]
         self._after.observe([self._last, *gained], drafted, self._usual)
         self._judged = self._asked + len(gained) + 1
+
+    def studied(
+        self, text: Sequence[int], agrees: Sequence[bool]
+    ) -> Iterator[tuple[int, int, int]]:
+        """How tokens that were decoded without it would have fared: bucket, drafted and accepted
+        tokens of each round.
+
+        Args:
+            text: those tokens, and the one before them.
+            agrees: whether it would have guessed each of them.
+        """
+        for at, drafted, accepted in chains(agrees, STUDIED):
+            usual = self._recent.share()
+            yield bucket_of(self._after.share(text[at], usual)), drafted, accepted
+            self._recent.observe(drafted, accepted)
+            self._after.observe(text[at : at + accepted + 1], drafted, usual)
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
         steps = list(self._steps(context, depth, context.draw))

@@ -1,14 +1,18 @@
 """How near ``auto`` comes to the best fixed depth, and to plain decoding, on real models.
 
-    .venv/bin/python tests/perf/auto.py --pair TARGET DRAFT --prompts FILE --out FILE
+    .venv/bin/python tests/perf/auto.py --prompts FILE --out FILE --minutes 20 \\
+        --pair TARGET DRAFT --pair TARGET DRAFT
 
-All settings answer the same chats in turn, in one process, in a random order for each chat, and
-every setting keeps its session, as a user does. ``auto`` begins with nothing learned; it measures
-while idle, as the engine does after loading and after each reply. Under the keyed rule the text is
-the same for all of them, so only time differs.
+The built-in pair is always the first. All settings answer the same chats in turn, in one process,
+in a random order for each chat, and every setting keeps its session, as a user does. ``auto``
+begins with nothing learned; it measures while idle, as the engine does after loading and after each
+reply. Under the keyed rule the text is the same for all of them, so only time differs.
 
-Ratios are of seconds per decoded token, with 95% intervals by bootstrap over chats. Use prompts
-that nothing was tuned on: a JSON list of conversations, each a list of messages.
+A cell is a pair and a temperature. Cells take turns, some chats each, until all chats are answered
+or the time is up; what was answered is in the file, and the same command goes on from there, with
+sessions that begin with nothing learned again. Ratios are of seconds per decoded token over all
+chats, with 95% intervals by bootstrap over chats. Use prompts that nothing was tuned on: a JSON
+list of conversations, each a list of messages.
 """
 
 from __future__ import annotations
@@ -16,19 +20,22 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from macspec import Round, Sampling, Session, load_pair
+from macspec.io import write_atomic
 from macspec.models import Pair
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 Times = dict[str, list[tuple[int, float]]]
 """For each setting, decoded tokens and their seconds, by chat."""
+
+Found = tuple[float, float, float]
+"""A ratio, and the ends of its interval."""
 
 
 def session(pair: Pair, name: str, clock: Callable[[], float]) -> Session:
@@ -45,90 +52,116 @@ def answer(session: Session, chat: Any, sampling: Sampling, tokens: int) -> tupl
     return sum(len(it.tokens) for it in rounds), sum(it.seconds for it in rounds)
 
 
-def measure(
-    pair: Pair,
-    settings: Sequence[str],
-    chats: Sequence[Any],
-    temperature: float,
-    options: argparse.Namespace,
-) -> Times:
-    clock = CLOCKS[options.clock]
-    sessions = {name: session(pair, name, clock) for name in settings}
-    chance, times = random.Random(options.seed), Times()
-    warm = Sampling(temperature=temperature, seed=1)
-    for name, it in sessions.items():
-        it.sampling = warm
-        answer(it, "Hello!", warm, 8) if name != "auto" else [*it.measure()]
-    for number, chat in enumerate(chats):
-        for name in chance.sample(settings, len(settings)):
-            sampling = Sampling(temperature=temperature, seed=options.seed + number)
-            times.setdefault(name, []).append(
-                answer(sessions[name], chat, sampling, options.tokens)
-            )
+def answers(
+    pair: Pair, temperature: float, times: Times, chats: Sequence[Any], options: argparse.Namespace
+) -> Iterator[None]:
+    """Answer the chats that are left, one each step; every repeat begins with new sessions."""
+    settings = ["auto", "off", *(f"draft@{depth}" for depth in options.depths)]
+    while (done := len(times.setdefault("auto", []))) < options.repeats * len(chats):
+        sessions = {name: session(pair, name, CLOCKS[options.clock]) for name in settings}
+        for name, it in sessions.items():
+            it.sampling = warm = Sampling(temperature=temperature, seed=1)
             if name == "auto":
-                for _ in sessions[name].measure():
-                    pass
-    return times
+                list(it.measure())
+            else:
+                answer(it, "Hello!", warm, 8)
+        for number in range(done, (done // len(chats) + 1) * len(chats)):
+            seed = options.seed + number
+            sampling = Sampling(temperature=temperature, seed=seed)
+            found = {}
+            for name in random.Random(seed).sample(settings, len(settings)):
+                chat = chats[number % len(chats)]
+                found[name] = answer(sessions[name], chat, sampling, options.tokens)
+                if name == "auto":
+                    list(sessions[name].measure())
+            for name, took in found.items():
+                times.setdefault(name, []).append(took)
+            yield
 
 
 def speed(times: Sequence[tuple[int, float]]) -> float:
     tokens, seconds = map(sum, zip(*times, strict=True))
-    return tokens / seconds
+    return tokens / max(seconds, 1e-9)
 
 
-def ratio(
-    times: Times, of: str, to: str, first: int = 0, draws: int = 1000
-) -> tuple[float, float, float]:
-    """How much faster one setting is than another, with an interval, from a chat on."""
-    chance, chats = random.Random(0), range(first, len(times[of]))
+def ratio(times: Times, of: str, to: str, places: Sequence[int], draws: int = 1000) -> Found | None:
+    """How much faster one setting is than another in these chats, with an interval."""
+    chance = random.Random(0)
+    places = [it for it in places if times[of][it][0]]
+    if not places:
+        return None
 
     def over(places: Sequence[int]) -> float:
         return speed([times[of][it] for it in places]) / speed([times[to][it] for it in places])
 
-    found = sorted(over(chance.choices(chats, k=len(chats))) for _ in range(draws))
-    return over(chats), found[draws // 40], found[-draws // 40]
+    found = sorted(over(chance.choices(places, k=len(places))) for _ in range(draws))
+    return over(places), found[draws // 40], found[-draws // 40]
 
 
-def report(times: Times) -> dict[str, Any]:
-    fixed = [name for name in times if name != "auto"]
-    best = max(fixed, key=lambda name: speed(times[name]))
+def report(times: Times, chats: int) -> dict[str, Any]:
+    every = range(len(times["auto"]))
+    later = [it for it in every if it % chats >= 2]
+    best = max((name for name in times if name != "auto"), key=lambda name: speed(times[name]))
     return {
+        "chats": len(every),
         "best": best,
-        "over_plain": {name: round(ratio(times, name, "off")[0], 3) for name in times},
-        "auto_over_best": ratio(times, "auto", best),
-        "auto_over_best_from_third": ratio(times, "auto", best, first=2),
-        "auto_over_plain": ratio(times, "auto", "off"),
-        "ms_per_token": statistics.median(1e3 * s / n for n, s in times["off"] if n),
+        "over_plain": {it: round(speed(times[it]) / speed(times["off"]), 3) for it in times},
+        "auto_over_best": ratio(times, "auto", best, every),
+        "auto_over_best_from_third": ratio(times, "auto", best, later),
+        "auto_over_plain": ratio(times, "auto", "off", every),
+        "plain_ms": 1e3 / speed(times["off"]),
     }
+
+
+def line(cell: str, told: dict[str, Any]) -> str:
+    def said(found: Found | None) -> str:
+        return "-" if found is None else "{:.3f} [{:.3f}, {:.3f}]".format(*found)
+
+    return (
+        f"{cell}: {told['chats']} chats, plain {told['plain_ms']:.1f} ms; auto over best fixed "
+        f"({told['best']}) {said(told['auto_over_best'])}, from the third chat on "
+        f"{said(told['auto_over_best_from_third'])}; over plain {said(told['auto_over_plain'])}"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--pair", nargs=2, metavar=("TARGET", "DRAFT"), help="default: built-in")
+    parser.add_argument(
+        "--pair", nargs=2, action="append", default=[], metavar=("TARGET", "DRAFT"), help="more"
+    )
     parser.add_argument("--prompts", type=Path, required=True)
-    parser.add_argument("--chats", type=int, default=12)
-    parser.add_argument("--repeats", type=int, default=1, help="each with fresh sessions")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--chats", type=int, default=40)
+    parser.add_argument("--repeats", type=int, default=3, help="each with fresh sessions")
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--depths", type=int, nargs="+", default=[1, 2, 3, 4])
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 0.7, 1.0])
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    pair = load_pair(*options.pair) if options.pair else load_pair()
+    until = time.monotonic() + 60 * options.minutes
     chats = json.loads(options.prompts.read_text(encoding="utf-8"))[: options.chats]
-    settings = ["auto", "off", *(f"draft@{depth}" for depth in options.depths)]
-    whole = {}
-    for temperature in options.temperatures:
-        times: Times = {name: [] for name in settings}
-        for repeat in range(options.repeats):
-            options.seed += 1000 * (repeat > 0)
-            for name, found in measure(pair, settings, chats, temperature, options).items():
-                times[name] += found
-        whole[f"{temperature:g}"] = report(times)
-        print(temperature, json.dumps(whole[f"{temperature:g}"]), flush=True)
-    if options.out is not None:
-        options.out.write_text(json.dumps(whole, indent=1), encoding="utf-8")
+    cells: dict[str, Times] = {}
+    if options.out.exists():
+        cells = json.loads(options.out.read_text(encoding="utf-8"))["cells"]
+    work = {}
+    for names in ((), *options.pair):
+        pair = load_pair(*names)
+        for temperature in options.temperatures:
+            cell = f"{names[0] if names else 'built-in'} at {temperature:g}"
+            times = cells.setdefault(cell, {})
+            work[cell] = answers(pair, temperature, times, chats, options)
+    while work and time.monotonic() < until:
+        for cell, steps in list(work.items()):
+            if next(steps, cell) is not None:
+                del work[cell]
+        write_atomic(options.out, json.dumps({"cells": cells}))
+    reports = {it: report(times, len(chats)) for it, times in cells.items() if times.get("auto")}
+    write_atomic(options.out, json.dumps({"cells": cells, "reports": reports}))
+    for cell, told in reports.items():
+        print(line(cell, told))
+    print("complete" if not work else "not complete: run the same command again to go on")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def costs(path: Path) -> None:
     state = ControlState(path, {"chip": "x"})
     state.load(curve, acceptance)
     if not path.exists():
-        curve.calibrate("", 3, 100, 1.5)
+        curve.learn("", 3, 100, 1.5)
         curve.set_step("draft", 0.2)
         curve.set_reading("draft", 0.1)
         state.save(curve, acceptance)

@@ -206,9 +206,9 @@ def test_costs_are_measured_and_predict(small: Pair, question: Question) -> None
     assert {*passes} >= {2, 3, 4, 5, 8, 16, 32}
     assert all(cost > 0 for cost in passes.values())
     assert costs["steps"]["draft"] > 0
-    known = curve_of(costs).as_dict()
-    assert known["steps"] == costs["steps"]
-    for rows, _, cost in known["passes"]:
+    known = curve_of(costs)
+    assert known.as_dict()["steps"] == costs["steps"]
+    for rows, _, cost in known.passes():
         assert cost == pytest.approx(passes[rows])
     arm = MacspecArm("auto", small, DecodeConfig(), costs=costs)
     curve = arm.session(GREEDY, True).controller.curve

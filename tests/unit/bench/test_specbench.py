@@ -34,6 +34,7 @@ from macspec.bench.specbench import (
 )
 from macspec.bench.tasks import Task
 from macspec.control import AcceptanceEstimate, CostCurve
+from macspec.control.cost import SAMPLES
 from macspec.errors import BadOptionError
 from macspec.kernels import Kernels
 from macspec.models import Pair
@@ -333,8 +334,8 @@ def test_what_cannot_be_chosen_is_told(pocket: Pair, tmp_path: Path) -> None:
 def known_costs() -> dict[str, Any]:
     """What an earlier run may have learned, so that this one need not measure costs."""
     curve = CostCurve()
-    for name, depth in 3 * curve.missing(10, ["draft"]):
-        curve.calibrate(name, depth, 10, 1 + depth / 10)
+    for name, depth in SAMPLES * curve.missing(10, ["draft"]):
+        curve.learn(name, depth, 10, 1 + depth / 10)
     return {"costs": curve.as_dict(), "survival": AcceptanceEstimate().as_dict()}
 
 
@@ -352,8 +353,8 @@ def test_a_real_run(small: Pair, tmp_path: Path) -> None:
     assert second[1]["content"] == file.first_replies["0"]
     samples = list(run.measure())
     assert json.dumps(file.learned) != before
-    known = json.loads(before)["0"]["costs"]["passes"]
-    assert len(file.learned["0"]["costs"]["passes"]) >= len(known)
+    known = json.loads(before)["0"]["costs"]["rounds"]
+    assert len(file.learned["0"]["costs"]["rounds"]) >= len(known)
     plain, ours = (
         {it.question: it.written.stats for it in samples if it.arm == arm and it.repeat != TRIAL}
         for arm in (MLX_LM, MACSPEC)

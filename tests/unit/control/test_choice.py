@@ -22,7 +22,7 @@ from macspec.control import (
     outlook,
 )
 from macspec.control.cost import GIVEN, ROWS
-from macspec.control.parameters import PARAMETERS
+from macspec.control.state import PARAMETERS
 
 offers = st.lists(
     st.builds(
@@ -124,7 +124,8 @@ def test_what_may_be_lost_is_bounded_whatever_is_accepted(runs: list[int], bucke
         accepted = min(run, plan.depth) if run > 20 else 0
         play(controller, plan, accepted)
         tokens, steps = tokens + accepted + 1, steps + plan.cost
-        allowed = PARAMETERS.allowance * max(tokens, PARAMETERS.settled)
+        allowed = PARAMETERS.allowance * PARAMETERS.settled
+        allowed += PARAMETERS.probing * max(tokens - PARAMETERS.settled, 0)
         assert steps - tokens <= allowed + 0.01
 
 
@@ -188,7 +189,7 @@ def test_a_round_is_charged_for_the_replay_that_may_follow() -> None:
     plans = []
     for replay in (0.0, 1.0):
         controller = made()
-        stored = controller.curve.as_dict() | {"replay": [replay, 9]}
+        stored = controller.curve.as_dict() | {"replays": [replay]}
         controller.curve.restore(stored)
         plans.append(controller.choose([Offer("draft", 8, 4)], 100, 50, depth=3))
     tokens = controller.acceptance.expected("draft", 4, 3)
@@ -222,7 +223,7 @@ def test_it_launches_ahead_where_that_saves_more_than_it_loses() -> None:
 def test_a_branch_is_taken_where_it_pays() -> None:
     controller = made()
     for depth in (1, 2, 3, 4, 5, 6, 7):
-        controller.curve.calibrate(GIVEN, depth, 100, 1.5)
+        controller.curve.learn(GIVEN, depth, 100, 1.5)
     offer = Offer("draft", 4, 4, 1, branches=True)
     plan = controller.choose([offer], 100, 50, depth=3)
     assert plan.branch is not None
@@ -230,7 +231,7 @@ def test_a_branch_is_taken_where_it_pays() -> None:
     assert plan.kind == "draft+"
     for _ in range(200):
         controller.observe_branch(plan, accepted=False)
-    controller.curve.calibrate(GIVEN, 4, 100, 9.0)
+    controller.curve.learn(GIVEN, 4, 100, 9.0)
     assert controller.choose([offer], 100, 50, depth=3).branch is None
 
 

@@ -15,7 +15,7 @@ HERE = {"chip": "M5 Max", "mlx": "0.32.2"}
 
 def learned() -> tuple[CostCurve, AcceptanceEstimate]:
     curve, acceptance = CostCurve(), AcceptanceEstimate()
-    curve.calibrate("", 3, 100, 1.7)
+    curve.learn("", 3, 100, 1.7)
     curve.observe(None, 0, 100, 0.02)
     for _ in range(10):
         acceptance.observe("draft", 5, 3, 2)
@@ -53,8 +53,8 @@ def test_stale_costs_are_forgotten_and_acceptance_is_not(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"format": 0}', '{"format": 4}', "\x00\xff", '{"format": 4, "survival"'
-     ': {}, "made_for": {"chip": "M5 Max", "mlx": "0.32.2"}, "costs": {"passes": 3}}'],
+    ["", "{", "[]", "null", '{"format": 0}', '{"format": 5}', "\x00\xff", '{"format": 5, "survival"'
+     ': {}, "made_for": {"chip": "M5 Max", "mlx": "0.32.2"}, "costs": {"rounds": 3}}'],
 )  # fmt: skip
 def test_a_file_that_is_something_else_is_ignored(tmp_path: Path, text: str) -> None:
     path = tmp_path / "state.json"
@@ -65,7 +65,7 @@ def test_a_file_that_is_something_else_is_ignored(tmp_path: Path, text: str) -> 
 
 
 @pytest.mark.parametrize("nonsense", ["nonsense", [[-600, 0.1]], [[1, 0, 0.1], [2]]])
-@pytest.mark.parametrize("damage", ["passes", "rounds", "steps", "reading", "plain"])
+@pytest.mark.parametrize("damage", ["replays", "rounds", "steps", "reading", "plain"])
 def test_damaged_costs_leave_a_curve_as_it_was(tmp_path: Path, damage: str, nonsense: Any) -> None:
     path = tmp_path / "state.json"
     ControlState(path, HERE).save(*learned())
