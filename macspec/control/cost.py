@@ -251,8 +251,8 @@ class CostCurve:
         """Take over what ``as_dict`` gave; else a ValueError, TypeError or KeyError."""
         seen: dict[tuple[str, Where], dict[int, list[float]]] = {}
         for name, depth, sampled, at, costs in stored["rounds"]:
-            if not 0 <= int(depth) <= ROWS[-1]:
-                raise ValueError(f"{depth} is no depth")
+            if not (0 <= int(depth) <= ROWS[-1] and 0 <= int(at) <= len(EDGES) and costs):
+                raise ValueError(f"no costs {costs} of depth {depth} in bucket {at}")
             kinds = seen.setdefault((str(name), (bool(sampled), int(at))), {})
             kinds[int(depth)] = [*map(positive, costs)][-NEWEST:]
         steps = {str(name): positive(value) for name, value in stored["steps"].items()}

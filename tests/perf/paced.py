@@ -89,6 +89,7 @@ class Wish:
 class PacedEngine:
     """As ``macspec.worker.engine.Engine``, without a model."""
 
+    shared = None
     tuning: Tuning = field(default_factory=Tuning)
     _loaded: bool = False
     _counter: ReplyCounter = field(default_factory=ReplyCounter)
@@ -171,6 +172,9 @@ class PacedEngine:
 
     def idle(self) -> Iterator[None]:
         yield from ()
+
+    def unexpected(self, error: BaseException) -> None:
+        """Nothing of it is spread over machines."""
 
     def close(self) -> None:
         pass

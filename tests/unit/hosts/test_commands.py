@@ -122,7 +122,7 @@ def test_a_follower_stays_in_step_through_edits(
         cut = rng.randrange(4, len(prompt))
         prompt = [*prompt[:cut], *(rng.randrange(3, 40) for _ in range(rng.randrange(1, 9)))]
         if number % 10 == 5:
-            prompt = prompt[:40] * 2
+            prompt = (40 * prompt)[:40] * 2  # long enough to be read in parts
         count, sampling = rng.randrange(1, 9), rng.choice([GREEDY, KEYED])
         session.method = "auto"
         reply = session.reply(" ".join(map(str, prompt)), sampling, raw=True, max_tokens=count)
