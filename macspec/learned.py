@@ -121,8 +121,7 @@ def _measured(decoder: Decoder, until: float) -> Iterator[None]:
         decoder.try_trees()
         yield
     for drafter in decoder.portfolio.models("auto"):
-        if _study(decoder, drafter):
-            yield
+        yield from _study(decoder, drafter)
     steppers = [it.stepper for it in decoder.portfolio.models("auto")]
     steppers = [it for it in steppers if it.room(text) > 1]
     for stepper in steppers:
@@ -151,21 +150,22 @@ def _measured(decoder: Decoder, until: float) -> Iterator[None]:
             yield
 
 
-def _study(decoder: Decoder, drafter: ChainDrafter) -> bool:
-    """Whether there was something in the newest reply that a draft model had not drafted, from
-    which was learned how it would have fared."""
+def _study(decoder: Decoder, drafter: ChainDrafter) -> Iterator[None]:
+    """Learn how a draft model would have fared with what it did not draft of the newest reply."""
     model, text, sampling = drafter.stepper, decoder.tokens, decoder.settings.sampling
     if not isinstance(model, DraftModel) or sampling.penalised or not decoder.prompted:
-        return False
+        return
     begin = max(model.length + 1, decoder.prompted, len(text) - AT_ONCE)
     if begin >= len(text) or not model.room(text):
-        return False
+        return
+    while model.length < begin - 1:
+        model.read_next(text[:begin])
+        yield
     chance = random.Random(len(text))
     agrees = [chance.random() < it for it in model.guesses(text, begin, sampling)]
     rounds = drafter.studied(text[begin - 1 :], agrees)
     decoder.controller.study(model.name, rounds, len(text))
-    model.rollback(len(text) - 1)
-    return True
+    yield
 
 
 def _measure_parts(decoder: Decoder, stepper: Stepper) -> None:

@@ -90,9 +90,9 @@ class Controller:
     - **Probes**: what is not chosen is tried when ``probing`` of the tokens since the last probe
       covers what the try may lose.
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
-      ``settled`` tokens, gets ``allowance`` of every token after those, and no round may cost more
-      than is in it. So from the first token on no more than that can be lost, whatever is
-      accepted, as far as costs are known.
+      ``settled`` tokens and gets ``probing`` of every token after those; a round is charged
+      ``precision`` times its expected cost, and none may cost more than is left. So no more than
+      that can be lost, whatever is accepted, as far as costs are known.
 
     A plan depends only on what is known before the round: costs, acceptance so far, and what the
     drafters offer. So every acceptance rule stays exact under it.

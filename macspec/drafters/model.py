@@ -54,14 +54,13 @@ class DraftModel:
         self.model.rollback(length)
 
     def guesses(self, tokens: Sequence[int], begin: int, sampling: Sampling) -> list[float]:
-        """Read what is unread, and say of each token from ``begin`` on how likely it would have
-        been accepted, had it been drafted.
+        """Read all tokens but the last, and say of each from ``begin`` on, where the token before
+        is the first unread one, how likely it would have been accepted, had it been drafted.
 
         Greedy: whether it is the best guess. Sampled: its probability over the expected one, an
         estimate of what the two distributions have in common that needs no pass of the target.
         """
-        while self.length < begin - 1:
-            self.model.read_next(tokens[:begin])
+        assert self.length == begin - 1
         likely: list[float] = []
         while self.length < len(tokens) - 1:
             first, end = self.length, min(self.length + PASS_TAIL, len(tokens) - 1)

@@ -73,7 +73,6 @@ class Follower:
                 f"{name or 'the built-in target'} is not the same there: {other}; fetch or copy it "
                 "again"
             )
-
         model = open_model(name or "built-in target", folder, trust_remote_code=trust)
         spread(model.module, self._core)
         self._targets[target] = model

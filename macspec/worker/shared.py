@@ -31,7 +31,6 @@ MOST = 8
 KEPT = 16
 """Most conversations whose caches are kept, live ones included."""
 
-
 WIDEST = 16
 """Characters of a prediction that are read for each position of the context."""
 
@@ -142,7 +141,8 @@ class Shared:
         Raises:
             BadOptionError, ContextOverflowError: it is invalid or too long.
         """
-        prompt, tools = self._prompt(command), json.loads(command.tools or "[]")
+        tools = json.loads(command.tools or "[]")
+        prompt = self._prompt(command, tools)
         context, asked = self.session.pair.context, command.request.max_tokens
         if asked is not None and asked < 1:
             raise BadOptionError(f"max_tokens is {asked}; it must be at least 1")
@@ -163,11 +163,10 @@ class Shared:
         self.waiting.append(pending)
         return Queued(size)
 
-    def _prompt(self, command: SharedReply) -> Prompt:
+    def _prompt(self, command: SharedReply, tools: list[Any]) -> Prompt:
         request, pair = command.request, self.session.pair
         if request.raw:
             return self._prompting.raw(request.messages, pair.context)
-        tools = json.loads(command.tools or "[]")
         if tools and not pair.target.tokenizer.has_tool_calling:
             raise BadOptionError(
                 f"{pair.target.name} calls no tools in a form that is known: leave them out, or "

@@ -36,6 +36,7 @@ CASES = [
             ("llama", 2, 2, {}),
             ("qwen3_5", 2, 1, {"tie_word_embeddings": False}),
             ("llama", 3, 1, {}),
+            ("qwen3", 3, 1, {}),
             ("qwen3_5", 3, 1, {}),
         )
     ),

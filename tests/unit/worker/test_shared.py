@@ -235,7 +235,7 @@ def edits(pair: Pair, lines: int) -> tuple[int, int]:
 def test_log_probabilities_are_the_models_before_temperature(small: Pair) -> None:
     """Compared with the model's own logits after the same tokens."""
     it, seen = several(small), []
-    prompt = it._prompt(request(TEXTS[1])).tokens
+    prompt = it._prompt(request(TEXTS[1]), []).tokens
     for call, settings in enumerate((KEYED, replace(KEYED, method="suffix"))):
         it.begin(call, request(TEXTS[1], logprobs=2), settings)
     done = run(it, lambda call, event: seen.append((call, event)))
