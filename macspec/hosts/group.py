@@ -9,7 +9,6 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -23,10 +22,10 @@ from ..errors import HostError, OutOfMemoryError, brief
 from ..models.loading import Model, mlx_lm, open_model
 from ..models.memory import LEAST, Demand, MemoryPlan
 from ..plaintext import one_line
-from ..worker.process import LOST, LOST_STATUS
 from .file import Host, Hosts, read_hosts
 from .files import digests
 from .link import BEAT, ENDED, PATIENCE, Link
+from .lost import leave, leaving
 from .model import LeadModel
 from .sharding import Shares, shares, spread
 from .start import Start, versions
@@ -191,7 +190,7 @@ class Group:
         """End this process, for an error after which the ranks may be out of step; if a machine
         was lost, which is found within ``PATIENCE``, with that as the reason."""
         time.sleep(PATIENCE + BEAT)
-        _leave(f"the machines are out of step ({brief(error)})")
+        leave(f"the machines are out of step ({brief(error)})")
 
     def close(self) -> None:
         """Have the others leave."""
@@ -256,13 +255,14 @@ class Group:
 
     def _lose(self, rank: Rank, how: str) -> None:
         """A machine was lost, on another thread."""
-        if how == ENDED:
-            with suppress(subprocess.TimeoutExpired):
-                rank.process.wait(TICK)
-            how += rank.last_line
-        for other in self._ranks:
-            other.process.kill()
-        _leave(f"{rank.name} {how}")
+        with leaving:
+            if how == ENDED:
+                with suppress(subprocess.TimeoutExpired):
+                    rank.process.wait(TICK)
+                how += rank.last_line
+            for other in self._ranks:
+                other.process.kill()
+            leave(f"{rank.name} {how}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -380,11 +380,6 @@ def _there(source: str | None) -> str | None:
         return source
     home = os.path.expanduser("~")
     return f"~{path[len(home) :]}" if path.startswith(f"{home}{os.sep}") else path
-
-
-def _leave(reason: str) -> None:
-    print(f"{LOST}{reason}", file=sys.stderr, flush=True)
-    os._exit(LOST_STATUS)
 
 
 _joined: Group | None = None

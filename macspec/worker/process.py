@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from typing import Any
 from ..config.paths import state_folder
 from ..errors import QUOTED, brief, cause
 from ..events import Notice
+from ..hosts.lost import LOST
 from ..io import private_folder
 from ..plaintext import one_line
 from .client import Call, EngineClient
@@ -61,11 +63,10 @@ MOST = 16
 LINGER = 1.0
 """Seconds a child has to end once it has closed its pipe."""
 
-LOST = "lost: "
-"""Begins the line that an engine prints before it ends because another machine is lost."""
+SAID = re.compile(rb"^%s(.+)\n" % LOST.encode(), re.MULTILINE)
 
-LOST_STATUS = 69
-"""Its exit status then."""
+TAIL = 4096
+"""Bytes of output in which the last line is looked for."""
 
 LOG_LIMIT = 2**19
 """Bytes of a log file; the one before it is kept too."""
@@ -333,8 +334,8 @@ class ChildProcess:
             return self._killed
         for _ in range(MOST):
             self._keep(log)
-        if process.returncode == LOST_STATUS:
-            return self._log.last_line_with(LOST)
+        if self._log.lost:
+            return self._log.lost
         last = self._log.last_line
         return _ending(process.returncode) + (f" ({last})" if last else "")
 
@@ -401,28 +402,27 @@ class Log:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or state_folder() / "engine.log"
         self._tail = b""
+        self.lost = ""
+        """What the process said of a lost machine, however much was printed after it."""
 
     @property
     def last_line(self) -> str:
         """The last line with text, shortened."""
-        return self.last_line_with("")
-
-    def last_line_with(self, prefix: str) -> str:
-        """The last line with text after a prefix, without that and shortened."""
         lines = self._tail.decode(errors="replace").replace("\r", "\n").split("\n")
-        found = (it.removeprefix(prefix) for it in reversed(lines) if it.startswith(prefix))
-        text = next((line for line in map(one_line, found) if line), "")
-        return text if len(text) <= QUOTED else text[: QUOTED - 1] + "…"
+        return next(filter(None, map(_shortened, reversed(lines))), "")
 
     def begin(self, pid: int) -> None:
         """Mark the start of another process, which has no last line yet."""
         self.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} engine {pid}\n".encode())
-        self._tail = b""
+        self._tail, self.lost = b"", ""
 
     def write(self, data: bytes) -> None:
         if not data:
             return
-        self._tail = (self._tail + data)[-4096:]
+        text = self._tail + data
+        if (said := SAID.search(text)) is not None:
+            self.lost = _shortened(said[1].decode(errors="replace"))
+        self._tail = text[-TAIL:]
         data = data[-LOG_LIMIT:]
         with suppress(OSError):
             private_folder(self.path.parent)
@@ -446,6 +446,11 @@ def _pipe(stack: ExitStack, ours: int) -> tuple[FileIO, FileIO]:
     os.set_blocking(ends[ours], False)
     read, write = FileIO(ends[0], "rb"), FileIO(ends[1], "wb")
     return stack.enter_context(read), stack.enter_context(write)
+
+
+def _shortened(line: str) -> str:
+    text = one_line(line)
+    return text if len(text) <= QUOTED else text[: QUOTED - 1] + "…"
 
 
 def _ending(status: int) -> str:

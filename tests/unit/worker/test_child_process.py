@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import stat
+import sys
 import threading
 from pathlib import Path
+from queue import SimpleQueue
 
 from children import SCRIPTED, alive
 
@@ -55,6 +57,35 @@ def test_the_last_line_is_one_short_neutral_line(tmp_path: Path) -> None:
     assert len(log.last_line) <= 200
     log.begin(5)
     assert log.last_line == ""
+
+
+TALKS = """
+import os
+from macspec.hosts.lost import leave
+os.write(2, b"[ring] Too many")
+if os.fork() == 0:
+    leave("rank 1 has ended")
+os.wait()
+os.write(2, b" errors\\n" + b"[ring] receiving failed\\n" * 500)
+os._exit(1)
+"""
+
+
+def test_what_it_says_of_a_lost_machine_is_found(tmp_path: Path) -> None:
+    """In the middle of what MLX's threads print, with much after it."""
+    reasons: SimpleQueue[str] = SimpleQueue()
+    program = (sys.executable, "-c", TALKS)
+    ChildProcess(program, Log(tmp_path / "engine.log"), lambda *_: None, reasons.put)
+    assert reasons.get() == "rank 1 has ended"
+
+
+def test_a_line_of_a_lost_machine_that_arrives_in_pieces(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log")
+    for piece in (b"[ri\nlo", b"st: rank 1 has", b" ended\nng] it", b" failed\n" * 2000):
+        log.write(piece)
+    assert log.lost == "rank 1 has ended"
+    log.begin(5)
+    assert log.lost == ""
 
 
 def test_a_disk_that_refuses_costs_only_the_file(tmp_path: Path) -> None:
