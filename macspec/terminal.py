@@ -214,9 +214,9 @@ def interruptible() -> Iterator[None]:
             signal.signal(signum, handler)
 
     def raise_once(signum: int, frame: object) -> None:
-        restore()
-        if supervisor is not None:
+        if supervisor is not None:  # First: it may be about to repeat the request.
             os.kill(supervisor, signal.SIGUSR1)
+        restore()
         raise Asked(signum)
 
     for signum, handler in before.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+import textual._wait
 from hypothesis import settings
 
 # How long a generated case takes depends on the machine. All else is as Hypothesis has it.
@@ -32,6 +34,19 @@ for signum, handler in (
 ):
     if signal.getsignal(signum) is signal.SIG_IGN:
         signal.signal(signum, handler)
+
+
+wait_for_idle = textual._wait.wait_for_idle
+
+
+async def settled(*limits: float) -> None:
+    """Textual takes an app that spends no time for idle; on a busy machine it may have got none."""
+    await wait_for_idle(*limits)
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+textual._wait.wait_for_idle = settled
 
 
 @pytest.fixture(autouse=True)

@@ -54,7 +54,7 @@ def supervise(command: Sequence[str]) -> int:
         elif number in requests and not asked:
             asked, forwarded = number, 0
             signal.setitimer(signal.ITIMER_REAL, FORWARD)
-        elif number == signal.SIGALRM and asked:
+        elif number == signal.SIGALRM and asked and signal.SIGUSR1 not in signal.sigpending():
             if forwarded:
                 killed = asked
             else:

@@ -17,6 +17,7 @@ from macspec.stats import ReplyCounter
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch) -> Scripted:
     """Chosen as ``rapl``, on the real clock."""
+    monkeypatch.setattr("macspec.power.meter.SETTLING", 60.0)
     world = World()
     world.clock = time.monotonic  # type: ignore[method-assign]
     scripted = Scripted(world, {"gpu": Script(steady(20))}, (Rail("gpu"),))

@@ -289,7 +289,8 @@ class Steady(Scripted):
         self.world.clock = time.monotonic  # type: ignore[method-assign]
 
 
-def test_in_its_own_thread() -> None:
+def test_in_its_own_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("macspec.power.meter.SETTLING", 60.0)
     source = Steady()
     meter = Meter(lambda: source)
     meter.start()

@@ -128,6 +128,11 @@ for number in range(LINES):
 """
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apple_module, "MACMON_PATIENCE", 60.0)
+
+
 def test_macmon_adds_up_its_watts() -> None:
     source = Macmon([sys.executable, "-c", PIPE.replace("LINES", "10000")])
     assert source.available() is None
