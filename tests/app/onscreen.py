@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from terminal import Terminal
 
@@ -41,6 +42,15 @@ def leave_prompt(terminal: Terminal) -> None:
     frame = terminal.look("╭").fg
     terminal.press("tab")
     terminal.wait_for(lambda: terminal.look("╭").fg != frame, what="the prompt is left")
+
+
+def quit_by_ctrl_c(terminal: Terminal) -> int:
+    """Press Ctrl+C for the second time; twice more where a busy machine was too late for that."""
+    terminal.press("ctrl+c")
+    with suppress(AssertionError):
+        return terminal.ended(20)
+    terminal.press("ctrl+c", "ctrl+c")
+    return terminal.ended()
 
 
 def passes(terminal: Terminal) -> int:

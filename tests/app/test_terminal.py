@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from onscreen import CAPITAL, ask, passes, wait_for_answer
+from onscreen import CAPITAL, ask, passes, quit_by_ctrl_c, wait_for_answer
 from terminal import Terminal, descendants, macspec
 
 from macspec.assets import pocket
@@ -145,9 +145,8 @@ def test_a_small_window_without_colours(environ: Mapping[str, str]) -> None:
         terminal.resize(60, 20)
         terminal.wait_for("Ask anything")
         terminal.press("ctrl+c")
-        terminal.wait_for("Ctrl+C again to quit")
-        terminal.press("ctrl+c")
-        assert terminal.ended() == 0
+        terminal.wait_for(lambda: b"Ctrl+C again to quit" in terminal.output)
+        assert quit_by_ctrl_c(terminal) == 0
         terminal.assert_restored()
 
 

@@ -174,7 +174,7 @@ def first_conversation(walk: Walk) -> None:
         terminal.type("half a thought")
         terminal.wait_for("❯ half a thought")
         terminal.press("ctrl+c")
-        walk.told("press Ctrl+C again to quit")
+        terminal.wait_for(lambda: b"press Ctrl+C again to quit" in terminal.output)
         terminal.wait_for("Ask anything")
         walk.step("the hint ends with its window")
         terminal.wait_for(lambda: "again to quit" not in terminal.text)

@@ -79,8 +79,6 @@ def test_200_requests_of_8_clients_of_which_50_are_left(
     def bounded() -> bool:
         theirs, own, memory = held(real_engine)
         # Either end of each connection is here. Sixteen conversations are kept, whichever they are.
-        return (
-            theirs <= before[0] and own <= before[1] + 2 * CLIENTS and memory <= 1.2 * before[2]
-        )
+        return theirs <= before[0] and own <= before[1] + 2 * CLIENTS and memory <= 1.2 * before[2]
 
     assert eventually(bounded), (before, held(real_engine))
