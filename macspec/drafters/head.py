@@ -12,6 +12,7 @@ from ..choices import MAX_DEPTH
 from ..heads.agreement import LEAST, Agreement
 from ..heads.blockcheck import CLEARLY, SURE
 from ..heads.eagle import Eagle
+from ..heads.guesses import Output
 from ..models.cached import CachedModel
 from .chain import Trial
 from .drafter import Dispatch
@@ -43,7 +44,8 @@ class HeadModel:
         self.fault: str | None = None
         """What seems to be wrong with its files, in half a sentence."""
         self._target, self._hidden = target, target.hidden
-        self._depths = [_Depth(it, at) for at, it in enumerate(head.depths)]
+        tap = self._hidden.tap
+        self._depths = [_Depth(it, at, it.output(tap)) for at, it in enumerate(head.depths)]
         self._start = self._step = 0
         """The first position that was read in this round, and how many tokens were drafted."""
         self._out = mx.zeros((0, 0))
@@ -119,7 +121,7 @@ class HeadModel:
         newest = self._hidden.rows(self._hidden.stop - 1, self._hidden.stop)
         rows = self.head.enter([mx.repeat(it, len(tokens), axis=0) for it in newest])
         embedded = self._embedded(mx.array(list(tokens), mx.uint32))
-        fresh = [_Depth(it.head, it.number) for it in self._depths]
+        fresh = [_Depth(it.head, it.number, it.output) for it in self._depths]
 
         def again() -> None:
             for depth in fresh:
@@ -148,7 +150,7 @@ class HeadModel:
             self._out = depth.feed(self._start, self._out[:known], self._embedded(self._next))
 
     def _embedded(self, tokens: mx.array) -> mx.array:
-        embedded: mx.array = self._hidden.tap.embedding(tokens)
+        embedded: mx.array = self.head.embedded(tokens, self._hidden.tap.embedding)
         return embedded
 
     def _judge(self, tokens: Sequence[int]) -> None:
@@ -187,10 +189,7 @@ class HeadModel:
             self._hidden.drop(min(stop, self._whole) - len(self._depths))
 
     def _logits(self, depth: _Depth) -> mx.array:
-        out = self._out[-1:]
-        logits: mx.array | None = depth.head.logits(out)
-        if logits is None:
-            logits = self._hidden.tap.logits(depth.head.normed(out))
+        logits = depth.output(self._out[-1:])
         # Weights that are damaged must not reach the rule as a distribution.
         return self._target.fitted(mx.nan_to_num(logits, neginf=-mx.inf))
 
@@ -201,11 +200,12 @@ class _Depth(HeldRows):
     Args:
         number: of tokens between the one that it reads first and the newest that was committed when
             the target put its row out.
+        output: makes logits of what it puts out.
     """
 
-    def __init__(self, head: Any, number: int) -> None:
+    def __init__(self, head: Any, number: int, output: Output) -> None:
         super().__init__(head)
-        self.head, self.number = head, number
+        self.head, self.number, self.output = head, number, output
 
     def feed(self, start: int, rows: mx.array, embedded: mx.array) -> mx.array:
         """Read pairs [n, width] from position ``start`` on, in place of what was drafted."""

@@ -51,6 +51,7 @@ class Agreement:
         caches: Sequence[Any] = (),
     ) -> None:
         self._head, self._tap = head, hidden.tap
+        self._output = head.depths[0].output(hidden.tap)
         self._damaged = False
         """Whether the newest guesses are no numbers."""
         self.agreed = 0.0
@@ -73,12 +74,10 @@ class Agreement:
         depth: Any = self._head.depths[0]
         out = depth(
             self._head.enter(self._rows)[None],
-            self._tap.embedding(self._next)[None],
+            self._head.embedded(self._next, self._tap.embedding)[None],
             self._caches(depth),
         )[0]
-        logits = depth.logits(out)
-        if logits is None:
-            logits = self._tap.logits(depth.normed(out))
+        logits = self._output(out)
         self._damaged = bool(mx.any(mx.isnan(logits)))
         chosen = mx.argmax(logits, axis=-1)
         # Row i of the head stands where row i + 1 of the target does.

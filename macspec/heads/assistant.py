@@ -20,6 +20,7 @@ from mlx_lm.models.cache import make_prompt_cache
 from ..models.loading import Model
 from ..tap import FINAL
 from ..windowed import WindowedKVCache
+from .guesses import Guesses, Output
 from .head import Variant
 from .tensors import load, width_of
 
@@ -71,6 +72,7 @@ class Assistant(nn.Module):
 
     name = "mtp"
     wanted: tuple[int, ...] = (FINAL,)
+    guesses: Guesses | None = None
     table = "lm_head"
     """What holds a row for each id."""
 
@@ -102,6 +104,10 @@ class Assistant(nn.Module):
         views = {it: SharedRows(caches[it], stop, rows) for it in set(self.sharers)}
         return [views[it] for it in self.sharers]
 
+    def embedded(self, tokens: mx.array, embedding: Any) -> mx.array:
+        embedded: mx.array = embedding(tokens)
+        return embedded
+
     def enter(self, rows: Sequence[mx.array]) -> mx.array:
         return rows[0]
 
@@ -125,8 +131,8 @@ class Assistant(nn.Module):
         logits: mx.array = self.lm_head.as_linear(out)
         return logits
 
-    def normed(self, out: mx.array) -> mx.array:
-        return out
+    def output(self, tap: Any) -> Output:
+        return self.logits
 
     @property
     def reading(self) -> Variant:

@@ -7,7 +7,7 @@ when their tokens are committed, and cached as keys and values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -19,6 +19,7 @@ from ..models.loading import Model
 from ..tap import FINAL
 from .blockform import CONTEXT, Form, form_of
 from .blocktops import Confidence, GroupedConv, Markov, Selector
+from .guesses import Guesses, Output, guesses_of, output_of
 from .head import Variant
 from .tensors import load, width_of
 
@@ -203,7 +204,7 @@ class Block(nn.Module):
         self.hidden_norm = nn.RMSNorm(width, form.eps)
         self.layers = [_Layer(width, form, weights, at) for at in range(len(form.windows))]
         self.norm = nn.RMSNorm(width, form.eps)
-        self._targets: mx.array | None = None  # underlined: no weight
+        self.guesses: Guesses | None = None
         self.vocabulary = model.width
         if (own := weights.get("embed_tokens.weight")) is not None:
             self.embed_tokens = nn.Embedding(own.shape[0], width)
@@ -229,18 +230,12 @@ class Block(nn.Module):
     @property
     def targets(self) -> mx.array | None:
         """The target's ids that it can guess; None: all."""
-        return self._targets
+        return None if self.guesses is None else self.guesses.targets
 
     @property
     def places(self) -> mx.array | None:
         """For each id of the target which guess it is, or how many there are; None: the same."""
-        return None if self._targets is None else self._places
-
-    def reduce(self, targets: mx.array) -> None:
-        """Guess only these ids [n] of the target."""
-        self._targets = targets
-        self._places = mx.full((self.vocabulary,), targets.size, mx.int32)
-        self._places[targets] = mx.arange(targets.size)
+        return None if self.guesses is None else self.guesses.places
 
     @property
     def depths(self) -> list[Block]:
@@ -314,16 +309,11 @@ class Block(nn.Module):
         normed: mx.array = self.norm(x[:, self.first - start :])
         return normed
 
-    def output(self, tap: Any) -> Callable[[mx.array], mx.array]:
+    def output(self, tap: Any) -> Output:
         """The output head of its rows: its own, or what it needs of the target's."""
-        if "lm_head" in self:
-            own: Callable[[mx.array], mx.array] = self.lm_head
-            return own
-        found: Callable[[mx.array], mx.array]
-        found = tap.logits if self._targets is None else tap.logits_of(self._targets)
-        return found
+        return output_of(self.get("lm_head"), self.guesses, tap)
 
-    def logits(self, rows: mx.array, output: Callable[[mx.array], mx.array]) -> mx.array:
+    def logits(self, rows: mx.array, output: Output) -> mx.array:
         """Logits [n, guesses] of rows [n, width], before what the token before adds to them.
 
         Args:
@@ -345,7 +335,7 @@ class Block(nn.Module):
         """What ``guess`` takes for each of the rows, [n, ...] each."""
         if "candidate_selector" in self:
             parts: tuple[mx.array, ...] = self.candidate_selector.prepare(
-                rows, logits, self._targets
+                rows, logits, self.targets
             )
             return parts
         return (logits if "markov_head" in self else self._whole(logits),)
@@ -360,10 +350,7 @@ class Block(nn.Module):
 
     def _whole(self, logits: mx.array) -> mx.array:
         """Logits [n, guesses] as [n, V]: what it cannot guess has no chance."""
-        if self._targets is None:
-            return logits
-        padded = mx.pad(logits, [(0, 0), (0, 1)], constant_values=-mx.inf)
-        return mx.take(padded, self._places, axis=1)
+        return logits if self.guesses is None else self.guesses.whole(logits)
 
     def variants(self) -> Iterator[Variant]:
         """Other readings of its files, one change each."""
@@ -435,9 +422,4 @@ def _map_guesses(head: Block, named: Weights, offsets: mx.array | None) -> None:
         if wide is not None and wide > head.vocabulary and "lm_head.weight" not in named:
             raise ValueError(f"guesses {wide} ids, and the target has {head.vocabulary}")
         return
-    if offsets.shape != (wide or offsets.size,):
-        raise ValueError(f"names {offsets.size} ids of the target for {wide} of its own")
-    targets = mx.arange(offsets.size) + offsets.astype(mx.int32)
-    if not 0 <= int(mx.min(targets)) <= int(mx.max(targets)) < head.vocabulary:
-        raise ValueError("names ids that the target lacks")
-    head.reduce(targets)
+    head.guesses = guesses_of(offsets, wide, head.vocabulary)

@@ -20,6 +20,7 @@ from mlx_lm.models.rope_utils import initialize_rope
 
 from ..models.loading import Model
 from ..tap import FINAL
+from .guesses import Guesses, Output, chain_output, guesses_of
 from .head import Variant
 from .tensors import load, width_of
 
@@ -128,8 +129,7 @@ class Eagle(nn.Module):
         """What embedded tokens are multiplied with; where a norm follows, that changes nothing."""
         self._scales: tuple[float, ...] = (1.0,)
         """What embedded tokens may have been multiplied with in training."""
-        self._targets: mx.array | None = None
-        self.vocabulary = 0
+        self.guesses: Guesses | None = None
 
     @property
     def depths(self) -> list[Eagle]:
@@ -137,6 +137,11 @@ class Eagle(nn.Module):
 
     def make_cache(self) -> list[Any]:
         return [KVCache()]  # type: ignore[no-untyped-call]
+
+    def embedded(self, tokens: mx.array, embedding: Any) -> mx.array:
+        own = self.embed_tokens if "embed_tokens" in self else embedding
+        embedded: mx.array = own(tokens)
+        return embedded
 
     def enter(self, rows: Sequence[mx.array]) -> mx.array:
         if len(rows) == 1:
@@ -172,18 +177,10 @@ class Eagle(nn.Module):
         """Read other layers of the target, later by so many than its files say."""
         self.wanted = (FINAL, *(it + by for it in self._taps))
 
-    def logits(self, out: mx.array) -> mx.array | None:
-        if "lm_head" not in self:
-            return None
-        logits: mx.array = self.lm_head(self.normed(out))
-        if self._targets is None:
-            return logits
-        # What it cannot say has no chance.
-        whole = mx.full((out.shape[0], self.vocabulary), -mx.inf, logits.dtype)
-        whole[:, self._targets] = logits
-        return whole
+    def output(self, tap: Any) -> Output:
+        return chain_output(self.get("lm_head"), self.guesses, self._normed, tap)
 
-    def normed(self, out: mx.array) -> mx.array:
+    def _normed(self, out: mx.array) -> mx.array:
         normed: mx.array = self.norm(out) if "norm" in self and not self.norm_output else out
         return normed
 
@@ -223,7 +220,7 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
         ValueError: they do not fit it; the message continues "the head".
     """
     named = {_renamed(it): array for it, array in weights.items() if it != "t2d"}
-    offsets = named.pop("d2t", None)
+    numbers = named.pop("d2t", None)
     if "fc.weight" not in named:
         raise ValueError("lacks fc.weight")
     width, fused = named["fc.weight"].shape
@@ -251,30 +248,21 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
         head.norm_before_fc = nn.RMSNorm(fused, eps)
     if "fc_norm.0.weight" in named:
         head.fc_norm = [nn.RMSNorm(fused // len(taps), eps) for _ in taps]
-    if "lm_head.weight" in named:
-        vocabulary = named["lm_head.weight"].shape[0]
-        head.lm_head = nn.Linear(width, vocabulary, bias=False)
-        if offsets is not None:
-            if offsets.shape != (vocabulary,):
-                raise ValueError(
-                    f"names {offsets.size} ids of the target for {vocabulary} of its own"
-                )
-            head._targets = _targets(offsets.astype(mx.int32), model.width)
-            head.vocabulary = model.width
-    named.pop("embed_tokens.weight", None)
+    own = named["lm_head.weight"].shape[0] if "lm_head.weight" in named else None
+    if own is not None:
+        head.lm_head = nn.Linear(width, own, bias=False)
+    head.guesses = guesses_of(numbers, own, model.width)
+    embedding = named.pop("embed_tokens.weight", None)
+    if third and width != (row or width):
+        if embedding is None:
+            raise ValueError(f"is for rows of {width} numbers, and the target's have {row}")
+        # Else it is a copy of the target's.
+        head.embed_tokens = nn.Embedding(embedding.shape[0], width)
+        named["embed_tokens.weight"] = embedding
     if not third and str(model.config.get("model_type", "")).startswith("gemma"):
         head._scales = (1.0, width**0.5)
     load(head, named)
     return head
-
-
-def _targets(numbers: mx.array, width: int) -> mx.array:
-    """The target's ids of a reduced vocabulary, which files store as they are or as how much each
-    exceeds the head's own."""
-    for ids in (mx.arange(numbers.size) + numbers, numbers):
-        if int(ids.min()) >= 0 and int(ids.max()) < width:
-            return ids
-    raise ValueError(f"names ids of the target that has {width}")
 
 
 def _renamed(name: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import mlx.core as mx
+
+from .guesses import Guesses, Output
 
 Variant = Mapping[str, Any]
 """How a head's files are read: what they leave open, and what is taken for it."""
@@ -25,12 +27,12 @@ class Depth(Protocol):
         """
         ...
 
-    def logits(self, out: mx.array) -> mx.array | None:
-        """Logits [n, vocabulary] of what a step put out, [n, width]; None: by ``normed``."""
-        ...
+    def output(self, tap: Any) -> Output:
+        """What makes logits [n, vocabulary] of what a step put out, [n, width].
 
-    def normed(self, out: mx.array) -> mx.array:
-        """What the target's output head takes, [n, width], of what a step put out."""
+        Args:
+            tap: the target's, whose output head may be needed.
+        """
         ...
 
 
@@ -43,10 +45,20 @@ class Head(Protocol):
     """Which hidden rows it reads; see ``macspec.tap``."""
     width: int
     """Numbers in a row that a step takes."""
+    guesses: Guesses | None
+    """The ids that it guesses; None: all."""
 
     @property
     def depths(self) -> Sequence[Depth]:
         """What drafts the first token, the second and so on; one that drafts all of them."""
+        ...
+
+    def embedded(self, tokens: mx.array, embedding: Callable[[mx.array], mx.array]) -> mx.array:
+        """Rows [n, width] for ids [n].
+
+        Args:
+            embedding: the target's.
+        """
         ...
 
     def enter(self, rows: Sequence[mx.array]) -> mx.array:

@@ -23,6 +23,7 @@ from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
 
 from ..models.loading import Model
 from ..tap import FINAL
+from .guesses import Guesses, Output, chain_output, guesses_of
 from .head import Variant
 from .naming import depths_of
 from .tensors import eps_of, load, plain, width_of
@@ -55,6 +56,7 @@ class Layers(nn.Module):
         self.hidden_first = False
         self.before_norm = False
         """Whether it reads, and puts out, rows before the final norm."""
+        self.guesses: Guesses | None = None
         self._kinds = [kind for _, kind in layers]
 
     def make_cache(self) -> list[Any]:
@@ -74,11 +76,10 @@ class Layers(nn.Module):
         normed: mx.array = x if self.before_norm else self.norm(x)
         return normed
 
-    def logits(self, out: mx.array) -> mx.array | None:
-        logits: mx.array | None = self.head(self.normed(out)) if "head" in self else None
-        return logits
+    def output(self, tap: Any) -> Output:
+        return chain_output(self.get("head"), self.guesses, self._normed, tap)
 
-    def normed(self, out: mx.array) -> mx.array:
+    def _normed(self, out: mx.array) -> mx.array:
         normed: mx.array = self.norm(out) if self.before_norm else out
         return normed
 
@@ -103,8 +104,16 @@ class MTP(nn.Module):
         self._settled = settled
 
     @property
+    def guesses(self) -> Guesses | None:
+        return self.depths[0].guesses
+
+    @property
     def layers(self) -> list[Any]:
         return [layer for depth in self.depths for layer in depth.layers]
+
+    def embedded(self, tokens: mx.array, embedding: Any) -> mx.array:
+        embedded: mx.array = embedding(tokens)
+        return embedded
 
     def enter(self, rows: Sequence[mx.array]) -> mx.array:
         return rows[1] if self.depths[0].before_norm else rows[0]
@@ -161,8 +170,12 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
     """
     target: Any = model.module
     family = str(model.config.get("model_type", ""))
-    depths = [_depth(named, model) for named in depths_of(weights)]
+    ids = [it for it in weights if it.endswith(("d2t", "t2d"))]
+    depths = [_depth(it, model) for it in depths_of({k: weights[k] for k in weights.keys() - ids})]
+    numbers = next((weights[it] for it in ids if it.endswith("d2t")), None)
     for depth in depths:
+        own = depth.head.weight.shape[0] if "head" in depth else None
+        depth.guesses = guesses_of(numbers, own, model.width)
         depth.hidden_first = family in HIDDEN_FIRST
     head = MTP(depths, len(target.layers) - 1, family.startswith(AFTER_NORM))
     if family.startswith(MINUS_ONE):

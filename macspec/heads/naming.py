@@ -61,16 +61,16 @@ def kind_of(config: Mapping[str, Any], names: Collection[str]) -> str | None:
         return "mtp"
     if any(map(_BACKBONE.match, names)):
         return None
-    if "d2t" in names or any(it.startswith("midlayer.") for it in names):
+    if any(it.startswith("midlayer.") for it in names):
         return "eagle"
     if config.get("speculators_model_type") == "eagle3" or "eagle_config" in config:
         return "eagle"
     if block >= FIRST and not any("norm_" in it or it.endswith("hnorm.weight") for it in names):
         return "eagle"
     depths = depths_of(dict.fromkeys(names))
-    return (
-        "mtp" if depths and {"project.weight", "hidden_norm.weight"} <= depths[0].keys() else None
-    )
+    if depths and depths[0].keys() >= {"project.weight", "hidden_norm.weight"}:
+        return "mtp"
+    return "eagle" if "d2t" in names else None
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,8 @@ def open_head(files: HeadFiles, target: Model) -> LoadedHead:
     speaks = any({"head", "lm_head", "centroids"} & it.keys() for it in module.depths)
     outputs: Any = tree_flatten(target.module.parameters())
     wide = [array.nbytes for _, array in outputs if array.shape[:1] == (target.width,)]
-    targets = module.targets if files.kind in BLOCKS else None
-    share = 1.0 if targets is None else targets.size / target.width
+    some = module.guesses
+    share = 1.0 if some is None else some.targets.size / target.width
     output = 0 if speaks else int(share * max(wide, default=0))
     return LoadedHead(
         name=name,
@@ -96,7 +96,7 @@ def open_head(files: HeadFiles, target: Model) -> LoadedHead:
         notes=module.form.notes if files.kind in BLOCKS else (),
         parameters=sum(array.size for array in arrays.values()),
         # A part of the target's output head is a copy.
-        weight_bytes=own + (output if targets is not None else 0),
+        weight_bytes=own + (output if some is not None else 0),
         step_bytes=(own - looked_up) // len(module.depths) + output,
     )
 

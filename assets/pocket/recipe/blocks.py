@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import torch
-from net import EPS, THETA, Layer, Net, Shape, rotate, states
+from net import EPS, THETA, Layer, Net, Shape, begun, rotate, states
 from torch import Tensor, nn
 from torch.nn import functional
 from train import parted
@@ -30,12 +30,17 @@ OTHERS = 0.2
 MASK = 0
 """The token that stands for what is to be guessed; the tokenizer never produces it."""
 
+TAPS = 3
+"""Layers of the target that are read."""
+
 RANK = 64
 """Of DSpark's table of pairs."""
 
 
 class Block(nn.Module, ABC):
     """The part that both share: layers whose rows attend to context and block, both ways.
+
+    It is as wide as the draft model, and begins with its weights.
 
     Args:
         ids: tokens that it guesses; it still reads all of them.
@@ -44,20 +49,19 @@ class Block(nn.Module, ABC):
     first: int
     """The block's first row that guesses; row 0 is the last known token's."""
 
-    def __init__(self, shape: Shape, ids: Tensor, layers: int = 1) -> None:
+    def __init__(self, target: Shape, draft: Net, ids: Tensor) -> None:
         super().__init__()
-        self.shape = shape
+        self.shape, self.deep = draft.shape, target.layers
         self.register_buffer("ids", ids, persistent=False)
         # Evenly over the target's depth.
-        reads = min(4, shape.layers)
-        self.taps = [(2 * n + 1) * shape.layers // (2 * reads) for n in range(reads)]
-        self.fc = nn.Linear(reads * shape.width, shape.width, bias=False)
-        self.hidden_norm = nn.RMSNorm(shape.width, eps=EPS)
-        self.layers = nn.ModuleList(Layer(shape) for _ in range(layers))
-        for layer in self.layers:
-            layer.q_norm = nn.RMSNorm(shape.head, eps=EPS)
-            layer.k_norm = nn.RMSNorm(shape.head, eps=EPS)
-        self.norm = nn.RMSNorm(shape.width, eps=EPS)
+        reads = min(TAPS, target.layers)
+        self.taps = [(2 * n + 1) * target.layers // (2 * reads) for n in range(reads)]
+        self.fc = nn.Linear(reads * target.width, draft.shape.width, bias=False)
+        self.hidden_norm = nn.RMSNorm(draft.shape.width, eps=EPS)
+        layer, self.norm, self.embed_tokens, self.lm_head = begun(draft, ids)
+        layer.q_norm = nn.RMSNorm(draft.shape.head, eps=EPS)
+        layer.k_norm = nn.RMSNorm(draft.shape.head, eps=EPS)
+        self.layers = nn.ModuleList([layer])
 
     @property
     def size(self) -> int:
@@ -74,7 +78,7 @@ class Block(nn.Module, ABC):
         context = self.hidden_norm(self.fc(torch.cat([seen[tap] for tap in self.taps], -1)))
         known = ids.gather(1, anchors)[..., None]
         tokens = torch.cat((known, known.new_full((texts, count, size - 1), MASK)), -1)
-        x = target.embed_tokens(tokens).detach()
+        x = self.embed_tokens(tokens)
         at = anchors[..., None] + torch.arange(size, device=ids.device)
         own_turn = target.cos[at][:, None], target.sin[at][:, None]
         turn = target.cos[:length], target.sin[:length]
@@ -115,7 +119,7 @@ class Block(nn.Module, ABC):
         return layer.o_proj(out.movedim(1, -2).flatten(-2))
 
     @abstractmethod
-    def said(self, target: Net, rows: Tensor, previous: Tensor) -> Tensor:
+    def said(self, rows: Tensor, previous: Tensor) -> Tensor:
         """Logits of rows whose guesses follow the tokens ``previous`` (texts, blocks, guesses)."""
 
     def sure(self, rows: Tensor, previous: Tensor, apart: Tensor) -> Tensor:
@@ -135,12 +139,12 @@ class Block(nn.Module, ABC):
         rows = self.rows(target, seen, ids, places)
         # Guess j follows the token at anchor + j.
         at = (places[..., None] + torch.arange(GUESSES, device=ids.device)).flatten(1)
-        width = self.shape.width
         with torch.no_grad():
-            truth = seen[-1].gather(1, at[..., None].expand(-1, -1, width))
+            final = seen[-1]
+            truth = final.gather(1, at[..., None].expand(-1, -1, final.shape[-1]))
             wanted = target.logits(truth).float().log_softmax(-1)[..., self.ids]
         previous = ids.gather(1, at).view(*rows.shape[:-1])
-        said = self.said(target, rows, previous).flatten(1, 2).float().log_softmax(-1)
+        said = self.said(rows, previous).flatten(1, 2).float().log_softmax(-1)
         each, apart = parted(said, wanted)
         each = each + self.sure(rows, previous, apart.detach().view_as(previous)).flatten(1)
         ours = (kinds.gather(1, at + 1) >= 2).float()
@@ -164,7 +168,7 @@ class Block(nn.Module, ABC):
             "num_key_value_heads": shape.kv_heads,
             "head_dim": shape.head,
             "num_hidden_layers": len(self.layers),
-            "num_target_layers": shape.layers,
+            "num_target_layers": self.deep,
             "max_position_embeddings": shape.context,
             "rms_norm_eps": EPS,
             "rope_theta": THETA,
@@ -177,8 +181,9 @@ class DFlash(Block):
 
     first = 1
 
-    def said(self, target: Net, rows: Tensor, previous: Tensor) -> Tensor:
-        return functional.linear(rows, target.embed_tokens.weight[self.ids])
+    def said(self, rows: Tensor, previous: Tensor) -> Tensor:
+        said: Tensor = self.lm_head(rows)
+        return said
 
     def config(self) -> dict[str, object]:
         own = {"mask_token_id": MASK, "target_layer_ids": self.taps}
@@ -190,17 +195,18 @@ class DSpark(Block):
 
     first = 0
 
-    def __init__(self, shape: Shape, ids: Tensor, layers: int = 1) -> None:
-        super().__init__(shape, ids, layers)
+    def __init__(self, target: Shape, draft: Net, ids: Tensor) -> None:
+        super().__init__(target, draft, ids)
+        shape = self.shape
         self.markov_w1 = nn.Embedding(shape.pieces, RANK)
         self.markov_w2 = nn.Linear(RANK, len(ids), bias=False)
         nn.init.normal_(self.markov_w1.weight, std=RANK**-0.5)
         nn.init.zeros_(self.markov_w2.weight)
         self.confidence = nn.Linear(shape.width + RANK, 1)
 
-    def said(self, target: Net, rows: Tensor, previous: Tensor) -> Tensor:
-        output = target.embed_tokens.weight[self.ids]
-        return functional.linear(rows, output) + self.markov_w2(self.markov_w1(previous))
+    def said(self, rows: Tensor, previous: Tensor) -> Tensor:
+        said: Tensor = self.lm_head(rows) + self.markov_w2(self.markov_w1(previous))
+        return said
 
     def sure(self, rows: Tensor, previous: Tensor, apart: Tensor) -> Tensor:
         seen = torch.cat((rows, self.markov_w1(previous)), -1).detach()

@@ -8,10 +8,9 @@ that a step reads the head's own rows behind the target's, as in EAGLE-3's train
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
 
 import torch
-from net import EPS, Layer, Net, Shape, rotate, states
+from net import EPS, Layer, Net, Shape, begun, rotate, states
 from torch import Tensor, nn
 from torch.nn import functional
 from train import learned, parted
@@ -39,6 +38,14 @@ class Head(nn.Module, ABC):
         self.register_buffer("ids", ids, persistent=False)
         self.layer = Layer(shape)
         self.norm = nn.RMSNorm(shape.width, eps=EPS)
+
+    @abstractmethod
+    def embedded(self, target: Net, ids: Tensor) -> Tensor:
+        """What a step reads of tokens."""
+
+    @abstractmethod
+    def output(self, target: Net) -> Tensor:
+        """What turns a normed row into logits of its tokens: a row of weights for each."""
 
     @abstractmethod
     def enter(self, states: list[Tensor]) -> Tensor:
@@ -108,10 +115,10 @@ class Head(nn.Module, ABC):
             seen = states(target, ids)
             wanted = target.logits(seen[-1][:, 1:].flatten(0, 1)[places]).float().log_softmax(-1)
             wanted = wanted[:, self.ids]
-        hidden, following = self.enter(seen)[:, :-1], target.embed_tokens(ids[:, 1:]).detach()
+        hidden, following = self.enter(seen)[:, :-1], self.embedded(target, ids[:, 1:])
         length = hidden.shape[1]
         turn = (target.cos[:length], target.sin[:length])
-        output = target.embed_tokens.weight[self.ids]
+        output = self.output(target)
         total = torch.zeros((), device=ids.device)
         for step, rows in enumerate(self.chain(hidden, following, turn)):
             said = functional.linear(rows.flatten(0, 1)[places], output).float().log_softmax(-1)
@@ -130,11 +137,19 @@ class Head(nn.Module, ABC):
 
 
 class MTP(Head):
-    def __init__(self, shape: Shape, ids: Tensor) -> None:
-        super().__init__(shape, ids)
-        self.fc = nn.Linear(2 * shape.width, shape.width, bias=False)
-        self.pre_fc_norm_embedding = nn.RMSNorm(shape.width, eps=EPS)
-        self.pre_fc_norm_hidden = nn.RMSNorm(shape.width, eps=EPS)
+    """A layer like the target's, which lends it embedding and output head."""
+
+    def __init__(self, target: Shape, draft: Net, ids: Tensor) -> None:
+        super().__init__(target, ids)
+        self.fc = nn.Linear(2 * target.width, target.width, bias=False)
+        self.pre_fc_norm_embedding = nn.RMSNorm(target.width, eps=EPS)
+        self.pre_fc_norm_hidden = nn.RMSNorm(target.width, eps=EPS)
+
+    def embedded(self, target: Net, ids: Tensor) -> Tensor:
+        return target.embed_tokens(ids).detach()
+
+    def output(self, target: Net) -> Tensor:
+        return target.embed_tokens.weight[self.ids]
 
     def enter(self, states: list[Tensor]) -> Tensor:
         return states[-1]
@@ -155,18 +170,28 @@ class MTP(Head):
 
 
 class Eagle(Head):
-    def __init__(self, shape: Shape, ids: Tensor) -> None:
-        super().__init__(
-            replace(shape, heads=min(2, shape.heads), inner=min(256, shape.inner)), ids
-        )
-        self.taps = (min(1, shape.layers - 1), shape.layers // 2, shape.layers - 1)
-        self.fc = nn.Linear(3 * shape.width, shape.width, bias=False)
+    """A layer as wide as the draft model, whose weights it begins with."""
+
+    def __init__(self, target: Shape, draft: Net, ids: Tensor) -> None:
+        shape = draft.shape
+        super().__init__(shape, ids)
+        self.taps = (min(1, target.layers - 1), target.layers // 2, target.layers - 1)
+        self.fc = nn.Linear(3 * target.width, shape.width, bias=False)
         self.hidden_norm = nn.RMSNorm(shape.width, eps=EPS)
+        self.layer, self.norm, self.embed_tokens, self.lm_head = begun(draft, ids)
         for name in "qkv":
-            old = getattr(self.layer, f"{name}_proj")
-            wide = nn.Linear(2 * shape.width, old.out_features, bias=False)
+            old = getattr(self.layer, f"{name}_proj").weight
+            wide = nn.Linear(2 * shape.width, len(old), bias=False)
             nn.init.normal_(wide.weight, std=0.5 * wide.in_features**-0.5)
+            wide.weight.data[:, : shape.width] = old
             setattr(self.layer, f"{name}_proj", wide)
+
+    def embedded(self, target: Net, ids: Tensor) -> Tensor:
+        embedded: Tensor = self.embed_tokens(ids)
+        return embedded
+
+    def output(self, target: Net) -> Tensor:
+        return self.lm_head.weight
 
     def enter(self, states: list[Tensor]) -> Tensor:
         return self.fc(torch.cat([states[tap] for tap in self.taps], -1))
@@ -189,6 +214,7 @@ class Eagle(Head):
             "architectures": ["LlamaForCausalLMEagle3"],
             "model_type": "llama",
             "hidden_size": shape.width,
+            "target_hidden_size": self.fc.in_features // 3,
             "intermediate_size": shape.inner,
             "num_attention_heads": shape.heads,
             "num_key_value_heads": shape.kv_heads,
@@ -198,6 +224,5 @@ class Eagle(Head):
             "rms_norm_eps": EPS,
             "rope_theta": 10000.0,
             "vocab_size": shape.pieces,
-            "draft_vocab_size": len(self.ids),
             "eagle_aux_hidden_state_layer_ids": list(self.taps),
         }

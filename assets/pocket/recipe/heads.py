@@ -62,17 +62,17 @@ def train_head(
     """Train a head for ``target.pt``; leaves the folder ``KIND`` as macspec loads it.
 
     Args:
-        vocabulary: tokens that the head guesses, unless it is an MTP head; 0: all.
+        vocabulary: tokens that the head guesses; 0: all.
     """
     torch.manual_seed(seed)
     target = half(load(str(work / "target.pt"), on)).requires_grad_(False)
     chats, replies = dict(np.load(work / "train.npz")), dict(np.load(work / "dialogues.npz"))
     written = packed(replies, np.random.default_rng(seed))
     pieces = target.shape.pieces
-    # The packaging of MTP heads has no reduced vocabulary.
-    some = vocabulary if vocabulary and kind != "mtp" else pieces
+    some = min(vocabulary or pieces, pieces)
     ids = usual(*written[:2], some) if some < pieces else torch.arange(pieces)
-    head = KINDS[kind](target.shape, ids.to(on)).to(on)
+    draft = load(str(work / "distilled.pt"), on)
+    head = KINDS[kind](target.shape, draft, ids.to(on)).to(on)
     trainer = Trainer(head, muon, adam)
     loss = torch.compile(value_of, dynamic=False) if fuse else value_of
     path = work / f"{kind}.checkpoint"
@@ -105,8 +105,6 @@ def train_head(
     if some < pieces:
         files["d2t"] = ids - torch.arange(some)
         config["draft_vocab_size"] = some
-        if isinstance(head, Eagle):
-            files["lm_head.weight"] = target.embed_tokens.weight[ids].contiguous()
     save_file(files, str(folder / "model.safetensors"), {"format": "mlx"})
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     path.unlink(missing_ok=True)

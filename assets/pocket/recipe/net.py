@@ -183,6 +183,16 @@ def states(net: Net, ids: Tensor) -> list[Tensor]:
     return [*out, net.norm(x)]
 
 
+def begun(draft: Net, ids: Tensor) -> tuple[Layer, nn.RMSNorm, nn.Embedding, nn.Linear]:
+    """What a small head begins with: a draft model's first layer, norm and embedding, and what
+    turns rows into logits of ``ids``."""
+    output = nn.Linear(draft.shape.width, len(ids), bias=False)
+    output.weight.data = draft.embed_tokens.weight.data[ids].clone()
+    first, norm, embedding = copy.deepcopy((draft.layers[0], draft.norm, draft.embed_tokens))
+    assert isinstance(first, Layer)
+    return first, norm, embedding, output
+
+
 def half(net: Module) -> Module:
     """A copy in bfloat16, its angles still in float32."""
     copied = copy.deepcopy(net).to(torch.bfloat16)

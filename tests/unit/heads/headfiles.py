@@ -56,6 +56,13 @@ def mtp_tensors(module: Any, width: int = WIDTH, seed: int = 1) -> dict[str, mx.
     return drawn(shapes, seed)
 
 
+def reduced() -> dict[str, mx.array]:
+    """Which ids a head with a reduced vocabulary knows, as its files say it."""
+    known = [it * 3 // 2 for it in range(REDUCED)]
+    offsets = mx.array([target - own for own, target in enumerate(known)], mx.int64)
+    return {"d2t": offsets, "t2d": mx.zeros(VOCABULARY, mx.bool_)}
+
+
 EAGLE = {
     "architectures": ["LlamaForCausalLMEagle3"],
     "hidden_size": WIDTH,
@@ -116,9 +123,7 @@ def eagle_tensors(
         **{f"midlayer.{name}": shape for name, shape in LAYER.items()},
         **(more or {}),
     }
-    known = [it * 3 // 2 for it in range(REDUCED)]
-    offsets = mx.array([target - own for own, target in enumerate(known)], mx.int64)
-    return {**drawn(shapes, seed), "d2t": offsets, "t2d": mx.zeros(VOCABULARY, mx.bool_)}
+    return {**drawn(shapes, seed), **reduced()}
 
 
 def first_eagle_tensors(seed: int = 1) -> dict[str, mx.array]:
@@ -141,9 +146,11 @@ def written(folder: Path, tensors: dict[str, mx.array], config: dict[str, Any]) 
 
 
 def head_of(pair: Pair, name: str, kind: str, folder: Path, seed: int = 1) -> LoadedHead:
-    """A random head for a tiny target, by way of the disk."""
-    if kind == "mtp":
-        written(folder, mtp_tensors(tiny(name), seed=seed), {"model_type": "qwen3_5_mtp"})
+    """A random head for a tiny target, by way of the disk; "reduced": mtp, of some ids only."""
+    if kind in ("mtp", "reduced"):
+        some = reduced() if kind == "reduced" else {}
+        kind = "mtp"
+        written(folder, mtp_tensors(tiny(name), seed=seed) | some, {"model_type": "qwen3_5_mtp"})
     else:
         written(folder, eagle_tensors(seed), EAGLE)
     files = head_in("a head", folder)

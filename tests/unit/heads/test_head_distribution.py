@@ -32,7 +32,7 @@ from macspec.stats import ReplyCounter
 
 SIZE = 12
 KNOWN = [0, 1, 3, 4, 6, 7, 9, 11]
-"""Ids that the head with a reduced vocabulary knows."""
+"""Ids that the heads know."""
 LENGTH = 900
 PROMPT = [3, 1, 4, 1, 5]
 USUAL = 4.0
@@ -43,11 +43,11 @@ WARM = Sampling(temperature=0.6)
 def decoder_of(pocket: Pair, folder: Path, kind: str, rule: str, depth: int) -> Decoder:
     module = built({**ARCHITECTURES["llama"], "vocab_size": SIZE})
     target = replace(target_of(pocket, "llama"), module=module, width=SIZE)
+    offsets = mx.array([there - here for here, there in enumerate(KNOWN)], mx.int64)
     if kind == "mtp":
-        written(folder, mtp_tensors(module), {"model_type": "llama_mtp"})
+        written(folder, mtp_tensors(module) | {"d2t": offsets}, {"model_type": "llama_mtp"})
     else:
         own = drawn({"lm_head.weight": (len(KNOWN), WIDTH)}, 5)
-        offsets = mx.array([there - here for here, there in enumerate(KNOWN)], mx.int64)
         written(folder, eagle_tensors() | own | {"d2t": offsets}, EAGLE)
     files = head_in("a head", folder)
     assert files is not None

@@ -26,11 +26,12 @@ TARGETS = ("llama", "qwen3_5", "gemma3_text")
 COUNT = 24
 
 
-PAIRS = [*product(TARGETS, ("mtp", "eagle")), ("gemma4_text", "assistant")]
+PAIRS = [*product(TARGETS, ("mtp", "reduced", "eagle")), ("gemma4_text", "assistant")]
 QUICK = [
     ("llama", "mtp", 5),
     ("qwen3_5", "eagle", 3),
     ("gemma4_text", "assistant", 7),
+    ("llama", "reduced", 2),
 ]
 SLOW = [
     pytest.param(*pair, depth, marks=pytest.mark.slow)

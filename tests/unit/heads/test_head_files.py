@@ -32,6 +32,7 @@ Tensors = dict[str, mx.array]
             {},
             [f"model.mtp_layers.0.{it}.weight" for it in ("input_proj", "hidden_layernorm")],
         ),
+        ("mtp", {}, ["d2t", "fc.weight", "pre_fc_norm_hidden.weight"]),
         ("eagle", {}, ["d2t", "fc.weight", "layers.0.hidden_norm.weight"]),
         (
             "eagle",
@@ -122,10 +123,12 @@ def cut(name: str) -> Callable[[Tensors], Tensors]:
         ),
         ("mtp", lambda it: it | {"mtp.extra.weight": mx.zeros(2)}, "has an unknown tensor"),
         ("mtp", lambda it: it | {"mtp.layers.1.x.weight": mx.zeros(2)}, "no layer of attention"),
+        ("mtp", lambda it: it | {"d2t": mx.arange(40) + 61}, "names ids that the target lacks"),
         ("eagle", without("fc.weight"), "lacks fc.weight"),
+        ("eagle", lambda it: it | {"fc.weight": it["fc.weight"][:60]}, "for rows of 60 numbers"),
         ("eagle", without("up_proj"), "lacks layers.0.mlp.up_proj.weight"),
         ("eagle", cut("lm_head.weight"), "names 40 ids of the target for 39"),
-        ("eagle", lambda it: it | {"d2t": it["d2t"] + 90}, "names ids of the target that has 61"),
+        ("eagle", lambda it: it | {"d2t": it["d2t"] + 90}, "names ids that the target lacks"),
     ],
 )
 def test_what_does_not_fit_is_refused(

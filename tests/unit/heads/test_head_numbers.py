@@ -16,6 +16,7 @@ from headfiles import (
     eagle_tensors,
     first_eagle_tensors,
     mtp_tensors,
+    reduced,
     target_of,
     written,
 )
@@ -90,6 +91,9 @@ def mtp_by_hand(
     ]
     x = layered(np.concatenate(parts, -1) @ w["mtp.fc.weight"].T, w, "mtp.layers.0.")
     logits: Array = normed(x, w["mtp.norm.weight"]) @ head.T
+    if "d2t" in w:
+        unknown = np.setdiff1d(np.arange(VOCABULARY), np.arange(REDUCED) + w["d2t"])
+        logits[:, unknown] = -np.inf
     return logits
 
 
@@ -126,6 +130,8 @@ def first_eagle_by_hand(
 
 
 QK: dict[str, tuple[int, ...]] = {f"midlayer.self_attn.{it}_norm.weight": (32,) for it in "qk"}
+NARROW = 48
+NORMS = ("hidden_norm", "input_layernorm", "post_attention_layernorm")
 EAGLES: dict[str, tuple[dict[str, tuple[int, ...]], dict[str, Any]]] = {
     "eagle": ({}, EAGLE),
     "speculators": ({}, SPECULATORS),
@@ -133,10 +139,24 @@ EAGLES: dict[str, tuple[dict[str, tuple[int, ...]], dict[str, Any]]] = {
     "a norm before the mix": ({"norm_before_fc.weight": (3 * WIDTH,)}, EAGLE),
     "norms in attention": (QK, EAGLE),
     "the normed row again": ({}, EAGLE | {"norm_output": True}),
+    "narrower than its target": (
+        {
+            "embed_tokens.weight": (VOCABULARY, NARROW),
+            "fc.weight": (NARROW, 3 * WIDTH),
+            "lm_head.weight": (REDUCED, NARROW),
+            **{f"midlayer.self_attn.{it}_proj.weight": (32, 2 * NARROW) for it in "kv"},
+            "midlayer.self_attn.q_proj.weight": (64, 2 * NARROW),
+            "midlayer.self_attn.o_proj.weight": (NARROW, 64),
+            **{f"midlayer.mlp.{it}_proj.weight": (48, NARROW) for it in ("gate", "up", "down")},
+            **{f"midlayer.{it}.weight": (NARROW,) for it in NORMS},
+            "norm.weight": (NARROW,),
+        },
+        EAGLE | {"hidden_size": NARROW, "target_hidden_size": WIDTH},
+    ),
 }
 
 
-@pytest.mark.parametrize("kind", ["mtp", "eagle-1", *EAGLES])
+@pytest.mark.parametrize("kind", ["mtp", "mtp, some ids", "eagle-1", *EAGLES])
 def test_the_logits_of_64_committed_tokens(
     pocket: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -144,8 +164,9 @@ def test_the_logits_of_64_committed_tokens(
     monkeypatch.setattr("macspec.drafters.head.LEAST", 1000)
     module = tiny("llama")
     settings: dict[str, Any] = EAGLE
-    if kind == "mtp":
-        tensors, by_hand = mtp_tensors(module), mtp_by_hand
+    if kind.startswith("mtp"):
+        some = reduced() if "ids" in kind else {}
+        tensors, by_hand = mtp_tensors(module) | some, mtp_by_hand
     elif kind == "eagle-1":
         tensors, by_hand = first_eagle_tensors(), first_eagle_by_hand
     else:
@@ -161,7 +182,9 @@ def test_the_logits_of_64_committed_tokens(
     rows = [np.array(it, np.float64) for it in hidden.rows(0, 64)]
     embedding = np.array(module.model.embed_tokens.weight, np.float64)
     output = np.array(module.lm_head.weight, np.float64) if "lm_head" in module else embedding
-    expected = by_hand(as_numpy(tensors), rows, embedding[TOKENS[1:]], output, settings)
+    w = as_numpy(tensors)
+    embedded = w.get("embed_tokens.weight", embedding)[TOKENS[1:]]
+    expected = by_hand(w, rows, embedded, output, settings)
 
     stepper = HeadModel(head.module, target, 4096)
     for stop in (20, 41, 65):

@@ -70,6 +70,16 @@ def broken(tensors: Tensors, pair: Pair) -> Tensors:
     return tensors | {"norm.weight": tensors["norm.weight"] * mx.nan}
 
 
+def some_ids(add: int) -> Trap:
+    """With a vocabulary that lacks a few ids, named as they are and not as offsets."""
+
+    def changed(tensors: Tensors, pair: Pair) -> Tensors:
+        known = [it for it in range(pair.vocabulary - 1) if it % 41]
+        return tensors | {"d2t": mx.array(known) + add}
+
+    return changed
+
+
 def inside(name: str) -> bool:
     return name.startswith("layers.")
 
@@ -81,11 +91,13 @@ PUT_RIGHT: dict[str, Trap] = {
     "own norms twice": norms(1, lambda name: not inside(name)),
     "swapped": swapped,
     "other row": other_row,
+    "ids, not offsets": some_ids(0),
 }
 TOLD: dict[str, tuple[Trap, str]] = {
     "late": (late, "its guesses come one token late"),
     "shuffled": (shuffled, "it is for another target, or damaged"),
     "broken": (broken, "its weights are not numbers"),
+    "ids one more": (some_ids(1), "it is for another target, or damaged"),
 }
 QUICK = ("norms minus one", "layers one less")
 
