@@ -301,7 +301,9 @@ class Decoder:
         draft_noise = None if noise is None or plan.depth == 0 else rule.draft_noise(noise)
         draw = self.kernels.draw(rule, sampling, noise) if plan.depth else None
         walks = self.kernels.walks(rule, sampling, noise) if plan.depth else None
-        context = Context(self.tokens, sampling, draft_noise, rule.keeps_q, dispatch, draw, walks)
+        # Temperature and truncation leave the best token, which is all that is asked for.
+        own = sampling if draft_noise is not None else replace(sampling, temperature=0.0)
+        context = Context(self.tokens, own, draft_noise, rule.keeps_q, dispatch, draw, walks)
         proposal = given or self.portfolio.propose(plan, context) or EMPTY
 
         token = None if behind is None else behind.token

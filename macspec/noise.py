@@ -110,14 +110,15 @@ class Noise:
     def gumbel(self, stream: int) -> mx.array:
         """Gumbel noise [rows, width]; the same array for every user of the stream."""
         if stream not in self._gumbel:
-            self._gumbel[stream] = self._rows(stream, self.rows)
+            self._gumbel[stream] = self.gumbel_rows(stream, self.rows)
         return self._gumbel[stream]
 
     def gumbel_row(self, stream: int) -> mx.array:
         """Gumbel noise [width] of the pass's first row."""
-        return self._rows(stream, 1)[0]
+        return self.gumbel_rows(stream, 1)[0]
 
-    def _rows(self, stream: int, rows: int) -> mx.array:
+    def gumbel_rows(self, stream: int, rows: int) -> mx.array:
+        """Gumbel noise [rows, width] of the pass's first rows."""
         # MLX's CPU back end takes several times as long over it as numpy.
         xp: Any = mx if on_metal() else np
         keys = xp.array(self._keys(stream, rows), xp.uint32)

@@ -98,24 +98,24 @@ class Sampling:
             log-probabilities, -inf where cut off.
         """
         weights = self.weights(logits, recent)
-        return weights if self.greedy else _normalised(weights)
+        return weights if self.greedy else weights - mx.logsumexp(weights, axis=-1, keepdims=True)
 
     def weights(self, logits: mx.array, recent: mx.array | None = None) -> mx.array:
         """``scores`` up to a constant in each row, which no draw depends on: cheaper to compute."""
         logits = self._adjusted(logits.astype(mx.float32), recent)
         if self.greedy:
             return logits
-        if self.top_p == 1 and self.min_p == 0 and not 0 < self.top_k < logits.shape[-1]:
-            # The highest becomes 0: a small temperature would leave no digits of larger ones.
-            logits = logits - mx.max(logits, axis=-1, keepdims=True)
-            return logits * (1 / self.temperature)
-        log_p = _normalised(logits)
+        # Only a share of the mass needs it normalised. Else the highest becomes 0: a small
+        # temperature would leave no digits of larger ones.
+        whole = mx.logsumexp if self.top_p < 1 else mx.max
+        log_p = logits - whole(logits, axis=-1, keepdims=True)
+        top_k = self.top_k if 0 < self.top_k < log_p.shape[-1] else None
         if self.top_p < 1:
-            log_p = keep_top_p(log_p, self.top_p)
+            log_p = keep_top_p(log_p, self.top_p, top_k)
         if self.min_p > 0:
             log_p = keep_min_p(log_p, self.min_p)
-        if 0 < self.top_k < log_p.shape[-1]:
-            log_p = keep_top_k(log_p, self.top_k)
+        if top_k is not None:
+            log_p = keep_top_k(log_p, top_k)
         return log_p * (1 / self.temperature)
 
     def _adjusted(self, logits: mx.array, recent: mx.array | None) -> mx.array:
@@ -165,18 +165,18 @@ class Sampling:
         return history[first + mx.arange(rows)[:, None] + mx.arange(n)[None]]
 
 
-def _normalised(log_p: mx.array) -> mx.array:
-    return log_p - mx.logsumexp(log_p, axis=-1, keepdims=True)
+def keep_top_p(log_p: mx.array, top_p: float, most: int | None = None) -> mx.array:
+    """Nucleus truncation of [rows, V]: v stays if the mass ranked above it is < top_p of all.
 
-
-def keep_top_p(log_p: mx.array, top_p: float) -> mx.array:
-    """Nucleus truncation of [rows, V]: v stays if the mass ranked above it is < top_p of all."""
+    Args:
+        most: only so many tokens will be kept later, so that no others need be ranked.
+    """
     # In float32 a smaller share would be 0, and not even the most likely token below it.
     top_p = max(top_p, 1e-30)
-    ranked = mx.sort(log_p, axis=-1)
+    ranked = mx.sort(log_p if most is None else mx.topk(log_p, most, axis=-1), axis=-1)
     mass = mx.exp(ranked)
     above = mx.cumsum(mass, axis=-1, reverse=True, inclusive=False)
-    total = above[..., :1] + mass[..., :1]
+    total = above[..., :1] + mass[..., :1] if most is None else 1.0
     cut = mx.sum(above >= top_p * total, axis=-1, keepdims=True)
     threshold = mx.take_along_axis(ranked, cut, axis=-1)
     return mx.where(log_p < threshold, -mx.inf, log_p)

@@ -190,7 +190,9 @@ class ChainDrafter:
                 scores = drawn = logits if log_q is None else log_q
             else:
                 drafted = mx.concatenate(tokens) if tokens else None
-                scores = sampling.scores(logits, sampling.recent(context.tokens, drafted, 1))
+                # Kernels that judge read normalised log-probabilities; the portable rules do not.
+                scored = sampling.weights if draw is None else sampling.scores
+                scores = scored(logits, sampling.recent(context.tokens, drafted, 1))
                 drawn = scores if context.noise is None else scores + context.noise[step]
                 last = mx.argmax(drawn, axis=-1)
             if not self.stepper.at_once or step == depth - 1:

@@ -41,7 +41,8 @@ class Proposal:
     tokens: mx.array
     """[K] uint32."""
     log_q: mx.array | None = None
-    """[K, V]: what the tokens were drawn from; None where they are point masses."""
+    """[K, V], up to a constant in each row: what the tokens were drawn from; None where they are
+    point masses."""
     parents: tuple[int, ...] | None = None
     """Of a tree, as in ``verification.Tree``; the drafter's own chain, which its state follows,
     comes first and in order. None: a chain."""

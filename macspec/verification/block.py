@@ -63,7 +63,7 @@ class Block:
     keeps_q = True
 
     def draft_noise(self, noise: Noise) -> mx.array | None:
-        return noise.gumbel(DRAFT)
+        return noise.gumbel_rows(DRAFT, noise.rows - 1)
 
     def accept(
         self, scores: mx.array, drafted: mx.array, log_q: mx.array | None, noise: Noise | None
@@ -73,7 +73,7 @@ class Block:
             return Match().accept(scores, drafted, None, noise)
         depth = drafted.shape[0]
         p = mx.softmax(scores, axis=-1)
-        h, weights = judge(p, mx.exp(log_q), drafted)
+        h, weights = judge(p, mx.softmax(log_q, axis=-1), drafted)
         kept = mx.where(noise.uniform(ACCEPT)[:depth] <= h, mx.arange(1, depth + 1), 0)
         accepted = mx.max(kept).astype(mx.int32)
         weight = mx.take(weights, accepted, axis=0)

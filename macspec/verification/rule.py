@@ -40,8 +40,8 @@ class Rule(Protocol):
             scores: [K + 1, V] from ``Sampling.scores`` or ``weights``: row i judges drafted token
                 i, the last row gives the bonus token.
             drafted: [K] uint32.
-            log_q: [K, V] normalised log-probabilities that the tokens were drawn from; None if they
-                were not drawn.
+            log_q: [K, V] log-probabilities that the tokens were drawn from, up to a constant in
+                each row; None if they were not drawn.
             noise: the pass's noise; None when greedy.
         """
         ...

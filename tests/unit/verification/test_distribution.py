@@ -199,7 +199,9 @@ class Anticipating:
         proposal = self._drafter.propose(context, depth)
         assert proposal is not None
         assert proposal.log_q is not None
-        chances = mx.take_along_axis(mx.exp(proposal.log_q), proposal.tokens[:, None], axis=1)
+        chances = mx.take_along_axis(
+            mx.softmax(proposal.log_q, axis=-1), proposal.tokens[:, None], axis=1
+        )
         keep = [*(chances[:, 0] < 0.4).tolist(), True].index(True)
         if keep == 0:
             return None
