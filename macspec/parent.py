@@ -1,4 +1,4 @@
-"""Child processes that end with the process that started them."""
+"""Child processes that end with the process that started them, and whether one still runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import ctypes
 import os
 import select
 import signal
+import subprocess
 import sys
 import threading
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 
@@ -40,3 +42,15 @@ if sys.platform == "darwin":
         except OSError:
             return
         os._exit(0)
+
+
+def state_of(process: int) -> str:
+    """A process's state as ``ps`` has it: T: stopped, Z: ended; empty: there is none."""
+    if sys.platform == "linux":
+        try:
+            stat = Path(f"/proc/{process}/stat").read_text()
+        except OSError:
+            return ""
+        return stat.rpartition(")")[2].split()[0].upper()
+    command = ("ps", "-o", "state=", "-p", str(process))
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()[:1]

@@ -64,7 +64,7 @@ class Follower:
                     self._link.send("done", number, done)
 
     def _do_open(
-        self, target: int, name: str | None, trust: bool, expected: Mapping[str, str]
+        self, target: int, name: str | None, trust: bool, how: str, expected: Mapping[str, str]
     ) -> None:
         """Open a target under a number, but do not read it; None: the built-in one."""
         folder = self._located(name, trust)
@@ -74,7 +74,7 @@ class Follower:
                 "again"
             )
         model = open_model(name or "built-in target", folder, trust_remote_code=trust)
-        spread(model.module, self._core)
+        spread(model.module, self._core, how)
         self._targets[target] = model
 
     def _located(self, name: str | None, trust: bool) -> Path:
@@ -160,10 +160,11 @@ def main() -> None:
     }
     connection.sendall(json.dumps(hello).encode() + b"\n")
     link = Link(connection, lost=lambda how: os._exit(0))
-    link.receive()  # all are there
-    prepare()
     try:
+        link.receive()  # all are there
+        prepare()
         with awake(), wired():
+            link.send("joins")
             Follower(link, start.join()).run()
     except BaseException as error:
         print(f"{type(error).__name__}: {brief(error)}", file=sys.stderr, flush=True)

@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import shlex
-import signal
 import socket
 import subprocess
 import tempfile
@@ -21,24 +20,23 @@ from typing import IO, Any
 from ..errors import HostError, OutOfMemoryError, brief
 from ..models.loading import Model, mlx_lm, open_model
 from ..models.memory import LEAST, Demand, MemoryPlan
-from ..plaintext import one_line
 from .file import Host, Hosts, read_hosts
 from .files import digests
-from .link import BEAT, ENDED, PATIENCE, Link
-from .lost import leave, leaving
+from .link import BEAT, Link
+from .lost import APART, ENDED, PATIENCE, guarded, last_line, leave, leaving
 from .model import LeadModel
 from .sharding import Shares, shares, spread
-from .start import Start, versions
+from .start import JOIN, Start, versions
 
 PROGRAM = ("-P", "-m", "macspec.hosts.follower")
 
-SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+SSH = (
+    *("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
+    *("-o", "ServerAliveInterval=1", "-o", "ServerAliveCountMax=4"),
+)
 
 START = 90.0
 """Seconds for the other machines to start."""
-
-JOIN = 30
-"""Seconds for the connections between all of them."""
 
 HELLO = 4096
 """Bytes of a rank's first line."""
@@ -65,11 +63,8 @@ class Rank:
 
     @property
     def last_line(self) -> str:
-        """The last line that it has printed, in brackets; empty if there is none."""
-        self.output.seek(0)
-        lines = self.output.read().decode(errors="replace").splitlines()
-        said = next((line for line in map(one_line, reversed(lines)) if line), "")
-        return f" ({said})" if said else ""
+        """The last line that it has printed, as ``lost.last_line`` has it."""
+        return last_line(self.output.fileno())
 
 
 class Group:
@@ -108,20 +103,19 @@ class Group:
         return self._ranks
 
     def join(self) -> None:
-        """Connect all ranks.
-
-        If they do not reach each other, which only shows below Python, a signal ends this process.
-        """
-        if self.core is None:
-            self.tell("join")
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(JOIN)
+        """Connect all ranks, or end this process if they do not reach each other."""
+        if self.core is not None:
+            return
+        ranks = [(it.name, it.process.pid, it.output.fileno()) for it in self._ranks]
+        with guarded(JOIN, ranks):
+            self._send("join")
+            for rank in self._ranks:
+                assert rank.link is not None
+                rank.link.receive()  # it is about to join
             try:
                 self.core = self._own.join()
             except RuntimeError as error:
-                raise HostError(f"the machines do not reach each other: {error}") from error
-            finally:
-                signal.alarm(0)
+                leave(f"{APART} ({brief(error)})")
 
     def tell(self, name: str, *arguments: Any) -> None:
         """As ``Others`` says."""
@@ -175,9 +169,9 @@ class Group:
         found = shares(name, lambda: fresh(folder, trust), self.size, whole.context)
         self._opened += 1
         files = digests(folder)
-        asked = self.ask("open", self._opened, _there(source), trust, files)
+        asked = self.ask("open", self._opened, _there(source), trust, found.how, files)
         module = fresh(folder, trust)
-        spread(module, self.core)
+        spread(module, self.core, found.how)
         self.answers(asked)
         parts = Spread(self, self._opened, found, whole, kv_bits)
         longest = parts.longest(context or whole.context, asked=context is not None)

@@ -6,6 +6,7 @@ What the ranks compute together goes through ``mx.distributed``; here go the com
 from __future__ import annotations
 
 import json
+import select
 import socket
 import threading
 from collections.abc import Callable
@@ -13,16 +14,15 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from .lost import ENDED, PATIENCE, SILENT
+
 BEAT = 0.5
 """Seconds between two signs of life."""
 
-PATIENCE = 4.0
-"""Seconds without one after which the other end counts as lost."""
-
 CHUNK = 2**16
 
-ENDED, SILENT = "has ended", "no longer answers"
-"""How the other end was lost."""
+MISSED = round(PATIENCE / BEAT)
+"""Signs of life in a row without which the other end counts as lost."""
 
 
 class Link:
@@ -71,16 +71,20 @@ class Link:
             self._write(b"\n")
 
     def _read(self) -> None:
-        how, held = ENDED, b""
-        try:
-            while data := self._connection.recv(CHUNK):
+        how, held, missed = ENDED, b"", 0
+        with suppress(OSError, ValueError):
+            while missed < MISSED:
+                if not select.select([self._connection], [], [], BEAT)[0]:
+                    missed += 1  # one, however long this process itself stood still
+                    continue
+                if not (data := self._connection.recv(CHUNK)):
+                    break
+                missed = 0
                 *lines, held = (held + data).split(b"\n")
                 for line in filter(None, lines):
                     self._messages.put(json.loads(line))
-        except TimeoutError:
-            how = SILENT
-        except (OSError, ValueError):
-            pass
+            else:
+                how = SILENT
         if not self._closed.is_set():
             self._closed.set()
             self._lost(how)

@@ -14,8 +14,11 @@ from typing import Any, Protocol
 import mlx.core as mx
 
 from ..models.cached import CachedModel, TreePass
-from ..tap import HiddenRows
+from ..tap import FINAL, HiddenRows
 from ..verification import Tree
+from .sharding import is_pipeline
+
+ELSEWHERE = "some of its layers are on other machines"
 
 
 class Others(Protocol):
@@ -55,6 +58,14 @@ class SharedModel(CachedModel):
     def entering(self, tokens: mx.array) -> mx.array:
         """The tokens of rank 0; the others give zeros."""
         return mx.distributed.all_sum(tokens.astype(mx.uint32), group=self.core)
+
+    def show(self, wanted: Sequence[int]) -> HiddenRows:
+        if not is_pipeline(self.module):
+            return super().show(wanted)
+        hidden = super().show([FINAL])
+        if set(wanted) != {FINAL}:
+            hidden.tap.reason = ELSEWHERE
+        return hidden
 
     @property
     def ways(self) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ from importlib.metadata import version
 from typing import Any
 
 import mlx.core as mx
+
+JOIN = 30
+"""Seconds for the connections between all ranks."""
 
 PACKAGES = ("macspec", "mlx", "mlx-lm")
 
@@ -39,7 +43,7 @@ class Start:
     def join(self) -> Any:
         """MLX's group of all ranks, which wait here for each other.
 
-        It holds Python's lock meanwhile.
+        It holds Python's lock meanwhile; a signal ends a rank that waits for one that is gone.
 
         Raises:
             RuntimeError: the ranks do not reach each other.
@@ -53,7 +57,10 @@ class Start:
                 with open(descriptor, "w", encoding="utf-8") as file:
                     file.write(content)
                 os.environ[name] = path
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(2 * JOIN)
             return mx.distributed.init(strict=True, backend=self.backend)
         finally:
+            signal.alarm(0)
             for path in paths:
                 os.unlink(path)

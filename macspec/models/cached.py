@@ -358,7 +358,7 @@ class _Layer:
         return self._mask & (self._places[:, None] < columns[None] + window_size)
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> Any:
-        self.appended = keys, values
+        self.appended = self.keys, _ = keys, values  # a pipeline ties what it sends to the keys
         return self._cache.update_and_fetch(keys, values)
 
     def keys_and_values(self) -> Any:

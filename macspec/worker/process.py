@@ -456,8 +456,6 @@ def _shortened(line: str) -> str:
 def _ending(status: int) -> str:
     if status >= 0:
         return f"it exited with status {status}"
-    if -status == signal.SIGALRM:
-        return "the machines did not reach each other: check the ips in the hosts file"
     try:
         return f"it was killed by {signal.Signals(-status).name}"
     except ValueError:

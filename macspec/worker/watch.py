@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..events import Notice, Round
-from ..power.conditions import printed
+from ..parent import state_of
 from .messages import PairChoice
 
 TICK = 0.5
@@ -115,10 +113,4 @@ class Watch:
 
 def stopped(pid: int) -> bool:
     """Whether a process is stopped by a signal."""
-    if sys.platform == "linux":
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (OSError, IndexError):
-            return False
-        return state in "Tt"
-    return printed(("ps", "-o", "state=", "-p", str(pid))).strip().startswith("T")
+    return state_of(pid) == "T"

@@ -29,10 +29,11 @@ FIVE: dict[str, Any] = {
 """What two ranks cannot divide."""
 
 
-def hosts_file(folder: Path, count: int) -> Path:
-    """A group of so many ranks on this machine."""
+def hosts_file(folder: Path, count: int, **more: Any) -> Path:
+    """A group of so many ranks on this machine; more keys for each."""
     path = folder / f"hosts-{count}.json"
-    path.write_text(json.dumps([{"ssh": "127.0.0.1", "ips": ["127.0.0.1"]}] * count))
+    host = {"ssh": "127.0.0.1", "ips": ["127.0.0.1"], **more}
+    path.write_text(json.dumps([host] * count))
     return path
 
 

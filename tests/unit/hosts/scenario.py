@@ -1,14 +1,15 @@
 """Rank 0 of a group on this machine, in a process of its own: MLX joins one group a process.
 
-``python scenario.py FOLDER COUNT NAME CHANGES TOKENS WAYS`` prints where replies differ from those
-of one process, as JSON.
+``python scenario.py FOLDER COUNT NAME CHANGES TOKENS WAYS EDITS`` prints where replies differ from
+those of one process, as JSON.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,14 @@ GREEDY, KEYED = Sampling(temperature=0), Sampling(temperature=0.9, seed=3)
 METHODS = ("draft", "ngram", "mtp")
 
 
-def said(session: Session, sampling: Sampling, count: int, change: Callable[[int], None]) -> Any:
-    for number, event in enumerate(session.reply(TEXT, sampling, raw=True, max_tokens=count)):
+def said(
+    session: Session,
+    sampling: Sampling,
+    count: int,
+    change: Callable[[int], None],
+    text: str = TEXT,
+) -> Any:
+    for number, event in enumerate(session.reply(text, sampling, raw=True, max_tokens=count)):
         if isinstance(event, Round):
             change(number)
     assert session.finished is not None
@@ -41,24 +48,32 @@ def said(session: Session, sampling: Sampling, count: int, change: Callable[[int
 def unchanged(number: int) -> None: ...
 
 
+SENDING = ("all_sum", "all_gather", "send", "recv_like")
+
+
 @contextmanager
-def counted(name: str) -> Any:
-    """How often a function of MLX is called."""
-    stock, calls = getattr(mx.distributed, name), []
+def counted() -> Iterator[list[str]]:
+    """What MLX sends and receives, as its functions are called."""
+    stock, calls = {name: getattr(mx.distributed, name) for name in SENDING}, []
 
-    def call(*args: Any, **named: Any) -> Any:
-        calls.append(name)
-        return stock(*args, **named)
+    def counting(name: str) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            calls.append(name)
+            return stock[name](*args, **named)
 
-    setattr(mx.distributed, name, call)
+        return call
+
+    for name in SENDING:
+        setattr(mx.distributed, name, counting(name))
     try:
         yield calls
     finally:
-        setattr(mx.distributed, name, stock)
+        for name, function in stock.items():
+            setattr(mx.distributed, name, function)
 
 
-def messages(pair: Pair, group: Group) -> list[tuple[int, int]]:
-    """Sums and commands of a pass of one row and of one of five."""
+def messages(pair: Pair, group: Group) -> list[tuple[list[str], int]]:
+    """What a pass of one row and one of five send, and how many commands they are."""
     model = Session(pair).decoder.target
     model.read(range(20))
     found = []
@@ -66,14 +81,40 @@ def messages(pair: Pair, group: Group) -> list[tuple[int, int]]:
     assert link is not None
     for rows in (1, 5):
         before = link.sent
-        with counted("all_sum") as sums:
+        with counted() as calls:
             mx.eval(model.logits(mx.arange(rows).astype(mx.uint32), rows))
-        found.append((len(sums), link.sent - before))
+        found.append((calls, link.sent - before))
     return found
 
 
+def edited(alone: Session, pair: Pair, count: int) -> list[int | None]:
+    """Where replies differ after edits anywhere, with every drafter, and depths that change."""
+    rng, words = random.Random(5), TEXT.split()
+    session = Session(pair, rule="keyed")
+    differences = []
+
+    def change(number: int) -> None:
+        session.depth = rng.choice((0, 1, 3, 7))
+
+    for _ in range(count):
+        cut = rng.randrange(1, len(words))
+        words = [*words[:cut], *rng.choices(TEXT.split(), k=rng.randrange(1, 6))][-40:]
+        session.method = rng.choice(("auto", "off", *METHODS))
+        sampling, tokens = rng.choice((GREEDY, KEYED)), rng.randrange(1, 7)
+        ids = said(session, sampling, tokens, change, " ".join(words)).token_ids
+        expected = said(alone, sampling, tokens, unchanged, " ".join(words)).token_ids
+        differences.append(first_difference(expected, ids))
+    return differences
+
+
 def main(
-    folder: Path, count: int, name: str, changes: dict[str, Any], tokens: int, ways: int
+    folder: Path,
+    count: int,
+    name: str,
+    changes: dict[str, Any],
+    tokens: int,
+    ways: int,
+    edits: int,
 ) -> None:
     target = shared_target(folder, name, **changes)
     group = group_of(str(hosts_file(folder, count)))
@@ -105,10 +146,11 @@ def main(
             drafted += finished.stats.drafted
             report["differences"].append(first_difference(ids, finished.token_ids))
     report["drafted"] = drafted
+    report["differences"] += edited(alone, pair, edits)
     print(json.dumps(report))
     group.close()
 
 
 if __name__ == "__main__":
-    folder, count, name, changes, tokens, ways = sys.argv[1:]
-    main(Path(folder), int(count), name, json.loads(changes), int(tokens), int(ways))
+    folder, count, name, changes, *numbers = sys.argv[1:]
+    main(Path(folder), int(count), name, json.loads(changes), *map(int, numbers))

@@ -25,6 +25,7 @@ from macspec.errors import ModelNotFoundError
 from macspec.hosts import follower
 from macspec.hosts.follower import Follower
 from macspec.hosts.model import LeadModel, SharedModel
+from macspec.hosts.sharding import TENSOR
 from macspec.models import Pair
 from macspec.models.cached import CachedModel
 
@@ -174,7 +175,7 @@ def test_a_model_that_a_rank_lacks(
 
     monkeypatch.setattr(follower, "locate", located)
     with pytest.raises(ModelNotFoundError, match=said):
-        Follower(None, None)._do_open(1, "mine", False, expected)  # type: ignore[arg-type]
+        Follower(None, None)._do_open(1, "mine", False, TENSOR, expected)  # type: ignore[arg-type]
 
 
 def test_conversations_in_turn(pocket: Pair, passed_on: deque[mx.array]) -> None:

@@ -8,7 +8,8 @@ from queue import SimpleQueue
 import pytest
 
 from macspec.hosts import link
-from macspec.hosts.link import ENDED, SILENT, Link
+from macspec.hosts.link import Link
+from macspec.hosts.lost import ENDED, SILENT
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -35,7 +36,7 @@ def test_messages_and_an_end() -> None:
 
 def test_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """An end that is alive says so; one that hangs does not."""
-    monkeypatch.setattr(link, "PATIENCE", 0.05)
+    monkeypatch.setattr(link, "BEAT", 0.01)
     lost: SimpleQueue[str] = SimpleQueue()
     ours, _theirs = pair()
     one = Link(ours, lost.put)

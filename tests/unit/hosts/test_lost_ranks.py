@@ -1,37 +1,60 @@
-"""A rank that dies or hangs: one line, the text kept, everything ended, and a way to go on."""
+"""A rank that dies or hangs, at any point: one line, the text kept, everything ended, and a way to
+go on."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from children import alive, eventually
 from groups import hosts_file, shared_target
 
-from macspec.events import Finished, Text
+from macspec.events import Finished, Notice, Prefilling, Text
 from macspec.worker import Failed, Loaded, PairChoice, ProcessEngine, ReplyRequest
 from macspec.worker.client import Call
+from macspec.worker.messages import LoadProgress
 
 TEXT = ReplyRequest("The quick brown fox jumps over the lazy dog", max_tokens=1500, raw=True)
+LONG = ReplyRequest("The quick brown fox jumps over the lazy dog " * 100, max_tokens=900, raw=True)
+
+RANKS, GUARD = b"macspec.hosts.follower", b"macspec.hosts.lost"
+
+KILL, STOP = signal.SIGKILL, signal.SIGSTOP
+
+POINTS = [
+    (2, [("start", 1, KILL), ("join", 1, KILL), ("load", 0, KILL), ("decode", 1, KILL)]),
+    (2, [("decode", 1, STOP), ("decode", 0, KILL), ("idle", 1, KILL)]),
+    (3, [("join", 2, KILL), ("prefill", 1, KILL), ("decode", 2, STOP)]),
+]
+"""How many ranks, and when which of them gets which signal."""
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessEngine]:
-    folder = tmp_path_factory.mktemp("group")
-    engine = ProcessEngine(log=folder / "engine.log")
-    target = str(shared_target(folder, "llama"))
-    choice = PairChoice(target, hosts=str(hosts_file(folder, 2)), context=2048, learn=False)
-    loaded = engine.load(choice).result()
-    assert isinstance(loaded, Loaded), loaded
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[ProcessEngine]:
+    engine = ProcessEngine(log=tmp_path / "engine.log")
     yield engine
     engine.close()
 
 
-def follower_of(engine: ProcessEngine) -> int:
-    """The process of rank 1."""
+def choice_of(folder: Path, count: int) -> PairChoice:
+    """Ranks other than 0 are away while a file is there."""
+    python = folder / "python"
+    python.write_text(
+        f'#!/bin/sh\n[ -e {folder}/away ] && exec echo is away\nexec {sys.executable} "$@"'
+    )
+    python.chmod(0o700)
+    hosts = str(hosts_file(folder, count, python=str(python)))
+    target = str(shared_target(folder, "llama"))
+    return PairChoice(target, hosts=hosts, context=2048, learn=False)
+
+
+def children_of(engine: ProcessEngine, program: bytes) -> list[int]:
+    """Its processes that run a program, the oldest first."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -39,51 +62,89 @@ def follower_of(engine: ProcessEngine) -> int:
             parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
         except OSError:
             continue
-        if b"macspec.hosts.follower" in line and int(parent) == engine.pid:
+        if program in line.split(b"\0") and int(parent) == engine.pid:
             found.append(int(entry.name))
-    assert len(found) == 1
-    return found[0]
+    return sorted(found)
+
+
+def until(call: Call, wanted: Callable[[Any], object]) -> Call:
+    """The call, once such an event has arrived."""
+    for event in call:
+        assert not isinstance(event, Failed), event
+        if wanted(event):
+            return call
+    raise AssertionError("it ended before that")
 
 
 def begun(engine: ProcessEngine) -> Call:
     """A reply that has said something."""
-    call = engine.reply(TEXT)
-    for event in call:
-        assert not isinstance(event, Failed), event
-        if isinstance(event, Text) and event.delta:
-            return call
-    raise AssertionError("it said nothing")
+    return until(engine.reply(TEXT), lambda it: isinstance(it, Text) and it.delta)
+
+
+def reached(engine: ProcessEngine, choice: PairChoice, point: str, count: int) -> Call:
+    """The newest call, when the engine has come so far."""
+    call = engine.load(choice)
+    if point == "start":
+        assert eventually(lambda: len(children_of(engine, RANKS)) == count - 1)
+    elif point == "join":
+        assert eventually(lambda: children_of(engine, GUARD))
+    elif point == "load":
+        until(call, lambda it: isinstance(it, LoadProgress) and it.stage == "reading")
+    else:
+        loaded = call.result()
+        assert isinstance(loaded, Loaded), loaded
+    if point == "prefill":
+        return until(engine.reply(LONG), lambda it: isinstance(it, Prefilling))
+    return begun(engine) if point == "decode" else call
+
+
+def lost(engine: ProcessEngine, call: Call, point: str, rank: int, number: signal.Signals) -> None:
+    """Send a rank a signal, and see what comes of it."""
+    lead, others = engine.pid, children_of(engine, RANKS)
+    assert lead is not None
+    os.kill([lead, *others][rank], number)
+    how = "no longer answers" if number == STOP else "has ended"
+    said = f"the engine stopped: rank {rank} {how}"
+    if rank == 0:
+        said = "the engine stopped: it was killed by SIGKILL"
+    ended = call.result(60)
+    refused = False
+    if isinstance(ended, Failed):
+        refused = point == "start" and ended.message.startswith("rank 1 could not be started")
+        assert refused or ended.message.startswith(said), ended
+        assert call.text or point != "decode"
+    else:  # in between, the load has come to its end
+        assert isinstance(ended, Loaded)
+    gone = others if refused else [lead, *others]
+    assert eventually(lambda: not any(map(alive, gone)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [(signal.SIGKILL, "rank 1 has ended"), (signal.SIGSTOP, "rank 1 no longer answers")],
-)
-def test_a_rank_that_is_lost_ends_the_reply_in_one_line(
-    engine: ProcessEngine, number: signal.Signals, said: str
+@pytest.mark.parametrize(("count", "points"), POINTS)
+def test_a_rank_is_lost(
+    engine: ProcessEngine,
+    tmp_path: Path,
+    count: int,
+    points: list[tuple[str, int, signal.Signals]],
 ) -> None:
-    call, lead = begun(engine), engine.pid
-    follower = follower_of(engine)
-    os.kill(follower, number)
-    failed = call.result(60)
-    assert isinstance(failed, Failed)
-    assert failed.kind == "crashed"
-    assert failed.message.startswith(f"the engine stopped: {said}")
-    assert "the text so far is kept" in failed.message
-    assert call.text
-    assert lead is not None
-    assert not alive(lead)
-    assert eventually(lambda: not alive(follower))
-    again = begun(engine)
-    again.stop()
-    assert isinstance(again.result(60), Finished)
+    choice = choice_of(tmp_path, count)
+    for point, rank, number in points:
+        lost(engine, reached(engine, choice, point, count), point, rank, number)
 
 
 @pytest.mark.slow
-def test_ranks_end_with_rank_0(engine: ProcessEngine) -> None:
-    begun(engine)
-    follower, lead = follower_of(engine), engine.pid
-    assert lead is not None
-    os.kill(lead, signal.SIGKILL)
-    assert eventually(lambda: not alive(follower))
+def test_it_goes_on_when_the_machine_is_back(engine: ProcessEngine, tmp_path: Path) -> None:
+    loaded = engine.load(choice_of(tmp_path, 2)).result()
+    assert isinstance(loaded, Loaded), loaded
+    (tmp_path / "away").touch()
+    call = begun(engine)
+    os.kill(children_of(engine, RANKS)[0], KILL)
+    assert isinstance(call.result(60), Failed)
+    failed = engine.reply(TEXT).result(60)
+    assert isinstance(failed, Failed)
+    assert failed.message == "rank 1 could not be started (is away)"
+    (tmp_path / "away").unlink()
+    again = engine.reply(TEXT)
+    until(again, lambda it: isinstance(it, Notice) and "rereading the conversation" in it.message)
+    until(again, lambda it: isinstance(it, Text) and it.delta).stop()
+    assert isinstance(again.result(60), Finished)

@@ -42,14 +42,22 @@ def test_an_output_head_stays_whole() -> None:
     assert 1.8 < (alone.weights - ends) / (first.weights - ends) <= 2
 
 
+def test_a_pipeline_of_whole_layers() -> None:
+    model = of("qwen2", **FIVE)
+    found = shares("it", lambda: copy.deepcopy(model), 2, 512)
+    assert found.how == "pipeline"
+    first, second = found.estimates
+    assert first.cache(512) == 2 * second.cache(512)
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "count", "why"),
     [
         ("llama", {"num_attention_heads": 4, "head_dim": 96}, 3, "cannot be divided by 3"),
         ("llama", {"num_key_value_heads": 1}, 2, "cannot be divided by 2"),
         ("gemma3_text", {}, 2, "no sharding for this kind"),
-        ("qwen2", FIVE, 2, "cannot be divided by 2"),
-        ("qwen3_next", {}, 2, "no sharding for this kind"),
+        ("qwen2", {**FIVE, "num_hidden_layers": 2}, 3, "fewer than 3 layers"),
+        ("qwen3_next", {"num_hidden_layers": 3}, 3, "its layers differ too much"),
     ],
 )
 def test_refusals(name: str, changes: dict[str, Any], count: int, why: str) -> None:
