@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import mlx.core as mx
 
 from .choices import BLOCKS, MAX_DEPTH, MODELS, check_depth, check_method, check_rule
+from .constraint import Constraint
 from .control import OFF, PLAIN, Controller, Plan, outlook
 from .divergence import choice_scores, score_margin
 from .drafters import (
@@ -231,7 +233,8 @@ class Decoder:
             known_at = self.clock()
             tokens, pieces = reply.take(result.tokens, result.accepted, flight.plan.drafter)
             if prefetched is None:
-                self.keep(flight, result.path[: len(tokens)])
+                # The next pass begins with the newest token, which may be a drafted one.
+                self.keep(flight, result.path[: len(tokens) - (reply.reason is None)])
             first, slept = reply.counter.passes == 0, self.sleep.jumped()
             reply.counter.slept |= slept
             # The first pass also reads the end of the prompt.
@@ -273,7 +276,15 @@ class Decoder:
         self._why = plan.why
         keep_logits = reply.logprobs is not None
         number = reply.passes - 1
-        return self.dispatched(plan, reply.seed, number, behind, answer, keep_logits=keep_logits)
+        return self.dispatched(
+            plan,
+            reply.seed,
+            number,
+            behind,
+            answer,
+            keep_logits=keep_logits,
+            constraint=reply.constraint,
+        )
 
     def dispatched(
         self,
@@ -284,6 +295,7 @@ class Decoder:
         answer: Sequence[int] | None = None,
         given: Proposal | None = None,
         keep_logits: bool = False,
+        constraint: Constraint | None = None,
     ) -> InFlightRound:
         """A round as above, of no reply.
 
@@ -307,7 +319,7 @@ class Decoder:
         proposal = given or self.portfolio.propose(plan, context) or EMPTY
 
         token = None if behind is None else behind.token
-        verdict, logits = self.verify(proposal, noise, token, dispatch)
+        verdict, logits = self.verify(proposal, noise, token, dispatch, constraint)
         if answer is not None:
             verdict = forced(answer, proposal.tokens, verdict)
         kept = logits if keep_logits else None
@@ -319,11 +331,14 @@ class Decoder:
         noise: Noise | None,
         token: mx.array | None,
         dispatch: Dispatcher,
+        constraint: Constraint | None = None,
     ) -> tuple[Verdict, mx.array]:
         """One pass of the target over a proposal, the rule's verdict on it, and its logits.
 
         Args:
             token: [1], the newest token, where the host does not know it yet.
+            constraint: on a chain; the host then waits for the drafted tokens, and finds out what
+                may follow them while the target reads them.
         """
         sampling, rule = self.settings.sampling, self.settings.acceptance_rule
         if token is None:
@@ -342,8 +357,14 @@ class Decoder:
         early = dispatch if token is None else None
         logits = self.target.logits(mx.concatenate([unread, proposal.tokens]), rows, early)
         recent = sampling.recent(self.tokens, since, rows)
+        judged = logits
+        if constraint is not None:
+            dispatch(proposal.tokens)
+            dispatch(logits)
+            drafted: Any = proposal.tokens.tolist()
+            judged = constraint.masked(logits, drafted)
         verdict = self.kernels.accept(
-            rule, sampling, logits, proposal.tokens, proposal.log_q, noise, recent
+            rule, sampling, judged, proposal.tokens, proposal.log_q, noise, recent
         )
         return verdict, logits
 
@@ -360,6 +381,7 @@ class Decoder:
         """Whether the next round can be launched before this one's token is known: both plain."""
         more = reply.limit - len(reply.ids) > 1
         plain = flight.drafted == 0 and plan.depth == 0
+        more &= reply.constraint is None  # Its mask follows from that token.
         return more and plain and (self.settings.method == "off" or self.controller.pipelines)
 
     def draft_reads_prompt(self, drafter: ChainDrafter, reply: Reply) -> bool:
@@ -385,7 +407,8 @@ class Decoder:
         trees = settings.trees and self.trees is not None and self.trees.reason is None
         # A tree's tokens are candidates, not draws, and the block rule wants draws.
         drawn = not settings.sampling.greedy and settings.acceptance_rule.keeps_q
-        if trees and not drawn and reply.forced is None:
+        free = reply.forced is None and reply.constraint is None
+        if trees and not drawn and free:
             offers = [replace(offer, branches=offer.drafter in MODELS) for offer in offers]
         return self.controller.choose(
             offers,

@@ -8,6 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from .constraint import Constraint
 from .control import Plan
 from .drafters import Proposal
 from .errors import ModelBrokenError
@@ -134,6 +135,8 @@ class Reply:
     """Whether past replies are drafted from, and this one is added to them."""
     logprobs: int | None = None
     """How many of the most likely tokens to report with each token; None: no log-probabilities."""
+    constraint: Constraint | None = None
+    """What the answer must be; None: anything."""
     answer: list[bool] = field(default_factory=list)
     """For each token of the newest round, whether it belongs to the answer."""
     ids: list[int] = field(default_factory=list)
@@ -163,6 +166,8 @@ class Reply:
                         self.reason = self.limit_reason
                 if self.reason is not None:
                     pieces += self.stream.finish()
+                    break
+                if self.constraint is not None and self.constraint.take(token, self.stream.part):
                     break
         self.ids += kept
         return kept, joined(pieces)

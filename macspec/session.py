@@ -12,6 +12,7 @@ from typing import Any, Literal
 import mlx.core as mx
 
 from .choices import MODELS, Think, check_think
+from .constraint import Constraint
 from .control import AcceptanceEstimate, Controller, ControlState, CostCurve
 from .decode import Decoder
 from .drafters import Corpus, DraftModel, NGram, Suffix
@@ -170,6 +171,7 @@ class Session:
         learn: bool = True,
         prediction: Sequence[int] = (),
         logprobs: int | None = None,
+        constraint: Constraint | None = None,
     ) -> Generator[Event, None, None]:
         """Answer a conversation, after closing an unfinished earlier reply.
 
@@ -193,6 +195,7 @@ class Session:
             prediction: tokens that the reply will probably repeat; look-ups draft from them.
             logprobs: report the target's log-probability of each token, and of so many of the most
                 likely ones; None: of none.
+            constraint: what the answer must be, made for this reply; None: anything.
 
         Yields:
             Notice, Prefilling and Prefilled, then Text and Round for each round, then Finished.
@@ -232,6 +235,7 @@ class Session:
             forced=forced,
             learn=learn,
             logprobs=logprobs,
+            constraint=constraint,
         )
         # Found at once: where the reply begins, the prompt has just ended.
         start_of_reply = prompt.tokens[-LEAD:] if prediction else []

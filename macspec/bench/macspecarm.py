@@ -11,6 +11,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from ..constraint import Constraint
 from ..control import ControlState, Plan
 from ..control.state import Kept
 from ..decode import Decoder
@@ -290,10 +291,11 @@ class SplitDecoder(Decoder):
         noise: Noise | None,
         token: mx.array | None,
         dispatch: Dispatcher,
+        constraint: Constraint | None = None,
     ) -> tuple[Verdict, mx.array]:
         mx.eval(proposal.tokens)
         drafted = self.clock()
-        verdict, logits = super().verify(proposal, noise, token, dispatch)
+        verdict, logits = super().verify(proposal, noise, token, dispatch, constraint)
         mx.eval(verdict.accepted, verdict.token)
         self.parts.append((drafted - self._began, self.clock() - drafted))
         return verdict, logits

@@ -31,6 +31,9 @@ SAMPLING = {
 TUNING = {"method": str, "depth": (int, str), "rule": str}
 """Of our own key."""
 
+ANY_OBJECT = '{"type": "object"}'
+"""The schema of JSON mode."""
+
 LEGACY = {"suffix": "", "echo": False, "best_of": 1}
 UNKNOWN: Mapping[str, Any] = {"n": 1, "functions": [], "audio": None, "modalities": ["text"]}
 """What is not possible here, unless it has this value."""
@@ -166,15 +169,18 @@ def chat_request(fields: Fields, defaults: Defaults) -> Request:
         logprobs = fields.get("top_logprobs", int, 0)
     elif fields.get("top_logprobs", int, 0):
         raise fields.wrong("top_logprobs", "needs logprobs")
+    tools, schema = _tools(fields), _schema(fields)
+    if tools and schema:
+        raise fields.wrong("response_format", "is not possible with tools: leave one of them out")
     given = fields.get("max_completion_tokens", int, fields.get("max_tokens", int))
     request = ReplyRequest(
         tuple(_message(it, f"messages[{at}]") for at, it in enumerate(messages)),
         max_tokens=defaults.max_tokens if given is None else given,
         stop=_stop(fields),
-        think=_think(fields, defaults.think),
+        think=_think(fields, False if schema else defaults.think),
         on_overflow="refuse",
     )
-    return _request(fields, request, logprobs, _prediction(fields), _tools(fields))
+    return _request(fields, request, logprobs, _prediction(fields), tools, schema)
 
 
 def completion_request(fields: Fields, defaults: Defaults) -> Request:
@@ -193,11 +199,17 @@ def completion_request(fields: Fields, defaults: Defaults) -> Request:
         raw=True,
         on_overflow="refuse",
     )
-    return _request(fields, request, fields.get("logprobs", int), _prediction(fields), "")
+    logprobs = fields.get("logprobs", int)
+    return _request(fields, request, logprobs, _prediction(fields), "", _schema(fields))
 
 
 def _request(
-    fields: Fields, reply: ReplyRequest, logprobs: int | None, prediction: str, tools: str
+    fields: Fields,
+    reply: ReplyRequest,
+    logprobs: int | None,
+    prediction: str,
+    tools: str,
+    schema: str,
 ) -> Request:
     if reply.max_tokens is not None and reply.max_tokens < 1:
         raise fields.wrong("max_tokens", "must be at least 1")
@@ -205,7 +217,7 @@ def _request(
         raise fields.wrong("top_logprobs", f"must be between 0 and {MOST_TOP_LOGPROBS}")
     options = Fields(fields.get("stream_options", dict, {}), "stream_options")
     return Request(
-        SharedReply(reply, _changes(fields), prediction, logprobs, tools),
+        SharedReply(reply, _changes(fields), prediction, logprobs, tools, schema),
         chat=not reply.raw,
         stream=fields.get("stream", bool, False),
         usage=options.get("include_usage", bool, False),
@@ -216,15 +228,21 @@ def _refuse(fields: Fields, possible: Mapping[str, Any]) -> None:
     for name, only in possible.items():
         if fields.given(name, only) != only:
             raise fields.wrong(name, "is not possible here: leave it out")
+
+
+def _schema(fields: Fields) -> str:
+    """The JSON schema that the reply must have, as JSON; empty: none."""
     form = Fields(fields.get("response_format", dict, {"type": "text"}), "response_format")
-    if form.needed("type", str) != "text":
-        raise RequestError(
-            400,
-            "response_format: replies cannot be constrained to JSON here; leave it out and ask "
-            "for JSON in the prompt",
-            "response_format",
-            "unsupported_value",
-        )
+    match form.needed("type", str):
+        case "text":
+            return ""
+        case "json_object":
+            return ANY_OBJECT
+        case "json_schema":
+            what = "response_format.json_schema"
+            schema = Fields(form.needed("json_schema", dict), what)
+            return json.dumps(schema.needed("schema", dict))
+    raise form.wrong("type", "must be text, json_object or json_schema")
 
 
 def _changes(fields: Fields) -> dict[str, Any]:

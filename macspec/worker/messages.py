@@ -77,6 +77,8 @@ class SharedReply:
     """As in ``Session.reply``."""
     tools: str = ""
     """The tools that the model may call, as OpenAI describes them: a list in JSON; empty: none."""
+    schema: str = ""
+    """The JSON schema that the answer must have; empty: it may be anything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..constraint import Constraint, Constraints
 from ..decode import Settings
 from ..errors import BadOptionError
 from ..events import Event, Finished, Text, between_rounds
@@ -87,6 +88,7 @@ class Pending:
     prompt: Prompt
     prediction: Sequence[int]
     tools: ToolReader
+    constraint: Constraint | None
     positions: int
     """Most that it can need."""
     conversation: Conversation | None = None
@@ -117,10 +119,12 @@ class Shared:
     at_rest: list[Conversation] = field(default_factory=list)
     """The newest last."""
     _prompting: Prompting = field(init=False)
+    _constraints: Constraints = field(init=False)
     _wired: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
         self._prompting = Prompting(self.session.pair)
+        self._constraints = Constraints(self.session.pair)
 
     def __bool__(self) -> bool:
         return bool(self.live or self.waiting)
@@ -158,6 +162,7 @@ class Shared:
             prompt,
             prediction[:context],
             ToolReader(tokenizer, tools),
+            self._constraints.of(command.schema, prompt.part) if command.schema else None,
             positions=context if asked is None else min(size + asked, context),
         )
         self.waiting.append(pending)
@@ -242,6 +247,7 @@ class Shared:
             learn=request.learn,
             prediction=it.prediction,
             logprobs=it.command.logprobs,
+            constraint=it.constraint,
         )
 
     def stop(self, call: int) -> Finished | Failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from typing import Any
@@ -69,6 +70,29 @@ def test_log_probabilities_are_the_targets_own_at_any_temperature(client: OpenAI
     assert hot[0].token != entries[0].token
 
 
+KIND = {"type": "object", "properties": {"kind": {"enum": ["cat", "dog"]}}, "required": ["kind"]}
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 0.9, "seed": 7}])
+def test_json_of_a_schema_is_the_same_whole_streamed_and_without_speculation(
+    client: OpenAI, sampling: dict[str, Any]
+) -> None:
+    schema = {"name": "pet", "schema": {**KIND, "additionalProperties": False}, "strict": True}
+    asked = {"response_format": {"type": "json_schema", "json_schema": schema}, **sampling}
+    drafting = {"extra_body": {"macspec": {"method": "draft", "depth": 3}}}
+    whole = create(client, max_tokens=60, **drafting, **asked)
+    text = whole.choices[0].message.content
+    assert json.loads(text)["kind"] in ("cat", "dog")
+    assert whole.choices[0].finish_reason == "stop"
+    off = {"extra_body": {"macspec": {"method": "off"}}}
+    assert text_of(create(client, max_tokens=60, stream=True, **off, **asked)) == text
+
+
+def test_json_mode_writes_an_object(client: OpenAI) -> None:
+    asked = {"response_format": {"type": "json_object"}, "temperature": 0}
+    assert create(client, **asked).choices[0].message.content.startswith("{")
+
+
 def test_a_text_is_continued_as_it_is(client: OpenAI) -> None:
     asked: Any = {"model": "macspec", "prompt": "The old", "max_tokens": 6, "temperature": 0}
     reply = client.completions.create(logprobs=2, **asked).choices[0]
@@ -100,6 +124,16 @@ def test_a_conversation_goes_on_where_its_cache_ends(client: OpenAI) -> None:
         ({"top_p": 7}, 400, "top-p is 7"),
         ({"seed": -1}, 400, "seed is -1"),
         ({"extra_body": {"macspec": {"method": "eagle"}}}, 400, "no eagle head"),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "it", "schema": {"type": "nope"}},
+                }
+            },
+            400,
+            "the JSON schema is not possible: Invalid type: nope",
+        ),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, 400, "calls no tools"),
     ],
     ids=str,

@@ -145,6 +145,11 @@ WRONG: list[dict[str, Any]] = [
     {"tools": [{"type": "function"}]},
     {"tool_choice": "required"},
     {"response_format": {"type": "json_schema", "json_schema": {}}},
+    {"response_format": {"type": "grammar"}},
+    {
+        "response_format": {"type": "json_object"},
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+    },
     {"reasoning_effort": "endless"},
     {"stream_options": []},
     {"macspec": 7},
