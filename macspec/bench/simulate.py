@@ -6,15 +6,13 @@ models, which cost time, are simulated.
 
 from __future__ import annotations
 
-import json
 import random
+import statistics
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from ..assets import folder
 from ..choices import MAX_DEPTH
 from ..cli.table import Table
 from ..control import (
@@ -31,57 +29,9 @@ from ..control import (
 from ..control.cost import READING, ROWS
 from ..drafters.chain import STUDIED
 from ..drafters.portfolio import SHADOW
+from .published import DRAFT_STEP, Factor, PublishedCurve
 from .sample import named
-from .traces import NOTHING, Recorded, Trace
-
-DRAFT_STEP = 0.04
-"""An assumption, in plain steps: a draft model with some 1/25 of the target's bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedCurve:
-    """Cost of a pass by rows, in plain steps, as its author reports it."""
-
-    name: str
-    machine: str
-    whose: str
-    where: str
-    """Addresses of the report."""
-    what: str
-    """What exactly was measured."""
-    points: Mapping[int, float]
-    """Rows, ascending, to plain steps; 1 to 1."""
-
-    @property
-    def most(self) -> int:
-        """The most rows that were measured: beyond them nothing is claimed."""
-        return max(self.points)
-
-    def cost(self, rows: int) -> float:
-        """Plain steps of a pass: straight lines between the points, flat after the last one."""
-        return float(np.interp(rows, [*self.points], [*self.points.values()]))
-
-    def room(self, room: int) -> int:
-        """How deep it can be drafted: not beyond what was measured."""
-        return min(room, self.most - 1, MAX_DEPTH)
-
-    def round(self, drafter: str | None, drafted: int, unread: int = 0) -> float:
-        """A round in plain steps, the host's moment excluded."""
-        cost = self.cost(drafted + 1)
-        if drafter == DRAFT and drafted:
-            cost += DRAFT_STEP * (drafted + READING * max(unread - 1, 0))
-        return cost
-
-
-def published() -> list[PublishedCurve]:
-    """The curves that ship."""
-    stored = json.loads((folder() / "curves.json").read_text(encoding="utf-8"))
-    for entry in stored:
-        entry["points"] = {int(rows): float(cost) for rows, cost in entry["points"].items()}
-    return [PublishedCurve(**entry) for entry in stored]
-
-
-DRAFT = "draft"
+from .traces import NOTHING, Recorded, Trace, accepting
 
 GAP = 0.02
 """An assumption: the share of a plain step that the device waits for the host before a round that
@@ -138,6 +88,23 @@ class Result:
         """The fastest fixed setting."""
         return max(self.fixed, key=lambda it: self.fixed[it].speed)
 
+    @property
+    def report(self) -> Factor | None:
+        """Of the trace's drafter on this machine, where the trace follows such a report."""
+        known = self.curve.drafters.get(self.trace.name)
+        if known is None:
+            return None
+        return self.curve.factors.get(known.drafter, Factor(known.depth, None, known.where))
+
+    @property
+    def predicted(self) -> float | None:
+        """Mean speed over the replies at the depth of that report, as reports give it."""
+        if self.report is None:
+            return None
+        setting = Setting(self.trace.model, self.report.depth)
+        alone = [replace(self.trace, replies=[reply]) for reply in self.trace.replies]
+        return statistics.mean(fixed(it, self.curve, setting).speed for it in alone)
+
     def regret(self, played: Played) -> float:
         """Share of the oracle's speed that was missed; negative where it was beaten."""
         return 1 - played.speed / self.fixed[self.oracle].speed
@@ -150,12 +117,15 @@ class Player:
         self.curve, self.controller = curve, controller
         self._recent = RecentAcceptance()
         self._chance = random.Random(seed)
+        self._model = "draft"
+        """The trace's drafter that runs a model."""
         self._judged = 0
         """Tokens of the newest reply up to the end of the draft model's newest round."""
 
     def play(self, trace: Trace) -> Played:
         """All its replies, with a moment's rest after each, in which costs are measured."""
         rounds: list[Played] = []
+        self._model = trace.model
         for reply in trace.replies:
             rounds += self.rounds(reply)
             self.study(reply)
@@ -168,21 +138,22 @@ class Player:
             bucket = bucket_of(self._recent.share())
             ahead = chains(reply.draft[self._judged :], STUDIED)
             rounds = ((bucket, drafted, accepted) for _, drafted, accepted in ahead)
-            self.controller.study(DRAFT, rounds, reply.prompt + reply.tokens)
+            self.controller.study(self._model, rounds, reply.prompt + reply.tokens)
 
     def measure(self, length: int) -> None:
         """What the idle machine does: measure the costs at this context length."""
-        learned = self.controller.curve
-        learned.set_step(DRAFT, self._shaken(DRAFT_STEP))
-        learned.set_reading(DRAFT, self._shaken(DRAFT_STEP * READING))
-        while missing := [it for it in learned.missing(length, [DRAFT]) if it[1] < self.curve.most]:
+        learned, most = self.controller.curve, self.curve.most
+        name, step = self._model, self.curve.step(self._model)
+        learned.set_step(name, self._shaken(step))
+        learned.set_reading(name, self._shaken(step * READING))
+        while missing := [it for it in learned.missing(length, [self._model]) if it[1] < most]:
             for name, depth in missing:
                 cost = self._shaken(self.curve.round(name, depth) + GAP)
                 learned.learn(name, depth, length, cost)
 
     def rounds(self, reply: Recorded) -> Iterator[Played]:
         """The rounds of one reply, which is a conversation of its own."""
-        text = _Text(reply, self.curve)
+        text = _Text(reply, self.curve, self._model)
         self._recent = RecentAcceptance()
         controller, at = self.controller, 0
         plan = self._plan(text, at)
@@ -210,12 +181,12 @@ class Player:
     def _plan(self, text: _Text, at: int) -> Plan:
         # A trace holds no tokens: how drafts fare after each one is not simulated.
         bucket = bucket_of(self._recent.share(at - text.judged))
-        names = [*text.reply.lookups, *([] if text.reply.draft is None else [DRAFT])]
+        names = [*text.reply.lookups, *([] if text.reply.draft is None else [self._model])]
         offers = [text.offer(name, at, bucket) for name in names]
         return self.controller.choose(offers, text.prompt + at, MAX_DEPTH)
 
     def _learn(self, reply: Recorded, flight: Plan, at: int, drafted: int, accepted: int) -> None:
-        if flight.drafter == DRAFT:
+        if flight.drafter == self._model:
             self._recent.observe(drafted, accepted)
         if flight.drafter is not None:
             self.controller.observe_acceptance(flight.drafter, flight.bucket, drafted, accepted)
@@ -235,8 +206,8 @@ class Player:
 class _Text:
     """A reply while it is played."""
 
-    def __init__(self, reply: Recorded, curve: PublishedCurve) -> None:
-        self.reply = reply
+    def __init__(self, reply: Recorded, curve: PublishedCurve, model: str) -> None:
+        self.reply, self.model = reply, model
         self.prompt, self.tokens = reply.prompt, reply.tokens
         self._curve = curve
         self._runs = reply.runs()
@@ -247,9 +218,9 @@ class _Text:
 
     def offer(self, name: str | None, at: int, bucket: int = 0) -> Offer:
         """What a drafter could do before token ``at``; ``bucket`` is the draft model's."""
-        if name == DRAFT and self.reply.draft is not None:
+        if name == self.model and self.reply.draft is not None:
             unread = self.prompt + at - self._read
-            return Offer(DRAFT, self._curve.room(MAX_DEPTH), bucket, unread)
+            return Offer(name, self._curve.room(MAX_DEPTH), bucket, unread)
         guesses = self.reply.lookups.get(name or "")
         guess = guesses[at] if guesses else NOTHING
         return Offer(name or "", self._curve.room(guess.room), guess.bucket)
@@ -259,7 +230,7 @@ class _Text:
         if plan.drafter is None:
             return 0, 0
         most = self.tokens - at - 1
-        if plan.drafter != DRAFT:
+        if plan.drafter != self.model:
             guess = self.reply.lookups[plan.drafter][at]
             drafted = min(plan.depth, guess.room)
             return drafted, min(guess.run, drafted, most)
@@ -278,7 +249,7 @@ def fixed(trace: Trace, curve: PublishedCurve, setting: Setting) -> Played:
     """
     rounds = []
     for reply in trace.replies:
-        text = _Text(reply, curve)
+        text = _Text(reply, curve, trace.model)
         at, plain = 0, setting.drafter is None
         while at < reply.tokens:
             offer = text.offer(setting.drafter, at)
@@ -299,15 +270,21 @@ def sweep(trace: Trace, curve: PublishedCurve) -> dict[Setting, Played]:
     return {it: fixed(trace, curve, it) for it in [Setting(None, 0), *settings]}
 
 
-def fresh() -> Controller:
+def fresh(drafter: str = "draft", step: float = DRAFT_STEP) -> Controller:
     """A controller as a first start has it; what a draft step costs is known only roughly."""
-    return Controller(CostCurve({DRAFT: DRAFT_STEP / 2}), AcceptanceEstimate())
+    return Controller(CostCurve({drafter: step / 2}), AcceptanceEstimate())
+
+
+def texts(curve: PublishedCurve, seed: int = 0) -> list[Trace]:
+    """Of each drafter of the curve's model, texts that it guesses as well as was published."""
+    known = [it for it in curve.drafters.values() if it.tokens]
+    return [accepting(it.drafter, it.depth, it.tokens, seed) for it in known]
 
 
 def simulate(curve: PublishedCurve, traces: Sequence[Trace]) -> Iterator[Result]:
     """Every trace on a curve."""
     for trace in traces:
-        player = Player(curve, fresh())
+        player = Player(curve, fresh(trace.model, curve.step(trace.model)))
         cold = player.play(trace)
         yield Result(curve, trace, cold, player.play(trace), sweep(trace, curve))
 
@@ -326,11 +303,14 @@ def best_for_all(results: Sequence[Result]) -> Setting:
 
 def as_record(result: Result) -> dict[str, Any]:
     """Ready for JSON."""
+    drafter = result.curve.drafters.get(result.trace.model)
+    report, predicted = result.report, result.predicted
     return {
         "curve": result.curve.name,
-        **named(result.curve, "machine", "whose", "where"),
+        **named(result.curve, "machine", "whose", "where", "what", "derived"),
         "trace": result.trace.name,
         **named(result.trace, "kind", "about"),
+        "drafter": None if drafter is None else asdict(drafter),
         "tokens": result.cold.tokens,
         "cold": round(result.cold.speed, 4),
         "warm": round(result.warm.speed, 4),
@@ -338,26 +318,40 @@ def as_record(result: Result) -> dict[str, Any]:
         "setting": str(result.oracle),
         "regret_cold": round(result.regret(result.cold), 4),
         "regret_warm": round(result.regret(result.warm), 4),
+        "predicted": None if predicted is None else round(predicted, 4),
+        "published": None if report is None else asdict(report),
     }
 
 
 def simulation(curve: PublishedCurve, results: Sequence[Result]) -> str:
     """The results on one curve for a terminal."""
-    columns = ("trace", "kind", "plain", "auto", "again", "oracle", "", "regret", "again")
+    first = ("trace", "kind", "auto", "again", "oracle", "", "regret", "again")
+    columns = (*first, "published", "predicted")
     rows = [
         (
             it["trace"],
             it["kind"],
-            "1.00",
             *(f"{it[name]:.2f}" for name in ("cold", "warm", "oracle")),
             it["setting"],
             *(f"{it[name]:.1%}" for name in ("regret_cold", "regret_warm")),
+            *_reported(it),
         )
         for it in map(as_record, results)
     ]
     title = f"{curve.name}: {curve.machine}, as reported by {curve.whose}"
-    best = f"  best single setting for all traces: {best_for_all(results)}"
-    return f"{Table(title, columns, rows, left=2).text()}{best}\n\n"
+    derived = textwrap.wrap(f"derived: {curve.derived}", 96) if curve.derived else []
+    lines = [*derived, f"best single setting for all traces: {best_for_all(results)}"]
+    below = "".join(f"  {line}\n" for line in lines)
+    return f"{Table(title, columns, rows, left=2).text()}{below}\n"
+
+
+def _reported(record: Mapping[str, Any]) -> tuple[str, str]:
+    """The published speed with its depth, and the predicted one."""
+    report = record["published"]
+    if report is None:
+        return "", ""
+    factor = "-" if report["factor"] is None else f"{report['factor']:.2f}"
+    return f"{factor} @{report['depth']}", f"{record['predicted']:.2f}"
 
 
 def simulation_notes(traces: Sequence[Trace], results: Sequence[Result]) -> str:
@@ -368,8 +362,11 @@ def simulation_notes(traces: Sequence[Trace], results: Sequence[Result]) -> str:
         "auto: the controller from a first start; again: the same controller, the same text again",
         "oracle: the fastest single drafter and depth for that trace, found by a sweep",
         "regret: the share of the oracle's speed that auto missed; below 0 it was faster",
-        f"assumed: {DRAFT_STEP:g} plain steps per draft step, {GAP:g} for the host before a round",
-        f"that is not launched ahead, look-ups free; the controller's clock jitters by {SHAKE:.0%}",
+        "published: speed over plain at a depth, prompt included, on this machine; predicted: that",
+        "of decoding at the same depth here. --json has the sources of what drafters cost and get",
+        f"assumed: {DRAFT_STEP:g} plain steps per draft step where unknown, {GAP:g} for the host",
+        "before a round that is not launched ahead, look-ups free; the tokens of a published text",
+        f"are equally easy; the controller's clock jitters by {SHAKE:.0%}",
         "costs are interpolated between an author's points; no pass is wider than the last one",
     ]
     if results:

@@ -67,11 +67,13 @@ class Trace:
     """Recorded from a pair, forced upon its tokenizer, or synthetic."""
     about: str
     replies: Sequence[Recorded]
+    model: str = "draft"
+    """The drafter that runs a model, whose guesses stand in the replies."""
 
     @property
     def drafters(self) -> list[str]:
         """Everyone who had something to say."""
-        names = ["draft"] if any(reply.draft is not None for reply in self.replies) else []
+        names = [self.model] if any(reply.draft is not None for reply in self.replies) else []
         return names + sorted({name for reply in self.replies for name in reply.lookups})
 
 
@@ -130,6 +132,36 @@ def hopeless(seed: int = 0, replies: int = 8, tokens: int = 256) -> Trace:
         draft = [chance.random() < 0.02 for _ in range(tokens)]
         made.append(Recorded(40, tokens, draft, {"ngram": guesses}))
     return Trace("hopeless", "synthetic", f"nobody guesses it, seed {seed}", made)
+
+
+def accepting(
+    drafter: str, depth: int, tokens: Sequence[float], seed: int = 0, replies: int = 8
+) -> Trace:
+    """Synthetic replies of 200 tokens, of which a drafter guesses as many as somebody reports.
+
+    Every token of a kind of text is guessed with the same chance: reports do not say more.
+
+    Args:
+        depth: tokens drafted in a round.
+        tokens: of such a round, the target's own included, on average, for each kind of text.
+        replies: of each kind, in turn.
+    """
+    chance, made = random.Random(seed), []
+    for share in [_share(it, depth) for it in tokens] * replies:
+        made.append(Recorded(40, 200, [chance.random() < share for _ in range(200)], {}))
+    mean = sum(tokens) / len(tokens)
+    about = f"{drafter} gets {mean:.2f} tokens of {depth} drafted, as published, seed {seed}"
+    return Trace(drafter, "synthetic", about, made, drafter)
+
+
+def _share(tokens: float, depth: int) -> float:
+    """The chance of a guess with which rounds yield so many tokens."""
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        enough = sum(middle**place for place in range(depth + 1)) > tokens
+        low, high = (low, middle) if enough else (middle, high)
+    return low
 
 
 def _restored(entry: Mapping[str, Any]) -> Trace:

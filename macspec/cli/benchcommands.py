@@ -19,10 +19,11 @@ from ..bench import specbench as spec
 from ..bench.arms import ArmFactory
 from ..bench.options import BenchOptions
 from ..bench.promptfile import from_file
+from ..bench.published import published
 from ..bench.redact import redacted
 from ..bench.run import Run, Step, prepare
 from ..bench.serverarm import started
-from ..bench.simulate import Result, as_record, published, simulation, simulation_notes
+from ..bench.simulate import Result, as_record, simulation, simulation_notes, texts
 from ..bench.simulate import simulate as simulated
 from ..bench.traces import load as load_traces
 from ..bench.traces import shipped
@@ -178,7 +179,7 @@ def simulate(given: argparse.Namespace) -> int:
         with interruptible():
             for curve in curves:
                 results = []
-                for result in simulated(curve, traces):
+                for result in simulated(curve, [*traces, *texts(curve)]):
                     results.append(result)
                     if given.json:
                         output.json({"event": "simulated", **as_record(result)})

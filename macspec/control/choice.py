@@ -84,9 +84,8 @@ def outlook(method: str, depth: int | str) -> str:
 class Controller:
     """Maximises expected tokens over expected seconds, one round at a time.
 
-    - **Choice**: the drafter and depth whose expected tokens over expected seconds are greatest,
-      plain decoding being depth 0; a deeper one must promise ``hysteresis`` times as much as the
-      best shallower one.
+    - **Choice**: the drafter and depth whose expected tokens over expected seconds are greatest, if
+      they promise ``hysteresis`` times as much as plain decoding.
     - **Probes**: what is not chosen is tried when ``probing`` of the tokens since the last probe
       covers what the try may lose.
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
@@ -252,8 +251,7 @@ class Controller:
             later = reading * max(1 - tokens[d] / left, 0.0)
             plan = Plan(name, d, length, bucket, offer.unread, None, tokens[d], cost, later)
             for it in (plan, self._branched(plan, tokens)) if offer.branches else (plan,):
-                margin = self._set.hysteresis if best is not None and d > best.depth else 1.0
-                if best is None or it.worth > margin * best.worth:
+                if best is None or it.worth > best.worth:
                     best = it
         assert best is not None
         return best

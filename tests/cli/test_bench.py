@@ -20,10 +20,12 @@ def test_the_table_says_whose_the_numbers_are(macspec: Callable[..., Any]) -> No
 
 
 def test_a_result_is_a_line_of_json(macspec: Callable[..., Any]) -> None:
-    outcome = macspec("bench", "simulate", "--curve", "m4-pro-4bit", "--json")
-    records = [json.loads(line) for line in outcome.out.splitlines()]
-    assert {"chat-0", "hopeless"} <= {record["trace"] for record in records}
-    assert all(record["whose"] and record["tokens"] for record in records)
+    outcome = macspec("bench", "simulate", "--curve", "m4-pro-12b-8bit", "--json")
+    records = {it["trace"]: it for it in map(json.loads, outcome.out.splitlines())}
+    assert {"chat-0", "hopeless", "dspark"} == records.keys() - {"chat-0.7", "chat-1", "switching"}
+    assert all(record["whose"] and record["tokens"] for record in records.values())
+    assert records["dspark"]["published"]["factor"] == 3.25
+    assert records["chat-0"]["published"] is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import record as recording
 from record import forced, guesses, record, save
 
 from macspec.assets import prompts
-from macspec.bench.simulate import published, simulate
+from macspec.bench.published import published
+from macspec.bench.simulate import simulate
 from macspec.bench.traces import NOTHING, Guess, Recorded, Trace, load, switching
 from macspec.choices import MAX_DEPTH
 from macspec.drafters import NGram

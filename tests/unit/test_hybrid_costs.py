@@ -12,7 +12,7 @@ from test_decoding import KEYED, session_of, tokens_of
 from tinymodels import VOCABULARY
 
 from macspec import Round, recurrent
-from macspec.bench.simulate import published
+from macspec.bench.published import published
 from macspec.models import Pair
 
 STEP = 0.06

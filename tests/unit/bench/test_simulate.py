@@ -8,25 +8,27 @@ from itertools import accumulate
 
 import pytest
 
+from macspec.bench.published import DRAFT_STEP, PublishedCurve, published
 from macspec.bench.simulate import (
-    DRAFT_STEP,
     GAP,
     Played,
     Player,
-    PublishedCurve,
     Setting,
     best_for_all,
     fixed,
     fresh,
-    published,
     simulate,
     sweep,
+    texts,
     total,
 )
-from macspec.bench.traces import NOTHING, Guess, Recorded, Trace, hopeless, shipped
+from macspec.bench.traces import NOTHING, Guess, Recorded, Trace, accepting, hopeless, shipped
+from macspec.choices import BLOCKS
+from macspec.control import chains
 from macspec.control.cost import READING
 
-CURVES = published()
+EVERY = published()
+CURVES = [curve for curve in EVERY if not curve.model]
 NAMES = [curve.name for curve in CURVES]
 
 
@@ -96,6 +98,58 @@ def test_costs_between_points_are_straight_lines_and_nothing_is_claimed_beyond_t
     assert curve.room(32) == curve.most - 1
 
 
-def test_every_curve_says_whose_it_is() -> None:
-    assert all(curve.whose and curve.where.startswith("https://") for curve in CURVES)
-    assert all(curve.points[1] == 1 for curve in CURVES)
+WITH_HEADS = [
+    (curve, name)
+    for curve in EVERY
+    for name in BLOCKS
+    if curve.name in {"m4-pro-12b-8bit", "m4-pro-27b-8bit", "m4-pro-27b-4bit"}
+    and name in curve.drafters
+]
+
+
+@pytest.mark.parametrize(
+    ("curve", "drafter"),
+    [WITH_HEADS[0], *(pytest.param(*it, marks=pytest.mark.slow) for it in WITH_HEADS[1:])],
+    ids=lambda it: it if isinstance(it, str) else it.name,
+)
+@pytest.mark.parametrize("seed", [2, 3])
+def test_auto_is_close_to_the_best_width_of_a_block_with_published_acceptance(
+    curve: PublishedCurve, drafter: str, seed: int
+) -> None:
+    (trace,) = (it for it in texts(curve, seed) if it.model == drafter)
+    (result,) = simulate(curve, [trace])
+    assert result.regret(result.warm) <= 0.03
+    assert result.regret(result.cold) <= 0.04  # the first reply begins without measured costs
+    assert result.report is not None
+    assert result.predicted == pytest.approx(result.report.factor, rel=0.25)
+
+
+def test_texts_are_guessed_as_well_as_published() -> None:
+    trace = accepting("dspark", 7, [3.0, 6.0], replies=20)
+    found = [
+        [accepted + 1 for it in trace.replies[kind::2] for _, _, accepted in chains(it.draft, 7)]
+        for kind in range(2)
+    ]
+    assert list(map(statistics.mean, found)) == pytest.approx([3.0, 6.0], rel=0.05)
+
+
+def test_a_block_is_drafted_in_one_pass() -> None:
+    curve = next(it for it in EVERY if {"mtp", "dspark"} <= it.drafters.keys())
+    more = {name: curve.round(name, 3) - curve.cost(4) for name in ("mtp", "dspark", "ngram")}
+    assert more["mtp"] == pytest.approx(3 * curve.step("mtp"))
+    assert more["dspark"] == pytest.approx(curve.step("dspark"))
+    assert more["ngram"] == 0
+
+
+def test_every_figure_says_whose_it_is() -> None:
+    drafters = {name: it for curve in EVERY for name, it in curve.drafters.items()}
+    factors = [it for curve in EVERY for it in curve.factors.values()]
+    for it in [*EVERY, *drafters.values()]:
+        assert it.whose
+        assert it.what
+    for it in [*EVERY, *drafters.values(), *factors]:
+        assert it.where.startswith("https://")
+    assert all(curve.points[1] == 1 for curve in EVERY)
+    assert all(curve.factors.keys() <= curve.drafters.keys() for curve in EVERY)
+    machines = {curve.machine.split(",")[0] for curve in EVERY if curve.model}
+    assert machines == {"M4 Pro", "M4 Max", "M5 Max", "M3 Ultra"}
