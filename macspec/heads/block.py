@@ -18,7 +18,7 @@ from mlx_lm.models.rope_utils import initialize_rope
 from ..models.loading import Model
 from ..tap import FINAL
 from .blockform import CONTEXT, Form, form_of
-from .blocktops import Confidence, GroupedConv, Markov, Selector
+from .blocktops import GroupedConv, Markov, Selector
 from .guesses import Guesses, Output, guesses_of, output_of
 from .head import Variant
 from .tensors import load, width_of
@@ -219,9 +219,6 @@ class Block(nn.Module):
             if "markov_head.markov_w1.scales" not in weights:
                 rank = before.shape[1]
             self.markov_head = Markov(before.shape[0], after.shape[0], rank)
-        if (sure := weights.get("confidence_head.proj.weight")) is not None:
-            packed = "confidence_head.proj.scales" in weights
-            self.confidence_head = Confidence(width + rank if packed else sure.shape[1])
         if (book := weights.get("candidate_selector.successor_codebook")) is not None:
             self.candidate_selector = Selector(
                 width, book.shape[0], book.shape[1], self.form.candidates
@@ -381,6 +378,8 @@ def build(weights: Weights, model: Model, config: Mapping[str, Any]) -> Block:
         ValueError: they do not fit it; the message continues "the head".
     """
     named = {it.removeprefix("model."): array for it, array in weights.items()}
+    # The controller foretells what is accepted as well as DSpark's confidence head does.
+    named = {name: it for name, it in named.items() if not name.startswith("confidence_head.")}
     named.pop("t2d", None)
     offsets = named.pop("d2t", None)
     for part in ("fc.weight", "norm.weight", "hidden_norm.weight"):

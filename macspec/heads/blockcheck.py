@@ -26,8 +26,12 @@ CLEARLY = 0.2
 """
 
 
+FEW = 6
+"""Second guesses below which their share says nothing."""
+
+
 class Comparison:
-    """A head's first guesses behind tokens of a text, beside what the target would choose there."""
+    """A head's first two guesses behind tokens of a text, beside what the target would choose."""
 
     def __init__(self, head: Block, hidden: HiddenRows, tokens: Sequence[int]) -> None:
         self._head, self._tap = head, hidden.tap
@@ -38,9 +42,14 @@ class Comparison:
         last = stop - start - 1
         # From the last, so that the cache only goes back.
         self.places = sorted({last - at * last // ANCHORS for at in range(ANCHORS)}, reverse=True)
-        self._anchors = [tokens[start + place] for place in self.places]
-        final = self._rows[head.wanted.index(FINAL)][mx.array(self.places)]
-        self._best = mx.argmax(self._tap.logits(final), axis=-1)
+        self._text = [*tokens[start:stop], tokens[start + last]]
+        final = self._rows[head.wanted.index(FINAL)]
+        behind = mx.array([self.places, [min(place + 1, last) for place in self.places]])
+        self._best = mx.argmax(self._tap.logits(final[behind.reshape(-1)]), axis=-1).reshape(2, -1)
+        texts = mx.array([self._text[place + 1] for place in self.places])
+        self._goes_on = (self._best[0] == texts) & (behind[0] < last)
+        """Where the text goes on as the target would, so that it chooses what the second guesses
+        should be."""
 
     @property
     def count(self) -> int:
@@ -48,30 +57,44 @@ class Comparison:
         return len(self.places)
 
     def share(self) -> float:
-        """Share of guesses that are the target's."""
-        return float(mx.mean((self.guesses() == self._best).astype(mx.float32)))
+        """Share of first guesses that are the target's."""
+        return self.shares()[0]
+
+    def shares(self) -> tuple[float, float]:
+        """The same, and that of second guesses; 1 where too few of those can be compared."""
+        right = (self.guesses() == self._best).astype(mx.float32)
+        count = int(mx.sum(self._goes_on))
+        second = float(mx.sum(right[1] * self._goes_on)) / count if count >= FEW else 1.0
+        return float(mx.mean(right[0])), second if self._head.size > 1 else 1.0
 
     def guesses(self) -> mx.array:
-        """The first guess behind each of ``places``."""
+        """The first guess behind each of ``places``, and the second after the text's next token,
+        [2, places]."""
         cache = ModelCache(self._head)
         cache.mark()
         self._head.read(self._head.enter(self._rows)[None], cache.layers)
         cache.advance(self._rows[0].shape[0])
         guesses = []
-        for place, anchor in zip(self.places, self._anchors, strict=True):
+        for place in self.places:
             cache.rollback(place)
-            guesses.append(self._guess(anchor, cache))
-        return mx.concatenate(guesses)
+            guesses.append(self._guess(self._text[place : place + 2], cache))
+        return mx.stack(guesses, axis=1)
 
-    def _guess(self, anchor: int, cache: ModelCache) -> mx.array:
-        head = self._head
-        block = head.tokens(anchor, 1)
+    def _guess(self, text: Sequence[int], cache: ModelCache) -> mx.array:
+        """Two guesses, [2], behind the first of two tokens."""
+        head, count = self._head, min(self._head.size, 2)
+        block = head.tokens(text[0], count)
         cache.mark()
         embedded = head.embedded(block, self._tap.embedding)
-        rows = head(None, embedded[None], cache.layers, 1)[0]
+        rows = head(None, embedded[None], cache.layers, count)[0]
         cache.advance(block.shape[0])
         parts = head.prepared(rows, head.logits(rows, self._output))
-        return mx.argmax(head.guess(block[:1], parts), axis=-1)
+        guesses = []
+        for at in range(2):
+            row = min(at, count - 1)
+            logits = head.guess(mx.array(text[at : at + 1]), [it[row : row + 1] for it in parts])
+            guesses.append(mx.argmax(logits, axis=-1))
+        return mx.concatenate(guesses)
 
 
 def settle(head: Block, hidden: HiddenRows, tokens: Sequence[int]) -> str | None:
@@ -81,9 +104,15 @@ def settle(head: Block, hidden: HiddenRows, tokens: Sequence[int]) -> str | None
         What is wrong with them, or was put right, continuing "the head"; None if nothing is.
     """
     comparison = Comparison(head, hidden, tokens)
-    own = comparison.share()
+    own, second = comparison.shares()
+    late = None
+    if own >= LOW > second:
+        late = (
+            f"guesses the first token of a block ({own:.0%} right) but not the second "
+            f"({second:.0%}): its mask token may be another family's"
+        )
     if own >= SURE:
-        return None
+        return late
     found: list[tuple[float, Variant]] = []
     for variant in list(head.variants()):
         before = {name: getattr(head, name) for name in variant}
@@ -96,7 +125,7 @@ def settle(head: Block, hidden: HiddenRows, tokens: Sequence[int]) -> str | None
         (name,) = variant
         return f"is read in another way than its files say: {READINGS[name]}"
     if own >= LOW:
-        return None
+        return late
     return (
         f"drafts badly: it agrees with the target on {own:.0%} of the prompt's tokens; it is for "
         "another target, or damaged"

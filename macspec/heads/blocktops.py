@@ -27,14 +27,6 @@ class Markov(nn.Module):
         return added
 
 
-class Confidence(nn.Module):
-    """How likely a guess is accepted, before it is drawn."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.proj = nn.Linear(width, 1)
-
-
 class Selector(nn.Module):
     """DFlash 2's choice among the likeliest tokens of each row, by the one chosen before it.
 
