@@ -27,7 +27,7 @@ from . import outside, themes
 from .actions import BY_ID
 from .chat.chatlist import pattern_of, shortened
 from .chat.conversation import Conversation
-from .chat.picker import proposal
+from .chat.introduction import proposal
 from .chat.turns import Update
 from .commands import Commands
 from .dialogs import Boxes

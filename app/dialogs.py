@@ -14,7 +14,8 @@ from macspec.worker import PairChoice
 from .chat.chatlist import Opening
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
-from .chat.picker import ModelPicker, proposal
+from .chat.introduction import proposal
+from .chat.picker import ModelPicker
 from .keys import Keys
 from .view import Question
 

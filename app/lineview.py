@@ -24,7 +24,8 @@ from .actions import BY_GROUP
 from .chat.chatlist import Opening, find_chats, when
 from .chat.comparison import Comparison
 from .chat.conversation import Conversation
-from .chat.picker import PRIVATE, WHAT, ModelPicker, proposal
+from .chat.introduction import PRIVATE, WHAT, proposal
+from .chat.picker import ModelPicker
 from .chat.turns import ChatNotice, Dropped, Ended, TextPiece, Turn, Update, Withdrawn
 from .commands import Commands
 from .linereader import Reader

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 from macspec.config.schema import BUILT_IN as BUILT_IN_NAME
-from macspec.config.schema import NONE as NO_DRAFT
 from macspec.config.schema import Config
 from macspec.errors import BadOptionError
 from macspec.models.catalog import (
@@ -20,12 +18,10 @@ from macspec.models.catalog import (
     advised_head,
     best,
     catalogue,
-    drafts_with,
-    find,
     licence,
     plain_name,
 )
-from macspec.models.machine import GIB, unified_memory, working_set
+from macspec.models.machine import GIB, unified_memory
 from macspec.models.progress import size
 from macspec.models.scan import FoundModel
 from macspec.models.sidecars import label
@@ -33,70 +29,22 @@ from macspec.plaintext import one_line
 from macspec.worker import PairChoice
 
 from .background import Download, ModelScan
-
-BUILT_IN, HERE, FOLDER, INCOMPLETE = "built in", "downloaded", "folder", "incomplete"
-ABSENT, TYPED, NONE = "to download", "as typed", "none"
-"""Where a model is."""
-
-WHAT = (
-    "macspec is a chat with language models that run on this machine. A small draft model guesses "
-    "ahead, and the large target model verifies several guesses in one pass: the same text, just "
-    "faster. The panel shows how that works out, and you can adjust it while a reply streams."
+from .offers import (
+    ABSENT,
+    BUILT_IN,
+    FOLDER,
+    HERE,
+    INCOMPLETE,
+    NONE,
+    ModelOffer,
+    display_name,
+    filtered,
+    named_pair,
+    rank,
+    same_model,
 )
 
-IN_BRIEF = "A chat with models on this machine: the same text, just faster."
-
 ADVISED = "recommended in the catalogue"
-
-PRIVATE = "Nothing you write leaves this machine."
-
-
-@dataclass(frozen=True, slots=True)
-class ModelOffer:
-    """A model to choose: a target, or a draft for one."""
-
-    model: str | None
-    """A folder or an id; None: the built-in pair, or no draft."""
-    name: str
-    where: str
-    """One of the constants above."""
-    size: float | None = None
-    """Bytes on the disk, or to download."""
-    memory: float | None = None
-    """Bytes that it, or the pair, needs at ``positions``."""
-    positions: int = CONTEXT
-    fits: bool | None = None
-    reason: str = ""
-    """Why it cannot be used; empty where it can."""
-    note: str = ""
-    pairs: tuple[Entry, ...] = ()
-    """The pairs of the catalogue that it belongs to."""
-    verified: bool = False
-    """Whether it was checked that it can draft for the target."""
-    current: bool = False
-    """Whether it is loaded."""
-    own_head: bool = False
-    """Whether it is a head that was made for the target."""
-
-    @property
-    def usable(self) -> bool:
-        return not self.reason
-
-    @property
-    def absent(self) -> bool:
-        return self.where in (ABSENT, INCOMPLETE, TYPED) and self.model is not None
-
-    @property
-    def facts(self) -> str:
-        """Where it is, its size, what it needs, whether that fits, and why it cannot be used."""
-        parts = ["in use" if self.current else "", self.where if self.where != NONE else ""]
-        if self.size:
-            parts.append(size(self.size))
-        if self.memory is not None:
-            parts.append(f"needs {_memory(self.memory)} at context {self.positions}")
-        if self.fits is not None:
-            parts.append("fits" if self.fits else "too large for this machine")
-        return " · ".join(part for part in (*parts, self.reason or self.note) if part)
 
 
 class ModelPicker:
@@ -157,7 +105,7 @@ class ModelPicker:
             note="repeated text is still drafted"
             if brings is None
             else f"its {label(brings)} drafts",
-            current=_same(self.current.target, target.model) and self.current.draft is None,
+            current=same_model(self.current.target, target.model) and self.current.draft is None,
         )
         here = [
             self._draft(target, it, advised.get(it.name))
@@ -173,7 +121,7 @@ class ModelPicker:
         head = self._advised_head(target.model)
         if head is not None and head.model not in names and brings is None:
             absent.insert(0, head)
-        return filtered(sorted([*here, *absent, none], key=_rank), typed)
+        return filtered(sorted([*here, *absent, none], key=rank), typed)
 
     def best(self) -> tuple[ModelOffer, ModelOffer | None] | None:
         """The pair to set up, once the scan is complete: the largest target on this machine that
@@ -270,12 +218,12 @@ class ModelPicker:
         where = FOLDER if PurePath(it.name).is_absolute() else HERE
         offer = ModelOffer(
             it.name,
-            _display_name(it.name),
+            display_name(it.name),
             where,
             it.size,
             note="" if opened is not None or self.scan.complete else "checking",
             pairs=tuple(entry for entry in self.known if entry.target == it.name),
-            current=_same(self.current.target, it.name),
+            current=same_model(self.current.target, it.name),
         )
         if it.missing is not None:
             # A download can be resumed; a folder cannot be completed.
@@ -307,7 +255,7 @@ class ModelPicker:
             for kind, own in it.heads.items()
             if own == name and kind in it.head_sizes
         )
-        offer = ModelOffer(name, _display_name(name), ABSENT, pairs=entries)
+        offer = ModelOffer(name, display_name(name), ABSENT, pairs=entries)
         return replace(offer, size=next(sizes, None), note=f"{label(method)}, {ADVISED}")
 
     def _draft(self, target: ModelOffer, it: FoundModel, entry: Entry | None) -> ModelOffer:
@@ -317,7 +265,8 @@ class ModelPicker:
             memory=None,
             fits=None,
             pairs=() if entry is None else (entry,),
-            current=_same(self.current.target, target.model) and _same(self.current.draft, it.name),
+            current=same_model(self.current.target, target.model)
+            and same_model(self.current.draft, it.name),
         )
         head = self._head(it.name)
         kind = f"{label(head)}, " if head else ""
@@ -355,13 +304,13 @@ class ModelPicker:
             note=(f"recommended here for {' and '.join(uses)}: " if uses else "")
             + one_line(" + ".join(entry.models)),
             pairs=tuple(it for it in self.known if it.target == entry.target),
-            current=_same(self.current.target, entry.target),
+            current=same_model(self.current.target, entry.target),
         )
 
     def _absent(self, model: str, entry: Entry) -> ModelOffer:
         return ModelOffer(
             model,
-            _display_name(model),
+            display_name(model),
             ABSENT,
             memory=None if entry.memory_8k is None else entry.memory_8k * GIB,
             fits=None if self.scan.limit is None else entry.fits(self.scan.limit),
@@ -374,106 +323,3 @@ def lm_studio() -> list[str]:
         Path(base).expanduser() for base in ("~/.lmstudio/models", "~/.cache/lm-studio/models")
     )
     return [str(it.parent) for home in homes for it in sorted(home.glob("*/*/config.json"))]
-
-
-def _rank(draft: ModelOffer) -> tuple[int, bool, str]:
-    """The order of drafts: own heads, recommended, verified, none, the others by name."""
-    if draft.own_head:
-        return -1, False, ""
-    if draft.pairs and draft.usable:
-        return 0, False, ""
-    if draft.verified:
-        return 1, False, ""
-    if draft.where == NONE:
-        return 2, False, ""
-    return 3, not draft.usable, draft.name.lower()
-
-
-def filtered(offers: Sequence[ModelOffer], typed: str) -> list[ModelOffer]:
-    """Those with every typed word somewhere in their names, and what was typed if it is a model."""
-    words = typed.lower().split()
-    found = [it for it in offers if all(word in _searched(it) for word in words)]
-    extra = typed_offer(typed) if words else None
-    if extra is not None and not any(_same(it.model, extra.model) for it in offers):
-        found.append(extra)
-    return found
-
-
-def typed_offer(text: str) -> ModelOffer | None:
-    """A folder or an id on the hub that was typed; None where it is neither."""
-    text = text.strip()
-    path = os.path.expanduser(text)
-    if os.path.isdir(path):
-        folder = str(Path(path).resolve())
-        able = os.path.exists(os.path.join(folder, "config.json"))
-        reason = "" if able else "no model in this folder: it has no config.json"
-        return ModelOffer(folder, _display_name(folder), FOLDER, reason=reason)
-    if text.startswith((".", "~", "/")):
-        return ModelOffer(text, one_line(text), FOLDER, reason="there is no such folder")
-    owner, _, name = text.partition("/")
-    if owner and name and "/" not in name and not text.startswith((".", "~", "/")):
-        return ModelOffer(text, one_line(text), TYPED, note="an id on the Hugging Face hub")
-    return None
-
-
-def named_pair(argument: str, known: Sequence[Entry]) -> tuple[str | None, str | None]:
-    """The target (None: the built-in pair) and draft (None: none) that words name: a pair of the
-    catalogue by its name, or one or two folders or ids; BadOptionError if they name none."""
-    try:
-        words = shlex.split(argument)
-    except ValueError:
-        words = []
-    if not 1 <= len(words) <= 2:
-        raise BadOptionError("name a pair, or a target and a draft separated by a space")
-    target, draft = os.path.expanduser(words[0]), words[-1] if len(words) == 2 else None
-    if target == BUILT_IN_NAME:
-        return None, None
-    if "/" not in target and not os.path.isdir(target):
-        entry = find(target, known)
-        target, draft = entry.target, draft or entry.draft
-    return target, None if draft in (None, NO_DRAFT) else os.path.expanduser(draft)
-
-
-def _searched(offer: ModelOffer) -> str:
-    names = (name for it in offer.pairs for name in (it.name, *it.models))
-    return " ".join([offer.name, offer.model or "", offer.where, *names]).lower()
-
-
-def _same(one: str | None, other: str | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return os.path.expanduser(one) == os.path.expanduser(other)
-
-
-def _display_name(model: str) -> str:
-    path = PurePath(model)
-    return one_line(f"{path.name} ({path.parent})" if path.is_absolute() else model)
-
-
-def _memory(count: float) -> str:
-    return f"{count / GIB:.1f} GB" if count >= 0.1 * GIB else f"{count / 2**20:.0f} MB"
-
-
-def proposal() -> list[str]:
-    """What to say about a pair for this machine, a sentence or two each; quick and offline."""
-    memory, limit = unified_memory(), working_set()
-    return proposed(best(memory, limit), memory, best(memory, limit, "code"))
-
-
-def proposed(entry: Entry | None, memory: int, code: Entry | None = None) -> list[str]:
-    """The same for the best pair of the catalogue (None: none fits), the machine's bytes, and the
-    best pair to write code."""
-    has = f"{memory / GIB:.0f} GB of memory"
-    built_in = "The built-in pair starts instantly but only does small talk."
-    if entry is None:
-        return [built_in, f"No pair in the catalogue fits this machine ({has})."]
-    head, name = drafts_with(entry) or (None, None)
-    draft = "" if name is None else f" with the {label(head) if head else 'draft model'} {name}"
-    size = "" if entry.download is None else f" It would download {entry.download:.1f} GB"
-    needs = "" if entry.memory_8k is None else f" and need {entry.memory_8k:.1f} GB of memory"
-    return [
-        built_in,
-        f"The recommended pair for this machine ({has}) is {entry.name}: {entry.target}{draft}."
-        + (f"{size}{needs}." if size else "")
-        + (f" To write code, {code.name}." if code is not None and code != entry else ""),
-    ]

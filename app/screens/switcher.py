@@ -17,7 +17,8 @@ from macspec.models.machine import GIB, working_set
 from macspec.worker import PairChoice
 
 from ..chat.background import Download
-from ..chat.picker import BUILT_IN, ModelOffer, ModelPicker
+from ..chat.offers import BUILT_IN, ModelOffer
+from ..chat.picker import ModelPicker
 from .box import MUTED, Confirm, ListBox, Rows, Search
 
 INTERVAL = 0.2

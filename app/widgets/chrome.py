@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from macspec.plaintext import one_line
 
-from ..chat.picker import IN_BRIEF, PRIVATE, WHAT
+from ..chat.introduction import IN_BRIEF, PRIVATE, WHAT
 from ..keys import Keys
 from ..panel.draw import SIGNS, UNKNOWN, short_name
 from ..panel.panelstate import PanelState

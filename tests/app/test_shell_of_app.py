@@ -11,7 +11,7 @@ import pytest
 from scripted import ScriptedEngine
 
 from macspec.app.actions import ACTIONS
-from macspec.app.chat.picker import WHAT
+from macspec.app.chat.introduction import WHAT
 from macspec.app.panel.panelrows import HELP
 from macspec.app.panel.sliders import Sliders
 from macspec.app.screens.help import page

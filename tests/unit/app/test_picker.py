@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from macspec.app.chat.picker import (
+from macspec.app.chat.offers import (
     ABSENT,
     BUILT_IN,
     HERE,
     INCOMPLETE,
     NONE,
     TYPED,
-    ModelPicker,
     named_pair,
     typed_offer,
 )
+from macspec.app.chat.picker import ModelPicker
 from macspec.config.schema import Config
 from macspec.errors import BadOptionError
 from macspec.models.catalog import Entry, entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from macspec.app.actions import ACTIONS, GROUPS, Situation
-from macspec.app.chat.picker import proposal, proposed
+from macspec.app.chat.introduction import proposal, proposed
 from macspec.app.keys import Keys, hints, table
 from macspec.app.panel.panelstate import PanelState
 from macspec.app.widgets.chrome import cards, fitted, line, right
