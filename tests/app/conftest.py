@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import textual._wait
 from scripted import ScriptedEngine
 from textual.pilot import Pilot
 
@@ -42,10 +43,11 @@ class Driven:
     store: Store
 
     async def until(self, seen: Callable[[], Any]) -> None:
-        """Wait for a condition."""
+        """Wait for a condition, and for what the app still does then."""
         async with asyncio.timeout(PATIENCE_S):
             while not seen():
                 await self.pilot.pause(0.01)
+            await textual._wait.wait_for_idle(0, 0)
 
     async def send(self, text: str) -> None:
         """Write a line and send it."""

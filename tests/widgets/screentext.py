@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import textual._wait
 from textual.app import App
 from textual.pilot import Pilot
 
@@ -33,12 +34,13 @@ def seen(app: App[Any]) -> str:
 
 
 async def until(pilot: Pilot[Any], true: Callable[[], object]) -> None:
-    """Wait for a condition."""
+    """Wait for a condition, and for what the app still does then."""
     deadline = time.monotonic() + PATIENCE_S
     while not true():
         if time.monotonic() > deadline:
             break
         await pilot.pause(0.01)
     else:
+        await textual._wait.wait_for_idle(0, 0)
         return
     raise AssertionError(f"it did not happen; the screen:\n{seen(pilot.app)}")
