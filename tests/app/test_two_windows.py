@@ -22,7 +22,8 @@ from scripted import ScriptedEngine
 
 async def main(path, name, actions):
     rng, number = random.Random(name), 0
-    it = conversation_with(ScriptedEngine(f"reply of {name}", instant=True), Store(path))
+    engine = ScriptedEngine(f"reply of {name}", instant=True)
+    it = conversation_with(engine, Store(path, patience=60))
     await load(it)
     for _ in range(actions):
         chats, turns = it.store.chats(), it.turns

@@ -22,6 +22,11 @@ from macspec.app.outside import ClipboardError, EditorError, copy, put, written
 Programs = Callable[..., dict[str, str]]
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outside, "TIMEOUT_S", 60.0)
+
+
 @pytest.fixture
 def programs(tmp_path: Path) -> Programs:
     """An environment in which programs keep what they are given, and how they were called."""

@@ -275,7 +275,8 @@ print(flush=True)
 for number in range(50):
     held.add([2, number])
     held.save()
-held.save()
+while not held.save():
+    pass
 """
 
 

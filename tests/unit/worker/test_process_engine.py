@@ -187,7 +187,7 @@ def test_an_unforeseen_error_is_told_and_its_words_stay_out_of_the_log(
     assert "secretly" in message
     assert call.text == words(3)
     assert finished(engine.reply(ReplyRequest("hello", max_tokens=3))).text == words(3)
-    engine.close()
+    engine.close(60)
     log = (tmp_path / "state" / "engine.log").read_text()
     assert "RuntimeError" in log
     assert "secretly" not in log
@@ -197,7 +197,7 @@ def test_what_the_child_prints_goes_to_the_log_alone(
     engine: ProcessEngine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert finished(engine.reply(ReplyRequest("print", max_tokens=5))).text == words(5)
-    engine.close()
+    engine.close(60)
     log = tmp_path / "state" / "engine.log"
     for line in ("to standard output", "and below it", "to standard error", "closed in order"):
         assert line in log.read_text()
@@ -217,7 +217,7 @@ def test_closing_leaves_no_child_and_refuses_what_comes_after(engine: ProcessEng
     assert pid is not None
     call = engine.reply(LONG)
     until_round(call, 1)
-    engine.close()
+    engine.close(60)
     assert not alive(pid)
     assert finished(call).text == call.text
     assert "closed" in failed(engine.reply(LONG), "refused")
