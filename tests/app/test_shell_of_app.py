@@ -159,7 +159,10 @@ async def test_plain_keys_of_actions_reach_the_app(running: Callable[..., Any]) 
         assert isinstance(main.sliders, Sliders)
 
 
-async def test_ctrl_c_twice_leaves(running: Callable[..., Any], tmp_path: Path) -> None:
+async def test_ctrl_c_twice_leaves(
+    running: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("macspec.app.app.TWICE", 3600)
     async with running(LONG) as it:
         await it.send("Count")
         await it.until(lambda: it.engine.playing)
