@@ -92,7 +92,8 @@ class Comparison:
         guesses = []
         for at in range(2):
             row = min(at, count - 1)
-            logits = head.guess(mx.array(text[at : at + 1]), [it[row : row + 1] for it in parts])
+            read = mx.array(list(text[at : at + 1]))
+            logits = head.guess(read, [it[row : row + 1] for it in parts])
             guesses.append(mx.argmax(logits, axis=-1))
         return mx.concatenate(guesses)
 
