@@ -14,10 +14,12 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from macspec.events import Finished, Prefilled, Prefilling, Round
+from macspec.power import Meter, ReplyWatch
 from macspec.serve.app import Server, Settings
 from macspec.worker import Call, EngineClient, Failed, Loaded, Status, Tuned, Tuning
 from macspec.worker.messages import Answer
 
+from .chat.energy import EnergyMeter
 from .panel.live import LiveStats
 from .panel.panel import Panel
 from .panel.sliders import Sliders, Tune
@@ -35,15 +37,17 @@ class Traffic:
     """Adds up what the server does, and follows one reply after the other.
 
     The panel's numbers are those of the reply that is followed; when it is over, of the next one
-    that has a round.
+    that has a round. Joules are a reply's as long as no other takes turns with it.
     """
 
     live: LiveStats
+    energy: EnergyMeter = field(default_factory=lambda: EnergyMeter(None))
     waiting: set[Call] = field(default_factory=set)
     replying: set[Call] = field(default_factory=set)
     answered: int = 0
     tokens: int = 0
     followed: Call | None = None
+    watch: ReplyWatch | None = None
 
     def see(self, call: Call, event: Answer | None) -> None:
         """Take an event of a call; None: its client has its answer, or left."""
@@ -56,12 +60,18 @@ class Traffic:
             if self.followed is None:
                 self.followed = call
                 self.live.asked()
+                self.watch = self.energy.watch() if len(self.replying) == 1 else None
+            elif len(self.replying) > 1:
+                self.energy.drop()
+                self.watch = None
         elif call not in self.replying:
             self.waiting.add(call)
         if isinstance(event, Round):
             self.tokens += len(event.tokens)
         if self.followed is call:
             self.live.see(event)
+            if self.watch is not None and isinstance(event, Prefilled | Round | Finished):
+                self.watch.see(event)
         if isinstance(event, Finished):
             self.answered += 1
             self._over(call)
@@ -72,6 +82,10 @@ class Traffic:
         if self.followed is call:
             self.followed = None
             self.live.resting()
+            if self.watch is not None:
+                self.watch.end()
+                self.energy.settle(self.watch, lambda energy: None)
+                self.watch = None
 
     def __str__(self) -> str:
         return (
@@ -100,12 +114,13 @@ class ServingApp(App[None]):
         settings: Settings,
         listening: socket.socket,
         address: str,
+        meter: Meter | None = None,
     ) -> None:
         super().__init__()
         for own in OWN:
             self.register_theme(own)
         self.theme = OWN[0].name
-        self.traffic = Traffic(LiveStats())
+        self.traffic = Traffic(LiveStats(), EnergyMeter(meter))
         self.traffic.live.see(loaded)
         self._engine, self._address, self._listening = engine, address, listening
         self._tuning = Tuning()
@@ -124,6 +139,7 @@ class ServingApp(App[None]):
             yield Sliders(hint="for requests that do not say")
 
     def on_ready(self) -> None:
+        self.traffic.energy.start()
         self.run_worker(self._serve())
         self.run_worker(self._look())
         self.set_interval(PERIOD, self.refresh_numbers)
@@ -131,6 +147,7 @@ class ServingApp(App[None]):
 
     async def _serve(self) -> None:
         await self.server.serve([self._listening])
+        await self.traffic.energy.close()
         self.exit()
 
     async def _look(self) -> None:
@@ -143,7 +160,7 @@ class ServingApp(App[None]):
             await asyncio.sleep(STATUS)
 
     def refresh_numbers(self) -> None:
-        state = self.traffic.live.state()
+        state = self.traffic.energy.shown_in(self.traffic.live.state())
         tuning = self._tuning
         state = replace(
             state,
@@ -151,7 +168,6 @@ class ServingApp(App[None]):
             depth=tuning.depth,
             rule=tuning.rule,
             temperature=tuning.sampling.get("temperature", state.temperature),
-            energy_reason="not measured by the server",
         )
         self.query_one("#traffic", Static).update(str(self.traffic))
         self.query_one(Panel).show(state)

@@ -47,6 +47,12 @@ class EnergyMeter:
         self._energy = None
         return self._watch
 
+    def drop(self) -> None:
+        """End the watch: what is measured is no longer one reply's."""
+        if self._watch is not None:
+            self._watch.end()
+        self._watch = None
+
     def settle(self, watch: ReplyWatch | None, known: Callable[[ReplyEnergy], None]) -> None:
         """Report the energy of a reply once it is final, seconds after its end at most."""
         if watch is not None:

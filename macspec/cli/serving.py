@@ -14,7 +14,7 @@ from ..choices import think_named
 from ..config.schema import section
 from ..errors import BadOptionError, MacspecError
 from ..models.progress import Progress
-from ..power import awake
+from ..power import Meter, awake, choose, remembered_idle
 from ..serve.app import Server, Settings
 from ..serve.guard import Access
 from ..serve.protocol import Defaults
@@ -76,7 +76,9 @@ def _served(
     if options.panel:
         from ..app.serving import ServingApp
 
-        status: int = ServingApp(engine, loaded, settings, listening, address).served()
+        source = options.settings.power.source
+        meter = Meter(lambda: choose(source), idle=remembered_idle())
+        status: int = ServingApp(engine, loaded, settings, listening, address, meter).served()
         return status
     say(f"{loaded.pair.target} is served at {address} (Ctrl-C ends it)")
     server = Server(engine, settings)

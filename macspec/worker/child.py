@@ -22,6 +22,7 @@ from ..errors import MacspecError, brief, is_panic, known_failure
 from ..events import Finished, between_rounds
 from ..parent import exit_with_parent
 from .messages import (
+    ENDS,
     FORMAT,
     Answer,
     Close,
@@ -42,6 +43,9 @@ from .messages import (
 if TYPE_CHECKING:
     from .engine import Engine
     from .shared import Shared
+
+LAST = (Failed, *ENDS.values())
+"""Answers after which a call gets no other."""
 
 QUICK = (Tune, GetStatus, CountTokens)
 """Commands that are answered between two rounds of a reply."""
@@ -187,6 +191,8 @@ class Server:
     def _send(self, call: int, event: Answer) -> None:
         self._outbox.put(call, event)
         self._outbox.flush()
+        if isinstance(event, LAST):
+            self._inbox.ended(call)
 
     def _idle_step(self, idle: Iterator[None]) -> None:
         try:
@@ -204,7 +210,10 @@ class Inbox:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._commands: deque[tuple[int, Any]] = deque()
+        self._open: set[int] = set()
+        """Calls that have not had their last answer."""
         self._stopped: set[int] = set()
+        """Those of them that are to end early."""
         self._arrived = threading.Condition()
         self.closing = False
         """Whether the parent has asked this process to end."""
@@ -233,6 +242,12 @@ class Inbox:
         """Whether a call is to end early."""
         return self.closing or call in self._stopped
 
+    def ended(self, call: int) -> None:
+        """Forget a call that has had its last answer."""
+        with self._arrived:
+            self._open.discard(call)
+            self._stopped.discard(call)
+
     def _read(self) -> None:
         with open(self._descriptor, "rb") as lines:
             for line in lines:
@@ -241,10 +256,11 @@ class Inbox:
                 call, command = decode(line)
                 with self._arrived:
                     if isinstance(command, Stop):
-                        self._stopped.add(command.call)
+                        self._stopped |= {command.call} & self._open
                     elif isinstance(command, Close):
                         self.closing = True
                     else:
+                        self._open.add(call)
                         self._commands.append((call, command))
                     self._arrived.notify_all()
         if self.closing and not self.expendable:

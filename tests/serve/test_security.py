@@ -41,6 +41,10 @@ FOREIGN = [
     "[::1].evil.example",
     "localhost@evil.example",
     "192.168.1.7",
+    "[::ffff:192.168.1.7]:8377",
+    "[fe80::1]",
+    "127.0.0.1:8377:1",
+    "127.0.0.1:999999",
     "0.0.0.0",
     "2130706433",
     "",
@@ -180,6 +184,15 @@ def test_so_is_one_of_a_text_to_continue(
     assert not engine.asked
 
 
+@pytest.mark.parametrize("name", ["../../etc/passwd", "\x1b[2J\x07", "a" * 9999, "macspec/.."])
+def test_a_models_name_is_only_compared(server: Any, engine: ScriptedClient, name: str) -> None:
+    status, body = ask(server, chat(model=name))
+    assert (status, body["error"]["code"]) == (404, "model_not_found")
+    assert body["error"]["message"].isprintable()
+    assert len(body["error"]["message"]) < 400
+    assert not engine.asked
+
+
 def test_half_a_surrogate_pair_comes_back_as_it_was(server: Any) -> None:
     status, body = ask(server, {"model": "\ud800"})
     assert status == 404
@@ -241,6 +254,7 @@ def test_a_connection_that_asks_nothing_is_closed(
         b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n",
+        b"PUT / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 20_000,
         b"GET / HTTP/1.1\r\nHost: localhost\r\nX: \x00\r\n\r\n",
     ],
     ids=lambda raw: repr(raw[:20]),

@@ -10,11 +10,12 @@ from typing import Any
 from serving import HELLO, MODEL, ScriptedClient, Settings, ask, chat, eventually, said
 from textual.widgets import Static
 
+from macspec.app.chat.energy import EnergyMeter
 from macspec.app.panel.live import LiveStats
 from macspec.app.panel.panel import Panel
 from macspec.app.panel.sliders import Sliders, Tune
 from macspec.app.serving import ServingApp, Traffic
-from macspec.events import Prefilled
+from macspec.events import Finished, Prefilled, Round
 from macspec.worker import Call, Loaded, PairInfo, Queued
 
 LOADED = Loaded(PairInfo(MODEL, None, None, 4096, 1, 6))
@@ -64,3 +65,38 @@ def test_one_reply_after_the_other_is_followed() -> None:
         traffic.see(call, None)
     assert str(traffic) == "0 replying, 0 waiting, 1 answered, 3 tokens"
     assert traffic.live.state().activity != "writing"
+
+
+class ScriptedEnergy(EnergyMeter):
+    """Remembers what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.seen: list[type] = []
+        self.done: list[str] = []
+
+    def watch(self) -> Any:
+        return SimpleNamespace(see=lambda event: self.seen.append(type(event)), end=lambda: None)
+
+    def drop(self) -> None:
+        self.done.append("dropped")
+
+    def settle(self, watch: Any, known: Any) -> None:
+        self.done.append("settled")
+
+
+def test_joules_are_those_of_a_reply_that_nothing_shares_the_machine_with() -> None:
+    energy = ScriptedEnergy()
+    traffic = Traffic(LiveStats(), energy)
+    first, second = Call(Queued), Call(Queued)
+    for event in (*HELLO, None):
+        traffic.see(first, event)
+    assert energy.seen == [Prefilled, Round, Round, Finished]
+    assert energy.done == ["settled"]
+    for call in (first, second, first):
+        traffic.see(call, HELLO[1])
+    for call in (first, second):
+        traffic.see(call, None)
+    assert energy.seen[4:] == [Prefilled]
+    assert energy.done[1] == "dropped"
+    assert "settled" not in energy.done[1:]
