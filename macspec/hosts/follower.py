@@ -1,14 +1,8 @@
-"""A rank other than 0: ``python -m macspec.hosts.follower``, told by one line on standard input.
-
-It holds its part of a target and does what the engine says, command by command.
-"""
+"""A rank other than 0: it holds its part of a target and does what the engine says, command by
+command."""
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,12 +11,11 @@ import mlx.core as mx
 
 from ..assets import pocket
 from ..device import prepare
-from ..errors import MacspecError, ModelNotFoundError, brief
+from ..errors import MacspecError, ModelNotFoundError
 from ..models.cached import TreePass
 from ..models.files import locate
 from ..models.loading import Model, open_model, read_weights
 from ..models.memory import device_limit, wired
-from ..parent import exit_with_parent
 from ..power import awake
 from ..verification import Tree
 from ..worker.registry import Registry
@@ -30,7 +23,7 @@ from .files import difference, digests
 from .link import Link
 from .model import SharedModel
 from .sharding import spread
-from .start import Start, versions
+from .start import Start
 
 
 class Follower:
@@ -146,30 +139,12 @@ class Follower:
         self._trees[number].keep(path)
 
 
-def main() -> None:
-    start = Start(**json.loads(sys.stdin.readline()))
-    if start.parent is not None:
-        exit_with_parent(start.parent)
-    connection = socket.create_connection((start.address[0], start.address[1]))
+def follow(start: Start, link: Link) -> None:
+    """Say how much memory models may have, join the others when all are there, and serve."""
     held = sum(it.planned for it in Registry().others())
-    hello = {
-        "secret": start.secret,
-        "rank": start.rank,
-        "versions": versions(),
-        "memory": max(device_limit() - held, 0),
-    }
-    connection.sendall(json.dumps(hello).encode() + b"\n")
-    link = Link(connection, lost=lambda how: os._exit(0))
-    try:
-        link.receive()  # all are there
-        prepare()
-        with awake(), wired():
-            link.send("joins")
-            Follower(link, start.join()).run()
-    except BaseException as error:
-        print(f"{type(error).__name__}: {brief(error)}", file=sys.stderr, flush=True)
-        os._exit(1)
-
-
-if __name__ == "__main__":
-    main()
+    link.send(max(device_limit() - held, 0))
+    link.receive()
+    prepare()
+    with awake(), wired():
+        link.send("joins")
+        Follower(link, start.join()).run()

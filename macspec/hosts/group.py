@@ -28,7 +28,7 @@ from .model import LeadModel
 from .sharding import Shares, shares, spread
 from .start import JOIN, Start, versions
 
-PROGRAM = ("-P", "-m", "macspec.hosts.follower")
+PROGRAM = ("-P", "-m", "macspec.hosts.rank")
 
 SSH = (
     *("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
@@ -86,6 +86,9 @@ class Group:
         self.hosts, self.waiting = hosts, waiting
         self._asked = self._opened = 0
         self._ranks: list[Rank] = []
+        self._joining = False
+        self._failed = ""
+        """Why a machine was lost before that."""
         try:
             with _listening(hosts) as server:
                 self._start(server)
@@ -106,6 +109,10 @@ class Group:
         """Connect all ranks, or end this process if they do not reach each other."""
         if self.core is not None:
             return
+        with leaving:
+            self._joining = True
+            if self._failed:
+                leave(self._failed)
         ranks = [(it.name, it.process.pid, it.output.fileno()) for it in self._ranks]
         with guarded(JOIN, ranks):
             self._send("join")
@@ -191,16 +198,19 @@ class Group:
         for rank in self._ranks:
             if rank.link is not None:
                 rank.link.close()
-        for rank in self._ranks:
-            if rank.link is None:
-                rank.process.kill()
+            rank.process.kill()
             rank.output.close()
 
     def _answer(self, rank: Rank) -> Any:
         assert rank.link is not None
         while (answer := rank.link.receive(TICK)) is None:
-            self.waiting()
+            self._wait()
         return answer
+
+    def _wait(self) -> None:
+        if self._failed:
+            raise HostError(self._failed)
+        self.waiting()
 
     def _send(self, *message: Any) -> None:
         for rank in self._ranks:
@@ -225,9 +235,11 @@ class Group:
                 raise HostError(
                     f"{names} did not answer within {START:.0f} s{waiting[0].last_line}"
                 )
-            self.waiting()
+            self._wait()
             with suppress(TimeoutError):
                 self._welcome(server.accept()[0], secret)
+        for rank in self._ranks:
+            (rank.memory,) = self._answer(rank)
 
     def _welcome(self, connection: socket.socket, secret: str) -> None:
         """Take a rank in; who does not know the secret is none."""
@@ -244,7 +256,6 @@ class Group:
                     f"{rank.name} has {package} {there}, and this machine {number}: install the "
                     "same version on both"
                 )
-        rank.memory = hello["memory"]
         rank.link = Link(connection, partial(self._lose, rank))
 
     def _lose(self, rank: Rank, how: str) -> None:
@@ -253,7 +264,10 @@ class Group:
             if how == ENDED:
                 with suppress(subprocess.TimeoutExpired):
                     rank.process.wait(TICK)
-                how += rank.last_line
+                how = (ENDED if self._joining else "could not be started") + rank.last_line
+            if not self._joining:
+                self._failed = f"{rank.name} {how}"
+                return
             for other in self._ranks:
                 other.process.kill()
             leave(f"{rank.name} {how}")
