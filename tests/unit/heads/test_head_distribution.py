@@ -121,7 +121,8 @@ class Boasting:
         proposal = self._drafter.propose(context, depth)
         assert proposal is not None
         assert proposal.log_q is not None
-        return replace(proposal, log_q=mx.log(0.3 * mx.exp(proposal.log_q) + 0.7 / SIZE))
+        q = mx.softmax(proposal.log_q, axis=-1)
+        return replace(proposal, log_q=mx.log(0.3 * q + 0.7 / SIZE))
 
 
 @pytest.mark.slow
