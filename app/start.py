@@ -149,7 +149,7 @@ def configured(options: argparse.Namespace, config: Config) -> Config:
     """The settings with what the command line sets instead."""
     given = {
         name: {key: getattr(options, key) for key in section(name) if hasattr(options, key)}
-        for name in ("models", "speculation", "sampling", "reply", "history")
+        for name in ("models", "speculation", "control", "sampling", "reply", "history")
     }
     # The other options are filled in from the settings; None there is a value too.
     given["sampling"] = {key: new for key, new in given["sampling"].items() if new is not None}

@@ -38,6 +38,12 @@ RULES: Mapping[str, str] = {
 }
 """The acceptance rules, each with a one-line description. All are exact."""
 
+OBJECTIVES: Mapping[str, str] = {
+    "speed": "the most tokens per second",
+    "energy": "the fewest joules per token at nearly the best speed, where power is measured",
+}
+"""What the automatic choice aims at, each with a one-line description."""
+
 EFFORTS = ("low", "medium", "high")
 """How much a model reasons, where its template can say so."""
 
@@ -73,6 +79,11 @@ def check_method(method: str) -> str:
 def check_rule(rule: str) -> str:
     """The rule; a BadOptionError if there is none of that name."""
     return _one_of("rule", rule, RULES)
+
+
+def check_objective(objective: str) -> str:
+    """The objective; a BadOptionError if there is none of that name."""
+    return _one_of("objective", objective, OBJECTIVES)
 
 
 def check_depth(depth: int | str) -> int | str:

@@ -8,7 +8,15 @@ from typing import Any
 
 import mlx.core as mx
 
-from .choices import BLOCKS, MAX_DEPTH, MODELS, check_depth, check_method, check_rule
+from .choices import (
+    BLOCKS,
+    MAX_DEPTH,
+    MODELS,
+    check_depth,
+    check_method,
+    check_objective,
+    check_rule,
+)
 from .constraint import Constraint
 from .control import OFF, PLAIN, Controller, Plan, outlook
 from .divergence import choice_scores, score_margin
@@ -54,6 +62,8 @@ class Settings:
     """Tokens drafted in a round, 0 to 32, or auto."""
     rule: str = "block"
     sampling: Sampling = field(default_factory=Sampling)
+    objective: str = "speed"
+    """What an automatic choice aims at: speed, or energy where joules are known."""
     trees: bool = True
     """Whether a drafted chain may have a branch where that is exact and pays."""
 
@@ -61,6 +71,7 @@ class Settings:
         check_method(self.method)
         check_depth(self.depth)
         check_rule(self.rule)
+        check_objective(self.objective)
 
     @property
     def acceptance_rule(self) -> Rule:
@@ -403,6 +414,7 @@ class Decoder:
         if settings.method == "off" or settings.depth == 0:
             return OFF
         self.controller.curve.sampled = not settings.sampling.greedy
+        self.controller.objective = settings.objective
         offers = self.portfolio.offers(self.tokens, settings.method)
         trees = settings.trees and self.trees is not None and self.trees.reason is None
         # A tree's tokens are candidates, not draws, and the block rule wants draws.

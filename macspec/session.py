@@ -153,6 +153,14 @@ class Session:
     def sampling(self, sampling: Sampling) -> None:
         self._set(sampling=sampling)
 
+    @property
+    def objective(self) -> str:
+        return self.decoder.settings.objective
+
+    @objective.setter
+    def objective(self, objective: str) -> None:
+        self._set(objective=objective)
+
     def _set(self, **changes: Any) -> None:
         self.decoder.settings = replace(self.decoder.settings, **changes)
 

@@ -195,6 +195,7 @@ class Comparing:
             energy = watch.result()
             self._joules.add(energy.decode, speculative=mode == "speculative")
             self._energy.by_mode.add(energy.decode, speculative=energy.speculative)
+            self._energy.teach(watch, energy)
             self.found.energy_reason = energy.decode.reason or ""
 
     async def _compare_texts(self) -> None:
@@ -258,10 +259,16 @@ def _speculative(tuning: Tuning, rule: str) -> Tuning:
     depth = "auto" if tuning.depth == 0 else tuning.depth
     sampling = dict(tuning.sampling)
     if rule == "greedy":
-        return Tuning(method, depth, "keyed", {**sampling, "temperature": 0})
+        return replace(
+            tuning,
+            method=method,
+            depth=depth,
+            rule="keyed",
+            sampling={**sampling, "temperature": 0},
+        )
     if rule == "keyed" and sampling.get("seed") is None:
         sampling["seed"] = secrets.randbits(32)
-    return Tuning(method, depth, rule, sampling)
+    return replace(tuning, method=method, depth=depth, rule=rule, sampling=sampling)
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -76,7 +76,8 @@ class Conversation:
         self._exports = Exports(store)
         self._titles = Titles(engine, store)
         self._live = LiveStats()
-        self._energy = EnergyMeter(meter)
+        self._thrifty = config.control.objective == "energy"
+        self._energy = EnergyMeter(meter, engine.ask) if self._thrifty else EnergyMeter(meter)
         self.setup = EngineSetup(engine, config, self.tree, self._live, clock, self._energy.start)
         self._work: StreamingReply | Comparing | None = None
         self._news = ""
@@ -375,6 +376,9 @@ class Conversation:
                 yield Began(prompt, streaming.shown)
                 if self._news:
                     yield ChatNotice(self._news, "warning")
+                if self._thrifty and self._energy.unmeasured is not None:
+                    self._thrifty = False
+                    yield ChatNotice(self._energy.unmeasured)
                 async for event in self._answers(streaming, asked):
                     self._live.see(event)
                     if isinstance(event, Prefilled):

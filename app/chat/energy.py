@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from macspec.power import ByMode, Energy, Meter, ReplyEnergy, ReplyWatch, remember_idle
-from macspec.power.meter import SETTLING
+from macspec.power.meter import SEARCHING, SETTLING
+from macspec.worker.messages import MeasuredEnergy
 
 from ..panel.panelstate import PanelState
 
@@ -17,10 +18,18 @@ LOOK = 0.25
 
 
 class EnergyMeter:
-    """A power meter, if there is one, and the energy of this session's replies by mode."""
+    """A power meter, if there is one, and the energy of this session's replies by mode.
 
-    def __init__(self, meter: Meter | None) -> None:
-        self._meter = meter
+    Args:
+        tell: gets what each reply took.
+    """
+
+    def __init__(
+        self,
+        meter: Meter | None,
+        tell: Callable[[MeasuredEnergy], object] = lambda measured: None,
+    ) -> None:
+        self._meter, self._tell = meter, tell
         self._started = False
         self.by_mode = ByMode()
         self._watch: ReplyWatch | None = None
@@ -40,6 +49,13 @@ class EnergyMeter:
         if self._meter is None:
             return "power is not measured here"
         return self._meter.reason or ""
+
+    @property
+    def unmeasured(self) -> str | None:
+        """A line for those who want few joules where none are measured."""
+        if not self.reason or self.reason == SEARCHING:
+            return None
+        return f"energy is not measured, so the objective is speed: {self.reason}"
 
     def watch(self) -> ReplyWatch | None:
         """A watch over the reply that is requested now."""
@@ -90,12 +106,18 @@ class EnergyMeter:
                 remember_idle(self._meter.idle)
             self._meter.stop()
 
+    def teach(self, watch: ReplyWatch, energy: ReplyEnergy) -> None:
+        """Tell the engine what a reply took, if that was measured."""
+        if energy.decode.joules is not None and watch.rounds and not energy.jumped:
+            self._tell(MeasuredEnergy(energy.decode.joules, watch.rounds))
+
     async def _settle(self, watch: ReplyWatch, known: Callable[[ReplyEnergy], None]) -> None:
         with suppress(asyncio.CancelledError):
             await final(watch)
         energy = watch.result()
         if self._watch is watch:
             self._watch, self._energy = None, energy.decode
+        self.teach(watch, energy)
         self.by_mode.add(energy.decode, speculative=energy.speculative)
         known(energy)
 

@@ -55,7 +55,12 @@ class EngineSetup:
         self._clock, self._ready = clock, ready
         self._sampling = asdict(config.sampling)
         speculation = config.speculation
-        self._shared = Tuning(speculation.method, speculation.depth, speculation.rule)
+        self._shared = Tuning(
+            speculation.method,
+            speculation.depth,
+            speculation.rule,
+            objective=config.control.objective,
+        )
         self._confirmed: Tuning | None = None
         """What the engine has; None: not known."""
         self._unanswered: Call | None = None

@@ -25,6 +25,7 @@ from .options import (
     add_decoding,
     add_flag,
     add_models,
+    add_section,
     add_setting,
     fill,
     some_text,
@@ -122,6 +123,7 @@ def _chat_options(it: Parser) -> None:
     add_flag(group, "--plain", "chat line by line; suits screen readers")
     add_flag(group, "--keys", "list every action with its keys and command, and exit")
     add_decoding(it)
+    add_section(it, "control")
 
 
 def _run_options(it: Parser) -> None:

@@ -132,7 +132,7 @@ def option_help(setting: Setting) -> str:
     return f"{setting.help} (default: {default})"
 
 
-def _add_section(
+def add_section(
     parser: argparse.ArgumentParser, name: str, without: Collection[str] = ()
 ) -> argparse._ArgumentGroup:
     group = parser.add_argument_group(name)
@@ -144,17 +144,17 @@ def _add_section(
 
 def add_models(parser: argparse.ArgumentParser, *, hosts: bool = False) -> None:
     """The options of the models; ``hosts``: a target may be spread over several machines."""
-    group = _add_section(parser, "models", () if hosts else ("models.hosts",))
+    group = add_section(parser, "models", () if hosts else ("models.hosts",))
     add_flag(group, "--trust-remote-code", "run Python code that comes with a model")
 
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:
     """The options of the models, of speculation and of sampling."""
     add_models(parser, hosts=True)
-    group = _add_section(parser, "speculation")
+    group = add_section(parser, "speculation")
     rule = of_kind(SETTINGS["speculation.rule"].kind)
     group.add_argument("--accept", dest="rule", type=rule, help=argparse.SUPPRESS)  # old spelling
-    _add_section(parser, "sampling")
+    add_section(parser, "sampling")
 
 
 def add_chat_choice(group: Any, about: str) -> Any:
@@ -171,7 +171,7 @@ def add_chat_choice(group: Any, about: str) -> Any:
 
 def filled_by() -> dict[str, str]:
     """Options, and the keys of the settings that fill them in."""
-    sections = ("models", "speculation", "sampling", "reply", "history")
+    sections = ("models", "speculation", "control", "sampling", "reply", "history")
     return {it.name: it.key for name in sections for it in section(name).values()}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from ..choices import EFFORTS, MAX_DEPTH, METHODS, RULES
+from ..choices import EFFORTS, MAX_DEPTH, METHODS, OBJECTIVES, RULES
 from . import kinds
 from .kinds import Kind
 
@@ -167,6 +167,18 @@ class Speculation:
 
 
 @dataclass(frozen=True, slots=True)
+class Control:
+    """What the automatic choice of drafter and depth aims at."""
+
+    objective: str = setting(
+        "speed",
+        kinds.one_of(described=OBJECTIVES),
+        "Objective",
+        "what a chat's automatic drafting aims at",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """How the next token is drawn."""
 
@@ -306,6 +318,7 @@ class Config:
 
     models: Models = field(default_factory=Models)
     speculation: Speculation = field(default_factory=Speculation)
+    control: Control = field(default_factory=Control)
     sampling: Sampling = field(default_factory=Sampling)
     reply: Reply = field(default_factory=Reply)
     history: History = field(default_factory=History)

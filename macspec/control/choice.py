@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..choices import MAX_DEPTH
+from ..power.attribution import RoundWatts
 from .acceptance import AcceptanceEstimate
 from .cost import BRANCHED, CostCurve, candidates
 from .state import PARAMETERS, Parameters
@@ -69,6 +70,9 @@ PLAIN = Plan(None, 0, why="not drafting")
 
 OFF = PLAIN._replace(why="not drafting: speculation is off")
 
+NEARLY = 0.9
+"""Share of the best speed that a choice of fewer joules must keep."""
+
 TIMING = PLAIN._replace(probe=True, why="not drafting: timing a plain step")
 
 
@@ -106,6 +110,8 @@ class Controller:
         self.curve = curve
         self.acceptance = acceptance
         self.last = PLAIN
+        self.objective = "speed"
+        self.watts = RoundWatts()
         self._set = parameters
         self._account = parameters.allowance * parameters.settled
         """Plain steps that may be lost."""
@@ -136,9 +142,11 @@ class Controller:
             self.last = _explained(best)
         else:
             pays = best.worth >= self._set.hysteresis and best.cost - 1 <= self._account
-            self.last = self._probe(plans, best if pays else None, length) or (
-                _explained(best) if pays else PLAIN._replace(why=_against(best))
-            )
+            chosen = _explained(best) if pays else PLAIN._replace(why=_against(best))
+            if self.objective == "energy" and self.watts:
+                chosen = self._thriftiest(useful, chosen, length, limit)
+            drafting = chosen if chosen.depth else None
+            self.last = self._probe(plans, drafting, length) or chosen
         self.last = self.last._replace(length=length)
         return self.last
 
@@ -256,6 +264,27 @@ class Controller:
         assert best is not None
         return best
 
+    def _thriftiest(self, offers: Sequence[Offer], fastest: Plan, length: int, limit: int) -> Plan:
+        """The plan of fewest joules per token among those whose speed is at least ``NEARLY`` that
+        of the fastest, within what the account covers."""
+        plans = [fastest, PLAIN]
+        for offer in offers:
+            depths = candidates(min(offer.room, limit))
+            plans += [self._best(offer, length, limit, depth) for depth in depths]
+        near = [it for it in plans if it.worth >= NEARLY * fastest.worth]
+        best = min(
+            (it for it in near if it.depth == 0 or it.cost - 1 <= self._account),
+            key=self._joules,
+            default=fastest,
+        )
+        why = _explained(best).why if best.depth else "not drafting: plain decoding"
+        return best._replace(why=f"{why}, {self._joules(best):.2f}× its joules per token")
+
+    def _joules(self, plan: Plan) -> float:
+        """Joules per token, over those of plain decoding."""
+        plain = self.watts.of(None, 0)
+        return self.watts.of(plan.drafter, plan.depth) / plain / plan.worth
+
     def _branched(self, plan: Plan, tokens: Sequence[float]) -> Plan:
         """The same chain with a sibling where it is most likely rejected."""
         if plan.depth == MAX_DEPTH:
@@ -275,8 +304,9 @@ class Controller:
     def _probe(self, plans: Sequence[Plan], best: Plan | None, length: int) -> Plan | None:
         """What should be tried now instead of the best plan, or of plain decoding where there is
         none; lookups are compared with every token as it is, and need no probes."""
-        speed = 1.0 if best is None else best.worth
-        tries = [it for it in plans if self.curve.step(it.drafter or "") > 0 and it is not best]
+        speed = 1.0 if best is None else max(best.worth, self._set.hysteresis)
+        used = None if best is None else best.drafter
+        tries = [it for it in plans if self.curve.step(it.drafter or "") > 0 and it.drafter != used]
         if best is not None:
             if self.curve.pending and self.curve.seconds(length) is None:
                 return TIMING

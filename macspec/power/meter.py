@@ -205,7 +205,13 @@ class ReplyWatch:
         self._jumped = False
         self._end = meter.begin()
         self._counter = ReplyCounter()
+        self._seconds: dict[tuple[str | None, int], float] = {}
         self._ended = False
+
+    @property
+    def rounds(self) -> tuple[tuple[str | None, int, float], ...]:
+        """Drafter, depth, and the seconds that its rounds of the decode took together."""
+        return tuple((*kind, seconds) for kind, seconds in self._seconds.items())
 
     def see(self, event: Event) -> None:
         self._jumped |= self._clocks.jumped()
@@ -214,6 +220,9 @@ class ReplyWatch:
             self._end = self._meter.mark()
         elif isinstance(event, Round):
             self._end = self._meter.now()
+            if self._counter.passes > 1:
+                kind = event.drafter, event.depth
+                self._seconds[kind] = self._seconds.get(kind, 0.0) + event.seconds
         elif isinstance(event, Finished):
             self.end()
 

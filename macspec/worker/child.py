@@ -29,6 +29,7 @@ from .messages import (
     CountTokens,
     Failed,
     GetStatus,
+    MeasuredEnergy,
     MeasureMargin,
     PairChoice,
     ReplyRequest,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 LAST = (Failed, *ENDS.values())
 """Answers after which a call gets no other."""
 
-QUICK = (Tune, GetStatus, CountTokens)
+QUICK = (Tune, GetStatus, CountTokens, MeasuredEnergy)
 """Commands that are answered between two rounds of a reply."""
 
 SHARING = (*QUICK, SharedReply)
@@ -159,6 +160,8 @@ class Server:
                     return Tuned(engine.tune(changes))
                 case CountTokens():
                     return engine.count_tokens(command.request)
+                case MeasuredEnergy():
+                    return engine.note_energy(command)
                 case MeasureMargin():
                     return engine.score_margin(command)
                 case _:

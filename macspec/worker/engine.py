@@ -32,6 +32,7 @@ from ..session import Session
 from .messages import (
     Loaded,
     LoadProgress,
+    MeasuredEnergy,
     MeasureMargin,
     PairChoice,
     PairInfo,
@@ -146,6 +147,12 @@ class Engine:
             think=request.think,
         )
         return ScoreMargin(margin, tolerance)
+
+    def note_energy(self, measured: MeasuredEnergy) -> Status:
+        """Learn what a reply took, as far as a pair is loaded."""
+        if self.session is not None:
+            self.session.controller.watts.observe(measured.joules, measured.rounds)
+        return self.status()
 
     def count_tokens(self, request: ReplyRequest) -> PromptTokens:
         """How long the prompt of a reply would be; BadOptionError without a pair, or as
@@ -342,12 +349,13 @@ def _settings(tuning: Tuning) -> Settings:
     _check_names(values, Sampling)
     if "logit_bias" in values:
         values["logit_bias"] = tuple(map(tuple, values["logit_bias"]))
-    return Settings(tuning.method, tuning.depth, tuning.rule, Sampling(**values))
+    sampling = Sampling(**values)
+    return Settings(tuning.method, tuning.depth, tuning.rule, sampling, tuning.objective)
 
 
 def _apply(settings: Settings, session: Session) -> None:
     session.depth, session.rule = settings.depth, settings.rule
-    session.sampling = settings.sampling
+    session.sampling, session.objective = settings.sampling, settings.objective
 
 
 def _same_target(choice: PairChoice, old: PairChoice | None) -> bool:

@@ -44,6 +44,7 @@ class Tuning:
     rule: str = "block"
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """Fields of ``Sampling``; the others have their defaults."""
+    objective: str = "speed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,15 @@ class CountTokens:
 
     request: ReplyRequest
     """Ends with the message that is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredEnergy:
+    """Tell the engine what the decode of a reply took."""
+
+    joules: float
+    rounds: tuple[tuple[str | None, int, float], ...]
+    """Drafter, depth, and the seconds that its rounds took together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +274,7 @@ Command = (
     | GetStatus
     | MeasureMargin
     | CountTokens
+    | MeasuredEnergy
     | Stop
     | Close
 )
@@ -292,6 +303,7 @@ ENDS: dict[type[Command], type[Answer]] = {
     GetStatus: Status,
     MeasureMargin: ScoreMargin,
     CountTokens: PromptTokens,
+    MeasuredEnergy: Status,
 }
 """What a command's call ends with, if not ``Failed``."""
 

@@ -10,10 +10,12 @@ from conversing import PATIENCE_S, conversation_with, ended, eventually, load, r
 from scripted import Script, ScriptedEngine, plain, said
 
 from macspec.app.chat.conversation import Conversation
-from macspec.config.schema import Config
+from macspec.app.chat.turns import ChatNotice
+from macspec.config.schema import Config, Control
 from macspec.power import Meter
 from macspec.power.source import Rail, Reading
 from macspec.store import Store
+from macspec.worker.messages import MeasuredEnergy
 
 WATTS = 8.0
 
@@ -127,3 +129,36 @@ async def test_leaving_does_not_wait_for_the_last_rail(meter: Hand) -> None:
     making = store.message(turn.id).metadata
     assert making is not None
     assert making.energy is not None
+
+
+THRIFTY = Config(control=Control(objective="energy"))
+
+
+async def test_for_energy_the_engine_is_told_what_a_reply_took(
+    monkeypatch: pytest.MonkeyPatch, meter: Hand
+) -> None:
+    engine = ScriptedEngine(Script(plain("a b c d e f g", seconds=1.0), ttft=1.0))
+    told: list[object] = []
+    ask = engine.ask
+    monkeypatch.setattr(engine, "ask", lambda command: (told.append(command), ask(command))[1])
+    conversation = Conversation(engine, Store(None), THRIFTY, meter=meter)
+    await load(conversation)
+    assert conversation.setup.desired.objective == "energy"
+    await measured(conversation, engine, meter)
+    meter.tick(2)
+    await eventually(lambda: any(isinstance(it, MeasuredEnergy) for it in told))
+    (energy,) = [it for it in told if isinstance(it, MeasuredEnergy)]
+    assert energy.joules == pytest.approx(6 * WATTS)
+    assert energy.rounds == ((None, 0, 6.0),)
+    await conversation.close()
+
+
+async def test_without_a_source_one_line_says_that_speed_is_the_objective() -> None:
+    engine = ScriptedEngine("Yes.", "No.", instant=True)
+    conversation = Conversation(engine, Store(None), THRIFTY)
+    await load(conversation)
+    updates = [*await read(conversation.ask("Go.")), *await read(conversation.ask("Go on."))]
+    lines = [update.line for update in updates if isinstance(update, ChatNotice)]
+    assert lines == [
+        "energy is not measured, so the objective is speed: power is not measured here"
+    ]

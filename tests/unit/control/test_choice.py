@@ -250,3 +250,36 @@ def test_it_names_what_is_set_and_nothing_else(method: str, depth: int | str) ->
 def test_every_depth_that_is_considered_fills_a_measured_pass() -> None:
     plan = made().choose([Offer("ngram", 32, 7)], 100, 50)
     assert plan.depth + 1 in ROWS
+
+
+@pytest.mark.parametrize(
+    ("gain", "watts", "drafter"),
+    [
+        (1.3, 2.0, "ngram"),  # plain decoding is too slow to be considered
+        (1.08, 1.5, None),
+        (1.08, 0.9, "ngram"),
+        (0.95, 0.5, "ngram"),
+        (0.85, 0.5, None),
+    ],
+)
+def test_for_energy_it_takes_the_fewest_joules_among_the_nearly_fastest(
+    monkeypatch: pytest.MonkeyPatch, gain: float, watts: float, drafter: str | None
+) -> None:
+    """``gain``: the speed of the drafter over plain decoding; ``watts``: its power over that."""
+    controller = made()
+    monkeypatch.setattr(controller.acceptance, "expected", lambda *_: [1.0, *[2.0] * MAX_DEPTH])
+    monkeypatch.setattr(controller.curve, "rounds", lambda _, depths, at: [2 / gain] * len(depths))
+    offers = [Offer("ngram", 1, 5)]
+    controller.objective = "energy"
+    before = controller.choose(offers, 100, 50)
+    controller.objective = "speed"
+    assert before == controller.choose(offers, 100, 50), "nothing was measured yet"
+    controller.objective = "energy"
+    controller.watts.observe(20.0, [(None, 0, 1.0)])
+    controller.watts.observe(20.0 * watts, [("ngram", 1, 1.0)])
+    for _ in range(40):
+        controller.watts.observe(20.0 * watts, [("ngram", 1, 1.0)])
+    plan = controller.choose(offers, 100, 50)
+    assert plan.drafter == drafter
+    share = watts / gain if drafter else 1.0
+    assert plan.why.endswith(f"{share:.2f}× its joules per token")

@@ -21,7 +21,13 @@ from macspec.models.machine import Pressure
 from macspec.models.pair import Pair
 from macspec.session import Session
 from macspec.worker.engine import Engine
-from macspec.worker.messages import Answer, LoadProgress, PairChoice, ReplyRequest
+from macspec.worker.messages import (
+    Answer,
+    LoadProgress,
+    MeasuredEnergy,
+    PairChoice,
+    ReplyRequest,
+)
 from macspec.worker.registry import Registry
 
 POCKET = Path(str(files("macspec.assets"))) / "pocket"
@@ -436,6 +442,20 @@ def rest(engine: Engine, known: dict[str, float]) -> None:
         for _ in engine.idle():
             if steps_known(engine) != known:
                 break
+
+
+def test_what_replies_took_is_learned_for_the_objective(engine: Engine) -> None:
+    engine.load(ALONE, ignore)
+    engine.tune({"objective": "energy"})
+    session = engine.session
+    assert session is not None
+    assert session.objective == "energy"
+    status = engine.note_energy(MeasuredEnergy(40.0, (("draft", 2, 2.0),)))
+    assert status.tuning.objective == "energy"
+    assert session.controller.watts.of("draft", 2) == 20
+    with pytest.raises(BadOptionError, match="choose from speed, energy"):
+        engine.tune({"objective": "silence"})
+    assert session.objective == "energy"
 
 
 def test_idle_steps_measure_and_change_nothing_that_is_said(engine: Engine) -> None:

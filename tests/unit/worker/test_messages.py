@@ -65,6 +65,9 @@ EVERY = {
         messages.MeasureMargin, st.builds(messages.ReplyRequest, texts), ids, ids
     ),
     messages.CountTokens: st.builds(messages.CountTokens, st.builds(messages.ReplyRequest, turns)),
+    messages.MeasuredEnergy: st.builds(
+        messages.MeasuredEnergy, numbers, st.just((("draft", 2, 0.5), (None, 0, 1.5)))
+    ),
     messages.PromptTokens: st.builds(messages.PromptTokens, *[counts] * 4),
     messages.ScoreMargin: st.builds(messages.ScoreMargin, numbers, numbers),
     messages.Stop: st.builds(messages.Stop, counts),
