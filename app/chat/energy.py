@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from macspec.power import ByMode, Energy, Meter, ReplyEnergy, ReplyWatch, remember_idle
 from macspec.power.meter import SEARCHING, SETTLING
+from macspec.power.source import BATCHED_LEAST
 from macspec.worker.messages import MeasuredEnergy
 
 from ..panel.panelstate import PanelState
@@ -107,9 +108,11 @@ class EnergyMeter:
             self._meter.stop()
 
     def teach(self, watch: ReplyWatch, energy: ReplyEnergy) -> None:
-        """Tell the engine what a reply took, if that was measured."""
-        if energy.decode.joules is not None and watch.rounds and not energy.jumped:
-            self._tell(MeasuredEnergy(energy.decode.joules, watch.rounds))
+        """Tell the engine what a reply took, if it was long enough for all rails."""
+        decode = energy.decode
+        whole = decode.seconds >= BATCHED_LEAST and not energy.jumped
+        if whole and watch.rounds and decode.joules is not None:
+            self._tell(MeasuredEnergy(decode.joules, watch.rounds))
 
     async def _settle(self, watch: ReplyWatch, known: Callable[[ReplyEnergy], None]) -> None:
         with suppress(asyncio.CancelledError):

@@ -20,7 +20,8 @@ class RoundWatts:
     mean squares; Widrow and Hoff 1960), which finds them where the mix of kinds varies.
 
     Limits: kinds that always run in the same proportion share their difference; other programs
-    count as if they were decoding; replies shorter than a window of the source teach nothing.
+    count as if they were decoding; replies of less than 5 s, in which some rails cannot be
+    measured, teach nothing.
     """
 
     _watts: dict[tuple[str | None, int], float] = field(default_factory=dict, init=False)
