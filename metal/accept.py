@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -28,7 +27,7 @@ from macspec.noise import Noise
 from macspec.sampling import Sampling
 from macspec.verification import Tree, TreeVerdict, Verdict
 
-from .kernel import TYPES, Kernel, Launch
+from .kernel import TYPES, Constants, Kernel, Launch
 
 PARTS = ("rows",)
 MOST_ROWS = 33
@@ -175,26 +174,26 @@ def draw_launch(
         judged: the result for a row that nothing can be drawn from is ``BROKEN``, not 0.
     """
     count = logits.shape[0]
-    template = (*_row_template(logits, sampling), ("GREEDY", noise is None), ("JUDGED", judged))
-    return _launch(logits, count, template, ((count,), mx.uint32))
+    constants = (*_row_constants(logits, sampling), ("GREEDY", noise is None), ("JUDGED", judged))
+    return _launch(logits, count, constants, ((count,), mx.uint32))
 
 
 def measure_launch(logits: mx.array, sampling: Sampling) -> Launch:
     """One threadgroup a row."""
-    count, template = logits.shape[0], _row_template(logits, sampling)
-    return _launch(logits, count, template, ((count, 2), mx.float32), ((count, 2), mx.uint32))
+    count, constants = logits.shape[0], _row_constants(logits, sampling)
+    return _launch(logits, count, constants, ((count, 2), mx.float32), ((count, 2), mx.uint32))
 
 
 def block_launch(logits: mx.array) -> Launch:
     """One threadgroup."""
-    template = (("T", logits.dtype), ("THREADS", _threads(logits)))
-    return _launch(logits, 1, template, ((1,), mx.int32), ((1,), mx.uint32))
+    constants = (("T", logits.dtype), ("THREADS", _threads(logits)))
+    return _launch(logits, 1, constants, ((1,), mx.int32), ((1,), mx.uint32))
 
 
 def sample_launch(logits: mx.array, sampling: Sampling) -> Launch:
     """One threadgroup."""
-    template = _row_template(logits, sampling)
-    return _launch(logits, 1, template, ((1,), mx.uint32), (logits.shape, mx.float32))
+    constants = _row_constants(logits, sampling)
+    return _launch(logits, 1, constants, ((1,), mx.uint32), (logits.shape, mx.float32))
 
 
 WALK_LAUNCH = Launch(
@@ -227,16 +226,16 @@ def _threads(logits: mx.array) -> int:
 def _launch(
     logits: mx.array,
     groups: int,
-    template: tuple[tuple[str, Any], ...],
+    constants: Constants,
     *outputs: tuple[tuple[int, ...], mx.Dtype],
 ) -> Launch:
     threads = _threads(logits)
     shapes, dtypes = zip(*outputs, strict=True)
-    return Launch((groups * threads, 1, 1), (threads, 1, 1), template, shapes, dtypes)
+    return Launch((groups * threads, 1, 1), (threads, 1, 1), constants, shapes, dtypes)
 
 
-def _row_template(logits: mx.array, sampling: Sampling) -> tuple[tuple[str, Any], ...]:
-    """The arguments of the kernels that truncate."""
+def _row_constants(logits: mx.array, sampling: Sampling) -> Constants:
+    """Of the kernels that truncate."""
     return (
         ("T", logits.dtype),
         ("THREADS", _threads(logits)),

@@ -3,6 +3,8 @@
 // accepted token, reads each row on the way once, and draws from the row where it stops, reading
 // that up to twice more; the logits of the drafted tokens are read once besides.
 
+namespace macspec {
+
 template <typename P, typename S, typename C, typename O>
 inline Row<P> row_at(P logits, uint width, S scales, C cuts, O options, uint index) {
   const Cut cut = {cuts[2 * index], cuts[2 * index + 1]};
@@ -17,7 +19,23 @@ inline float residual(Row<P> row, float log_z, Q log_q, uint draft_width, float 
   return max(fma(b, p, -q), 0.0f);
 }
 
+}  // namespace macspec
+
 // body
+using macspec::row_key;
+using macspec::uniform_at;
+using macspec::gumbel_at;
+using macspec::sum_of_all;
+using macspec::best_of_all;
+using macspec::log_chance;
+using macspec::drawn_from;
+using macspec::Team;
+using macspec::Best;
+using macspec::BOUNDS;
+using macspec::ACCEPT;
+using macspec::RESIDUAL;
+using macspec::row_at;
+using macspec::residual;
 threadgroup float numbers[THREADS / 32 * BOUNDS];
 threadgroup uint counts[THREADS / 32 * BOUNDS];
 threadgroup float ratios[32];

@@ -3,6 +3,14 @@
 // or top-k (TRUNCATED) up to 7 times more, 12 in float32, and 2 more where top-k parts equals.
 
 // body
+using macspec::row_key;
+using macspec::top_of;
+using macspec::row_of;
+using macspec::drawn_from;
+using macspec::Team;
+using macspec::Best;
+using macspec::BOUNDS;
+using macspec::TARGET;
 threadgroup float numbers[THREADS / 32 * BOUNDS];
 threadgroup uint counts[THREADS / 32 * BOUNDS];
 const Team me = {

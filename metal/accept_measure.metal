@@ -4,6 +4,12 @@
 // 7 times more, 12 in float32, and 2 more where top-k parts equals.
 
 // body
+using macspec::top_of;
+using macspec::row_of;
+using macspec::log_z_of;
+using macspec::Team;
+using macspec::Cut;
+using macspec::BOUNDS;
 threadgroup float numbers[THREADS / 32 * BOUNDS];
 threadgroup uint counts[THREADS / 32 * BOUNDS];
 const Team me = {

@@ -4,6 +4,17 @@
 // parts equals. Where nothing can be drawn the token is 0 and the log-probabilities are NaN.
 
 // body
+using macspec::row_key;
+using macspec::gumbel_at;
+using macspec::best_of_all;
+using macspec::top_of;
+using macspec::row_of;
+using macspec::log_chance;
+using macspec::log_z_of;
+using macspec::Team;
+using macspec::Best;
+using macspec::BOUNDS;
+using macspec::DRAFT;
 threadgroup float numbers[THREADS / 32 * BOUNDS];
 threadgroup uint counts[THREADS / 32 * BOUNDS];
 const Team me = {

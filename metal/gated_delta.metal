@@ -6,6 +6,8 @@
 // order of mlx-lm's kernels (mlx_lm/models/gated_delta.py), whatever LANES is: one after the other
 // in each of 32 parts of the columns, and the parts in pairs at distances 1, 2, 4, 8 and 16.
 
+namespace macspec {
+
 // What the lanes of a row hold together, each PARTS of the 32 parts.
 template <int LANES>
 inline float sum_of_parts(thread float* part) {
@@ -48,7 +50,11 @@ inline void advance(
   for (int i = 0; i < PARTS * EACH; i++) s[i] = s[i] + float(k[at + i]) * u;
 }
 
+}  // namespace macspec
+
 // body
+using macspec::sum_of_parts;
+using macspec::advance;
 constexpr int PARTS = 32 / LANES, EACH = WIDTH / 32, COLUMNS = PARTS * EACH;
 const int head = int(thread_position_in_grid.y), key_head = head / (HEADS / KEY_HEADS);
 const int value = int(thread_position_in_grid.x) / LANES;

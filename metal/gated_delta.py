@@ -134,7 +134,7 @@ def gated_delta_call(
     launch = Launch(
         grid=(width, shape.heads, 1),
         threadgroup=(min(THREADS, width), 1, 1),
-        template=(
+        constants=(
             ("T", shape.dtype),
             ("KEY_HEADS", shape.key_heads),
             ("HEADS", shape.heads),

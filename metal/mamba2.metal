@@ -4,6 +4,8 @@
 // Lanes, expressions and sums are those of mlx-lm's `ssm_kernel`, which takes one row: the bits are
 // those of as many calls of it.
 
+namespace macspec {
+
 template <int N, typename P>
 inline void load(thread float (&to)[N], P from, size_t step) {
   #pragma unroll
@@ -31,7 +33,11 @@ inline void fold(
   }
 }
 
+}  // namespace macspec
+
 // body
+using macspec::load;
+using macspec::fold;
 constexpr int LINES = 4, PART = S / 32;
 const int rows = x_shape[1], heads = x_shape[2], width = x_shape[3];
 const int lane = int(thread_index_in_simdgroup);

@@ -149,7 +149,7 @@ def mamba2_call(
     launch = Launch(
         grid=(32, width // LINES, heads),
         threadgroup=(32, SIMDGROUPS, 1),
-        template=(("T", rows.x.dtype), ("S", held.shape[-1])),
+        constants=(("T", rows.x.dtype), ("S", held.shape[-1])),
         shapes=(rows.x.shape, held.shape),
         dtypes=(rows.x.dtype, mx.float32),
     )

@@ -25,11 +25,13 @@ MOST_BYTES = 2**31 - 1
 
 BUFFERS = ("x", "w", "scales", "biases")
 QMV = Kernel("verify_qmv", BUFFERS, ("y",), parts=("weights",))
+QMV_STRICT = Kernel("verify_qmv_strict", BUFFERS, ("y",))
 QMM = Kernel("verify_qmm", BUFFERS, ("y",), parts=("weights", "simdgroup"))
 QMT = Kernel("verify_qmt", BUFFERS, ("y",), parts=("weights", "simdgroup"))
 TENSOR_TYPES = (mx.float16, mx.bfloat16)
 """Of the rows that the tensor units take."""
-STRICT = "verify_qmv strict"
+KERNELS = {it.name: it for it in (QMV, QMV_STRICT, QMM, QMT)}
+STRICT = QMV_STRICT.name
 """``verify_qmv`` in the order of MLX's one-row kernels."""
 
 QMV_ROWS = 8
@@ -174,11 +176,7 @@ def multiply(kernel: str, x: mx.array, matrix: Matrix) -> mx.array:
 def prepared(kernel: str, x: mx.array, matrix: Matrix) -> Callable[[mx.array], mx.array]:
     """``multiply`` for all ``x`` of the same shape and type."""
     rows = x.reshape(-1, x.shape[-1])
-    if kernel in (QMM.name, QMT.name):
-        run = QMM if kernel == QMM.name else QMT
-        inputs, launch = qmm_call(rows, matrix, tensors=run is QMT)
-    else:
-        run, (inputs, launch) = QMV, qmv_call(rows, matrix, strict=kernel == STRICT)
+    run, (inputs, launch) = KERNELS[kernel], call(kernel, rows, matrix)
     (_, w, scales, biases), whole = inputs, (*x.shape[:-1], matrix.outputs)
     if len(launch.shapes[0]) == 3:
         added = run.bound(launch)
@@ -189,27 +187,32 @@ def prepared(kernel: str, x: mx.array, matrix: Matrix) -> Callable[[mx.array], m
     return lambda x: product(inputs=[x, w, scales, biases])[0]
 
 
-def qmv_call(x: mx.array, matrix: Matrix, *, strict: bool = False) -> tuple[list[mx.array], Launch]:
-    """The inputs of ``verify_qmv`` and how they are multiplied."""
+def call(kernel: str, x: mx.array, matrix: Matrix) -> tuple[list[mx.array], Launch]:
+    """The inputs of a kernel and how it is launched for rows ``x`` [rows, K]."""
+    if kernel in (QMM.name, QMT.name):
+        return _qmm_call(x, matrix, tensors=kernel == QMT.name)
+    return _qmv_call(x, matrix, strict=kernel == STRICT)
+
+
+def _qmv_call(x: mx.array, matrix: Matrix, *, strict: bool) -> tuple[list[mx.array], Launch]:
     rows, (outputs, inputs) = x.shape[0], (matrix.outputs, matrix.inputs)
     tiles = -(-rows // QMV_ROWS)
     lanes = 32 if strict or outputs < WIDE else 16
     together = 32 // lanes * QMV_COLUMNS
     groups = -(-outputs // (together * QMV_SIMDGROUPS))
-    values = _values(inputs, matrix.bits) if strict else 0
-    unit = _unit(values, matrix.bits)
+    values = _values(inputs, matrix.bits)
+    unit = _unit(values, matrix.bits) if strict else mx.uint32
     launch = Launch(
         grid=(32 * tiles, QMV_SIMDGROUPS * groups, 1),
         threadgroup=(32, QMV_SIMDGROUPS, 1),
-        template=(
+        constants=(
             (
                 "SHAPE",
                 _packed(
                     (4, matrix.bits),
                     (8, matrix.group_size),
                     (4, -(-rows // tiles)),
-                    (5, values),
-                    (1, lanes == 16),
+                    (5, values) if strict else (1, lanes == 16),
                     (1, outputs % (together * QMV_SIMDGROUPS) != 0),
                     (1, matrix.mode != AFFINE),
                 ),
@@ -222,10 +225,8 @@ def qmv_call(x: mx.array, matrix: Matrix, *, strict: bool = False) -> tuple[list
     return [x, w if unit == mx.uint32 else w.view(unit), *others], launch
 
 
-def qmm_call(
-    x: mx.array, matrix: Matrix, *, tensors: bool = False
-) -> tuple[list[mx.array], Launch]:
-    """The inputs of ``verify_qmm`` (or ``verify_qmt``) and how they are multiplied.
+def _qmm_call(x: mx.array, matrix: Matrix, *, tensors: bool) -> tuple[list[mx.array], Launch]:
+    """Of ``verify_qmm`` or ``verify_qmt``.
 
     With more than one threadgroup along z, each writes its part of the sum in float32:
     the output is [parts, rows, N].
@@ -244,7 +245,7 @@ def qmm_call(
     launch = Launch(
         grid=(32 * QMM_SIMDGROUPS * columns, groups, parts),
         threadgroup=(32 * QMM_SIMDGROUPS, 1, 1),
-        template=(
+        constants=(
             *((("T", x.dtype),) if tensors else ()),
             (
                 "SHAPE",

@@ -1,6 +1,8 @@
 // What the sampling kernels do with one row of logits, the threadgroup together.
 // A sum adds the same numbers in the same order on every run, and every thread gets the same bits.
 
+namespace macspec {
+
 // The noise of macspec/noise.py, bit for bit.
 enum Stream : uint { TARGET = 0, DRAFT = 1, ACCEPT = 2, RESIDUAL = 3 };
 
@@ -37,7 +39,7 @@ inline float gumbel_at(uint2 key, uint id) {
 }
 
 // Bounds that one pass over a row tries.
-#define BOUNDS 8
+constant constexpr uint BOUNDS = 8;
 
 // A thread's place in its threadgroup, and the memory that this shares: BOUNDS for each simdgroup.
 struct Team {
@@ -267,3 +269,5 @@ inline Best drawn_from(Row<P> row, uint2 key, Team me) {
   }
   return best_of_all<THREADS / 32>(mine, me);
 }
+
+}  // namespace macspec

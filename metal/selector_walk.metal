@@ -5,6 +5,10 @@
 // Where nothing can be chosen the token is 0 and the log-probabilities are NaN.
 
 // body
+using macspec::row_key;
+using macspec::gumbel_at;
+using macspec::TARGET;
+using macspec::DRAFT;
 threadgroup float pairs[32];
 threadgroup uint chosen[1];
 const uint lane = thread_index_in_simdgroup, group = simdgroup_index_in_threadgroup;

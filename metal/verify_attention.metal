@@ -5,6 +5,8 @@
 // Those of a quantized cache are unpacked on the way, each word once.
 // Softmax runs along with the keys (Milakov and Gimelshein 2018, arXiv:1805.02867), in powers of 2.
 
+namespace macspec {
+
 // The other lanes of a matrix row differ in these two bits.
 inline float row_max(float x) {
   x = max(x, simd_shuffle_xor(x, ushort(1)));
@@ -85,7 +87,34 @@ inline void stage(P from, Steps steps, threadgroup T* to, int count, int thread_
   }
 }
 
+// A tile of keys or values in threadgroup memory, from a plain cache or a quantized one.
+template <
+    typename T, int KEYS, int WIDTH, int STRIDE, int BITS, int GROUP, typename P, typename S,
+    typename B>
+inline void hold(
+    P from, Steps steps, S scales, Steps scale_steps, B biases, Steps bias_steps,
+    threadgroup T* to, int tile, int count, int thread_index, int threads) {
+  if constexpr (BITS > 0) {
+    unpack<T, KEYS, WIDTH, STRIDE, BITS, GROUP>(
+        from, steps, scales, scale_steps, biases, bias_steps, to, tile, count, thread_index,
+        threads);
+  } else {
+    stage<T, KEYS, WIDTH, STRIDE>(
+        from + tile * steps.row, steps, to, count, thread_index, threads);
+  }
+}
+
+}  // namespace macspec
+
 // body
+using macspec::matrix_row;
+using macspec::matrix_column;
+using macspec::row_max;
+using macspec::row_sum;
+using macspec::tile_keys;
+using macspec::steps_of;
+using macspec::hold;
+using macspec::Steps;
 constexpr int BITS = PACKING & 15, GROUP = PACKING >> 4;
 constexpr int KEYS = tile_keys<T>(D > E ? D : E), PAD = 16 / int(sizeof(T));
 constexpr int KEY_STRIDE = D + PAD, VALUE_STRIDE = E + PAD;
@@ -136,24 +165,16 @@ float top = -MAXFLOAT, total = 0;
 
 for (int tile = block * span; tile < end; tile += KEYS) {
   const int count = min(KEYS, end - tile);
-  if constexpr (BITS > 0) {
-    unpack<T, KEYS, D, KEY_STRIDE, BITS, GROUP>(
-        head_keys, key_steps,
-        key_scales + head * size_t(key_scales_strides[1]), steps_of(key_scales_strides),
-        key_biases + head * size_t(key_biases_strides[1]), steps_of(key_biases_strides),
-        key_tile, tile, count, thread_index, threads);
-    unpack<T, KEYS, E, VALUE_STRIDE, BITS, GROUP>(
-        head_values, value_steps,
-        value_scales + head * size_t(value_scales_strides[1]), steps_of(value_scales_strides),
-        value_biases + head * size_t(value_biases_strides[1]), steps_of(value_biases_strides),
-        value_tile, tile, count, thread_index, threads);
-  } else {
-    stage<T, KEYS, D, KEY_STRIDE>(
-        head_keys + tile * key_steps.row, key_steps, key_tile, count, thread_index, threads);
-    stage<T, KEYS, E, VALUE_STRIDE>(
-        head_values + tile * value_steps.row, value_steps, value_tile, count, thread_index,
-        threads);
-  }
+  hold<T, KEYS, D, KEY_STRIDE, BITS, GROUP>(
+      head_keys, key_steps,
+      key_scales + head * size_t(key_scales_strides[1]), steps_of(key_scales_strides),
+      key_biases + head * size_t(key_biases_strides[1]), steps_of(key_biases_strides),
+      key_tile, tile, count, thread_index, threads);
+  hold<T, KEYS, E, VALUE_STRIDE, BITS, GROUP>(
+      head_values, value_steps,
+      value_scales + head * size_t(value_scales_strides[1]), steps_of(value_scales_strides),
+      value_biases + head * size_t(value_biases_strides[1]), steps_of(value_biases_strides),
+      value_tile, tile, count, thread_index, threads);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (first < lines) {
     simdgroup_matrix<float, 8, 8> scores[OWN];

@@ -154,7 +154,7 @@ def attention_call(
     launch = Launch(
         grid=(32 * simdgroups * share * heads * parts, blocks, 1),
         threadgroup=(32 * simdgroups * share, 1, 1),
-        template=(
+        constants=(
             ("T", queries.dtype),
             ("U", out),
             ("D", width),
@@ -178,7 +178,7 @@ def join_launch(partial: mx.array, dtype: mx.Dtype) -> Launch:
     return Launch(
         grid=(32, query_heads * rows, 1),
         threadgroup=(32, 1, 1),
-        template=(("T", dtype), ("E", width)),
+        constants=(("T", dtype), ("E", width)),
         shapes=((1, query_heads, rows, width),),
         dtypes=(dtype,),
     )

@@ -4,15 +4,23 @@
 // The order along K is free: step i multiplies the i-th values of eight chunks, so each lane takes
 // its weights from words that it read itself, and none pass through threadgroup memory.
 
+namespace macspec {
+
 constant constexpr int STRIPS = 4;  // of 8 columns, for each threadgroup
 constant constexpr int SIMDGROUPS = 8;
 
-template <typename Y>
-inline void store(device Y* y, float sum) {
-  *y = static_cast<Y>(sum);
-}
+}  // namespace macspec
 
 // body
+using macspec::chunk_values;
+using macspec::read_chunk;
+using macspec::weight;
+using macspec::store;
+using macspec::Chunk;
+using macspec::matrix_row;
+using macspec::matrix_column;
+using macspec::STRIPS;
+using macspec::SIMDGROUPS;
 constexpr int BITS = SHAPE & 15, GROUP = SHAPE >> 4 & 255, TILES = SHAPE >> 12 & 7;
 constexpr bool EDGE = SHAPE >> 15 & 1, FLOAT = SHAPE >> 16 & 1;
 constexpr int COUNT = TILES * STRIPS, values = chunk_values<BITS>();

@@ -7,6 +7,8 @@
 // (mlx/backend/metal/kernels/steel/gemm/nax.h, BaseNAXFrag).
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
 
+namespace macspec {
+
 constant constexpr int COLUMNS = 32;  // for each threadgroup
 constant constexpr int SIMDGROUPS = 8;
 
@@ -37,12 +39,19 @@ inline void multiply(thread float* sums, const thread T* left, const thread T* r
   }
 }
 
-template <typename Y>
-inline void store(device Y* y, float sum) {
-  *y = static_cast<Y>(sum);
-}
+}  // namespace macspec
 
 // body
+using macspec::chunk_values;
+using macspec::read_chunk;
+using macspec::weight;
+using macspec::store;
+using macspec::Chunk;
+using macspec::matrix_row;
+using macspec::matrix_column;
+using macspec::multiply;
+using macspec::COLUMNS;
+using macspec::SIMDGROUPS;
 constexpr int BITS = SHAPE & 15, GROUP = SHAPE >> 4 & 255, TILES = SHAPE >> 12 & 7;
 constexpr bool EDGE = SHAPE >> 15 & 1, FLOAT = SHAPE >> 16 & 1;
 constexpr int COUNT = TILES * 16, values = chunk_values<BITS>();

@@ -141,14 +141,14 @@ def select(
         sampling_options(sampling),
     ]
     threads = 32 * min(GROUPS, count)
-    template = (
+    constants = (
         ("T", tables[0].dtype),
         ("GROUPS", threads // 32),
         ("GREEDY", noise is None),
         ("KEEPS", keeps_q),
     )
     shapes = (ids.shape[:1], ids.shape)
-    launch = Launch((threads, 1, 1), (threads, 1, 1), template, shapes, (mx.uint32, mx.float32))
+    launch = Launch((threads, 1, 1), (threads, 1, 1), constants, shapes, (mx.uint32, mx.float32))
     tokens, log_q = SELECTOR(operands, launch)
     return tokens, log_q
 
@@ -169,10 +169,10 @@ def markov_row(
         constant((0,), mx.int32) if places is None else places.astype(mx.int32),
         previous.astype(mx.uint32),
     ]
-    template = (("EACH", EACH), ("WIDTH", width), ("REDUCED", places is not None))
+    constants = (("EACH", EACH), ("WIDTH", width), ("REDUCED", places is not None))
     threads = -(-width // EACH) * 32
     group = min(32 * SIMDGROUPS, threads)
-    launch = Launch((threads, 1, 1), (group, 1, 1), template, ((1, width),), (mx.float32,))
+    launch = Launch((threads, 1, 1), (group, 1, 1), constants, ((1, width),), (mx.float32,))
     (out,) = MARKOV(operands, launch)
     return out
 

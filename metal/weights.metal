@@ -3,6 +3,8 @@
 // E2M1 and E4M3 in groups of 16 (nvfp4). NaN, which MLX never writes, is not told apart.
 // A lane takes a row of the matrix in chunks that are whole words and lie in one group.
 
+namespace macspec {
+
 template <int BITS>
 constexpr int chunk_words() {
   return BITS == 2 ? 1 : BITS == 4 || BITS == 8 ? 2 : BITS == 6 ? 3 : BITS;
@@ -89,3 +91,11 @@ inline float weight(const thread Chunk<BITS>& chunk, int i) {
   }
   return chunk.scale * number(q & mask) + chunk.bias;
 }
+
+// A product in the type of `y`.
+template <typename Y>
+inline void store(device Y* y, float sum) {
+  *y = static_cast<Y>(sum);
+}
+
+}  // namespace macspec

@@ -3,14 +3,13 @@
     python tests/metal/export.py OUT
     for file in OUT/*.metal; do xcrun -sdk macosx metal -c "$file" -o /dev/null; done
 
-Runs on every system. A file holds MLX's own headers, one text, and all of its template instances.
+Runs on every system. A file holds MLX's own headers, a kernel's, and some of its texts.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +33,8 @@ from macspec.verification import Tree
 TYPES = (mx.float32, mx.float16, mx.bfloat16)
 VOCABULARY = 1024
 """Any number from 512 on gives the same texts."""
+TOGETHER = 100
+"""Texts of a file."""
 DELTA_NETS = (
     *(((8, 16, width, 64), by_column) for width in (32, 64, 96, 128, 256) for by_column in (0, 1)),
     *(((16, heads, 128, 128), False) for heads in (16, 32, 48, 64)),
@@ -175,18 +176,15 @@ def recorded() -> Iterator[dict[str, tuple[str, str]]]:
 def files(texts: Mapping[str, tuple[str, str]]) -> dict[str, str]:
     """The contents of every file by its name."""
     found: dict[tuple[str, str], list[str]] = {}
-    for name, (kernel, text) in texts.items():
-        # One name for the template of all instances; on the host each keeps its own.
-        short = f"{kernel}_kernel"
-        body, mark, instance = text.replace(name, short).partition("\ntemplate [[host_name")
-        instance = instance.replace(f'("{short}")', f'("{name}")', 1)
-        found.setdefault((kernel, body), []).append(mark + instance)
+    for kernel, text in texts.values():
+        header, mark, function = text.partition("[[kernel]]")
+        found.setdefault((kernel, header), []).append(mark + function)
     preamble = flattened(shim=False)
-    numbers: Counter[str] = Counter()
     made: dict[str, str] = {}
-    for (kernel, body), instances in found.items():
-        numbers[kernel] += 1
-        made[f"{kernel}-{numbers[kernel]}.metal"] = "".join([preamble, body, *instances, "\n"])
+    for (kernel, header), functions in found.items():
+        for begin in range(0, len(functions), TOGETHER):
+            some = functions[begin : begin + TOGETHER]
+            made[f"{kernel}-{begin // TOGETHER + 1}.metal"] = "".join([preamble, header, *some])
     return made
 
 

@@ -21,6 +21,7 @@ FAST = {"and", "or", "fsub", "fmul", "fadd"}
 ADDRESSES = 6
 """Instructions that find a lane's chunk."""
 CHUNK = """
+using namespace macspec;
 constexpr int values = chunk_values<BITS>();
 const int lane = int(thread_position_in_grid.x);
 const Chunk<BITS> chunk = read_chunk<BITS, GROUP, FLOAT>(w, scales, biases, 64, lane, 0, true);
@@ -39,8 +40,8 @@ def operations(bits: int, group: int, scale: mx.Dtype) -> Counter[str]:
     rows = 32
     scales = mx.zeros((rows, 64 // group), scale)
     arrays = [mx.zeros((rows, 2 * bits), mx.uint32), scales, scales]
-    template = ("BITS", bits), ("GROUP", group), ("FLOAT", scale == mx.uint8)
-    launch = Launch((rows, 1, 1), (rows, 1, 1), template, ((rows, 64),), (mx.float32,))
+    constants = ("BITS", bits), ("GROUP", group), ("FLOAT", scale == mx.uint8)
+    launch = Launch((rows, 1, 1), (rows, 1, 1), constants, ((rows, 64),), (mx.float32,))
     lines = optimised(prepare(kernel, arrays, launch).text).splitlines()
     return Counter(it[1] for it in (re.match(r"\s+%\S+ = (\w+) ", line) for line in lines) if it)
 

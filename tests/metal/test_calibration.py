@@ -138,7 +138,7 @@ def test_tensor_units() -> None:
     header = flattened("steel/gemm/nax.h")[len(flattened()) :]
     kernel = inline(body, ("a", "b"), ("y",), header=header)
     a, b = (mx.random.normal((rows, 16)).astype(mx.float16) for rows in (16, 32))
-    template = (("T", mx.float16),)
-    launch = Launch((32, 1, 1), (32, 1, 1), template, ((16, 32),), (mx.float32,))
+    constants = (("T", mx.float16),)
+    launch = Launch((32, 1, 1), (32, 1, 1), constants, ((16, 32),), (mx.float32,))
     (y,) = run_once(kernel, [a, b], launch, inspected=False)
     assert near(y, a.astype(mx.float32) @ b.astype(mx.float32).T)

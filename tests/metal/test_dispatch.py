@@ -362,14 +362,14 @@ def test_strict_takes_only_products_in_mlxs_order(pair: Pair) -> None:
     built_in = quantized.pair(bits=3)
     _, asked = variants_for(built_in, strict=True)
     assert {variant.kernel for variant in asked} == {
-        "verify_qmv strict",
+        "verify_qmv_strict",
         "accept",
         "draft_sample",
     }
     module = built_in.target.module
     kernels = MetalKernels(module, dict.fromkeys(asked, SLOWER), strict=True)
     for rows in (2, 8, 9, 17):
-        assert launched(kernels, module, rows) == {"verify_qmv": 15}, rows
+        assert launched(kernels, module, rows) == {"verify_qmv_strict": 15}, rows
     wrong = MetalKernels(module, dict.fromkeys(asked, WRONG), strict=True)
     assert not launched(wrong, module, 4)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -13,7 +12,7 @@ from harness.running import prepare
 from matrices import Matmul, make, right
 
 from macspec.metal import matmul, verify_attention
-from macspec.metal.matmul import MOST_BYTES, QMM, QMT, QMV, STRICT, Matrix
+from macspec.metal.matmul import MOST_BYTES, QMT, Matrix
 
 INPUTS = 32_768
 OUTPUTS = MOST_BYTES // (INPUTS // 2)
@@ -21,23 +20,16 @@ LAST = OUTPUTS % 8
 """Outputs that the last threadgroup of every kernel has."""
 
 
-def called(kernel: str, x: mx.array, matrix: Matrix) -> Any:
-    if kernel in (QMM.name, QMT.name):
-        return matmul.qmm_call(x, matrix, tensors=kernel == QMT.name)
-    return matmul.qmv_call(x, matrix, strict=kernel == STRICT)
-
-
-@pytest.mark.parametrize("kernel", [QMV.name, STRICT, QMM.name, QMT.name])
+@pytest.mark.parametrize("kernel", matmul.KERNELS)
 def test_the_last_outputs_of_the_largest_matrix(kernel: str, tmp_path: Path) -> None:
     x, end = make(Matmul(2, LAST, INPUTS, 64, 4, mx.float16))
     assert OUTPUTS * INPUTS // 2 > 2**31 - INPUTS
     # Never computed: only its sizes count.
     shapes = ((OUTPUTS, it.shape[1]) for it in end.operands)
     whole = Matrix(*map(mx.zeros, shapes, (it.dtype for it in end.operands)), 64, 4)
-    _, launch = called(kernel, x, whole)
-    inputs, _ = called(kernel, x, end)
-    run = {QMM.name: QMM, QMT.name: QMT}.get(kernel, QMV)
-    prepared = prepare(run, inputs, launch)
+    _, launch = matmul.call(kernel, x, whole)
+    inputs, _ = matmul.call(kernel, x, end)
+    prepared = prepare(matmul.KERNELS[kernel], inputs, launch)
     for name in ("w", "scales", "biases"):
         last = prepared.inputs[name]
         file = np.memmap(tmp_path / name, last.dtype, "w+", shape=(OUTPUTS, last.shape[1]))

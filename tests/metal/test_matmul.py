@@ -16,8 +16,8 @@ from macspec.metal import matmul, variants
 from macspec.metal.matmul import BITS, GROUP_SIZES, QMM, QMT, QMV, STRICT, TYPES, Matrix
 
 F32, F16, BF16 = mx.float32, mx.float16, mx.bfloat16
-EVERY = (QMV.name, STRICT, QMM.name, QMT.name)
-BY_BLOCKS = {QMM.name: QMM, QMT.name: QMT}
+EVERY = tuple(matmul.KERNELS)
+BY_BLOCKS = (QMM.name, QMT.name)
 PLAIN = dict.fromkeys(BY_BLOCKS, Matmul(8, 32, 1024, 64, 4, BF16))
 """A small product for each kernel that takes another one than ``PAIR``."""
 PAIR = Matmul(2, 16, 512, 64, 4, BF16)
@@ -67,10 +67,7 @@ QMM_MORE = drawn((6, 9, 12, 16, 17, 25, 32, 40), (11, 29, 32, 64, 96), (384, 217
 
 def run_matmul(kernel: str, x: mx.array, matrix: Matrix, **how: bool) -> Outputs:
     """By one kernel; parts that it leaves to add are added."""
-    if kernel not in BY_BLOCKS:
-        return run(QMV, *matmul.qmv_call(x, matrix, strict=kernel == STRICT), **how)
-    call = matmul.qmm_call(x, matrix, tensors=kernel == QMT.name)
-    outputs = run(BY_BLOCKS[kernel], *call, **how)
+    outputs = run(matmul.KERNELS[kernel], *matmul.call(kernel, x, matrix), **how)
     for found in (outputs, outputs.unfused):
         if found[0].ndim == 3:
             found[0] = found[0].sum(axis=0).astype(x.dtype)
@@ -177,13 +174,13 @@ def test_a_whole_vocabulary(kernel: str, case: Matmul) -> None:
 
 def test_half_a_simdgroup_a_row_where_the_matrix_is_tall() -> None:
     case = Matmul(3, matmul.WIDE + 5, 64, 64, 4, BF16)
-    assert dict(matmul.qmv_call(*make(case))[1].template)["SHAPE"] >> 21 & 1
+    assert dict(matmul.call(QMV.name, *make(case))[1].constants)["SHAPE"] >> 16 & 1
     check(QMV.name, case)
 
 
 def test_a_narrow_matrix_is_split_along_its_inputs() -> None:
     x, matrix = make(Matmul(16, 32, 8192, 64, 4, BF16))
-    _, launch = matmul.qmm_call(x, matrix)
+    _, launch = matmul.call(QMM.name, x, matrix)
     assert launch.grid[2] == 4
     assert launch.shapes == ((4, 16, 32),)
     assert launch.dtypes == (F32,)
@@ -243,12 +240,12 @@ def test_infinite_inputs_and_nan_spoil_their_own_row_only(
     assert same_bits(y[kept], undisturbed[kept])
 
 
-@pytest.mark.parametrize("strict", [True, False])
-def test_the_function_runs_the_kernel(strict: bool) -> None:
+@pytest.mark.parametrize("kernel", [QMV.name, STRICT])
+def test_the_function_runs_the_kernel(kernel: str) -> None:
     x, matrix = make(PAIR)
     with installed(inspected=False) as launched:
-        y = matmul.multiply(matmul.STRICT if strict else matmul.QMV.name, x, matrix)
-    assert launched == ["verify_qmv"]
+        y = matmul.multiply(kernel, x, matrix)
+    assert launched == [kernel]
     assert right(y, x, matrix)
 
 

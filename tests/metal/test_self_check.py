@@ -119,7 +119,7 @@ def test_every_variant_passes(dtype: mx.Dtype) -> None:
 
 @pytest.mark.parametrize("bits", [3, 4])
 def test_strict_is_compared_with_mlxs_own_order(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
-    asked = Variant("verify_qmv strict", Matmul(bits, 64, 512, 64, mx.float16), 2)
+    asked = Variant("verify_qmv_strict", Matmul(bits, 64, 512, 64, mx.float16), 2)
     monkeypatch.setattr(matmul, "row_by_row", lambda x, m: mlx_rows(x, m, fused=True))
     assert failure(asked) is None
     monkeypatch.setattr(matmul, "row_by_row", lambda x, m: mlx_rows(x, m, fused=True) + 1)

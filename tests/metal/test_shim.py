@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from harness import inline, run, with_text
 
-from macspec.metal.kernel import Kernel, Launch
+from macspec.metal.kernel import Constants, Kernel, Launch
 
 NAMES = ("x", "y", "z")
 
@@ -25,12 +25,12 @@ def go(
     threads: int = 32,
     threadgroup: int = 32,
     header: str = "",
-    template: tuple[tuple[str, Any], ...] = (),
+    constants: Constants = (),
     init: float | None = None,
     kernel: Kernel | None = None,
 ) -> np.ndarray[Any, Any]:
     """The only output, of a grid of one dimension."""
-    launch = Launch((threads, 1, 1), (threadgroup, 1, 1), template, (shape,), (dtype,), init)
+    launch = Launch((threads, 1, 1), (threadgroup, 1, 1), constants, (shape,), (dtype,), init)
     kernel = kernel or inline(body, NAMES[: len(arrays)], ("out",), header=header)
     (out,) = run(kernel, arrays, launch)
     return np.array(out.astype(mx.float32) if dtype == mx.bfloat16 else out)
@@ -111,7 +111,7 @@ def test_vectors() -> None:
         [mx.arange(9, dtype=mx.float32)],
         (9,),
         threads=9,
-        template=(("T", mx.float16),),
+        constants=(("T", mx.float16),),
     )
     assert out.tolist() == [3 + 3 + 3 + i + 1 + i + 1 + 2 + 3 + 3 + 1 for i in range(9)]
 
@@ -178,14 +178,15 @@ def test_matrices(dtype: mx.Dtype) -> None:
       simdgroup_store(c, out, 8);
       if (thread_index_in_simdgroup > 40) out[0] = 0;"""
     a, b = (mx.random.normal((8, 8)).astype(dtype) for _ in range(2))
-    out = go(body, [a, b], (8, 8), template=(("T", dtype),))
+    out = go(body, [a, b], (8, 8), constants=(("T", dtype),))
     want = np.array(a.astype(mx.float32)) @ np.array(b.astype(mx.float32)).T + 1
     assert np.allclose(out, want, atol=1e-5)
 
 
 def test_atomics() -> None:
     kernel = inline("", ("x",), ("out",))
-    vars(kernel)["_function"] = mx.fast.metal_kernel(
+    vars(kernel)["_functions"] = {}
+    vars(kernel)["_functions"][()] = mx.fast.metal_kernel(
         name="histogram",
         input_names=["x"],
         output_names=["out"],

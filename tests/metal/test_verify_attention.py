@@ -157,7 +157,7 @@ def test_few_queries_divide_the_keys_of_a_tile(
     # The last tile has keys for some simdgroups only.
     case = passing(rows, 297, group=group, width=width, dtype=dtype)
     _, launch = called(case)
-    assert dict(launch.template)["SHARE"] == share
+    assert dict(launch.constants)["SHARE"] == share
     traffic = check(case).traffic
     assert {(traffic[name].least, traffic[name].most) for name in ("keys", "values")} == {(1, 1)}
 
@@ -167,7 +167,7 @@ def test_keys_are_divided_once_there_are_threadgroups_enough():
     for length in (1024, 4096, 8192):
         case = passing(4, length, heads=8, group=4, dtype=mx.float16)
         _, launch = called(case)
-        shares[length] = dict(launch.template)["SHARE"], launch.threadgroup[0], launch.shapes[1][0]
+        shares[length] = dict(launch.constants)["SHARE"], launch.threadgroup[0], launch.shapes[1][0]
     assert shares == {1024: (1, 64, 4), 4096: (1, 64, 16), 8192: (4, 256, 32)}
 
 

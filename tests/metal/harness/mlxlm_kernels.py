@@ -51,7 +51,7 @@ def ssm_rows(
     launch = Launch(
         grid=(32, shape.width, shape.heads),
         threadgroup=(32, 8, 1),
-        template=(
+        constants=(
             *(("T", shape.dtype), ("U", state.dtype), ("Dh", shape.width), ("Ds", shape.state)),
             *(("H", shape.heads), ("G", shape.heads // shape.groups)),
         ),
@@ -78,7 +78,7 @@ def delta_rows(
     launch = Launch(
         grid=(32, shape.value_width // 8 if packed else shape.value_width, shape.heads),
         threadgroup=(32, 2 if packed else 4, 1),
-        template=(
+        constants=(
             *(("InT", shape.dtype), ("StT", mx.float32)),
             *(("Dk", shape.width), ("Dv", shape.value_width)),
             *(("Hk", shape.key_heads), ("Hv", shape.heads)),

@@ -55,6 +55,8 @@ LITERAL = re.compile(r"(?<![\w.])(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?(?![
 def cpp(source: str) -> str:
     """The kernel's text with what is Metal and no C++ written otherwise, line for line."""
     source = re.sub(r"\ntemplate \[\[host_name.*?\n", "\n", source)
+    # Once compiled, only what calls it is of use.
+    source = source.replace("[[kernel]] void", "static void")
     source = re.sub(r"\s*\[\[threadgroup\(\d+\)\]\]", "", source)
     # A variable, not a pointer or reference into the space.
     source = VARIABLE.sub(r"\g<before>MSL_THREADGROUP_VARIABLE ", source)

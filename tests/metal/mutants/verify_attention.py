@@ -23,8 +23,8 @@ from macspec.metal.verify_attention import (
 MUTANTS = (
     Mutant(
         "no barrier before the tiles are read",
-        "  }\n  threadgroup_barrier(mem_flags::mem_threadgroup);\n  if (first",
-        "  }\n  if (first",
+        "threads);\n  threadgroup_barrier(mem_flags::mem_threadgroup);\n  if (first",
+        "threads);\n  if (first",
     ),
     Mutant(
         "no barrier before the tiles are filled again",

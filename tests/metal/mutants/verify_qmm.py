@@ -66,4 +66,4 @@ def case(product: Matmul) -> Case:
         whole = y if y.ndim == 2 else y.sum(axis=0).astype(x.dtype)
         return right(whole, x, matrix) and outputs.report.traffic["w"].most == 1
 
-    return Case(matmul.QMM, *matmul.qmm_call(x, matrix), good)
+    return Case(matmul.QMM, *matmul.call(matmul.QMM.name, x, matrix), good)

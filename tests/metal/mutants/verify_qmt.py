@@ -49,4 +49,4 @@ def case(product: Matmul) -> Case:
         once = outputs.report.traffic["w"].most == 1
         return right(whole, x, matrix, rounded=True) and once
 
-    return Case(matmul.QMT, *matmul.qmm_call(x, matrix, tensors=True), good)
+    return Case(matmul.QMT, *matmul.call(matmul.QMT.name, x, matrix), good)
