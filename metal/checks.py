@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import cycle
+from itertools import cycle, product
 from typing import Any, cast
 
 import mlx.core as mx
@@ -422,14 +422,15 @@ def _selector_check(rows: int, shape: Walk) -> Check:
             if found != recorded()["selector_walk"][choice_key(rule, truncated)]:
                 return "its choices are not the recorded ones"
         # One row has fewer than 8 elements of some inputs.
-        for count in (1, rows):
-            given = sampling, tables, parts_of(count), mx.array([3], mx.uint32), noise
+        for count, (rule, truncated) in product((1, rows), CHOICES):
+            how, own = recorded_sampling(rule, truncated), None if rule == "greedy" else noise
+            given = how, tables, parts_of(count), mx.array([3], mx.uint32), own
             (tokens, log_q), right = (
-                run(*given, keeps_q=True) for run in (walks.select, walks.reference)
+                run(*given, keeps_q=rule == "block") for run in (walks.select, walks.reference)
             )
             if not mx.array_equal(tokens, right[0]):
                 return "its choices are not the reference's"
-            if why := _distance(mx.exp(log_q), mx.exp(right[1])):
+            if rule == "block" and (why := _distance(mx.exp(log_q), mx.exp(right[1]))):
                 return why
         return None
 

@@ -96,7 +96,7 @@ class GatedDelta:
 
     def __str__(self) -> str:
         gates = ", gates by column" if self.by_column else ""
-        sizes = " and ".join(map(str, sorted({self.width, self.value_width})))
+        sizes = " and ".join(map(str, dict.fromkeys((self.width, self.value_width))))
         return f"{self.heads}:{self.key_heads} heads of {sizes}{gates}, {dtype_name(self.dtype)}"
 
     @property

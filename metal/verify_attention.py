@@ -93,7 +93,7 @@ class Attention:
 
     @property
     def _sizes(self) -> str:
-        return " and ".join(map(str, sorted({self.width, self.value_width})))
+        return " and ".join(map(str, dict.fromkeys((self.width, self.value_width))))
 
     def unsupported(self, rows: int) -> str | None:
         """Why the kernel does not take this number of rows of it; None if it does."""
