@@ -226,6 +226,7 @@ def measured(sampling: Sampling, logits: mx.array) -> list[set[int]]:
     launch = accept.measure_launch(logits, sampling)
     scales, cuts = (np.array(x) for x in accept.MEASURE((logits, options), launch))
     source = """
+        using namespace macspec;
         const uint i = thread_position_in_grid.x, width = logits_shape[1];
         const uint row = i / width;
         const Row<decltype(logits)> found = {
@@ -266,6 +267,7 @@ def test_kept_sets_and_normalisers(dtype: mx.Dtype) -> None:
 def test_noise_has_the_bits_of_the_portable_noise(stream: int) -> None:
     noise = Noise(2**64 - 12345, 77, 2**17 - 3, 6, 300)
     source = """
+        using namespace macspec;
         const uint id = thread_position_in_grid.x, row = thread_position_in_grid.y;
         const uint2 key = row_key(place, uint(STREAM), row);
         raw[row * 320 + id] = bits_at(key, id);
