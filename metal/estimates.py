@@ -18,8 +18,9 @@ from . import verify_attention
 from .gated_delta import GatedDelta
 from .mamba2 import Mamba2
 from .matmul import AFFINE, QMM, QMM_ROWS, QMT, QMV, QMV_ROWS, Matmul, packed_bytes
-from .variants import QMM_FROM, Variant
+from .variants import QMM_FROM, Choice, Variant
 from .verify_attention import Attention
+from .walks import SELECTOR, Walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,38 @@ MLX_ROWS = {1: 1.0, 2: 1.03, 4: 1.47, 6: 2.07, 8: 2.69, 12: 3.9, 32: 3.9}
 and an M3 Max. M1 and M2 pay for each row, up to the matrix kernel, assumed to cost the same."""
 
 
-def expected(variant: Variant, chip: Chip) -> float | None:
-    """How many times as fast as MLX's a variant should be; None: bytes and slots do not tell."""
+LAUNCH = 3e-6
+"""Seconds of a launch that waits for the one before: assumed."""
+
+
+class Choosing(NamedTuple):
+    """What choosing takes: operations of the portable rule; launches of the kernels, and how often
+    they read each logit."""
+
+    operations: int
+    launches: int
+    reads: int
+
+
+CHOOSING = {
+    ("accept", "greedy", False): Choosing(8, 2, 1),
+    ("accept", "drawn", False): Choosing(14, 2, 2),
+    ("accept", "drawn", True): Choosing(36, 2, 9),
+    ("accept", "block", False): Choosing(55, 2, 5),
+    ("accept", "block", True): Choosing(99, 2, 12),
+    ("draft_sample", "greedy", False): Choosing(5, 1, 1),
+    ("draft_sample", "drawn", False): Choosing(11, 1, 2),
+    ("draft_sample", "drawn", True): Choosing(33, 1, 9),
+    ("draft_sample", "block", False): Choosing(11, 1, 3),
+    ("draft_sample", "block", True): Choosing(33, 1, 10),
+}
+"""By kernel, rule, and whether top-k or top-p cut; a test counts the operations."""
+SELECTING, PAIRING = 69, 10
+"""Operations for a row of the portable walk over candidates, and of that by a table."""
+
+
+def expected(variant: Variant, chip: Chip) -> float:
+    """How many times as fast as MLX's a variant should be."""
     shape = variant.shape
     if isinstance(shape, Matmul):
         ours = _matmul(variant.kernel, shape, variant.rows, chip)
@@ -111,7 +142,9 @@ def expected(variant: Variant, chip: Chip) -> float | None:
         return _attention(shape, variant.rows)
     if isinstance(shape, GatedDelta | Mamba2):
         return 2.0  # Their states are read and written once, not once more for the rows that stay.
-    return None
+    if isinstance(shape, Choice):
+        return _choice(variant, shape, chip)
+    return _walk(variant, shape, chip)
 
 
 def _seconds(count: float, size: float, slots: float, chip: Chip) -> float:
@@ -150,17 +183,35 @@ def _between(points: dict[int, float], at: int) -> float:
     return points[max(points)]
 
 
-def _attention(shape: Attention, rows: int) -> float | None:
-    """Where MLX writes scores to memory: bytes of keys, values and scores over those of one
-    reading of keys and values."""
+def _attention(shape: Attention, rows: int) -> float:
+    """Bytes of MLX over those of one reading of keys and values: the same where it is fused;
+    elsewhere it writes scores to memory."""
     if verify_attention.fused_by_mlx(shape, rows):
-        return None
+        return 1.0
     bits, group = shape.packing
     # Of a value; a quantized one has its share of a scale and a bias.
     size = bits / 8 + 2 * shape.dtype.size / group if bits else shape.dtype.size
     each = shape.heads * (shape.width + shape.value_width) * size
     # Scores are written, read by softmax, written, and read again.
     return (each + 4 * shape.query_heads * rows * shape.dtype.size) / each
+
+
+def _choice(variant: Variant, shape: Choice, chip: Chip) -> float:
+    """Half of the portable operations read and write all rows in float32; a row's threadgroup has
+    the bandwidth of one core."""
+    operations, launches, reads = CHOOSING[variant.kernel, shape.rule, shape.truncated]
+    rows = variant.rows * shape.width
+    theirs = operations * (LAUNCH + rows * 4 / chip.bandwidth)
+    share = chip.bandwidth / chip.cores
+    return theirs / (launches * LAUNCH + reads * shape.width * shape.dtype.size / share)
+
+
+def _walk(variant: Variant, shape: Walk, chip: Chip) -> float:
+    """A row of the selector's launch takes as long as a launch; a table is read once either way."""
+    if shape.kernel == SELECTOR.name:
+        return SELECTING * variant.rows / (1 + variant.rows)
+    table = shape.choices * shape.rank * shape.dtype.size / chip.bandwidth
+    return (PAIRING * LAUNCH + table) / (LAUNCH + table)
 
 
 SHOWN = ("M1", "M1 Max", "M2", "M3", "M4", "M4 Pro", "M5")
@@ -174,8 +225,8 @@ def products_table() -> str:
     def cells(kernel: str, chip: Chip) -> Iterator[str]:
         least, most = (2, QMV_ROWS) if kernel == QMV.name else (QMM_FROM, QMM_ROWS)
         for rows in SHOWN_ROWS:
-            found = expected(Variant(kernel, shape, rows), chip) if least <= rows <= most else None
-            yield "" if found is None else f"{found:.1f}"
+            shown = least <= rows <= most
+            yield f"{expected(Variant(kernel, shape, rows), chip):.1f}" if shown else ""
 
     heads = ("chip", "kernel", *(f"{rows} rows" for rows in SHOWN_ROWS))
     lines = [heads, ("---", "---", *("---:" for _ in SHOWN_ROWS))]

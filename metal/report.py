@@ -28,14 +28,14 @@ def report(
     chip = CHIPS.get(here["chip"])
     variants = []
     for variant, outcome in outcomes.items():
-        estimate = None if chip is None else expected(variant, chip)
+        estimate = None if chip is None else round(expected(variant, chip), 2)
         variants.append(
             {
                 "kernel": variant.kernel,
                 "shape": str(variant.shape),
                 "rows": variant.rows,
                 **_found(outcome),
-                "expected_speed": None if estimate is None else round(estimate, 2),
+                "expected_speed": estimate,
             }
         )
     device = {name: value for name, value in mx.device_info().items() if name != "device_name"}
