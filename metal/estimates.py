@@ -18,7 +18,7 @@ from . import verify_attention
 from .gated_delta import GatedDelta
 from .mamba2 import Mamba2
 from .matmul import AFFINE, QMM, QMM_ROWS, QMT, QMV, QMV_ROWS, Matmul, packed_bytes
-from .variants import QMM_FROM, Choice, Variant
+from .variants import CHOICE_ROWS, QMM_FROM, Choice, Variant
 from .verify_attention import Attention
 from .walks import SELECTOR, Walk
 
@@ -216,6 +216,17 @@ def _walk(variant: Variant, shape: Walk, chip: Chip) -> float:
 
 SHOWN = ("M1", "M1 Max", "M2", "M3", "M4", "M4 Pro", "M5")
 SHOWN_ROWS = (2, 4, 6, 8, 12, 16)
+
+
+def choosing_table() -> str:
+    """What to expect of choosing among 151,936 ids in bfloat16 by chip, as Markdown."""
+    lines = [("kernel", "rule", *SHOWN), ("---", "---", *("---:" for _ in SHOWN))]
+    for kernel, rule, truncated in CHOOSING:
+        shape = Choice(rule, truncated, 151_936, mx.bfloat16)
+        variant = Variant(kernel, shape, CHOICE_ROWS[kernel])
+        cells = (f"{expected(variant, CHIPS[f'Apple {it}']):.1f}" for it in SHOWN)
+        lines.append((f"`{kernel}`", f"{rule}{', truncated' * truncated}", *cells))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def products_table() -> str:

@@ -90,6 +90,7 @@ def test_walks_are_estimated() -> None:
     assert 1 < estimates.expected(table, chip) < 1.1
 
 
-def test_the_page_has_the_table() -> None:
+def test_the_page_has_the_tables() -> None:
     page = Path(estimates.__file__).with_name("README.md").read_text(encoding="utf-8")
     assert estimates.products_table() in page
+    assert estimates.choosing_table() in page

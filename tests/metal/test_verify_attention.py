@@ -307,7 +307,7 @@ def test_random_shapes(seed):
     [
         ((1, 4, 2, 64, 64, mx.float16), "1 rows"),
         ((17, 4, 2, 64, 64, mx.float16), "17 rows"),
-        ((4, 4, 2, 72, 64, mx.float16), "heads of 64 and 72"),
+        ((4, 4, 2, 72, 64, mx.float16), "heads of 72 and 64"),
         ((4, 5, 2, 64, 64, mx.float16), "evenly"),
         ((4, 4, 2, 64, 64, mx.int32), "int32"),
     ],
