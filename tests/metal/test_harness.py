@@ -114,7 +114,7 @@ def test_export_list() -> None:
     shapes = [(False, False, False)] * 2
     assert rest[6:] == [shapes, True, [], False, 0, 0]
     assert f"[[kernel]] void {name}(\n  const device float* x [[buffer(0)]],\n" in source
-    assert f"decltype({name}<bfloat16_t, 4>) {name}<bfloat16_t, 4>;" in source
+    assert "using T = bfloat16_t;\nconstexpr int M = 4;\n" in source
 
 
 def pipeline(kernel: Kernel) -> mx.array:
