@@ -1,4 +1,4 @@
-"""Small quantized models, and pairs of them with the built-in tokenizer."""
+"""Small quantized models, pairs of them with the built-in tokenizer, and kernels for those."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from mlx import nn
 from mlx_lm.models import llama
 
 from macspec import load_pair
+from macspec.cache import ModelCache
+from macspec.metal.dispatch import MetalKernels
+from macspec.metal.outcomes import Outcome
+from macspec.metal.variants import variants_for
 from macspec.models import Pair
+
+FASTER = Outcome(None, seconds=1.0, mlx_seconds=2.0)
 
 
 def model(
@@ -61,3 +67,34 @@ def pair(**options: Any) -> Pair:
         target=replace(built_in.target, module=target, width=built_in.vocabulary),
         draft=replace(built_in.draft, module=draft, width=built_in.vocabulary),
     )
+
+
+def all_faster(pair: Pair, **how: Any) -> MetalKernels:
+    found, asked = variants_for(pair, **how)
+    return MetalKernels(pair.target.module, dict.fromkeys(asked, FASTER), found.unsupported)
+
+
+def places(module: Any) -> list[Any]:
+    """Everything that a pass changes."""
+    return [*layers(module), bound()]
+
+
+def layers(node: Any) -> list[Any]:
+    children = enumerate(node) if isinstance(node, list) else node.items()
+    found = []
+    for _, child in children:
+        found.append(id(child))
+        if isinstance(child, dict | list):
+            found.extend(layers(child))
+    return found
+
+
+def bound() -> Any:
+    return llama.scaled_dot_product_attention
+
+
+def logits(module: Any, rows: int = 4) -> mx.array:
+    tokens = mx.arange(rows)[None] % 61
+    out: mx.array = module(tokens, cache=ModelCache(module).layers)
+    mx.eval(out)
+    return out

@@ -1,9 +1,8 @@
-"""MetalKernels: kernels are reached from stock models, by choice, in this pass alone."""
+"""MetalKernels: what a pair asks for, and which kernel each place of a pass takes."""
 
 from __future__ import annotations
 
 import collections
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,217 +12,21 @@ import pytest
 import quantized
 from harness import installed
 from mlx import nn
-from mlx_lm.models import base, llama
 from mlx_lm.models.switch_layers import SwitchLinear
+from quantized import FASTER, all_faster, bound, logits
 
-from macspec import Sampling, Session
-from macspec.cache import ModelCache
-from macspec.errors import BadOptionError, ModelBrokenError
+from macspec import Session
+from macspec.errors import BadOptionError
 from macspec.kernels import Kernels
 from macspec.metal.dispatch import MetalKernels, kernels_for
-from macspec.metal.hooks import Hooks, QuantizedLayer
 from macspec.metal.matmul import FLOATS, Matmul
 from macspec.metal.outcomes import Outcome, Outcomes
-from macspec.metal.variants import Choice, Variant, variants_for, workload
+from macspec.metal.variants import Variant, variants_for, workload
 from macspec.metal.verify_attention import Attention
 from macspec.models import Pair
-from macspec.models.cached import CachedModel, TreePass
-from macspec.verification import Tree
 
-FASTER = Outcome(None, seconds=1.0, mlx_seconds=2.0)
 SLOWER = Outcome(None, seconds=2.0, mlx_seconds=1.0)
 WRONG = Outcome("off by 1.0e-01 of the largest value")
-PROMPT = "Tell me a story about a dog and a cat"
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return quantized.pair()
-
-
-def all_faster(pair: Pair, **how: Any) -> MetalKernels:
-    found, asked = variants_for(pair, **how)
-    return MetalKernels(pair.target.module, dict.fromkeys(asked, FASTER), found.unsupported)
-
-
-@pytest.fixture(scope="module")
-def kernels(pair: Pair) -> MetalKernels:
-    return all_faster(pair)
-
-
-class Watching:
-    """Leaves everything to MLX and counts."""
-
-    def __init__(self) -> None:
-        self.matmuls = self.attentions = 0
-
-    def matmul(self, layer: Any, x: mx.array) -> None:
-        self.matmuls += 1
-
-    def attention(self, *_: Any) -> None:
-        self.attentions += 1
-
-
-def places(module: Any) -> list[Any]:
-    """Everything that a pass changes."""
-    return [*layers(module), bound()]
-
-
-def layers(node: Any) -> list[Any]:
-    children = enumerate(node) if isinstance(node, list) else node.items()
-    found = []
-    for _, child in children:
-        found.append(id(child))
-        if isinstance(child, dict | list):
-            found.extend(layers(child))
-    return found
-
-
-def bound() -> Any:
-    return llama.scaled_dot_product_attention
-
-
-def logits(module: Any, rows: int = 4) -> mx.array:
-    tokens = mx.arange(rows)[None] % 61
-    out: mx.array = module(tokens, cache=ModelCache(module).layers)
-    mx.eval(out)
-    return out
-
-
-# ---- the places ---------------------------------------------------------------------------------
-
-
-def test_every_leaf_and_every_attention_is_reached() -> None:
-    module = quantized.model()
-    watching = Watching()
-    with Hooks(module).handled(watching):
-        logits(module)
-    assert watching.matmuls == 2 * 7 + 1, "the tied head is one of them"
-    assert watching.attentions == 2
-
-
-def test_an_untied_head_and_biases_are_reached() -> None:
-    module = quantized.model(tied=False)
-    expected = logits(module)
-    watching = Watching()
-    with Hooks(module).handled(watching):
-        assert mx.array_equal(logits(module), expected)
-    assert watching.matmuls == 2 * 7 + 1
-
-
-def test_a_product_by_a_handler_gets_the_layers_bias() -> None:
-    module = quantized.model(tied=False)
-    for layer in module.model.layers:
-        layer.self_attn.q_proj.bias = mx.arange(128, dtype=mx.float32)
-    expected = logits(module)
-
-    class Stock(Watching):
-        def matmul(self, layer: Any, x: mx.array) -> Any:
-            return mx.quantized_matmul(
-                x, layer.weight, layer.scales, layer.biases, group_size=32, bits=4
-            )
-
-    with Hooks(module).handled(Stock()):
-        assert mx.array_equal(logits(module), expected)
-
-
-def test_a_pass_leaves_the_model_as_it_was() -> None:
-    module = quantized.model()
-    before = places(module)
-    with Hooks(module).handled(Watching()):
-        assert places(module) != before
-        assert isinstance(module.model.layers[0].self_attn.q_proj, QuantizedLayer)
-        assert bound() is not base.scaled_dot_product_attention
-        assert module.model.layers[0].self_attn.q_proj.bits == 4, "the layer's own attributes"
-    assert places(module) == before
-    assert bound() is base.scaled_dot_product_attention
-
-
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_so_does_a_pass_that_fails(error: type[BaseException]) -> None:
-    module = quantized.model()
-    before = places(module)
-
-    class Failing(Watching):
-        def attention(self, *_: Any) -> None:
-            raise error
-
-    with pytest.raises(error), Hooks(module).handled(Failing()):
-        logits(module)
-    assert places(module) == before
-
-
-def test_other_models_of_the_same_kind_are_let_through() -> None:
-    target, draft = quantized.model(seed=1), quantized.model(seed=2)
-    expected = logits(draft)
-    watching, done = Watching(), threading.Event()
-    found: list[mx.array] = []
-
-    def drafting() -> None:
-        with mx.stream(mx.new_stream(mx.default_device())):
-            found.append(logits(draft))
-        done.set()
-
-    with Hooks(target).handled(watching):
-        threading.Thread(target=drafting).start()
-        assert done.wait(60)
-    assert mx.array_equal(found[0], expected)
-    assert (watching.matmuls, watching.attentions) == (0, 0)
-
-
-def test_two_threads_with_one_model_see_their_own_handlers() -> None:
-    module = quantized.model()
-    before = places(module)
-    first, second = Watching(), Watching()
-    inside, leave, left = threading.Event(), threading.Event(), threading.Event()
-
-    def other() -> None:
-        with mx.stream(mx.new_stream(mx.default_device())), Hooks(module).handled(second):
-            inside.set()
-            assert leave.wait(60)
-            logits(module)
-        left.set()
-
-    thread = threading.Thread(target=other)
-    with Hooks(module).handled(first):
-        thread.start()
-        assert inside.wait(60)
-        logits(module)
-    assert places(module) != before, "the second pass still holds the places"
-    logits(module)
-    assert first.matmuls == 15
-    assert second.matmuls == 0
-    leave.set()
-    thread.join(60)
-    assert left.is_set()
-    assert (first.matmuls, second.matmuls) == (15, 15)
-    assert places(module) == before
-
-
-def test_many_threads_at_once_leave_nothing() -> None:
-    module = quantized.model()
-    before, expected = places(module), logits(module)
-    wrong: list[str] = []
-
-    def passes() -> None:
-        with mx.stream(mx.new_stream(mx.default_device())):
-            for _ in range(20):
-                watching = Watching()
-                with Hooks(module).handled(watching):
-                    out = logits(module)
-                if watching.matmuls != 15 or not mx.array_equal(out, expected).item():
-                    wrong.append(f"{watching.matmuls} products")
-
-    threads = [threading.Thread(target=passes) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not wrong
-    assert places(module) == before
-
-
-# ---- what a pair asks for -----------------------------------------------------------------------
 
 
 def test_a_workload_finds_what_passes_multiply_and_attend() -> None:
@@ -285,9 +88,6 @@ def test_matrices_of_small_floats_have_kernels(mode: str) -> None:
         out = model(tokens)
     assert names == ["verify_qmv"]
     assert mx.allclose(out, model(tokens), rtol=1e-4, atol=1e-4)
-
-
-# ---- which kernel -------------------------------------------------------------------------------
 
 
 def launched(kernels: MetalKernels, module: Any, rows: int) -> collections.Counter[str]:
@@ -393,131 +193,6 @@ def test_notices_name_what_is_wrong_and_count_what_is_slow(pair: Pair) -> None:
     assert kernels.notices[2] == "1 shape: MLX's kernel is as fast or faster"
 
 
-# ---- whole replies ------------------------------------------------------------------------------
-
-
-def reply(pair: Pair, kernels: Kernels | str, rule: str, sampling: Sampling, **how: Any) -> Any:
-    session = Session(pair, method="draft", depth=how.pop("depth", 4), rule=rule, kernels=kernels)
-    *_, last = session.reply(PROMPT, sampling, max_tokens=how.pop("tokens", 8), raw=True)
-    return last.token_ids, last.stats.drafted
-
-
-REPLIES = [
-    ("match", Sampling(temperature=0)),
-    ("keyed", Sampling(temperature=0.8, seed=5)),
-    ("block", Sampling(temperature=0.8, seed=5, top_k=40, top_p=0.9)),
-    ("match", Sampling(temperature=0.8, seed=5, min_p=0.01)),
-    ("block", Sampling(temperature=0.8, seed=5, repetition_penalty=1.2)),
-]
-
-
-@pytest.mark.parametrize(("rule", "sampling"), REPLIES)
-def test_a_reply_by_kernels_is_the_reply_without(
-    pair: Pair, kernels: MetalKernels, rule: str, sampling: Sampling
-) -> None:
-    expected, drafted = reply(pair, "off", rule, sampling)
-    with installed(inspected=False) as names:
-        assert reply(pair, kernels, rule, sampling) == (expected, drafted)
-    assert drafted > 0
-    used = {"verify_qmv", "verify_attention"}
-    if not sampling.penalised:
-        block = rule == "block"
-        used |= {"accept_measure", "accept_block", "draft_sample"} if block else {"accept_draw"}
-    assert used <= set(names)
-    assert ("accept_walk" in names) or rule == "block"
-
-
-def test_a_reply_in_instrumented_kernels_has_no_fault(pair: Pair, kernels: MetalKernels) -> None:
-    sampling = Sampling(temperature=0.8, seed=5)
-    expected = reply(pair, "off", "keyed", sampling, tokens=5)
-    with installed() as names:
-        assert reply(pair, kernels, "keyed", sampling, tokens=5) == expected
-    assert names
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("depth", [1, 7, 12, 20])
-@pytest.mark.parametrize(("rule", "sampling"), REPLIES)
-def test_replies_at_other_depths(
-    pair: Pair, kernels: MetalKernels, rule: str, sampling: Sampling, depth: int
-) -> None:
-    expected = reply(pair, "off", rule, sampling, depth=depth, tokens=20)
-    with installed(inspected=False):
-        assert reply(pair, kernels, rule, sampling, depth=depth, tokens=20) == expected
-
-
-def test_two_sessions_of_one_pair_in_turn(pair: Pair, kernels: MetalKernels) -> None:
-    sampling = Sampling(temperature=0.8, seed=5)
-    expected, _ = reply(pair, "off", "keyed", sampling)
-    before = places(pair.target.module)
-    ours = Session(pair, method="draft", depth=4, rule="keyed", kernels=kernels)
-    stock = Session(pair, method="draft", depth=4, rule="keyed", kernels="off")
-    with installed(inspected=False) as names:
-        ending = {}
-        replies = {
-            session: session.reply(PROMPT, sampling, max_tokens=8, raw=True)
-            for session in (ours, stock)
-        }
-        while replies:
-            for session, events in list(replies.items()):
-                count = len(names)
-                event = next(events, None)
-                assert session is ours or len(names) == count, "the other session launched"
-                assert places(pair.target.module) == before, "between two rounds"
-                if event is None:
-                    ending[session] = session.finished
-                    del replies[session]
-    assert [ending[session].token_ids for session in (ours, stock)] == [expected, expected]
-    assert names
-
-
-@pytest.mark.parametrize("parents", [(-1, 0, 0, 2), (-1, -1, 0, 1, 1, 4)])
-def test_a_trees_pass_by_kernels(
-    pair: Pair, kernels: MetalKernels, parents: tuple[int, ...]
-) -> None:
-    tree = Tree(mx.arange(7, 7 + len(parents), dtype=mx.uint32), parents)
-    unread = mx.array([3, 4], mx.uint32)
-    outcomes = []
-    for choice in (Kernels(), kernels):
-        target = CachedModel(pair.target.module, pair.vocabulary, kernels=choice)
-        with installed(inspected=False) as names:
-            trees = TreePass(target)
-            assert trees.reason is None
-            target.read([5, 6, 7, 8, 9])
-            outcomes.append(trees.logits(unread, tree))
-    assert "verify_attention" in names
-    assert mx.allclose(*outcomes, rtol=1e-4, atol=1e-4).item()
-
-
-def test_a_quantized_cache_is_attended_to_where_it_lies(pair: Pair, kernels: MetalKernels) -> None:
-    replies = []
-    # Without kernels, with those of a plain cache, and with its own.
-    for choice in (Kernels(), kernels, all_faster(pair, kv_bits=8)):
-        session = Session(pair, method="draft", depth=4, kv_bits=8, kernels=choice)
-        with installed(inspected=False) as names:
-            *_, _ = session.reply(PROMPT, Sampling(temperature=0), max_tokens=6, raw=True)
-        assert session.finished is not None
-        replies.append((session.finished.token_ids, "verify_attention" in names))
-    tokens = replies[0][0]
-    assert replies == [(tokens, False), (tokens, False), (tokens, True)]
-
-
-def test_a_broken_pass_ends_the_reply_with_one_clear_line(pair: Pair) -> None:
-    module = quantized.model(vocabulary=pair.vocabulary)
-    module.model.norm.weight = module.model.norm.weight * mx.nan
-    broken = replace(pair, target=replace(pair.target, module=module))
-    before = places(module)
-    session = Session(broken, method="draft", depth=2, kernels=all_faster(broken))
-    sampling = Sampling(temperature=0.8)
-    with installed(inspected=False), pytest.raises(ModelBrokenError) as caught:
-        list(session.reply(PROMPT, sampling, max_tokens=6, raw=True))
-    assert "not numbers" in str(caught.value)
-    assert places(module) == before
-
-
-# ---- modes --------------------------------------------------------------------------------------
-
-
 @pytest.mark.skipif(mx.metal.is_available(), reason="needs a machine that is no Mac")
 @pytest.mark.parametrize("mode", ["auto", "strict"])
 def test_without_metal_everything_is_mlxs(pair: Pair, mode: str) -> None:
@@ -559,17 +234,3 @@ def test_off_is_off_and_nonsense_is_refused(pair: Pair) -> None:
     assert "switched off" in kernels_for(pair, "off").state
     with pytest.raises(BadOptionError, match="auto, off, strict"):
         Session(pair, kernels="fast")
-
-
-def test_choices_are_told_apart_by_rule_and_truncation(pair: Pair) -> None:
-    shapes = {Choice("drawn", True, pair.vocabulary, mx.float32): FASTER}
-    outcomes = {Variant("accept", shape, 5): outcome for shape, outcome in shapes.items()}
-    kernels = MetalKernels(pair.target.module, outcomes)
-    for sampling, used in (
-        (Sampling(temperature=0.8, seed=5, top_p=0.9), True),
-        (Sampling(temperature=0.8, seed=5), False),
-        (Sampling(temperature=0, top_p=0.9), False),
-    ):
-        with installed(inspected=False) as names:
-            reply(pair, kernels, "keyed", sampling, tokens=3)
-        assert bool(names) is used

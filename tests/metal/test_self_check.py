@@ -52,11 +52,6 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "LONG", (300,))
 
 
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return quantized.pair()
-
-
 def ticking(ours: float, theirs: float) -> Callable[[], float]:
     """A clock by which a call of ours and one of theirs take so long, whichever is first."""
 
