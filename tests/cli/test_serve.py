@@ -55,13 +55,18 @@ def test_the_built_in_pair_is_served_until_ctrl_c(tmp_path: Path) -> None:
     program = [sys.executable, "-m", "macspec", "serve", "--port", "0", "--no-learn"]
     environment = {**os.environ, "MACSPEC_HOME": str(tmp_path), "MACSPEC_API_KEY": "secret"}
     with subprocess.Popen(program, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stderr is not None
-        lines = iter(process.stderr.readline, "")
-        address = next(found[0] for line in lines if (found := re.search(r"http://\S+/v1", line)))
-        with OpenAI(base_url=address, api_key="secret", max_retries=0) as client:
-            reply = client.chat.completions.create(
-                model="macspec", messages=[{"role": "user", "content": "Hello!"}], max_tokens=8
+        try:
+            assert process.stderr is not None
+            lines = iter(process.stderr.readline, "")
+            address = next(
+                found[0] for line in lines if (found := re.search(r"http://\S+/v1", line))
             )
-        assert reply.choices[0].message.content
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+            with OpenAI(base_url=address, api_key="secret", max_retries=0) as client:
+                reply = client.chat.completions.create(
+                    model="macspec", messages=[{"role": "user", "content": "Hello!"}], max_tokens=8
+                )
+            assert reply.choices[0].message.content
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
