@@ -397,7 +397,8 @@ def _choosing(
     def noise_of(number: int) -> Noise | None:
         if shape.rule == "greedy":
             return None
-        return Noise(SEED, number, 10 * number, variant.rows, shape.width)
+        # A draft step's pass has a row for the bonus token, too.
+        return Noise(SEED, number, 10 * number, variant.rows + (not accepts), shape.width)
 
     return drafted, verdict if accepts else draw
 

@@ -77,7 +77,8 @@ def test_operations_of_choosing_are_counted(kernel: str, rule: str, truncated: b
     # The chain of calls adds a product and a sum for each result.
     chain = 4 if kernel == ACCEPT else 2
     found = operations(variant) - chain
-    assert found == estimates.CHOOSING[kernel, rule, truncated].operations
+    counted = estimates.CHOOSING[kernel, rule, truncated].operations
+    assert abs(found - counted) <= 1 + counted / 10, found
 
 
 def test_walks_are_estimated() -> None:
