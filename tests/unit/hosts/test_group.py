@@ -34,19 +34,19 @@ def scenario(folder: Path, count: int, name: str, ways: int, changes: Any) -> An
 
 
 SUM = "all_sum"
-LAYERS = [SUM, *4 * [SUM]]
-"""What a pass over two shared layers sends: tokens, attention and MLP of each."""
+TWO, THREE = [SUM] * 5, [SUM] * 7
+"""What a pass over so many shared layers sends: tokens, and attention and MLP of each."""
 DEALT = [SUM, "recv_like", "all_gather"]
 """What rank 0's part of a pipeline sends and receives."""
 
 CASES = [
-    ("qwen3", 2, 1, {}, LAYERS),
+    ("qwen3", 2, 1, {}, TWO),
     *(
         pytest.param(*it, marks=pytest.mark.slow)
         for it in (
-            ("llama", 2, 2, {}, LAYERS),
-            ("qwen3_5", 2, 1, {"tie_word_embeddings": False}, LAYERS),
-            ("qwen3_5", 3, 1, {}, LAYERS),
+            ("llama", 2, 2, {}, TWO),
+            ("qwen3_5", 2, 1, {"tie_word_embeddings": False}, THREE),
+            ("qwen3_5", 3, 1, {}, THREE),
             ("qwen2", 2, 2, FIVE, DEALT),
             ("qwen3_next", 2, 1, {"num_hidden_layers": 4}, DEALT),
         )
