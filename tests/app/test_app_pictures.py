@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from macspec.app.app import MacspecApp
-from macspec.app.chat import picker
+from macspec.app.chat import introduction, picker
 from macspec.app.chat.background import ModelScan
 from macspec.app.chat.conversation import Conversation
 from macspec.app.keys import Keys
@@ -228,8 +228,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(constants, "COLOR_SYSTEM", "truecolor")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(picker, "working_set", lambda: round(21.3 * GIB))
-    monkeypatch.setattr(picker, "unified_memory", lambda: 32 * GIB)
+    monkeypatch.setattr(introduction, "working_set", lambda: round(21.3 * GIB))
+    for module in (introduction, picker):
+        monkeypatch.setattr(module, "unified_memory", lambda: 32 * GIB)
     monkeypatch.setattr(ModelScan, "run", scanned)
 
 
