@@ -77,7 +77,7 @@ class Result:
     curve: PublishedCurve
     trace: Trace
     cold: Played
-    """With a controller that begins with what ships, and nothing else."""
+    """With a controller that knows nothing but the costs that were measured after loading."""
     warm: Played
     """With the same one, once more."""
     fixed: dict[Setting, Played]
@@ -285,6 +285,7 @@ def simulate(curve: PublishedCurve, traces: Sequence[Trace]) -> Iterator[Result]
     """Every trace on a curve."""
     for trace in traces:
         player = Player(curve, fresh(trace.model, curve.step(trace.model)))
+        player.measure(trace.replies[0].prompt)
         cold = player.play(trace)
         yield Result(curve, trace, cold, player.play(trace), sweep(trace, curve))
 
@@ -359,7 +360,7 @@ def simulation_notes(traces: Sequence[Trace], results: Sequence[Result]) -> str:
     lines = [f"{trace.name}: {trace.kind}; {trace.about}" for trace in traces]
     lines += [
         "",
-        "auto: the controller from a first start; again: the same controller, the same text again",
+        "auto: a new controller, costs measured after loading; again: the same one, the text again",
         "oracle: the fastest single drafter and depth for that trace, found by a sweep",
         "regret: the share of the oracle's speed that auto missed; below 0 it was faster",
         "published: speed over plain at a depth, prompt included, on this machine; predicted: that",

@@ -20,16 +20,12 @@ BY_SCORE = (0.25, 0.42, 0.5, 0.58, 0.75, 0.8, 0.9, 0.96)
 """By bucket: a score less than 2, 2, 3, 4-5, 6-8, 9-15, 16-31, 32 and more."""
 
 SHIPPED: Mapping[str, Sequence[float]] = {
-    "draft": BY_RECENT,
-    "mtp": BY_RECENT,
-    "eagle": BY_RECENT,
-    "dflash": BY_RECENT,
-    "dspark": BY_RECENT,
     "draft+": (0.4,) * BUCKETS,  # a sibling, given that the token beside it was rejected
     "ngram": BY_SCORE,
     "suffix": BY_SCORE,
 }
-"""Chance that a token is accepted after those before it, until something has been learned."""
+"""Chance that a token is accepted after those before it, until something has been learned; of
+other drafters ``BY_RECENT``."""
 
 ALL = -1
 """All positions of a bucket, or all buckets, where a cell holds, instead of the number of judged

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -46,6 +47,8 @@ class Plan(NamedTuple):
     """Tokens that the round should yield."""
     cost: float = 1.0
     """Plain steps that it should take."""
+    most: float = 1.0
+    """Plain steps that it may take as far as is known."""
     amortised: float = 0.0
     """The part of the cost from which later rounds gain: reading the text into a draft model."""
     probe: bool = False
@@ -65,6 +68,8 @@ class Plan(NamedTuple):
         """Tokens for the time of a plain step: expected tokens over expected seconds."""
         return self.expected / (self.cost - self.amortised)
 
+
+WORTH = operator.attrgetter("worth")
 
 PLAIN = Plan(None, 0, why="not drafting")
 
@@ -93,9 +98,10 @@ class Controller:
     - **Probes**: what is not chosen is tried when ``probing`` of the tokens since the last probe
       covers what the try may lose.
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
-      ``settled`` tokens and gets ``probing`` of every token after those; a round is charged
-      ``precision`` times its expected cost, and none may cost more than is left. So no more than
-      that can be lost, whatever is accepted, as far as costs are known.
+      ``settled`` tokens and gets as much of every token after those; a round is charged
+      ``precision`` times its cost, or the most that it can be until that is measured. None may lose
+      more than is left, and only the shallowest more than ``stake`` of it. So no more than the
+      allowance can be lost, whatever is accepted.
 
     A plan depends only on what is known before the round: costs, acceptance so far, and what the
     drafters offer. So every acceptance rule stays exact under it.
@@ -120,8 +126,8 @@ class Controller:
         """Tokens when each drafter was last used."""
         self._saved = 0.0
         """Plain steps that the next probe may lose."""
-        self._missed = 0.0
-        """Running share of time that plain rounds launched ahead lose, as better plans come up."""
+        self._unsure: list[tuple[str, int, int, float]] = []
+        """Rounds that were charged more than is known of them: kind, depth, length, the charge."""
 
     def choose(
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
@@ -135,13 +141,13 @@ class Controller:
         """
         useful = [offer for offer in offers if min(offer.room, limit) > 0]
         plans = [self._best(offer, length, limit, depth) for offer in useful]
-        best = max(plans, key=operator.attrgetter("worth"), default=None)
+        best = max(plans, key=WORTH, default=None)
         if best is None:
             self.last = PLAIN._replace(why="not drafting: no match in the text so far")
         elif depth is not None:
             self.last = _explained(best)
         else:
-            pays = best.worth >= self._set.hysteresis and best.cost - 1 <= self._account
+            pays = best.worth >= self._set.hysteresis and best.most - 1 <= self._account
             chosen = _explained(best) if pays else PLAIN._replace(why=_against(best))
             if self.objective == "energy" and self.watts:
                 chosen = self._thriftiest(useful, chosen, length, limit)
@@ -189,25 +195,17 @@ class Controller:
             self.curve.observe(kind, drafted, plan.length, seconds, overlaps, replayed)
         self._tokens += committed
         if self._tokens > self._set.settled:
-            self._account += self._set.probing * committed
-        self._saved = min(self._saved + self._set.probing * committed, self._set.credit)
-        if plan.probe:
-            self._saved = 0.0
-        if drafted:
-            spent = (
-                plan.cost
-                if drafted == plan.depth
-                else self.curve.round(plan.drafter, drafted, plan.length)
-            )
-            self._account += committed - spent * self._set.precision
-            self._tried[plan.drafter or ""] = self._tokens
-        else:
-            best = self.last
-            missed = 1 - 1 / best.worth if best.depth > 0 else 0.0
-            self._missed += (max(missed, 0.0) - self._missed) / 20
-            if overlaps == 0 and self._tried.get("", 0) < max(self._tried.values(), default=0):
-                self._account -= self.curve.waiting  # drafting kept it from being launched ahead
-            self._tried[""] = self._tokens
+            self._account += self._set.allowance * committed
+        saved = 0.0 if plan.probe else self._saved + self._set.probing * committed
+        self._saved = min(saved, self._set.credit)
+        if kind is not None:
+            more = plan.cost - self.curve.round(kind, plan.depth, plan.length)
+            self._account += committed - more * self._set.precision
+            self._unsure.append((kind, drafted, plan.length, 0.0))
+        elif overlaps == 0 and self._tried.get("", 0) < max(self._tried.values(), default=0):
+            self._account -= self.curve.waiting  # drafting kept it from being launched ahead
+        self._tried[(plan.drafter or "") if drafted else ""] = self._tokens
+        self._charge()
         self._account = min(self._account, self._set.credit)
 
     def observe_acceptance(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:
@@ -216,18 +214,18 @@ class Controller:
 
     def study(self, drafter: str, rounds: Iterable[tuple[int, int, int]], length: int) -> None:
         """Learn, when idle, how a drafter would have fared where it was not used. What it would
-        have gained there is put into the account, up to what that began with.
+        have gained there is put into the account, up to ``studied``.
 
         Args:
             rounds: bucket, drafted and accepted tokens of each.
         """
         gained = 0.0
         for bucket, drafted, accepted in rounds:
-            plan = self._best(Offer(drafter, drafted, bucket), length, drafted, None)
+            plan = self._best(Offer(drafter, drafted, bucket), length, drafted, account=math.inf)
             gained += min(accepted, plan.depth) + 1 - plan.cost * self._set.precision
             self.observe_acceptance(drafter, bucket, drafted, accepted)
-        begun = self._set.allowance * self._set.settled
-        self._account = max(self._account, min(self._account + gained, begun))
+        most = max(self._account, self._set.studied)
+        self._account = min(max(self._account + gained, self._account), most)
 
     def observe_branch(self, plan: Plan, accepted: bool) -> None:
         """Learn whether the sibling was accepted where the token beside it was rejected."""
@@ -235,34 +233,55 @@ class Controller:
 
     @property
     def pipelines(self) -> bool:
-        """Whether a plain round should be launched before the token that it follows is known.
+        """Whether a plain round should be launched before the token that it follows is known."""
+        return not self.last.probe
 
-        It saves the device a wait, and loses lookup matches that begin with that token.
-        """
-        return not self.last.probe and self._missed <= self.curve.waiting
+    def _charge(self) -> None:
+        """Charge rounds what they can have cost at most, and less once that is known."""
+        unsure, self._unsure = self._unsure, []
+        for kind, depth, length, charged in unsure:
+            most = self.curve.most(kind, depth, length)
+            self._account -= (most - charged) * self._set.precision
+            if most > self.curve.round(kind, depth, length):
+                self._unsure.append((kind, depth, length, most))
 
-    def _best(self, offer: Offer, length: int, limit: int, depth: int | None) -> Plan:
-        """The best use of an offer, within what the account covers if anything is."""
-        name, bucket = offer.drafter, offer.bucket
+    def _best(
+        self,
+        offer: Offer,
+        length: int,
+        limit: int,
+        depth: int | None = None,
+        account: float | None = None,
+    ) -> Plan:
+        """The best use of an offer, with no more at stake than the account allows."""
+        account = self._account if account is None else account
         room = min(offer.room, limit)
         depths = candidates(room) if depth is None else (min(depth, room),)
-        tokens = self.acceptance.expected(name, bucket, MAX_DEPTH)
-        costs = self.curve.rounds(name, depths, length)
-        reading = self.curve.catching_up(name, offer.unread)
-        left = min(self._set.settled, limit + 1)
-        best: Plan | None = None
-        for d, cost in zip(depths, costs, strict=True):
-            # Unless the whole chain is accepted, a replay follows.
-            cost += self.curve.replay * (1 - tokens[d] + tokens[d - 1]) + reading
-            if best is not None and cost - 1 > self._account and depth is None:
+        tokens = self.acceptance.expected(offer.drafter, offer.bucket, MAX_DEPTH)
+        best = self._plan(offer, depths[0], length, limit, tokens)
+        most = max(self._set.stake * account, 1.25 * (best.most - 1))
+        for deeper in depths[1:]:
+            plan = self._plan(offer, deeper, length, limit, tokens)
+            if plan.most - 1 > min(account, most):
                 break
-            later = reading * max(1 - tokens[d] / left, 0.0)
-            plan = Plan(name, d, length, bucket, offer.unread, None, tokens[d], cost, later)
-            for it in (plan, self._branched(plan, tokens)) if offer.branches else (plan,):
-                if best is None or it.worth > best.worth:
-                    best = it
-        assert best is not None
-        return best
+            if plan.worth > best.worth:
+                best = plan
+        return self._branched(best, tokens) if offer.branches else best
+
+    def _plan(
+        self, offer: Offer, depth: int, length: int, limit: int, tokens: Sequence[float]
+    ) -> Plan:
+        """An offer used at a depth, where ``tokens`` are expected."""
+        name, reading = offer.drafter, self.curve.catching_up(offer.drafter, offer.unread)
+        # Unless the whole chain is accepted, a replay follows.
+        more = self.curve.replay * (1 - tokens[depth] + tokens[depth - 1]) + reading
+        left = min(self._set.settled, limit + 1)
+        return Plan(
+            *(name, depth, length, offer.bucket, offer.unread, None, tokens[depth]),
+            cost=self.curve.round(name, depth, length) + more,
+            most=self.curve.most(name, depth, length) + more,
+            amortised=reading * max(1 - tokens[depth] / left, 0.0),
+        )
 
     def _thriftiest(self, offers: Sequence[Offer], fastest: Plan, length: int, limit: int) -> Plan:
         """The plan of fewest joules per token among those whose speed is at least ``NEARLY`` that
@@ -273,7 +292,7 @@ class Controller:
             plans += [self._best(offer, length, limit, depth) for depth in depths]
         near = [it for it in plans if it.worth >= NEARLY * fastest.worth]
         best = min(
-            (it for it in near if it.depth == 0 or it.cost - 1 <= self._account),
+            (it for it in near if it.depth == 0 or it.most - 1 <= self._account),
             key=self._joules,
             default=fastest,
         )
@@ -286,20 +305,19 @@ class Controller:
         return self.watts.of(plan.drafter, plan.depth) / plain / plan.worth
 
     def _branched(self, plan: Plan, tokens: Sequence[float]) -> Plan:
-        """The same chain with a sibling where it is most likely rejected."""
+        """The same chain with a sibling where it is most likely rejected, if that is better."""
         if plan.depth == MAX_DEPTH:
             return plan
         alive = [1.0, *(b - a for a, b in itertools.pairwise(tokens))]
         rejected = [a - b for a, b in itertools.pairwise(alive)]
         at = max(range(plan.depth), key=rejected.__getitem__)
-        kind = f"{plan.drafter}{BRANCHED}"
-        names = (kind, plan.drafter or "")
-        more, chain = (self.curve.rounds(it, (plan.depth,), plan.length)[0] for it in names)
-        return plan._replace(
-            branch=at,
-            expected=plan.expected + rejected[at] * self.acceptance.chance(kind, plan.bucket, 0),
-            cost=plan.cost + more - chain,
-        )
+        it = plan._replace(branch=at)
+        kind, chain = it.kind or "", plan.kind or ""
+        more = self.curve.round(kind, it.depth, it.length)
+        more -= self.curve.round(chain, it.depth, it.length)
+        gain = rejected[at] * self.acceptance.chance(kind, it.bucket, 0)
+        it = it._replace(expected=it.expected + gain, cost=it.cost + more, most=it.most + more)
+        return max(plan, it, key=WORTH)
 
     def _probe(self, plans: Sequence[Plan], best: Plan | None, length: int) -> Plan | None:
         """What should be tried now instead of the best plan, or of plain decoding where there is
@@ -315,7 +333,7 @@ class Controller:
             return None
         plan = min(tries, key=lambda it: self._tried.get(it.drafter or "", -1))
         loss = plan.cost * speed - 1
-        if loss > min(self._saved, self._account if plan.drafter else self._saved):
+        if loss > self._saved or plan.most - 1 > self._account:
             return None
         why = plan.why or f"{plan.drafter}: probing whether drafting with it pays"
         return plan._replace(probe=True, why=why)

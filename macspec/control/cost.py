@@ -28,6 +28,7 @@ EDGES = (512, 2048, 8192, 32768)
 
 SHIPPED: Mapping[int, float] = {
     1: 1.0, 2: 1.25, 3: 1.35, 4: 1.5, 5: 1.7, 6: 1.95, 7: 2.2, 8: 2.5, 12: 3.0, 16: 3.4, 32: 4.5,
+    64: 6.7,
 }  # fmt: skip
 """Rows to plain steps, used until measured: between the published curves of
 quantized models on an M4 Pro and on an M5 Max (`bench simulate`)."""
@@ -89,8 +90,8 @@ class CostCurve:
         """Costs of rounds, by depth; at depth 0 of plain ones that were not launched ahead."""
         self._replays: list[float] = []
         self._factors: dict[tuple[str, Where], dict[int, float]] = {}
-        self._costs: dict[tuple[str, Where], dict[int, float]] = {}
-        """Cached results of ``rounds``, until something new is learned."""
+        self._costs: dict[tuple[str, int, Where], float] = {}
+        """Cached results of ``round``, until something new is learned."""
         self._plain: deque[tuple[int, float]] = deque(maxlen=NEWEST)
         """Context length and seconds of the newest plain steps."""
         self._own = 0
@@ -102,7 +103,7 @@ class CostCurve:
 
     def verify(self, rows: int, length: int) -> float:
         """A round that verifies ``rows`` - 1 tokens which cost nothing to draft."""
-        return 1.0 if rows == 1 else self.rounds(GIVEN, (rows - 1,), length)[0]
+        return 1.0 if rows == 1 else self.round(GIVEN, rows - 1, length)
 
     def step(self, drafter: str) -> float:
         """One pass of a drafter's model, in plain steps; 0 for a lookup."""
@@ -113,19 +114,28 @@ class CostCurve:
         return self.step(drafter) * (1 if drafter in BLOCKS else depth)
 
     def round(self, drafter: str | None, depth: int, length: int) -> float:
-        """A whole round of a drafter that has read everything, in plain steps."""
-        return 1.0 if not drafter or depth == 0 else self.rounds(drafter, (depth,), length)[0]
+        """A whole round of a drafter that has read everything, in plain steps; ``BRANCHED`` follows
+        the name of a branched one."""
+        if drafter is None or (drafter and depth == 0):
+            return 1.0
+        name, where = drafter if self.step(drafter) else GIVEN, (self.sampled, bucket(length))
+        if (name, depth, where) not in self._costs:
+            cost = _line(self._near(name, where) or {depth: 1.0}, depth) * self._parts(
+                name, depth, length
+            )
+            self._costs[name, depth, where] = cost
+        return self._costs[name, depth, where]
 
-    def rounds(self, drafter: str, depths: Sequence[int], length: int) -> list[float]:
-        """The same for several depths; ``BRANCHED`` follows the name of a branched one."""
+    def most(self, drafter: str, depth: int, length: int) -> float:
+        """The same at most: a row beyond those that were measured takes no longer than a plain
+        step."""
         name = drafter if self.step(drafter) else GIVEN
-        where = self.sampled, bucket(length)
-        costs = self._costs.setdefault((name, where), {})
-        for depth in depths:
-            if depth not in costs:
-                factor = _between(self._near(name, where), depth)
-                costs[depth] = factor * self._parts(name, depth, length)
-        return [costs[depth] for depth in depths]
+        where, cost = (self.sampled, bucket(length)), self.round(drafter, depth, length)
+        known = max([0, *self._near(name, where), *self._near(GIVEN, where)])
+        if depth <= known:
+            return cost
+        more = depth - known + self.drafting(name, depth) - self.drafting(name, known)
+        return max(self.round(drafter, known, length) + more, cost) if known else 1 + more
 
     def catching_up(self, drafter: str, unread: int) -> float:
         """What reading committed tokens adds to the first draft step, which reads one anyway."""
@@ -142,7 +152,7 @@ class CostCurve:
     def waiting(self) -> float:
         """Plain steps that the device waits for the host before a round that is not launched
         ahead."""
-        return max(self.rounds(GIVEN, (0,), 0)[0] - 1, 0.01)
+        return max(self.round(GIVEN, 0, 0) - 1, 0.01)
 
     def seconds(self, length: int, *, own: bool = False) -> float | None:
         """A pipelined plain step at this context length; None without recent ones near it.
@@ -214,7 +224,11 @@ class CostCurve:
             return
         if drafter is not None and depth > 0:
             self._run = []
-            self.pending.append(((drafter, depth), seconds, replayed))
+            unit, known = self.seconds(length), self.most(drafter, depth, length)
+            if unit is not None and known > self.round(drafter, depth, length):
+                self._compare([((drafter, depth), seconds, replayed)], length, unit, unit)
+            else:
+                self.pending.append(((drafter, depth), seconds, replayed))
             return
         if overlaps == 2:
             self._run.append(seconds)
@@ -269,7 +283,7 @@ class CostCurve:
     def _parts(self, name: str, depth: int, length: int) -> float:
         """The cost of a round before its factor."""
         if name == GIVEN:
-            return shipped(depth + 1) if depth else ALONE
+            return _line(SHIPPED, depth + 1) if depth else ALONE
         if name.endswith(BRANCHED):
             more = self.verify(depth + 2, length) - self.verify(depth + 1, length)
             return self.round(name.removesuffix(BRANCHED), depth, length) + max(more, 0.0)
@@ -283,14 +297,9 @@ class CostCurve:
             sampled, at = where
             best = min(known, key=lambda it: (abs(it[1] - at), it[0] != sampled), default=where)
             length = longest(best[1])
-            found = {
-                depth: (statistics.median(costs) / self._parts(name, depth, length), len(costs))
-                for depth, costs in self._seen.get((name, best), {}).items()
-            }
-            sure = {depth: factor for depth, (factor, count) in found.items() if count > 2}
             self._factors[name, where] = {
-                depth: factor if count > 2 else (factor + _between(sure, depth)) / 2
-                for depth, (factor, count) in found.items()
+                depth: statistics.median(costs) / self._parts(name, depth, length)
+                for depth, costs in self._seen.get((name, best), {}).items()
             }
         return self._factors[name, where]
 
@@ -310,7 +319,7 @@ class CostCurve:
                 unit = before * (after / before) ** (number / len(pending))
                 seen.setdefault(((name, depth), replayed), []).append(seconds / unit)
         for ((name, depth), replayed), ratios in seen.items():
-            found, cost = statistics.median(ratios), self.rounds(name, (depth,), length)[0]
+            found, cost = statistics.median(ratios), self.round(name, depth, length)
             found = min(max(found, cost / LEAP), cost * LEAP)  # a hiccup is no cost
             if replayed:  # beside what the others have taken
                 self._replays = [*self._replays, found - cost][-NEWEST:]
@@ -318,28 +327,11 @@ class CostCurve:
                 self.learn(name, depth, length, found)
 
 
-def shipped(rows: int) -> float:
-    """Plain steps of a pass, as long as nothing is known; beyond the table, as steep as before."""
-    if rows in SHIPPED:
-        return SHIPPED[rows]
-    ranks = [*SHIPPED]
-    at = min(bisect_left(ranks, rows), len(ranks) - 1)
-    below, above = ranks[at - 1], ranks[at]
-    share = (rows - below) / (above - below)
-    return SHIPPED[below] + share * (SHIPPED[above] - SHIPPED[below])
-
-
-def _between(points: Mapping[int, float], depth: int) -> float:
-    """The factor at a depth, in a line between its neighbours, flat beyond the outer ones."""
-    if not points:
-        return 1.0
-    if depth in points:
-        return points[depth]
-    below = max((it for it in points if it < depth), default=None)
-    above = min((it for it in points if it > depth), default=None)
-    if below is None or above is None:
-        return points[above if below is None else below]  # type: ignore[index]
-    share = (depth - below) / (above - below)
+def _line(points: Mapping[int, float], at: int) -> float:
+    """The value at a place, in a line between its neighbours, flat beyond the outer ones."""
+    below = max((it for it in points if it <= at), default=min(points))
+    above = min((it for it in points if it >= at), default=max(points))
+    share = (at - below) / max(above - below, 1)
     return points[below] + share * (points[above] - points[below])
 
 

@@ -46,8 +46,8 @@ def test_auto_is_close_to_the_oracle_and_beats_the_best_single_setting(
 ) -> None:
     every = list(simulate(curve, shipped()))
     for result in every:
-        for played in (result.cold, result.warm):
-            assert result.regret(played) <= 0.03, result.trace.name
+        assert result.regret(result.cold) <= 0.03, result.trace.name
+        assert result.regret(result.warm) <= 0.02, result.trace.name
     setting, plain = best_for_all(every), Setting(None, 0)
     auto = sum(1 / result.warm.speed for result in every)
     assert auto < sum(1 / it.fixed.get(setting, it.fixed[plain]).speed for it in every)

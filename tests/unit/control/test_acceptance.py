@@ -17,7 +17,7 @@ from macspec.control import (
     TokenAcceptance,
     bucket_of,
 )
-from macspec.control.acceptance import SHIPPED
+from macspec.control.acceptance import BY_RECENT, SHIPPED
 
 rounds = st.lists(
     st.tuples(st.sampled_from(["draft", "ngram", "new"]), st.integers(0, BUCKETS - 1),
@@ -58,7 +58,7 @@ def test_bad_luck_in_the_first_rounds_is_no_verdict() -> None:
     acceptance = AcceptanceEstimate()
     for _ in range(3):
         acceptance.observe("draft", 4, 2, 0)
-    assert acceptance.chance("draft", 4, 0) > 0.6 * SHIPPED["draft"][4]
+    assert acceptance.chance("draft", 4, 0) > 0.6 * BY_RECENT[4]
 
 
 @pytest.mark.parametrize("truth", [0.1, 0.5, 0.9])
@@ -77,7 +77,7 @@ def test_a_bad_drafter_is_known_in_every_bucket() -> None:
     acceptance = AcceptanceEstimate()
     for _ in range(30):
         acceptance.observe("draft", 4, 1, 0)
-    assert acceptance.chance("draft", 3, 0) < 0.6 * SHIPPED["draft"][3]
+    assert acceptance.chance("draft", 3, 0) < 0.6 * BY_RECENT[3]
     assert acceptance.chance("ngram", 3, 0) == pytest.approx(SHIPPED["ngram"][3])
 
 
