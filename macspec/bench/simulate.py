@@ -123,9 +123,10 @@ class Player:
         """Tokens of the newest reply up to the end of the draft model's newest round."""
 
     def play(self, trace: Trace) -> Played:
-        """All its replies, with a moment's rest after each, in which costs are measured."""
+        """All its replies, with a moment's rest before each, in which costs are measured."""
         rounds: list[Played] = []
         self._model = trace.model
+        self.measure(trace.replies[0].prompt)
         for reply in trace.replies:
             rounds += self.rounds(reply)
             self.study(reply)
@@ -285,7 +286,6 @@ def simulate(curve: PublishedCurve, traces: Sequence[Trace]) -> Iterator[Result]
     """Every trace on a curve."""
     for trace in traces:
         player = Player(curve, fresh(trace.model, curve.step(trace.model)))
-        player.measure(trace.replies[0].prompt)
         cold = player.play(trace)
         yield Result(curve, trace, cold, player.play(trace), sweep(trace, curve))
 

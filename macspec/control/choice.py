@@ -100,8 +100,8 @@ class Controller:
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
       ``settled`` tokens and gets as much of every token after those; a round is charged
       ``precision`` times its cost, or the most that it can be until that is measured. None may lose
-      more than is left, and only the shallowest more than ``stake`` of it. So no more than the
-      allowance can be lost, whatever is accepted.
+      more than is left, nor more than ``stake`` of it unless the shallowest loses about as much. So
+      no more than the allowance is lost within a reply, whatever is accepted.
 
     A plan depends only on what is known before the round: costs, acceptance so far, and what the
     drafters offer. So every acceptance rule stays exact under it.
