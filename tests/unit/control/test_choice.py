@@ -289,7 +289,8 @@ def test_for_energy_it_takes_the_fewest_joules_among_the_nearly_fastest(
     """``gain``: the speed of the drafter over plain decoding; ``watts``: its power over that."""
     controller = made()
     monkeypatch.setattr(controller.acceptance, "expected", lambda *_: [1.0, *[2.0] * MAX_DEPTH])
-    monkeypatch.setattr(controller.curve, "rounds", lambda _, depths, at: [2 / gain] * len(depths))
+    monkeypatch.setattr(controller.curve, "round", lambda *_: 2 / gain)
+    monkeypatch.setattr(controller.curve, "most", lambda *_: 2.0)
     offers = [Offer("ngram", 1, 5)]
     controller.objective = "energy"
     before = controller.choose(offers, 100, 50)
