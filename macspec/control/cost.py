@@ -127,15 +127,17 @@ class CostCurve:
         return self._costs[name, depth, where]
 
     def most(self, drafter: str, depth: int, length: int) -> float:
-        """The same at most: a row beyond those that were measured takes no longer than a plain
-        step."""
+        """The same at most: a token beyond those that were measured takes no longer than a plain
+        step to draft and verify."""
         name = drafter if self.step(drafter) else GIVEN
         where, cost = (self.sampled, bucket(length)), self.round(drafter, depth, length)
         known = max([0, *self._near(name, where), *self._near(GIVEN, where)])
         if depth <= known:
             return cost
-        more = depth - known + self.drafting(name, depth) - self.drafting(name, known)
-        return max(self.round(drafter, known, length) + more, cost) if known else 1 + more
+        more = depth - known
+        return (
+            max(self.round(drafter, known, length) + more, cost) if known else max(1.0 + more, cost)
+        )
 
     def catching_up(self, drafter: str, unread: int) -> float:
         """What reading committed tokens adds to the first draft step, which reads one anyway."""
