@@ -94,7 +94,7 @@ BROKEN = {
         r"out of bounds, x\[-1\], thread 0",
     ),
     "write beyond the end": (REVERSE, "out[at]", "out[at + 1]", r"out of bounds, out\[128\]"),
-    "far away": (REVERSE, "x[at]", "x[(at + 1) << 24]", "access to memory that is no buffer's"),
+    "far away": (REVERSE, "x[at]", "x[at + (1ul << 46)]", "access to memory that is no buffer's"),
     "four beyond the end": (WIDE, "at / 4", "at / 4 + 1", r"out of bounds, x\[128\]"),
     "four misaligned": (WIDE, "float4*)x;", "float4*)(x + 1);", "misaligned access"),
     "vector of 32 bytes beyond": (LONG, "at / 8", "at / 8 + 1", r"out of bounds, x\[128\]"),
