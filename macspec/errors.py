@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 from .plaintext import one_line
 
 QUOTED = 200
@@ -66,6 +68,11 @@ def cause(error: BaseException) -> str:
 def brief(error: BaseException) -> str:
     """Another library's error message in one line of at most ``QUOTED`` characters."""
     return _shortened(one_line(str(error)[: 4 * QUOTED])) or type(error).__name__
+
+
+def frames(error: BaseException) -> str:
+    """The traceback of an error without its message, which may quote the chat."""
+    return f"{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}"
 
 
 def quoted(value: object) -> str:

@@ -50,7 +50,7 @@ def limited(size: int) -> Iterator[None]:
     """End what runs here, on a text of this size, with a LimitError once it takes too long or too
     much memory.
 
-    Time is only limited on the main thread, between two steps of Python; memory only on Linux.
+    Only on the main thread: time between two steps of Python, and memory on Linux.
     """
     with _memory(), _time(SECONDS + size / SPEED):
         try:
@@ -65,7 +65,7 @@ def limited(size: int) -> Iterator[None]:
 
 @contextmanager
 def _time(seconds: float) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
+    if not _on_main_thread():
         yield
         return
 
@@ -83,7 +83,7 @@ def _time(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def _memory() -> Iterator[None]:
-    if sys.platform != "linux":
+    if sys.platform != "linux" or not _on_main_thread():
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -95,3 +95,8 @@ def _memory() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _on_main_thread() -> bool:
+    """Others share the process with it: what ended them would end its work too."""
+    return threading.current_thread() is threading.main_thread()

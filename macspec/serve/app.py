@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
@@ -21,6 +22,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from ..errors import frames
 from ..terminal import REQUESTS
 from ..worker import EngineClient
 from .guard import Access, Connection, Guard
@@ -35,9 +37,6 @@ from .protocol import (
     parsed,
 )
 from .replies import Queue, Reply, Watch
-
-CONNECTIONS = 512
-"""Most connections at once; others are refused before they are read."""
 
 Parse = Callable[[Fields, Defaults], Request]
 
@@ -148,10 +147,10 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 date_header=False,
-                limit_concurrency=CONNECTIONS,
                 timeout_graceful_shutdown=1,
             )
         )
+        logging.getLogger("uvicorn.error").addFilter(_without_message)
         self.status = 0
         """The exit status: 128 and the signal, as a shell has it."""
 
@@ -171,6 +170,13 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.status = 128 + sig
         super().handle_exit(sig, frame)
+
+
+def _without_message(record: logging.LogRecord) -> bool:
+    """Have a record quote no request: the traceback of an error stays, its message does not."""
+    if record.exc_info and record.exc_info[1]:
+        record.exc_text = frames(record.exc_info[1])
+    return True
 
 
 def _refused(request: HttpRequest, error: Exception) -> Response:

@@ -30,6 +30,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 LARGEST = 8 * 2**20
 """Bytes of a request's body; a million tokens of text are about five million."""
 
+CONNECTIONS = 192
+"""Most connections at once: fewer than the 256 files that a process of macOS may open."""
+
 HEADERS = 15.0
 """Seconds for the headers of a connection's first request."""
 
@@ -184,11 +187,19 @@ async def send_json(send: Send, status: int, body: Any, *, close: bool = False) 
 
 
 class Connection(H11Protocol):
-    """A connection that is closed if it sends no whole request in its first ``HEADERS`` seconds."""
+    """A connection that is closed if it sends no whole request in its first ``HEADERS`` seconds.
+
+    When there are too many, the one of those without a request that came first is closed.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._begun = asyncio.get_running_loop().call_later(HEADERS, self._expire)
+        if len(self.connections) > CONNECTIONS:
+            silent: Any = [it for it in self.connections if getattr(it, "cycle", None) is None]
+            oldest = min(silent, key=lambda it: it._begun.when())
+            self.connections.discard(oldest)
+            oldest.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._begun.cancel()

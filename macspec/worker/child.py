@@ -11,14 +11,13 @@ import select
 import sys
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MacspecError, brief, is_panic, known_failure
+from ..errors import MacspecError, brief, frames, is_panic, known_failure
 from ..events import Finished, between_rounds
 from ..parent import exit_with_parent
 from .messages import (
@@ -61,13 +60,11 @@ LEAVE = 1.0
 """Seconds to shut down once the parent has asked for it."""
 
 LOOK = 0.02
-"""Seconds between two attempts to write to a late reader."""
+"""Seconds between two attempts to write to a late reader, or two looks while none has a turn."""
 
 
 def log(error: BaseException) -> None:
-    """Log the traceback of an error without its message, which may quote the chat."""
-    frames = "".join(traceback.format_tb(error.__traceback__))
-    print(f"{frames}{type(error).__name__}", file=sys.stderr, flush=True)
+    print(frames(error), file=sys.stderr, flush=True)
 
 
 class Stopped(Exception):  # noqa: N818 - it is no error
@@ -108,8 +105,12 @@ class Server:
         for call in shared.calls:
             if self._inbox.stopped(call):
                 self._reply_to(call, partial(shared.stop, call))
-        if shared:
-            self._reply_to(shared.turn_of, lambda: shared.turn(self._outbox.put))
+        for call in shared.tokenized:
+            self._reply_to(call, partial(shared.queue, call))
+        if (turn_of := shared.turn_of) is not None:
+            self._reply_to(turn_of, lambda: shared.turn(self._outbox.put))
+        elif shared:
+            shared.wait(LOOK)
         self._outbox.flush()
         self._outbox.make_room(lambda: self._inbox.closing)
         if not shared:
@@ -139,7 +140,7 @@ class Server:
             report = "please report it with the output of macspec check"
             self._send(call, Failed("error", f"{what} (if it happens again, {report})"))
 
-    def _done(self, call: int, command: Any) -> Answer:
+    def _done(self, call: int, command: Any) -> Answer | None:
         engine = self._engine
         if not isinstance(command, QUICK):
             self._idle = None

@@ -116,8 +116,9 @@ class Engine:
         options = {field.name: getattr(request, field.name) for field in fields(request)}
         return self._loaded().reply(**options)
 
-    def share(self, call: int, command: SharedReply) -> Queued:
-        """Queue a reply that takes turns with others; errors as ``reply`` and ``tune``."""
+    def share(self, call: int, command: SharedReply) -> Queued | None:
+        """Queue a reply that takes turns with others, as ``Shared.begin``; errors as ``reply`` and
+        ``tune``."""
         session = self._loaded()
         settings = _settings(self._changed(command.changes))
         session.check(settings.method)

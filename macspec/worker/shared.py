@@ -10,8 +10,10 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ..constraint import Constraint, Constraints
@@ -34,6 +36,11 @@ KEPT = 16
 
 WIDEST = 16
 """Characters of a prediction that are read for each position of the context."""
+
+LONG = 2**14
+"""Most characters that are tokenized between two rounds; longer texts are beside them."""
+
+NOT_BEGUN = Failed("stopped", "stopped before it began")
 
 
 class TurnClock:
@@ -101,8 +108,8 @@ class Shared:
     """The replies that take turns, those that wait, and the conversations at rest.
 
     A reply waits while ``MOST`` others take turns, or while the caches of all of them could
-    outgrow the memory; none overtakes another. Conversations at rest give way, the one first that
-    was used longest ago.
+    outgrow the memory; none overtakes another. A long text is tokenized before, on a thread, one
+    after the other. Conversations at rest give way, the one first that was used longest ago.
 
     Args:
         session: with the loaded pair; each conversation gets a sibling of it.
@@ -116,35 +123,62 @@ class Shared:
     clock: Callable[[], float] = time.perf_counter
     waiting: deque[Pending] = field(default_factory=deque)
     live: deque[Pending] = field(default_factory=deque)
+    tokenizing: dict[int, Future[Pending]] = field(default_factory=dict)
+    """Calls whose text is long."""
     at_rest: list[Conversation] = field(default_factory=list)
     """The newest last."""
     _prompting: Prompting = field(init=False)
     _constraints: Constraints = field(init=False)
     _wired: ExitStack = field(default_factory=ExitStack)
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "tokenizer"))
 
     def __post_init__(self) -> None:
         self._prompting = Prompting(self.session.pair)
         self._constraints = Constraints(self.session.pair)
 
     def __bool__(self) -> bool:
-        return bool(self.live or self.waiting)
+        return bool(self.live or self.waiting or self.tokenizing)
 
     @property
     def calls(self) -> list[int]:
-        return [it.call for it in (*self.live, *self.waiting)]
+        return [*(it.call for it in (*self.live, *self.waiting)), *self.tokenizing]
 
     @property
-    def turn_of(self) -> int:
-        """The call whose turn is next."""
+    def turn_of(self) -> int | None:
+        """The call whose turn is next; None while all there are, are tokenized."""
         self._admit()
-        return self.live[0].call
+        return self.live[0].call if self.live else None
 
-    def begin(self, call: int, command: SharedReply, settings: Settings) -> Queued:
-        """Queue a reply.
+    @property
+    def tokenized(self) -> list[int]:
+        """Calls whose long text is tokenized: ``queue`` them."""
+        return [call for call, it in self.tokenizing.items() if it.done()]
+
+    def begin(self, call: int, command: SharedReply, settings: Settings) -> Queued | None:
+        """Queue a reply; None: its text is long, and ``tokenized`` has it in a while.
 
         Raises:
             BadOptionError, ContextOverflowError: it is invalid or too long.
         """
+        make = partial(self._pending, call, command, settings)
+        if _characters(command) <= LONG:
+            return self._queue(make())
+        self.tokenizing[call] = self._thread.submit(make)
+        return None
+
+    def queue(self, call: int) -> Queued:
+        """Queue a reply whose text is tokenized; errors as ``begin``."""
+        return self._queue(self.tokenizing.pop(call).result())
+
+    def wait(self, seconds: float) -> None:
+        """Wait until a text is tokenized, at most so long."""
+        wait(self.tokenizing.values(), seconds, FIRST_COMPLETED)
+
+    def _queue(self, it: Pending) -> Queued:
+        self.waiting.append(it)
+        return Queued(len(it.prompt.tokens))
+
+    def _pending(self, call: int, command: SharedReply, settings: Settings) -> Pending:
         tools = json.loads(command.tools or "[]")
         prompt = self._prompt(command, tools)
         context, asked = self.session.pair.context, command.request.max_tokens
@@ -155,7 +189,7 @@ class Shared:
         # More of it than the reply can be long is of no use.
         expected = command.prediction[: WIDEST * context]
         prediction = tokenizer.encode(expected, add_special_tokens=False) if expected else []
-        pending = Pending(
+        return Pending(
             call,
             command,
             settings,
@@ -165,8 +199,6 @@ class Shared:
             self._constraints.of(command.schema, prompt.part) if command.schema else None,
             positions=context if asked is None else min(size + asked, context),
         )
-        self.waiting.append(pending)
-        return Queued(size)
 
     def _prompt(self, command: SharedReply, tools: list[Any]) -> Prompt:
         request, pair = command.request, self.session.pair
@@ -251,7 +283,10 @@ class Shared:
         )
 
     def stop(self, call: int) -> Finished | Failed:
-        """End a reply, waiting or live; it keeps its text."""
+        """End a reply, wherever it is; it keeps its text."""
+        if call in self.tokenizing:
+            self.tokenizing.pop(call).cancel()
+            return NOT_BEGUN
         for queue in (self.live, self.waiting):
             for it in queue:
                 if it.call == call:
@@ -261,20 +296,21 @@ class Shared:
 
     def _stopped(self, it: Pending) -> Finished | Failed:
         if it.conversation is None:
-            return Failed("stopped", "stopped before it began")
+            return NOT_BEGUN
         session = it.conversation.session
         session.close()
         if session.cached_tokens:
             self._keep(it.conversation)
         self._rest()
         if it.events is None or session.finished is None:
-            return Failed("stopped", "stopped before it began")
+            return NOT_BEGUN
         return session.finished
 
     def close(self) -> None:
         """End all replies and forget all conversations."""
         for call in self.calls:
             self.stop(call)
+        self._thread.shutdown(wait=False)
         self.at_rest.clear()
 
     def _admit(self) -> None:
@@ -328,3 +364,10 @@ class Shared:
     def _rest(self) -> None:
         if not self.live:
             self._wired.close()
+
+
+def _characters(command: SharedReply) -> int:
+    """How long the texts of a request are."""
+    messages = command.request.messages
+    texts = [messages] if isinstance(messages, str) else [it for m in messages for it in m.values()]
+    return sum(map(len, (*texts, command.prediction, command.tools)))

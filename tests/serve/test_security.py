@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from serving import (
 
 from macspec.serve import guard
 from macspec.serve.guard import Access
-from macspec.worker import Queued
+from macspec.worker import Call, Queued
 from macspec.worker.messages import Answer
 
 
@@ -242,6 +242,60 @@ def test_a_connection_that_asks_nothing_is_closed(
         with connected(server) as it, suppress(ConnectionError):  # It may be closed before that.
             it.sendall(begun)
             assert it.recv(99) == b""
+
+
+def test_slow_clients_on_many_connections_keep_nobody_out(
+    engine: ScriptedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "CONNECTIONS", 6)
+    answers, engine.events = engine.events, (Queued(7),)
+    raw = json.dumps(chat(stream=True)).encode()
+    with serving(engine, Settings(MODEL)) as server, ExitStack() as opened:
+        asking = opened.enter_context(connected(server))
+        asking.sendall(head(f"Content-Length: {len(raw)}") + raw)
+        assert eventually(lambda: len(engine.calls) == 1)
+        engine.events = answers
+        slow = []
+        for _ in range(20):
+            slow.append(opened.enter_context(connected(server)))
+            slow[-1].sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: loc")
+            assert ask(server, chat())[0] == 200
+            assert len(server.server_state.connections) <= 6
+        for it in slow[:12]:
+            with suppress(ConnectionError):
+                assert it.recv(99) == b""
+        assert not any(call is engine.calls[0] for call in engine.stopped)
+
+
+def test_control_characters_of_a_request_reach_no_log(
+    engine: ScriptedClient, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not even if they are in the message of an unexpected error."""
+    evil = "\x1b[2J\x1b]0;owned\x07"
+
+    def fail(call: Call) -> None:
+        raise RuntimeError(evil)
+
+    logged: list[str] = []
+
+    def ended() -> bool:
+        logged.extend(capfd.readouterr())
+        return "RuntimeError" in "".join(logged)
+
+    with serving(engine, Settings(MODEL)) as server:
+        assert ask(server, chat(evil), user_agent=evil)[0] in (200, 400)
+        assert ask(server, chat(evil, model=evil))[0] == 404
+        assert ask(server, chat(), "/%1b%5b2J")[0] == 404
+        engine.more = fail
+        status, body = ask(server, chat(evil))
+        assert status == 500
+        assert body["error"]["message"].isprintable()
+        assert eventually(ended)
+        engine.more = lambda call: None
+    logged.extend(capfd.readouterr())
+    assert "in fail\n" in "".join(logged)
+    assert "owned" not in "".join(logged)
+    assert "\x1b" not in "".join(logged)
 
 
 @pytest.mark.parametrize(

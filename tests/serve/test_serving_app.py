@@ -27,13 +27,15 @@ async def test_the_panel_shows_what_the_server_does_and_q_ends_both() -> None:
     at: Any = SimpleNamespace(port=listening.getsockname()[1])
     app = ServingApp(engine, LOADED, Settings(MODEL), listening, "http://here/v1")
     async with app.run_test(size=(60, 40)) as pilot:
-        status, _ = await asyncio.to_thread(ask, at, chat())
+        status, _ = await asyncio.to_thread(ask, at, chat("\x1b[2J"), user_agent="\x1b]0;x\x07")
         assert status == 200
         app.refresh_numbers()
         shown = str(app.query_one("#traffic", Static).render())
         assert shown == "0 replying, 0 waiting, 1 answered, 2 tokens"
         state = app.query_one(Panel).state
         assert (state.target, state.tokens, state.activity) == (MODEL, 3, "ready")
+        strips = app.screen._compositor.render_strips()
+        assert all(strip.text.isprintable() for strip in strips)
         app.post_message(Tune("depth", 4))
         app.post_message(Tune("depth", 99))
         await pilot.pause()

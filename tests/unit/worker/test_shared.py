@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from itertools import pairwise
@@ -40,8 +41,7 @@ def run(
 ) -> dict[int, Finished]:
     """Take turns until all have ended."""
     done = {}
-    while it:
-        call = it.turn_of
+    while (call := it.turn_of) is not None:
         if (finished := it.turn(seen)) is not None:
             done[call] = finished
     return done
@@ -197,6 +197,37 @@ def test_what_is_wrong_is_said_before_anything_waits(small: Pair) -> None:
     ):
         with pytest.raises(error):
             it.begin(0, wrong, KEYED)
+    assert not it
+
+
+def test_a_long_text_is_tokenized_while_others_have_their_turns(
+    small: Pair, alone: dict[str, tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four: one takes turns, and of three long ones two are queued late and one is stopped."""
+    monkeypatch.setattr(shared, "LONG", len(TEXTS[0]) + len("user"))
+    it, opened = several(small), threading.Event()
+    chat = it._prompting.chat
+
+    def gated(messages: Any, *rest: Any, **more: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            assert opened.wait(60)
+        return chat(messages, *rest, **more)
+
+    monkeypatch.setattr(it._prompting, "chat", gated)
+    for call, text in enumerate((*TEXTS[:3], "word " * 2000)):
+        assert isinstance(it.begin(call, request(text), KEYED), Queued) == (call == 0)
+    assert it.calls == [0, 1, 2, 3]
+    done = run(it)
+    assert done[0].token_ids == alone[TEXTS[0]]
+    assert (list(done), it.tokenized, it.turn_of, bool(it)) == ([0], [], None, True)
+    assert isinstance(it.stop(2), Failed)
+    opened.set()
+    while len(it.tokenized) < 2:
+        it.wait(1)
+    assert isinstance(it.queue(1), Queued)
+    with pytest.raises(ContextOverflowError):
+        it.queue(3)
+    assert run(it)[1].token_ids == alone[TEXTS[1]]
     assert not it
 
 
