@@ -3,6 +3,7 @@ command."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from ..power import awake
 from ..verification import Tree
 from ..worker.registry import Registry
 from .files import difference, digests
-from .link import Link
+from .link import BEAT, Link
+from .lost import PATIENCE
 from .model import SharedModel
 from .sharding import spread
 from .start import Start
@@ -147,4 +149,10 @@ def follow(start: Start, link: Link) -> None:
     prepare()
     with awake(), wired():
         link.send("joins")
-        Follower(link, start.join()).run()
+        follower = Follower(link, start.join())
+        try:
+            follower.run()
+        except Exception:
+            # MLX has lost the connection to a third rank, perhaps: that one is to be named.
+            time.sleep(PATIENCE + BEAT)
+            raise

@@ -23,7 +23,7 @@ from ..models.memory import LEAST, Demand, MemoryPlan
 from .file import Host, Hosts, read_hosts
 from .files import digests
 from .link import BEAT, Link
-from .lost import APART, ENDED, PATIENCE, guarded, last_line, leave, leaving
+from .lost import APART, ENDED, LOOK, PATIENCE, SILENT, Watch, guarded, last_line, leave, leaving
 from .model import LeadModel
 from .sharding import Shares, shares, spread
 from .start import JOIN, Start, versions
@@ -225,11 +225,13 @@ class Group:
         for number, host in enumerate(self.hosts.hosts[1:], 1):
             parent = os.getpid() if host.local else None
             self._ranks.append(_started(host, replace(self._own, rank=number, parent=parent)))
-        until = time.monotonic() + START
+        until, watch = time.monotonic() + START, Watch()
         while waiting := [it for it in self._ranks if it.link is None]:
             for rank in waiting:
                 if rank.process.poll() is not None:
                     raise HostError(f"{rank.name} could not be started{rank.last_line}")
+                if watch.how(rank.process.pid) == SILENT:
+                    raise HostError(f"{rank.name} {SILENT}")
             if time.monotonic() > until:
                 names = ", ".join(it.name for it in waiting)
                 raise HostError(
@@ -339,7 +341,7 @@ def _listening(hosts: Hosts) -> socket.socket:
             f"{hosts.first} is no address of this machine ({error.strerror}): the first host of "
             f"{hosts.path.name} must be the one on which you start macspec"
         ) from error
-    server.settimeout(TICK)
+    server.settimeout(LOOK)
     return server
 
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
@@ -60,6 +61,23 @@ def last_line(output: int) -> str:
     return f" ({said})" if said else ""
 
 
+class Watch:
+    """Looks at the processes that run ranks or are connected to them, every ``LOOK``."""
+
+    def __init__(self) -> None:
+        self._stopped: Counter[int] = Counter()
+        """Looks in a row that found each of them stopped; this process takes none while it is
+        stopped itself."""
+
+    def how(self, process: int) -> str | None:
+        """How a process is lost, as of now; None: it is not."""
+        state = state_of(process)
+        if state in ("", "Z"):
+            return ENDED
+        self._stopped[process] = self._stopped[process] + 1 if state == "T" else 0
+        return SILENT if self._stopped[process] * LOOK > PATIENCE else None
+
+
 @contextmanager
 def guarded(seconds: float, ranks: Sequence[tuple[str, int, int]]) -> Iterator[None]:
     """End this process, which holds Python's lock, if one of the ranks is lost meanwhile.
@@ -85,19 +103,14 @@ def main(arguments: Sequence[str]) -> None:
     """Watch the ranks until standard input is closed."""
     engine, until = int(arguments[0]), time.monotonic() + float(arguments[1])
     ranks = list(zip(*(arguments[first::3] for first in (2, 3, 4)), strict=True))
-    stopped = dict.fromkeys(ranks, 0.0)
-    reason = ""
+    watch, reason = Watch(), ""
     while not reason and not select.select([0], [], [], LOOK)[0]:
         if time.monotonic() > until:
             reason = APART
-        for rank in ranks:
-            name, process, output = rank
-            state = state_of(int(process))
-            stopped[rank] = stopped[rank] + LOOK if state == "T" else 0.0
-            if state in ("", "Z"):
-                reason = f"{name} {ENDED}{last_line(int(output))}"
-            elif stopped[rank] > PATIENCE:
-                reason = f"{name} {SILENT}"
+        for name, process, output in ranks:
+            if (how := watch.how(int(process))) is not None:
+                said = last_line(int(output)) if how == ENDED else ""
+                reason = f"{name} {how}{said}"
     if reason:
         say(reason)
         os.kill(engine, signal.SIGKILL)

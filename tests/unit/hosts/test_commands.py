@@ -104,7 +104,7 @@ def assert_in_step(session: Session, wire: Wire) -> None:
 
 
 QUICK = [("llama", 8), ("qwen3_5", 3)]
-MANY = [("llama", 100), ("qwen3", 30), ("qwen3_5", 30), ("gemma3_text", 30)]
+MANY = [("llama", 100), ("qwen3", 30), ("qwen3_5", 20), ("gemma3_text", 15)]
 
 
 @pytest.mark.parametrize(

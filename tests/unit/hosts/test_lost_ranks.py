@@ -27,9 +27,8 @@ RANKS, GUARD = b"macspec.hosts.rank", b"macspec.hosts.lost"
 KILL, STOP = signal.SIGKILL, signal.SIGSTOP
 
 POINTS = [
-    (2, [("start", 1, KILL), ("join", 1, KILL), ("load", 0, KILL), ("decode", 1, KILL)]),
-    (2, [("decode", 1, STOP), ("decode", 0, KILL), ("idle", 1, KILL)]),
-    (3, [("join", 2, KILL), ("prefill", 1, KILL), ("decode", 2, STOP)]),
+    (2, [("start", 1, KILL), ("join", 1, KILL), ("load", 0, KILL), ("decode", 1, STOP)]),
+    (3, [("prefill", 1, KILL)]),
 ]
 """How many ranks, and when which of them gets which signal."""
 
@@ -113,8 +112,8 @@ def lost(engine: ProcessEngine, call: Call, point: str, rank: int, number: signa
         refused = ended.message.startswith("rank 1 could not be started")
         assert (refused and point == "start") or ended.message.startswith(said), ended
         assert call.text or point != "decode"
-    else:  # in between, the load has come to its end
-        assert isinstance(ended, Loaded)
+    else:  # in between, it has come to its end
+        assert isinstance(ended, Loaded | Finished)
     gone = others if refused else [lead, *others]
     assert eventually(lambda: not any(map(alive, gone)))
 
@@ -134,12 +133,8 @@ def test_a_rank_is_lost(
 
 @pytest.mark.slow
 def test_it_goes_on_when_the_machine_is_back(engine: ProcessEngine, tmp_path: Path) -> None:
-    loaded = engine.load(choice_of(tmp_path, 2)).result()
-    assert isinstance(loaded, Loaded), loaded
+    lost(engine, reached(engine, choice_of(tmp_path, 2), "decode", 2), "decode", 1, KILL)
     (tmp_path / "away").touch()
-    call = begun(engine)
-    os.kill(children_of(engine, RANKS)[0], KILL)
-    assert isinstance(call.result(60), Failed)
     failed = engine.reply(TEXT).result(60)
     assert isinstance(failed, Failed)
     assert failed.message == "rank 1 could not be started (is away)"
@@ -148,3 +143,4 @@ def test_it_goes_on_when_the_machine_is_back(engine: ProcessEngine, tmp_path: Pa
     until(again, lambda it: isinstance(it, Notice) and "rereading the conversation" in it.message)
     until(again, lambda it: isinstance(it, Text) and it.delta).stop()
     assert isinstance(again.result(60), Finished)
+    lost(engine, again, "idle", 1, KILL)
