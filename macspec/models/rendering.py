@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import resource
 import signal
 import sys
@@ -27,6 +28,10 @@ class LimitError(ValueError):
     """It took too long or too much memory."""
 
 
+class _OverError(Exception):
+    """Its time is over."""
+
+
 def rendered(
     tokenizer: Any, turns: Sequence[Mapping[str, Any]], *, tokenize: bool = False, **settings: Any
 ) -> Any:
@@ -50,7 +55,7 @@ def limited(size: int) -> Iterator[None]:
     """End what runs here, on a text of this size, with a LimitError once it takes too long or too
     much memory.
 
-    Only on the main thread: time between two steps of Python, and memory on Linux.
+    Time is only limited between two steps of Python; memory on Linux, on the main thread.
     """
     with _memory(), _time(SECONDS + size / SPEED):
         try:
@@ -65,12 +70,17 @@ def limited(size: int) -> Iterator[None]:
 
 @contextmanager
 def _time(seconds: float) -> Iterator[None]:
-    if not _on_main_thread():
-        yield
-        return
+    try:
+        with (_alarm if _on_main_thread() else _thread_alarm)(seconds):
+            yield
+    except _OverError:
+        raise LimitError(f"it takes over {seconds:.0f} s") from None
 
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
     def end(signum: int, frame: object) -> None:
-        raise LimitError(f"it takes over {seconds:.0f} s")
+        raise _OverError
 
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -82,8 +92,31 @@ def _time(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
+def _thread_alarm(seconds: float) -> Iterator[None]:
+    """As ``_alarm``, on a thread that gets no signals."""
+    thread, lock, ended = threading.get_ident(), threading.Lock(), False
+
+    def end() -> None:
+        with lock:
+            if not ended:
+                raising = ctypes.pythonapi.PyThreadState_SetAsyncExc
+                raising(ctypes.c_ulong(thread), ctypes.py_object(_OverError))
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        with lock:
+            ended = True
+        timer.cancel()
+
+
+@contextmanager
 def _memory() -> Iterator[None]:
     if sys.platform != "linux" or not _on_main_thread():
+        # The limit is the process's, so it would end what the main thread does meanwhile.
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -98,5 +131,4 @@ def _memory() -> Iterator[None]:
 
 
 def _on_main_thread() -> bool:
-    """Others share the process with it: what ended them would end its work too."""
     return threading.current_thread() is threading.main_thread()

@@ -7,6 +7,7 @@ import re
 import resource
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, product
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from macspec.errors import MacspecError
 from macspec.models import trial
 from macspec.models.loading import open_model
 from macspec.models.pair import load_pair
+from macspec.models.rendering import LimitError, limited
 from macspec.session import Session
 
 SECONDS = 10.0
@@ -242,3 +244,20 @@ def test_a_template_that_shows_itself_only_later_is_ended(
     hidden += "{% for j in range(99999) %}{% endfor %}{% endfor %}{% endif %}hi"
     error = answered(made(tmp_path, template(hidden)))
     assert "was ended, as it takes over" in (error or "")
+
+
+def test_what_never_ends_is_ended_on_another_thread_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("macspec.models.rendering.SECONDS", 0.05)
+    ended: list[int] = []
+
+    def endless() -> None:
+        with limited(10**6):
+            ended.append(0)
+        with limited(0):
+            while True:
+                sum(range(9))
+
+    with ThreadPoolExecutor(1) as thread:
+        with pytest.raises(LimitError, match="it takes over"):
+            thread.submit(endless).result(60)
+        assert ended == thread.submit(sorted, ended).result(60) == [0]
