@@ -13,10 +13,10 @@ from groups import FIVE
 
 SCENARIO = Path(__file__).with_name("scenario.py")
 
-TOKENS = {2: 8, 3: 4}
+TOKENS = {2: 8, 3: 3}
 """Of a reply, by ranks: every sum over them costs processor time while they wait for each other."""
 
-EDITS = {"llama": 12}
+EDITS = {"llama": 8}
 """Of the text, with a reply after each, by architecture."""
 
 
