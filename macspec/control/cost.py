@@ -239,7 +239,7 @@ class CostCurve:
                 self.set_plain(length, mean)
         elif overlaps == 0 and not replayed:  # a replay's cost is known by plain steps alone
             self._run = []
-            self.set_plain(length, seconds / (1 + self.waiting))
+            self.set_plain(length, seconds / max(self.round(GIVEN, 0, length), 1.0))
 
     def as_dict(self) -> dict[str, Any]:
         return {
