@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import traceback
-
 from .plaintext import one_line
 
 QUOTED = 200
 """Most characters quoted of another library's message."""
-
 
 LONGEST = 1000
 """Most characters of a message; of a longer one the middle is left out."""
@@ -72,6 +69,8 @@ def brief(error: BaseException) -> str:
 
 def frames(error: BaseException) -> str:
     """The traceback of an error without its message, which may quote the chat."""
+    import traceback  # only after a fault
+
     return f"{''.join(traceback.format_tb(error.__traceback__))}{type(error).__name__}"
 
 

@@ -59,8 +59,10 @@ def output_of(own: Any, guesses: Guesses | None, tap: Any) -> Output:
     Args:
         tap: shows the target's.
     """
-    found: Output = own or (tap.logits if guesses is None else tap.logits_of(guesses.targets))
-    return found
+    if own is None:
+        own = tap.logits if guesses is None else tap.logits_of(guesses.targets)
+    output: Output = own
+    return output
 
 
 def chain_output(own: Any, guesses: Guesses | None, normed: Output, tap: Any) -> Output:
