@@ -19,6 +19,9 @@ Trial = tuple[Callable[[], Sequence[mx.array]], Callable[[], None]]
 STUDIED = 8
 """Tokens of a round that was not drafted."""
 
+RANKED = 256
+"""Most tokens that top-p keeps in a draft, which may be drawn from any distribution."""
+
 
 class Reader(Protocol):
     """A model that reads the committed tokens."""
@@ -190,9 +193,12 @@ class ChainDrafter:
                 scores = drawn = logits if log_q is None else log_q
             else:
                 drafted = mx.concatenate(tokens) if tokens else None
+                recent = sampling.recent(context.tokens, drafted, 1)
                 # Kernels that judge read normalised log-probabilities; the portable rules do not.
-                scored = sampling.weights if draw is None else sampling.scores
-                scores = scored(logits, sampling.recent(context.tokens, drafted, 1))
+                if draw is None:
+                    scores = sampling.weights(logits, recent, RANKED)
+                else:
+                    scores = sampling.scores(logits, recent)
                 drawn = scores if context.noise is None else scores + context.noise[step]
                 last = mx.argmax(drawn, axis=-1)
             if not self.stepper.at_once or step == depth - 1:

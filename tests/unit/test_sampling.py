@@ -199,11 +199,12 @@ def test_top_p_keeps_a_token_for_the_mass_above_it_and_its_equals(
     assert np.array_equal(kept[clear], (above < top_p)[clear])
 
 
+@pytest.mark.parametrize("width", [4096, 151_936])
 @pytest.mark.parametrize("top_p", [0.3, 0.9, 0.999])
-def test_at_a_models_width_top_p_keeps_what_mlx_lm_keeps(top_p: float) -> None:
+def test_at_a_models_width_top_p_keeps_what_mlx_lm_keeps(top_p: float, width: int) -> None:
     sampling = Sampling(top_p=top_p)
     for seed in range(2):
-        logits = np.random.default_rng(seed).normal(scale=4, size=151_936).astype(np.float32)
+        logits = np.random.default_rng(seed).normal(scale=4, size=width).astype(np.float32)
         mine = log_p(sampling, logits[None])[0]
         assert np.array_equal(mine > -np.inf, mlx_lm(sampling, logits) > -np.inf)
         p = np.exp(logits.astype(np.float64))
@@ -212,6 +213,20 @@ def test_at_a_models_width_top_p_keeps_what_mlx_lm_keeps(top_p: float) -> None:
         # 151,936 addends in float32: the mass that was kept is right to about three digits.
         assert ranked[:count].sum() > top_p - 1e-3
         assert ranked[: count - 1].sum() < top_p + 1e-3
+
+
+@many
+@given(st.lists(row, min_size=1, max_size=3), truncations, st.integers(1, WIDTH))
+def test_a_draft_keeps_the_best_ranked_of_what_is_kept(
+    rows: list[list[float]], options: dict[str, Any], ranked: int
+) -> None:
+    sampling = Sampling(**{**options, "top_p": 0.9})
+    logits = mx.array(rows)
+    few, all_of_them = (np.array(sampling.weights(logits, None, it)) for it in (ranked, None))
+    p = np.array(mx.softmax(logits, axis=-1))
+    among = p >= np.sort(p, axis=-1)[:, [-ranked]]
+    assert np.array_equal(few > -np.inf, among & (all_of_them > -np.inf))
+    assert np.array_equal(few[few > -np.inf], all_of_them[few > -np.inf])
 
 
 @pytest.mark.parametrize("top_k", [5, 6, 10**9, 2**70])
