@@ -174,7 +174,7 @@ class Control:
         "speed",
         kinds.one_of(described=OBJECTIVES),
         "Objective",
-        "what a chat's automatic drafting aims at",
+        "what automatic drafting aims at in chats (run and serve: always speed)",
     )
 
 
