@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from macspec.events import Notice
+from macspec.models.sidecars import label
 from macspec.worker import Failed, Loaded, LoadProgress, PairChoice
 
 from .chat.picker import ModelPicker
@@ -59,8 +60,12 @@ class Loading:
                     if self._picker is not None:
                         self._picker.current = choice
                     if not first:
-                        pair = filter(None, (event.pair.target, event.pair.draft))
-                        self._view.notice(f"now using {' with '.join(pair)}")
+                        pair = event.pair
+                        head = None if pair.head is None else label(pair.head)
+                        drafters = " and ".join(it for it in (pair.draft, head) if it)
+                        self._view.notice(
+                            f"now using {pair.target}{f' with {drafters}' if drafters else ''}"
+                        )
         return there
 
     @property

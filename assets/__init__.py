@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 WORKLOADS = (
     "booking",
@@ -18,14 +19,22 @@ WORKLOADS = (
 )
 
 
+class Pocket(NamedTuple):
+    """Folders of the built-in pair."""
+
+    target: Path
+    draft: Path
+    head: Path
+
+
 def folder() -> Path:
     """Where all of it lies."""
     return Path(str(files(__name__)))
 
 
-def pocket() -> tuple[Path, Path]:
-    """Folders of the built-in target and its draft model."""
-    return folder() / "pocket" / "target", folder() / "pocket" / "draft"
+def pocket() -> Pocket:
+    """Where the built-in target, its draft model and its head lie."""
+    return Pocket(*(folder() / "pocket" / name for name in Pocket._fields))
 
 
 def prompts() -> list[list[dict[str, str]]]:

@@ -208,7 +208,8 @@ def show_plan(options: argparse.Namespace, entry: Entry | None) -> int:
         head = _head(model, draft)
     except PairMismatchError as error:
         return _show(options, model, None, None, str(error))
-    drafting = None if draft is None or head is not None else _opened(draft, 1)
+    alone = head is not None and draft != BUILT_IN
+    drafting = None if draft is None or alone else _opened(draft, 1)
     off = None if drafting is None else why_not(model, drafting)
     if options.hosts is not None:
         return _show_group(options, model, drafting if off is None else None, head)
@@ -219,7 +220,11 @@ def _head(model: Model, draft: str | None) -> LoadedHead | None:
     """The head to draft with: the one asked for, or the one that the target brings along."""
     if draft is None:
         return open_own_head(model)
-    files = None if draft == BUILT_IN else head_in(draft, locate(draft))
+    folders = pocket()
+    if draft == BUILT_IN and model.path != folders.target:
+        return None
+    name, folder = (f"{draft} head", folders.head) if draft == BUILT_IN else (draft, locate(draft))
+    files = head_in(name, folder)
     return None if files is None else open_head(files, model)
 
 

@@ -74,7 +74,7 @@ class Follower:
 
     def _located(self, name: str | None, trust: bool) -> Path:
         if name is None:
-            built_in: Path = pocket()[0]
+            built_in: Path = pocket().target
             return built_in
         try:
             return locate(name, trust_remote_code=trust)

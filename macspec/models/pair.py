@@ -102,7 +102,8 @@ def load_pair(
         target: a folder or a Hugging Face id, ``id@revision`` pins one; None for the built-in
             pair.
         draft: a smaller model with the target's vocabulary, or a head for the target; None for
-            none (or the built-in one). A head that comes with the target is used in any case.
+            none, or for the built-in pair's own draft model and head, both of which another one
+            replaces. A head in the target's own files is used beside a draft model.
         context: positions to plan for, at most the target's own; None for the target's own, or
             as many of them as fit into memory.
         beyond: ``context`` may exceed the target's own. Text out there is meaningless, but its
@@ -135,7 +136,7 @@ def load_pair(
             return open_model(name, folder, trust_remote_code=trust_remote_code)
         return group.open(name, folder, target, trust_remote_code, context, kv_bits)
 
-    model, drafter = _opened(target, draft, beside, trust_remote_code, opened)
+    model, drafter, files = _opened(target, draft, beside, trust_remote_code, opened)
     if context is not None and context > model.context:
         if not beyond:
             raise BadOptionError(
@@ -146,9 +147,7 @@ def load_pair(
     head, off = None, None
     whole = model if model.spread is None else model.spread.whole
     try:
-        if isinstance(drafter, HeadFiles):
-            head, drafter = open_head(drafter, whole), None
-        elif (files := own_head(whole.name, whole.path, whole.layers)) is not None:
+        if files is not None:
             head = open_head(files, whole)
     except PairMismatchError as error:
         if require_draft:
@@ -198,24 +197,30 @@ def _opened(
     beside: Pair | None,
     trust_remote_code: bool,
     opened: Callable[[str, Path], Model],
-) -> tuple[Model, Model | HeadFiles | None]:
-    """The target, by ``opened``, and what is to draft for it."""
+) -> tuple[Model, Model | None, HeadFiles | None]:
+    """The target, by ``opened``, and the draft model and the head that are to draft for it."""
+    built_in, model = pocket(), None if beside is None else beside.target
+    folder, given = built_in.target, None
     # Both are located before either is opened, which takes longer.
-    found: list[tuple[str, Path]] = []
-    names = {"target": target, "draft": draft}
-    for (role, name), built_in in zip(names.items(), pocket(), strict=True):
-        if role == "target" and beside is not None:
-            continue
-        if name is not None:
-            found.append((name, locate(name, trust_remote_code=trust_remote_code)))
-        elif target is None:
-            found.append((f"built-in {role}", built_in))
-    own = beside.target if beside is not None else None
-    model = own or opened(*found.pop(0))
-    if not found:
-        return model, None
-    drafter = head_in(*found[0])
-    return model, drafter or open_model(*found[0], trust_remote_code=trust_remote_code)
+    if target is not None and model is None:
+        folder = locate(target, trust_remote_code=trust_remote_code)
+    if draft is not None:
+        given = locate(draft, trust_remote_code=trust_remote_code)
+    model = model or opened(target or "built-in target", folder)
+    if draft is None or given is None:
+        if target is not None:
+            return model, None, _own_head(model)
+        head = head_in("built-in head", built_in.head)
+        return model, open_model("built-in draft", built_in.draft), head
+    if (head := head_in(draft, given)) is not None:
+        return model, None, head
+    drafter = open_model(draft, given, trust_remote_code=trust_remote_code)
+    return model, drafter, _own_head(model)
+
+
+def _own_head(model: Model) -> HeadFiles | None:
+    whole = model if model.spread is None else model.spread.whole
+    return own_head(whole.name, whole.path, whole.layers)
 
 
 def built_in_notice() -> str:

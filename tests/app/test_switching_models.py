@@ -11,7 +11,7 @@ import pytest
 from macspec.assets import pocket
 from macspec.worker import ProcessEngine
 
-TARGET, DRAFT = map(str, pocket())
+TARGET, DRAFT, _ = map(str, pocket())
 HEAD = str(Path(__file__).parents[1] / "unit" / "heads" / "trained" / "mtp")
 LONG = "Tell me a long story about a fox, a crow and a river."
 

@@ -64,7 +64,7 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         wait_for_answer(terminal, "What is 2 plus 3?")
         assert "Tell me a story" not in terminal.text
 
-        _, draft = pocket()
+        draft = pocket().draft
         ask(terminal, f"/models {draft} none")
         terminal.wait_for("now using ")
         ask(terminal, "/temperature 100")

@@ -334,7 +334,7 @@ def models(walk: Walk) -> None:
         walk.command("/models /nowhere/at/all", "no such folder")
         terminal.wait_for("● built-in")
         walk.step("the title has base names")
-        _, draft = pocket()
+        draft = pocket().draft
         walk.command(f"/models {draft} none", "now using")
         terminal.wait_for(lambda: draft.name in terminal.lines[0])
         assert "/" not in terminal.lines[0].replace(CAPITAL, "")
@@ -411,10 +411,10 @@ def line_mode(walk: Walk) -> None:
         terminal.wait_for(lambda: walk.texts(3)[-2:-1] == ["one\ttwo"], what="a tab")
         terminal.wait_for(lambda: walk.store.thread(3)[-1].state != OPEN, what="a reply")
         walk.step("line mode: the new name after a switch")
-        terminal.type(f"/models {pocket()[1]} none\r")
+        terminal.type(f"/models {pocket().draft} none\r")
         walk.told("now using")
         terminal.type("/models built-in\r")
-        walk.told("now using built-in target with built-in draft")
+        walk.told("now using built-in target with built-in draft and EAGLE-3 head")
         terminal.type("/quit\r")
         assert terminal.ended() == 0
         terminal.assert_restored()

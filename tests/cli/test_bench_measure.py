@@ -26,7 +26,7 @@ SMALL = ["--workloads", "chat", "--tasks", "1", "--repeats", "1", "--max-tokens"
 
 GREEDY = ["--temperature", "0"]
 
-SMALL_PAIR = [f"--{role}={pocket()[1]}" for role in ("target", "draft")]
+SMALL_PAIR = [f"--{role}={pocket().draft}" for role in ("target", "draft")]
 """The built-in draft model in both roles: a tenth of the time."""
 
 TEXT = "One two three four five six seven eight nine ten. " * 3
@@ -294,7 +294,7 @@ def test_forced_answers_go_beyond_what_the_target_was_made_for(
     macspec: Callable[..., Any], tmp_path: Path
 ) -> None:
     for role in ("target", "draft"):
-        shutil.copytree(pocket()[1], tmp_path / role)
+        shutil.copytree(pocket().draft, tmp_path / role)
         config = tmp_path / role / "config.json"
         short = {"max_position_embeddings": 32}
         config.write_text(json.dumps(json.loads(config.read_text()) | short))

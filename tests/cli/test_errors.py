@@ -100,7 +100,7 @@ def test_a_broken_folder_is_an_error_and_not_a_crash(
     macspec: Callable[..., Any], tmp_path: Path, culprit: str
 ) -> None:
     folder = tmp_path / "model"
-    shutil.copytree(pocket()[1], folder)
+    shutil.copytree(pocket().draft, folder)
     BREAKS[culprit](folder)
     outcome = macspec("run", "Hello", "--target", str(folder))
     assert outcome.status == 2

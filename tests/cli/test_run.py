@@ -294,7 +294,7 @@ def test_silence_on_standard_input_is_explained(
 def test_why_the_draft_model_is_off_is_told_once(
     macspec: Callable[..., Any], tmp_path: Path
 ) -> None:
-    target, draft = pocket()
+    target, draft, _ = pocket()
     other = shutil.copytree(draft, tmp_path / "other")
     tokenizer = json.loads((other / "tokenizer.json").read_text(encoding="utf-8"))
     tokenizer["normalizer"] = {"type": "Lowercase"}

@@ -66,6 +66,7 @@ def pair(**options: Any) -> Pair:
         built_in,
         target=replace(built_in.target, module=target, width=built_in.vocabulary),
         draft=replace(built_in.draft, module=draft, width=built_in.vocabulary),
+        head=None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import mlx.core as mx
@@ -13,8 +14,8 @@ from macspec.models import Pair
 
 @pytest.fixture(scope="session")
 def pocket() -> Pair:
-    """The built-in pair in float32."""
-    pair = load_pair(context=512)
+    """The built-in target and draft model in float32."""
+    pair = replace(load_pair(context=512), head=None)
     for model in filter(None, (pair.target, pair.draft)):
         module: Any = model.module
         module.set_dtype(mx.float32)

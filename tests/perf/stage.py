@@ -78,7 +78,7 @@ class Stage:
         folder.mkdir(parents=True)
         store = Store(folder / "data" / "chats" / "chats.db")
         try:
-            target, _ = pocket()
+            target = pocket().target
             text = text_of(random.Random(4), characters - 2) + "\n" + END
             self._huge = keep(store, [("user", "And?"), ("assistant", text)], str(target))
             chat = keep(store, conversation(turns), str(target))

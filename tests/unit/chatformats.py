@@ -267,7 +267,7 @@ FAMILIES = {
 @cache
 def tokenizer_of(name: str) -> TokenizerWrapper:
     family = FAMILIES[name]
-    tokenizer: Any = PreTrainedTokenizerFast(tokenizer_file=str(pocket()[1] / "tokenizer.json"))
+    tokenizer: Any = PreTrainedTokenizerFast(tokenizer_file=str(pocket().draft / "tokenizer.json"))
     known = tokenizer.get_vocab()
     tokenizer.add_special_tokens(
         {"additional_special_tokens": [it for it in family.tokens if it not in known]}

@@ -15,8 +15,8 @@ from macspec.models import Pair
 
 @pytest.fixture(scope="session")
 def pocket() -> Pair:
-    """The built-in pair in float32, with a context that a test can fill."""
-    pair = load_pair(context=512)
+    """The built-in target and draft model in float32, with a context that a test can fill."""
+    pair = replace(load_pair(context=512), head=None)
     assert pair.draft is not None
     for model in (pair.target, pair.draft):
         module: Any = model.module

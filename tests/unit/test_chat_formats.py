@@ -156,8 +156,9 @@ def random_pair(built_in: Pair, name: str, architecture: Any, config: dict[str, 
     module = architecture.Model(architecture.ModelArgs.from_dict(settings))
     module.set_dtype(mx.float32)
     target = replace(built_in.target, module=module, tokenizer=tokenizer, width=width)
-    end = tokenizer.eos_token_ids
-    return replace(built_in, target=target, draft=None, vocabulary=width, stop_ids=frozenset(end))
+    end = frozenset(tokenizer.eos_token_ids)
+    pair = replace(built_in, target=target, draft=None, head=None)
+    return replace(pair, vocabulary=width, stop_ids=end)
 
 
 @pytest.mark.parametrize(

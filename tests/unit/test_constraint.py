@@ -32,7 +32,11 @@ SCHEMA = json.dumps(
         "additionalProperties": False,
     }
 )
-SAMPLINGS = [(Sampling(0), "block"), (Sampling(1.0, seed=3), "keyed"), (Sampling(1.0), "block")]
+SAMPLINGS = [
+    (Sampling(0), "block"),
+    (Sampling(1.0, seed=3), "keyed"),
+    (Sampling(1.0, seed=3), "block"),
+]
 
 REASONING_FIRST = "{% for m in messages %}{{ m.content }}\n{% endfor %}<think>"
 

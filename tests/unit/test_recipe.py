@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from macspec import Sampling, Session, load_pair
 from macspec.assets import pocket
 
-RECIPE = pocket()[0].parent / "recipe"
+RECIPE = pocket().target.parent / "recipe"
 SIGNS = {
     "plus": operator.add,
     "minus": operator.sub,

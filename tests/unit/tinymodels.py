@@ -105,7 +105,7 @@ def saved(name: str, folder: Path, template: str | None = None, **changes: Any) 
         template: of chats; it may have the tags <think> and </think>.
         changes: of its configuration.
     """
-    shutil.copytree(pocket()[1], folder)
+    shutil.copytree(pocket().draft, folder)
     if template is not None:
         file = folder / "tokenizer_config.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": template}))

@@ -73,7 +73,7 @@ def test_packagings_have_one_form() -> None:
 
 def test_a_target_brings_its_head_along(tmp_path: Path) -> None:
     folder = tmp_path / "target"
-    shutil.copytree(built_in()[0], folder)
+    shutil.copytree(built_in().target, folder)
     pair = load_pair(str(folder), context=64)
     assert pair.head is None
     tensors = mtp_tensors(pair.target.module, 320)
@@ -89,16 +89,16 @@ def test_a_target_brings_its_head_along(tmp_path: Path) -> None:
 def test_a_head_is_given_as_a_draft_model_is(tmp_path: Path) -> None:
     module = load_pair(context=64).target.module
     folder = written(tmp_path / "head", mtp_tensors(module, 320), {"model_type": "llama_mtp"})
-    pair = load_pair(str(built_in()[0]), str(folder), context=64)
+    pair = load_pair(str(built_in().target), str(folder), context=64)
     assert pair.head is not None
     assert pair.draft_off is None
     narrow = written(tmp_path / "narrow", mtp_tensors(tiny("llama")), {"model_type": "llama_mtp"})
-    pair = load_pair(str(built_in()[0]), str(narrow), context=64)
+    pair = load_pair(str(built_in().target), str(narrow), context=64)
     assert pair.head is None
     assert pair.draft_off is not None
     assert "it is for rows of 64 numbers, and the target's have 320" in pair.draft_off
     with pytest.raises(PairMismatchError):
-        load_pair(str(built_in()[0]), str(narrow), context=64, require_draft=True)
+        load_pair(str(built_in().target), str(narrow), context=64, require_draft=True)
 
 
 def without(name: str) -> Callable[[Tensors], Tensors]:

@@ -28,7 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_target_keeps_its_head(pocket: Pair, tmp_path: Path) -> None:
     tensors = mtp_tensors(pocket.target.module, 320)
-    whole = Path(shutil.copytree(built_in()[0], tmp_path / "whole"))
+    whole = Path(shutil.copytree(built_in().target, tmp_path / "whole"))
     mx.save_safetensors(str(whole / "mtp.safetensors"), tensors)
     made = convert(str(whole), str(tmp_path / "made"), bits=4, head_bits=4)
     pair = load_pair(str(made), context=64)

@@ -17,7 +17,7 @@ from macspec.models.catalog import Entry
 from macspec.models.pair import built_in_notice
 from macspec.models.scan import OpenedModel, PairFit, ScanEvent, scan
 
-TARGET, DRAFT = map(str, built_in())
+TARGET, DRAFT, _ = map(str, built_in())
 
 
 @pytest.fixture

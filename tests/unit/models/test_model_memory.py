@@ -14,6 +14,7 @@ from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
 from modelfolders import shared_model
 
 from macspec import Sampling, Session, load_pair
+from macspec.assets import pocket
 from macspec.cache import CHECKPOINTS, ModelCache
 from macspec.errors import OutOfMemoryError
 from macspec.models import memory
@@ -341,8 +342,8 @@ ROOM = 4
 """Positions left for the reply."""
 
 
-def shipped() -> tuple[None, None]:
-    return None, None
+def shipped() -> tuple[str, str]:
+    return str(pocket().target), str(pocket().draft)
 
 
 def small_chat() -> tuple[str, str]:
