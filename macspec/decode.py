@@ -18,7 +18,7 @@ from .choices import (
     check_rule,
 )
 from .constraint import Constraint
-from .control import OFF, PLAIN, Controller, Plan, outlook
+from .control import OFF, PLAIN, Controller, Plan, RecentAcceptance, outlook
 from .divergence import choice_scores, score_margin
 from .drafters import (
     AssistantModel,
@@ -155,11 +155,12 @@ class Decoder:
         for name in MODELS:
             drafters.pop(name, None)
         self.target.hide()
+        recent = RecentAcceptance()
         for stepper in (self._draft_model(pair), self._head(pair)):
             if isinstance(stepper, BlockModel):
-                drafters[stepper.name] = BlockDrafter(stepper)
+                drafters[stepper.name] = BlockDrafter(stepper, recent)
             elif stepper is not None:
-                drafters[stepper.name] = ChainDrafter(stepper)
+                drafters[stepper.name] = ChainDrafter(stepper, recent)
 
     def _draft_model(self, pair: Pair) -> DraftModel | MaskedModel | None:
         if pair.draft is None:
@@ -212,10 +213,8 @@ class Decoder:
         self.sleep.jumped()  # a sleep before the reply is none of its own
         drafters = self.portfolio.models(self.settings.method)
         enough = max([len(prompt) - PASS_TAIL, *boundaries])
-        models = [
-            self.target,
-            *(it.stepper for it in drafters if self.draft_reads_prompt(it, reply)),
-        ]
+        reader = self.prompt_reader(reply)
+        models = [self.target, *(it.stepper for it in drafters if it.name == reader)]
         while slow := [model for model in models if model.length < enough]:
             begun, before = self.clock(), sum(model.length for model in slow)
             for model in slow:
@@ -395,12 +394,13 @@ class Decoder:
         more &= reply.constraint is None  # Its mask follows from that token.
         return more and plain and (self.settings.method == "off" or self.controller.pipelines)
 
-    def draft_reads_prompt(self, drafter: ChainDrafter, reply: Reply) -> bool:
-        """Whether a drafter's model reads the prompt before the first round."""
+    def prompt_reader(self, reply: Reply) -> str | None:
+        """The drafter whose model reads the prompt before the first round, if any does."""
         if self.target.cache.reason is not None or self.settings.depth == 0:
-            return False
-        return self.controller.should_prefill(
-            drafter.offer(self.tokens, usual=True),
+            return None
+        drafters = self.portfolio.models(self.settings.method)
+        return self.controller.reader(
+            [it.offer(self.tokens, usual=True) for it in drafters],
             length=len(self.tokens),
             limit=reply.limit - 1,
             depth=None if isinstance(self.settings.depth, str) else self.settings.depth,

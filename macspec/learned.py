@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 import platform
-import random
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
@@ -17,7 +16,7 @@ import mlx.core as mx
 from .config.paths import cache_folder, data_folder
 from .control import PLAIN, ControlState, Plan
 from .decode import Decoder
-from .drafters import ChainDrafter, Corpus, DraftModel, Proposal, Stepper, Trial
+from .drafters import ChainDrafter, Corpus, Proposal, Stepper, Trial
 from .drafters.corpus import vocabulary_key
 from .kernels import Kernels
 from .models import Pair
@@ -64,6 +63,9 @@ REPEATS = 5
 
 AT_ONCE = 256
 """Tokens read at once when reading is measured."""
+
+STUDIED = 96
+"""Newest tokens of a reply that a drafter studies."""
 
 BLOCK = 6
 """Tokens drafted at once when the drafter that does so is measured."""
@@ -151,21 +153,21 @@ def _measured(decoder: Decoder, until: float) -> Iterator[None]:
 
 
 def _study(decoder: Decoder, drafter: ChainDrafter) -> Iterator[None]:
-    """Learn how a draft model would have fared with what it did not draft of the newest reply."""
+    """Learn how a drafter would have fared with what it did not draft of the newest reply."""
     model, text, sampling = drafter.stepper, decoder.tokens, decoder.settings.sampling
-    if not isinstance(model, DraftModel) or sampling.penalised or not decoder.prompted:
+    if sampling.penalised or not decoder.prompted:
         return
-    begin = max(model.length + 1, decoder.prompted, len(text) - AT_ONCE)
+    begin = max(len(text) - model.unread(text) + 1, decoder.prompted, len(text) - STUDIED)
     if begin >= len(text) or not model.room(text):
         return
     while model.length < begin - 1:
         model.read_next(text[:begin])
         yield
-    chance = random.Random(len(text))
-    agrees = [chance.random() < it for it in model.guesses(text, begin, sampling)]
-    rounds = drafter.studied(text[begin - 1 :], agrees)
+    rounds = []
+    for it in drafter.study(text, begin, sampling):
+        rounds.append(it)
+        yield
     decoder.controller.study(model.name, rounds, len(text))
-    yield
 
 
 def _measure_parts(decoder: Decoder, stepper: Stepper) -> None:

@@ -24,11 +24,11 @@ from ..control import (
     Plan,
     RecentAcceptance,
     bucket_of,
-    chains,
 )
 from ..control.cost import READING, ROWS
-from ..drafters.chain import STUDIED
+from ..drafters.chain import DEEP
 from ..drafters.portfolio import SHADOW
+from ..learned import STUDIED
 from .published import DRAFT_STEP, Factor, PublishedCurve
 from .sample import named
 from .traces import NOTHING, Recorded, Trace, accepting
@@ -101,7 +101,7 @@ class Result:
         """Mean speed over the replies at the depth of that report, as reports give it."""
         if self.report is None:
             return None
-        setting = Setting(self.trace.model, self.report.depth)
+        setting = Setting(self.trace.name, self.report.depth)
         alone = [replace(self.trace, replies=[reply]) for reply in self.trace.replies]
         return statistics.mean(fixed(it, self.curve, setting).speed for it in alone)
 
@@ -117,44 +117,50 @@ class Player:
         self.curve, self.controller = curve, controller
         self._recent = RecentAcceptance()
         self._chance = random.Random(seed)
-        self._model = "draft"
-        """The trace's drafter that runs a model."""
-        self._judged = 0
-        """Tokens of the newest reply up to the end of the draft model's newest round."""
+        self._models: Sequence[str] = ["draft"]
+        """The trace's drafters that run a model."""
+        self._text = _Text(Recorded(0, 0, {}, {}), curve)
+        """The newest reply."""
 
     def play(self, trace: Trace) -> Played:
         """All its replies, with a moment's rest before each, in which costs are measured."""
         rounds: list[Played] = []
-        self._model = trace.model
+        self._models = trace.models
         self.measure(trace.replies[0].prompt)
         for reply in trace.replies:
             rounds += self.rounds(reply)
-            self.study(reply)
+            self.study()
             self.measure(reply.prompt + reply.tokens)
         return total(rounds)
 
-    def study(self, reply: Recorded) -> None:
-        """What it learns from the end of a reply that the draft model was not used for."""
-        if reply.draft is not None:
-            bucket = bucket_of(self._recent.share())
-            ahead = chains(reply.draft[self._judged :], STUDIED)
-            rounds = ((bucket, drafted, accepted) for _, drafted, accepted in ahead)
-            self.controller.study(self._model, rounds, reply.prompt + reply.tokens)
+    def study(self) -> None:
+        """What it learns from the end of a reply of which a drafter read nothing."""
+        text = self._text
+        for name in text.reply.models:
+            at, learned = max(text.read.get(name, 0) - text.prompt, text.tokens - STUDIED, 0), []
+            while at < text.tokens:
+                depth = min(DEEP, text.tokens - at)
+                accepted = min(text.reply.models[name][at], depth)
+                learned.append((bucket_of(self._recent.share(text.prompt + at)), depth, accepted))
+                self._recent.observe(text.prompt + at, depth, accepted)
+                at += accepted + 1
+            self.controller.study(name, learned, text.prompt + text.tokens)
 
     def measure(self, length: int) -> None:
         """What the idle machine does: measure the costs at this context length."""
         learned, most = self.controller.curve, self.curve.most
-        name, step = self._model, self.curve.step(self._model)
-        learned.set_step(name, self._shaken(step))
-        learned.set_reading(name, self._shaken(step * READING))
-        while missing := [it for it in learned.missing(length, [self._model]) if it[1] < most]:
+        for name in self._models:
+            step = self.curve.step(name)
+            learned.set_step(name, self._shaken(step))
+            learned.set_reading(name, self._shaken(step * READING))
+        while missing := [it for it in learned.missing(length, self._models) if it[1] < most]:
             for name, depth in missing:
                 cost = self._shaken(self.curve.round(name, depth) + GAP)
                 learned.learn(name, depth, length, cost)
 
     def rounds(self, reply: Recorded) -> Iterator[Played]:
         """The rounds of one reply, which is a conversation of its own."""
-        text = _Text(reply, self.curve, self._model)
+        text = self._text = _Text(reply, self.curve)
         self._recent = RecentAcceptance()
         controller, at = self.controller, 0
         plan = self._plan(text, at)
@@ -170,9 +176,8 @@ class Player:
             # The first pass takes in the prompt's tail too.
             took = self._shaken(cost) if at > 0 else None
             controller.observe_cost(flight, drafted, accepted + 1, took, overlaps)
-            self._learn(text.reply, flight, at, drafted, accepted)
+            self._learn(text, flight, at, drafted, accepted)
             at += accepted + 1
-            self._judged = text.judged
             yield Played(accepted + 1, cost)
             if at >= text.tokens:
                 return
@@ -181,17 +186,17 @@ class Player:
 
     def _plan(self, text: _Text, at: int) -> Plan:
         # A trace holds no tokens: how drafts fare after each one is not simulated.
-        bucket = bucket_of(self._recent.share(at - text.judged))
-        names = [*text.reply.lookups, *([] if text.reply.draft is None else [self._model])]
+        bucket = bucket_of(self._recent.share(text.prompt + at))
+        names = [*text.reply.lookups, *text.reply.models]
         offers = [text.offer(name, at, bucket) for name in names]
         return self.controller.choose(offers, text.prompt + at, MAX_DEPTH)
 
-    def _learn(self, reply: Recorded, flight: Plan, at: int, drafted: int, accepted: int) -> None:
-        if flight.drafter == self._model:
-            self._recent.observe(drafted, accepted)
+    def _learn(self, text: _Text, flight: Plan, at: int, drafted: int, accepted: int) -> None:
+        if flight.drafter in text.reply.models:
+            self._recent.observe(text.prompt + at, drafted, accepted)
         if flight.drafter is not None:
             self.controller.observe_acceptance(flight.drafter, flight.bucket, drafted, accepted)
-        for name, guesses in reply.lookups.items():
+        for name, guesses in text.reply.lookups.items():
             guess = guesses[at]
             compared = min(SHADOW, guess.room, accepted + 1)
             if name != flight.drafter and compared:
@@ -207,38 +212,35 @@ class Player:
 class _Text:
     """A reply while it is played."""
 
-    def __init__(self, reply: Recorded, curve: PublishedCurve, model: str) -> None:
-        self.reply, self.model = reply, model
+    def __init__(self, reply: Recorded, curve: PublishedCurve) -> None:
+        self.reply = reply
         self.prompt, self.tokens = reply.prompt, reply.tokens
+        self.read: dict[str, int] = {}
+        """Tokens that each drafter's model has read, the prompt's included."""
         self._curve = curve
-        self._runs = reply.runs()
-        self._read = 0
-        """Tokens that the draft model has read, the prompt's included."""
-        self.judged = 0
-        """Tokens up to the end of the draft model's newest round."""
 
     def offer(self, name: str | None, at: int, bucket: int = 0) -> Offer:
-        """What a drafter could do before token ``at``; ``bucket`` is the draft model's."""
-        if name == self.model and self.reply.draft is not None:
-            unread = self.prompt + at - self._read
+        """What a drafter could do before token ``at``; ``bucket`` is that of models."""
+        name = name or ""
+        if name in self.reply.models:
+            unread = self.prompt + at - self.read.get(name, 0)
             return Offer(name, self._curve.room(MAX_DEPTH), bucket, unread)
-        guesses = self.reply.lookups.get(name or "")
+        guesses = self.reply.lookups.get(name)
         guess = guesses[at] if guesses else NOTHING
-        return Offer(name or "", self._curve.room(guess.room), guess.bucket)
+        return Offer(name, self._curve.room(guess.room), guess.bucket)
 
     def decode(self, plan: Plan, at: int) -> tuple[int, int]:
         """Drafted and accepted tokens of the round before token ``at``."""
         if plan.drafter is None:
             return 0, 0
         most = self.tokens - at - 1
-        if plan.drafter != self.model:
+        if plan.drafter not in self.reply.models:
             guess = self.reply.lookups[plan.drafter][at]
             drafted = min(plan.depth, guess.room)
             return drafted, min(guess.run, drafted, most)
-        accepted = min(self._runs[at], plan.depth, most)
-        # The draft model has read its own tokens but the last, as far as they were accepted.
-        self._read = self.prompt + at + min(plan.depth - 1, accepted)
-        self.judged = at + accepted + 1
+        accepted = min(self.reply.models[plan.drafter][at], plan.depth, most)
+        # A draft model has read its own tokens but the last, as far as they were accepted.
+        self.read[plan.drafter] = self.prompt + at + min(plan.depth - 1, accepted)
         return plan.depth, accepted
 
 
@@ -250,7 +252,7 @@ def fixed(trace: Trace, curve: PublishedCurve, setting: Setting) -> Played:
     """
     rounds = []
     for reply in trace.replies:
-        text = _Text(reply, curve, trace.model)
+        text = _Text(reply, curve)
         at, plain = 0, setting.drafter is None
         while at < reply.tokens:
             offer = text.offer(setting.drafter, at)
@@ -271,9 +273,9 @@ def sweep(trace: Trace, curve: PublishedCurve) -> dict[Setting, Played]:
     return {it: fixed(trace, curve, it) for it in [Setting(None, 0), *settings]}
 
 
-def fresh(drafter: str = "draft", step: float = DRAFT_STEP) -> Controller:
+def fresh(curve: PublishedCurve, models: Sequence[str]) -> Controller:
     """A controller as a first start has it; what a draft step costs is known only roughly."""
-    return Controller(CostCurve({drafter: step / 2}), AcceptanceEstimate())
+    return Controller(CostCurve({it: curve.step(it) / 2 for it in models}), AcceptanceEstimate())
 
 
 def texts(curve: PublishedCurve, seed: int = 0) -> list[Trace]:
@@ -282,10 +284,10 @@ def texts(curve: PublishedCurve, seed: int = 0) -> list[Trace]:
     return [accepting(it.drafter, it.depth, it.tokens, seed) for it in known]
 
 
-def simulate(curve: PublishedCurve, traces: Sequence[Trace]) -> Iterator[Result]:
-    """Every trace on a curve."""
+def simulate(curve: PublishedCurve, traces: Sequence[Trace], seed: int = 0) -> Iterator[Result]:
+    """Every trace on a curve; the clock shakes by ``seed``."""
     for trace in traces:
-        player = Player(curve, fresh(trace.model, curve.step(trace.model)))
+        player = Player(curve, fresh(curve, trace.models), seed)
         cold = player.play(trace)
         yield Result(curve, trace, cold, player.play(trace), sweep(trace, curve))
 
@@ -304,7 +306,7 @@ def best_for_all(results: Sequence[Result]) -> Setting:
 
 def as_record(result: Result) -> dict[str, Any]:
     """Ready for JSON."""
-    drafter = result.curve.drafters.get(result.trace.model)
+    drafter = result.curve.drafters.get(result.trace.name)
     report, predicted = result.report, result.predicted
     return {
         "curve": result.curve.name,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ..assets import folder
 from ..choices import MAX_DEPTH
 from .document import reading
 
-FORMAT = 2
+FORMAT = 3
 
 KINDS = ("recorded", "forced", "synthetic")
 
@@ -43,19 +43,20 @@ class Recorded:
     prompt: int
     """Tokens before it."""
     tokens: int
-    draft: Sequence[bool] | None
-    """At each token, whether the draft model would have drafted it after the text before it; None:
-    there was no draft model."""
+    models: Mapping[str, Sequence[int]]
+    """By name of the drafter that runs a model, how many tokens, from each one on, it would have
+    got right in a row."""
     lookups: Mapping[str, Sequence[Guess]]
     """By name of the drafter, its guess before each token."""
 
-    def runs(self) -> list[int]:
-        """At each token, how many the draft model would have got right from there on."""
-        runs, run = [], 0
-        for agrees in reversed(self.draft or ()):
-            run = min(run + 1, MAX_DEPTH) if agrees else 0
-            runs.append(run)
-        return runs[::-1]
+
+def runs(agrees: Sequence[bool]) -> list[int]:
+    """The same, of a drafter that would guess these tokens wherever its chain begins."""
+    found, run = [], 0
+    for right in reversed(agrees):
+        run = min(run + 1, MAX_DEPTH) if right else 0
+        found.append(run)
+    return found[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +68,21 @@ class Trace:
     """Recorded from a pair, forced upon its tokenizer, or synthetic."""
     about: str
     replies: Sequence[Recorded]
-    model: str = "draft"
-    """The drafter that runs a model, whose guesses stand in the replies."""
+
+    @property
+    def models(self) -> list[str]:
+        """The drafters that run a model."""
+        return sorted({name for reply in self.replies for name in reply.models})
 
     @property
     def drafters(self) -> list[str]:
         """Everyone who had something to say."""
-        names = [self.model] if any(reply.draft is not None for reply in self.replies) else []
-        return names + sorted({name for reply in self.replies for name in reply.lookups})
+        return self.models + sorted({name for reply in self.replies for name in reply.lookups})
+
+    def alone(self, model: str) -> Trace:
+        """The same with only one of the drafters that run a model."""
+        replies = [replace(it, models={model: it.models[model]}) for it in self.replies]
+        return replace(self, replies=replies)
 
 
 def load(path: Path) -> list[Trace]:
@@ -90,9 +98,12 @@ def load(path: Path) -> list[Trace]:
 
 
 def shipped() -> list[Trace]:
-    """The recorded traces that ship, and the synthetic ones."""
-    paths = sorted((folder() / "traces").glob("*.json"))
-    return [trace for path in paths for trace in load(path)] + [switching(), hopeless()]
+    """The recorded traces that ship, with the draft model alone and with all their models, and the
+    synthetic ones."""
+    recorded = [it for path in sorted((folder() / "traces").glob("*.json")) for it in load(path)]
+    both = [replace(it, name=f"{it.name}+head") for it in recorded if len(it.models) > 1]
+    alone = [it.alone("draft") if len(it.models) > 1 else it for it in recorded]
+    return [*alone, *both, switching(), hopeless()]
 
 
 def switching(seed: int = 0, replies: int = 12, tokens: int = 240) -> Trace:
@@ -110,7 +121,7 @@ def switching(seed: int = 0, replies: int = 12, tokens: int = 240) -> Trace:
         draft = [chance.random() < likely[it] for it in kind]
         copied = [it == "copied" and chance.random() < 0.97 for it in kind]
         guesses, known = [], 0
-        for at, run in enumerate(Recorded(40, tokens, copied, {}).runs()):
+        for at, run in enumerate(runs(copied)):
             known = known + 1 if at and copied[at - 1] else 0
             if known >= 2:
                 guesses.append(Guess(MAX_DEPTH, min(known - 1, 3), run))
@@ -118,7 +129,7 @@ def switching(seed: int = 0, replies: int = 12, tokens: int = 240) -> Trace:
                 guesses.append(Guess(MAX_DEPTH, 1, 0 if chance.random() < 0.75 else min(run, 1)))
             else:
                 guesses.append(NOTHING)
-        made.append(Recorded(40, tokens, draft, {"ngram": guesses}))
+        made.append(Recorded(40, tokens, {"draft": runs(draft)}, {"ngram": guesses}))
     return Trace("switching", "synthetic", f"easy, hard and copied stretches, seed {seed}", made)
 
 
@@ -130,7 +141,7 @@ def hopeless(seed: int = 0, replies: int = 8, tokens: int = 256) -> Trace:
         stray = [chance.random() < 0.2 for _ in range(tokens)]
         guesses = [Guess(MAX_DEPTH, chance.choice((1, 1, 2)), 0) if it else NOTHING for it in stray]
         draft = [chance.random() < 0.02 for _ in range(tokens)]
-        made.append(Recorded(40, tokens, draft, {"ngram": guesses}))
+        made.append(Recorded(40, tokens, {"draft": runs(draft)}, {"ngram": guesses}))
     return Trace("hopeless", "synthetic", f"nobody guesses it, seed {seed}", made)
 
 
@@ -148,10 +159,11 @@ def accepting(
     """
     chance, made = random.Random(seed), []
     for share in [_share(it, depth) for it in tokens] * replies:
-        made.append(Recorded(40, 200, [chance.random() < share for _ in range(200)], {}))
+        right = [chance.random() < share for _ in range(200)]
+        made.append(Recorded(40, 200, {drafter: runs(right)}, {}))
     mean = sum(tokens) / len(tokens)
     about = f"{drafter} gets {mean:.2f} tokens of {depth} drafted, as published, seed {seed}"
-    return Trace(drafter, "synthetic", about, made, drafter)
+    return Trace(drafter, "synthetic", about, made)
 
 
 def _share(tokens: float, depth: int) -> float:
@@ -169,16 +181,16 @@ def _restored(entry: Mapping[str, Any]) -> Trace:
         raise ValueError(f"kind {entry['kind']!r}")
     replies = []
     for it in entry["replies"]:
-        tokens, draft = int(it["tokens"]), it["draft"]
+        tokens = int(it["tokens"])
+        models = {str(name): [int(run, 36) for run in said] for name, said in it["models"].items()}
         lookups = {
             str(name): [_guess(word) for word in said.split()]
             for name, said in it["lookups"].items()
         }
-        columns = [*lookups.values(), *([] if draft is None else [draft])]
-        if any(len(column) != tokens for column in columns):
+        lengths = [len(it) for it in models.values()] + [len(it) for it in lookups.values()]
+        if set(lengths) - {tokens}:
             raise ValueError("a drafter's guesses are not one for each token")
-        agrees = None if draft is None else [mark == "1" for mark in draft]
-        replies.append(Recorded(int(it["prompt"]), tokens, agrees, lookups))
+        replies.append(Recorded(int(it["prompt"]), tokens, models, lookups))
     return Trace(str(entry["name"]), str(entry["kind"]), str(entry["about"]), replies)
 
 

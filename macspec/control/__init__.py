@@ -6,7 +6,6 @@ from .acceptance import (
     RecentAcceptance,
     TokenAcceptance,
     bucket_of,
-    chains,
 )
 from .choice import OFF, PLAIN, Controller, Offer, Plan, outlook
 from .cost import CostCurve

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from .state import PARAMETERS
@@ -120,21 +122,6 @@ def shipped(drafter: str, bucket: int) -> float:
     return SHIPPED.get(drafter, BY_RECENT)[bucket]
 
 
-def chains(agrees: Sequence[bool], most: int) -> Iterator[tuple[int, int, int]]:
-    """The rounds that tokens would have been drafted in, had each been guessed as told: where each
-    begins, its drafted and its accepted tokens.
-
-    Args:
-        most: tokens drafted in a round.
-    """
-    at = 0
-    while at < len(agrees):
-        ahead = agrees[at : at + most]
-        accepted = next((place for place, it in enumerate(ahead) if not it), len(ahead))
-        yield at, len(ahead), accepted
-        at += accepted + 1
-
-
 NEWEST = 0.12
 """Weight of the newest judged token."""
 
@@ -147,25 +134,53 @@ BACK = 0.9
 """How much of the difference between the two remains after a token that was not judged."""
 
 
+REMEMBERED = 512
+"""Rounds of a text that it can be taken back over."""
+
+
 class RecentAcceptance:
-    """A running average over judged tokens, which does not depend on how deep the rounds were."""
+    """How often a text's tokens were guessed lately, by whichever of the drafters that run a model:
+    a running average over judged tokens, which does not depend on how deep the rounds were.
+
+    Its drafters share it: it tells how easy the text is now. How each of them fares in such a text
+    is learned apart, from rounds of its own.
+    """
 
     def __init__(self) -> None:
-        self._share = self._long = START
+        self._rounds = [(0, START, START)]
+        """Up to where tokens had been judged, and both averages then."""
 
-    def share(self, unjudged: int = 0) -> float:
-        """Share of tokens accepted recently, 0 to 1.
+    def share(self, length: int) -> float:
+        """Share of tokens accepted recently, 0 to 1; tokens that were not judged lead back to the
+        long-term average.
 
         Args:
-            unjudged: tokens committed since otherwise, which lead back to the long-term average.
+            length: of the text then.
         """
-        return self._long + (self._share - self._long) * BACK ** max(unjudged, 0)
+        after = bisect_right(self._rounds, length, key=itemgetter(0))
+        at, share, long = self._rounds[max(after - 1, 0)]
+        return long + (share - long) * BACK ** max(length - at - 1, 0)
 
-    def observe(self, drafted: int, accepted: int) -> None:
-        for position in range(min(accepted + 1, drafted)):
+    def observe(self, length: int, drafted: int, accepted: int) -> None:
+        """Learn from a round, unless its tokens have been judged before.
+
+        Args:
+            length: of the text before it.
+        """
+        at, share, long = self._rounds[-1]
+        if length < at:
+            return
+        judged = min(accepted + 1, drafted)
+        for position in range(judged):
             kept = position < accepted
-            self._share += NEWEST * (kept - self._share)
-            self._long += LASTING * (kept - self._long)
+            share += NEWEST * (kept - share)
+            long += LASTING * (kept - long)
+        self._rounds.append((length + judged, share, long))
+        del self._rounds[1:-REMEMBERED]
+
+    def rollback(self, length: int) -> None:
+        """Only the first ``length`` tokens of the text are still valid."""
+        del self._rounds[max(bisect_right(self._rounds, length, key=itemgetter(0)), 1) :]
 
 
 AHEAD = 3

@@ -156,22 +156,24 @@ class Controller:
         self.last = self.last._replace(length=length)
         return self.last
 
-    def should_prefill(
-        self, offer: Offer, length: int, limit: int, depth: int | None = None
-    ) -> bool:
-        """Whether a draft model should read the prompt before the first round: where a reply of
-        ``settled`` tokens is expected to gain more than the reading takes.
+    def reader(
+        self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
+    ) -> str | None:
+        """The drafter whose model should read the prompt before the first round: the one that
+        gains most in a reply of ``settled`` tokens, if that is more than the reading takes.
 
         Args:
-            offer: of the draft model, at its usual confidence.
+            offers: of drafters that run a model, at their usual confidence.
         """
-        room = min(offer.room, limit)
-        if room <= 0 or depth is not None:
-            return room > 0
-        plan = self._best(replace(offer, unread=0), length, limit, None)
         left = min(self._set.settled, limit + 1)
-        gained = left * (1 - self._set.hysteresis / plan.worth)
-        return gained > self.curve.catching_up(offer.drafter, offer.unread)
+        gains = {}
+        for offer in offers:
+            if min(offer.room, limit) > 0:
+                plan = self._best(replace(offer, unread=0), length, limit, depth)
+                gained = left * (1 - self._set.hysteresis / plan.worth)
+                gains[offer.drafter] = gained - self.curve.catching_up(offer.drafter, offer.unread)
+        best = max(gains, key=gains.__getitem__, default=None)
+        return best if best and (depth is not None or gains[best] > 0) else None
 
     def observe_cost(
         self,

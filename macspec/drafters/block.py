@@ -8,6 +8,7 @@ import mlx.core as mx
 
 from ..cache import ModelCache
 from ..choices import MAX_DEPTH
+from ..control import RecentAcceptance
 from ..heads.agreement import LEAST
 from ..heads.block import Block
 from ..heads.blockcheck import settle
@@ -163,8 +164,8 @@ class BlockModel:
 class BlockDrafter(ChainDrafter):
     """Drafts the tokens of a block: at once where there is a kernel for that, else as a chain's."""
 
-    def __init__(self, stepper: BlockModel) -> None:
-        super().__init__(stepper)
+    def __init__(self, stepper: BlockModel, recent: RecentAcceptance) -> None:
+        super().__init__(stepper, recent)
         self._model = stepper
 
     def propose(self, context: Context, depth: int) -> Proposal | None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import mlx.core as mx
 
 from ..choices import MAX_DEPTH
-from ..control import Offer, RecentAcceptance, TokenAcceptance, bucket_of, chains
+from ..control import Offer, RecentAcceptance, TokenAcceptance, bucket_of
 from ..kernels import Draw
+from ..sampling import Sampling
 from .drafter import Context, Dispatch, Proposal
 
 Trial = tuple[Callable[[], Sequence[mx.array]], Callable[[], None]]
 """Builds what is timed, and takes it back."""
 
 
-STUDIED = 8
-"""Tokens of a round that was not drafted."""
+DEEP = 8
+"""Tokens of a round that is studied afterwards."""
 
 RANKED = 256
 """Most tokens that top-p keeps in a draft, which may be drawn from any distribution."""
@@ -95,48 +97,64 @@ class ChainDrafter:
 
     Tokens that its model has not read are read when needed, in one batched pass (in chunks if
     there are many), so rounds without it cost nothing.
+
+    Args:
+        recent: of the text, shared with the other drafters of this kind.
     """
 
-    def __init__(self, stepper: Stepper) -> None:
+    def __init__(self, stepper: Stepper, recent: RecentAcceptance) -> None:
         self.stepper = stepper
         self.name = stepper.name
-        self._recent = RecentAcceptance()
+        self._recent = recent
         self._after = TokenAcceptance()
-        self._last, self._usual = 0, 0.0
-        """The token that its newest proposal follows, and the recent share at that time."""
-        self._asked = self._judged = 0
-        """Tokens at its newest proposal, and when it was judged."""
+        self._asked, self._last = 0, 0
+        """How many tokens its newest proposal follows, and the last of them."""
 
     def offer(self, tokens: Sequence[int], usual: bool = False) -> Offer:
         """As any drafter's; ``usual``: at its usual confidence, once it is ready."""
         ready = usual or self.stepper.ready(tokens)
         room = min(self.stepper.room(tokens), MAX_DEPTH) if ready else 0
-        share = self._recent.share(len(tokens) - self._judged)
+        share = self._recent.share(len(tokens))
         bucket = bucket_of(share if usual else self._after.share(tokens[-1], share))
         return Offer(self.name, room, bucket, self.stepper.unread(tokens))
 
     def observe(self, committed: Sequence[int], drafted: int, accepted: int) -> None:
         # What was drafted beyond the end says nothing about the draft model.
-        self._recent.observe(min(drafted, len(committed)), min(accepted, len(committed)))
+        drafted, stood = min(drafted, len(committed)), min(accepted, len(committed))
+        usual = self._recent.share(self._asked)
+        self._recent.observe(self._asked, drafted, stood)
         gained = committed[: min(accepted, len(committed) - 1)]
-        self._after.observe([self._last, *gained], drafted, self._usual)
-        self._judged = self._asked + len(gained) + 1
+        self._after.observe([self._last, *gained], drafted, usual)
 
-    def studied(
-        self, text: Sequence[int], agrees: Sequence[bool]
+    def study(
+        self, tokens: Sequence[int], begin: int, sampling: Sampling
     ) -> Iterator[tuple[int, int, int]]:
-        """How tokens that were decoded without it would have fared: bucket, drafted and accepted
-        tokens of each round.
+        """Draft again, when idle, what was committed without it: bucket, drafted and accepted
+        tokens of each round. How it fared it keeps in mind.
 
         Args:
-            text: those tokens, and the one before them.
-            agrees: whether it would have guessed each of them.
+            tokens: the committed ones; ``begin``: the first that it would have drafted, behind
+                those that its model has read and one more.
         """
-        for at, drafted, accepted in chains(agrees, STUDIED):
-            usual = self._recent.share()
-            yield bucket_of(self._after.share(text[at], usual)), drafted, accepted
-            self._recent.observe(drafted, accepted)
-            self._after.observe(text[at : at + accepted + 1], drafted, usual)
+        chance = random.Random(len(tokens))
+        while begin < len(tokens) and self.stepper.ready(tokens[:begin]):
+            text = tokens[:begin]
+            depth = min(DEEP, len(tokens) - begin, self.stepper.room(text))
+            if depth < 1:
+                return
+            accepted, logits = 0, self.stepper.first(text, depth, mx.async_eval)
+            while chance.random() < _likely(logits, tokens[begin + accepted], sampling):
+                accepted += 1
+                if accepted == depth:
+                    break
+                given = mx.array([tokens[begin + accepted - 1]], mx.uint32)
+                logits = self.stepper.next(given, mx.async_eval)
+            self.stepper.rollback(begin + accepted)
+            usual = self._recent.share(begin)
+            yield bucket_of(self._after.share(text[-1], usual)), depth, accepted
+            self._recent.observe(begin, depth, accepted)
+            self._after.observe(tokens[begin - 1 : begin + accepted], depth, usual)
+            begin += accepted + 1
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
         steps = list(self._steps(context, depth, context.draw))
@@ -176,7 +194,6 @@ class ChainDrafter:
     def _ask(self, tokens: Sequence[int]) -> None:
         """Note what a proposal follows."""
         self._asked, self._last = len(tokens), tokens[-1]
-        self._usual = self._recent.share(self._asked - self._judged)
 
     def _steps(self, context: Context, depth: int, draw: Draw | None = None) -> Iterator[_Step]:
         sampling = context.sampling
@@ -208,7 +225,18 @@ class ChainDrafter:
 
     def rollback(self, length: int) -> None:
         self.stepper.rollback(length)
-        if 2 * length < self._asked:  # most of the text is gone, and recent acceptance with it
-            self._recent = RecentAcceptance()
-        self._asked = min(self._asked, length)
-        self._judged = min(self._judged, length + 1)  # the newest token is never read
+        self._recent.rollback(length + 1)  # the newest token is never read
+
+
+def _likely(logits: mx.array, token: int, sampling: Sampling) -> float:
+    """How likely a token would have been accepted, had it been drafted by these logits [1, V].
+
+    Greedy: whether it is the best guess. Sampled: its probability over the expected one, an
+    estimate of what the two distributions have in common that needs no pass of the target.
+    """
+    scores = sampling.weights(logits)[0]
+    if sampling.greedy:
+        return float(mx.argmax(scores).item() == token)
+    q = mx.softmax(scores)
+    found: Any = (q[token] / mx.sum(q * q)).item()
+    return min(float(found), 1.0)

@@ -7,6 +7,7 @@ at temperatures 0, 0.7 and 1; or, with --forced, what look-ups would have guesse
 from __future__ import annotations
 
 import json
+import string
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,8 +16,8 @@ from typing import Any, cast
 import mlx.core as mx
 
 from macspec.assets import prompts
-from macspec.bench.traces import FORMAT, Guess, Recorded, Trace
-from macspec.choices import MAX_DEPTH
+from macspec.bench.traces import FORMAT, Guess, Recorded, Trace, runs
+from macspec.choices import HEADS, MAX_DEPTH
 from macspec.cli.options import Parser, add_models, fill, whole
 from macspec.device import prepare
 from macspec.drafters import Lookup, NGram, Suffix
@@ -30,6 +31,12 @@ from macspec.session import Session
 from macspec.terminal import complain, say
 
 Lookups = Callable[[], Sequence[Lookup]]
+
+LONGEST = 16
+"""The longest run of a head that is recorded."""
+
+DIGITS = string.digits + string.ascii_lowercase
+"""Of runs, up to ``MAX_DEPTH``."""
 
 
 def usual() -> list[Lookup]:
@@ -64,8 +71,12 @@ def record(
         if session.finished is None:
             raise RuntimeError("the reply did not finish")
         ids = list(session.finished.token_ids)
-        draft = None if pair.draft is None else agreement(pair, prompt, ids, drawing)
-        yield Recorded(len(prompt), len(ids), draft, guesses(prompt, ids, lookups()))
+        models = {}
+        if pair.draft is not None:
+            models["draft"] = runs(agreement(pair, prompt, ids, drawing))
+        if pair.head is not None:
+            models[pair.head.kind] = head_runs(session, prompt, ids, drawing)
+        yield Recorded(len(prompt), len(ids), models, guesses(prompt, ids, lookups()))
 
 
 def forced(pair: Pair, before: str, after: str, lookups: Lookups = usual) -> Recorded:
@@ -73,7 +84,7 @@ def forced(pair: Pair, before: str, after: str, lookups: Lookups = usual) -> Rec
     tokenizer: Any = pair.target.tokenizer
     prompt = list(tokenizer.encode(before, add_special_tokens=False))
     ids = list(tokenizer.encode(after, add_special_tokens=False))
-    return Recorded(len(prompt), len(ids), None, guesses(prompt, ids, lookups()))
+    return Recorded(len(prompt), len(ids), {}, guesses(prompt, ids, lookups()))
 
 
 def forced_trace(pair: Pair, before: str, after: str) -> Trace:
@@ -103,6 +114,34 @@ def agreement(
     return cast("list[bool]", (drafted == mx.array(list(ids), mx.uint32)).tolist())
 
 
+def head_runs(
+    session: Session, prompt: Sequence[int], ids: Sequence[int], sampling: Sampling
+) -> list[int]:
+    """How many tokens the session's head would have drafted rightly, from each on, up to
+    ``LONGEST``: it reads rows of its own, so each chain is drafted anew. The target has just
+    decoded them."""
+    text, found, vocabulary = [*prompt, *ids], [], session.decoder.pair.vocabulary
+    (stepper,) = (it.stepper for it in session.decoder.portfolio.models("auto") if it.name in HEADS)
+    for begin in range(len(prompt), len(text)):
+        # The hidden row of the newest token never comes, as no pass follows it.
+        most = min(LONGEST, len(text) - begin, stepper.room(text[:begin]))
+        logits, run = stepper.first(text[:begin], LONGEST, mx.async_eval), 0
+        while run < most:
+            scores = sampling.scores(logits)
+            if not sampling.greedy:
+                noise = Noise(sampling.seed or 0, 0, begin + run, 1, vocabulary)
+                scores = scores + noise.gumbel(TARGET)
+            if mx.argmax(scores).item() != text[begin + run]:
+                break
+            run += 1
+            if run < most:
+                token = mx.array([text[begin + run - 1]], mx.uint32)
+                logits = stepper.next(token, mx.async_eval)
+        stepper.rollback(begin)
+        found.append(run)
+    return found
+
+
 def guesses(
     prompt: Sequence[int], ids: Sequence[int], lookups: Sequence[Lookup]
 ) -> dict[str, list[Guess]]:
@@ -128,7 +167,8 @@ def recorded(
     max_tokens: int = 160,
 ) -> Iterator[Trace]:
     """The pair's replies at temperatures 0, 0.7 and 1.0, a trace each."""
-    models = f"{pair.target.name} with {pair.draft.name}" if pair.draft else pair.target.name
+    drafters = " and ".join(it.name for it in (pair.draft, pair.head) if it is not None)
+    models = f"{pair.target.name} with {drafters}" if drafters else pair.target.name
     for temperature in (0.0, 0.7, 1.0):
         drawing = "greedy" if temperature == 0 else f"keyed at {temperature:g}"
         yield Trace(
@@ -186,7 +226,10 @@ def _stored(trace: Trace) -> dict[str, Any]:
             {
                 "prompt": reply.prompt,
                 "tokens": reply.tokens,
-                "draft": None if reply.draft is None else "".join("01"[it] for it in reply.draft),
+                "models": {
+                    name: "".join(DIGITS[run] for run in said)
+                    for name, said in reply.models.items()
+                },
                 "lookups": {
                     name: " ".join(
                         f"{it.room}/{it.bucket}/{it.run}" if it.room else "-" for it in said

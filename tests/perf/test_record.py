@@ -25,7 +25,7 @@ from macspec.session import Session
 def test_the_draft_model_gets_right_what_the_trace_says(pocket: Pair, temperature: float) -> None:
     chat = prompts()[5]
     (trace,) = record(pocket, [chat], Sampling(temperature=temperature), max_tokens=24)
-    runs = trace.runs()
+    runs = trace.models["draft"]
     session = Session(pocket, method="draft", depth=3, rule="keyed")
     sampling = Sampling(temperature=temperature, seed=1)
     at = 0
@@ -48,12 +48,12 @@ def test_a_lookup_gets_right_what_the_trace_says() -> None:
 def test_a_forced_text_has_lookups_only(pocket: Pair) -> None:
     text = "the quick brown fox jumps over the lazy dog. " * 3
     reply = forced(pocket, text, text)
-    assert reply.draft is None
+    assert reply.models == {}
     assert max(guess.run for guess in reply.lookups["ngram"]) > 8
 
 
 def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
-    traces = [switching(3, 1, 50), Trace("x", "forced", "y", [Recorded(2, 0, None, {})])]
+    traces = [switching(3, 1, 50), Trace("x", "forced", "y", [Recorded(2, 0, {}, {})])]
     save(tmp_path / "a.json", traces)
     assert load(tmp_path / "a.json") == traces
     with pytest.raises(BadOptionError, match="cannot write"):

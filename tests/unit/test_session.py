@@ -199,7 +199,7 @@ def test_one_turn_longer_than_the_context_is_refused(small: Pair) -> None:
 def test_the_draft_model_reads_the_prompt_first_if_the_reply_should_gain(
     small: Pair, monkeypatch: pytest.MonkeyPatch, gains: bool
 ) -> None:
-    monkeypatch.setattr(Controller, "should_prefill", lambda *_, **__: gains)
+    monkeypatch.setattr(Controller, "reader", lambda *_, **__: "draft" if gains else None)
     session = Session(small)
     draft = caches(session)["draft"]
     chunks = 0

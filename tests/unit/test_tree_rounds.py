@@ -13,6 +13,7 @@ from replies import prompt_tokens
 
 from macspec import Sampling
 from macspec.assets import prompts
+from macspec.control import RecentAcceptance
 from macspec.drafters import ChainDrafter, Context, DraftModel, Proposal
 from macspec.models import Pair
 from macspec.models.cached import CachedModel, TreePass
@@ -54,7 +55,7 @@ class Loop:
         self.target, self.trees = target_of(pair)
         self.target.rollback(0)
         draft = CachedModel(pair.draft.module, pair.vocabulary)
-        self.draft = ChainDrafter(DraftModel(draft, pair.draft.context))
+        self.draft = ChainDrafter(DraftModel(draft, pair.draft.context), RecentAcceptance())
         self.passes = count()
 
     def noise(self, depth: int) -> Noise | None:

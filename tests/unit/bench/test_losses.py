@@ -11,7 +11,7 @@ import pytest
 
 from macspec.bench.published import PublishedCurve, published
 from macspec.bench.simulate import Player, fresh, sweep
-from macspec.bench.traces import NOTHING, Guess, Recorded, shipped
+from macspec.bench.traces import NOTHING, Guess, Recorded, runs, shipped
 
 CURVES = {curve.name: curve for curve in published() if not curve.model}
 QUICK = "m4-pro-4bit"
@@ -36,7 +36,8 @@ def adversary(kind: str, seed: int) -> Recorded:
     }
     guesses = [Guess(32, chance.choice((5, 6, 7)), 0) if it > 5 else NOTHING for it in at]
     lookups = {"ngram": guesses} if kind == "decoy" else {}
-    return Recorded(40, TOKENS, [right[kind](it) for it in at], lookups)
+    draft = runs([right[kind](it) for it in at])
+    return Recorded(40, TOKENS, {"draft": draft}, lookups)
 
 
 KINDS = ("alternating", "every other", "drifting", "flipping", "lure", "poor", "none", "decoy")
@@ -54,7 +55,7 @@ SEEDS = [4, pytest.param(5, marks=pytest.mark.slow)]
 def test_at_most_2_percent_are_lost_from_token_64_on(
     name: str, kind: str, seed: int, measured: bool
 ) -> None:
-    player = Player(CURVES[name], fresh(), seed)
+    player = Player(CURVES[name], fresh(CURVES[name], ["draft"]), seed)
     if measured:
         player.measure(100)
     cost, tokens = 0.0, 0
@@ -67,7 +68,7 @@ class Noisy(Player):
     """Plays on a machine whose speed changes; what is measured when idle is not disturbed."""
 
     def __init__(self, curve: PublishedCurve, seed: int, slower: Callable[[float], float]) -> None:
-        super().__init__(curve, fresh(), seed)
+        super().__init__(curve, fresh(curve, ["draft"]), seed)
         self._slower, self._time, self._idle = slower, 0.0, False
 
     def measure(self, length: int) -> None:
@@ -105,7 +106,7 @@ NOISE: dict[str, Callable[[int], Callable[[float], float]]] = {
 def test_noise_costs_little(name: str, noise: str, seed: int) -> None:
     curve = CURVES[name]
     for trace in shipped():
-        if trace.kind == "recorded":
+        if trace.kind == "recorded" and trace.models == ["draft"]:
             player = Noisy(curve, seed, NOISE[noise](seed))
             oracle = max(it.speed for it in sweep(trace, curve).values())
             for _ in ("cold", "warm"):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.bench.traces import (
-    Recorded,
     hopeless,
     load,
+    runs,
     shipped,
     switching,
 )
@@ -21,7 +21,7 @@ from macspec.errors import BadOptionError
 
 @given(st.lists(st.booleans(), max_size=40))
 def test_a_run_ends_at_the_first_token_that_is_wrong(agrees: list[bool]) -> None:
-    for at, run in enumerate(Recorded(1, len(agrees), agrees, {}).runs()):
+    for at, run in enumerate(runs(agrees)):
         assert all(agrees[at : at + run])
         assert run == MAX_DEPTH or at + run == len(agrees) or not agrees[at + run]
 
@@ -36,14 +36,16 @@ def test_every_shipped_trace_says_what_it_is() -> None:
     assert {trace.kind for trace in traces} >= {"recorded", "synthetic"}
     assert len({trace.name for trace in traces}) == len(traces)
     assert all(trace.about and trace.replies for trace in traces)
+    both = [trace for trace in traces if len(trace.models) > 1]
+    assert {name for trace in both for name in trace.models} == {"draft", "eagle"}
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", '{"format": 0}', '{"format": 2, "traces": [{}]}', '{"format": 2, "traces": 3}',
-     '{"format": 2, "traces": [{"name": "a", "kind": "b", "about": "", "replies": []}]}',
-     '{"format": 2, "traces": [{"name": "a", "kind": "forced", "about": "", "replies": '
-     '[{"prompt": 1, "tokens": 3, "draft": "01", "lookups": {}}]}]}'],
+    ["", "{", "[]", '{"format": 0}', '{"format": 3, "traces": [{}]}', '{"format": 3, "traces": 3}',
+     '{"format": 3, "traces": [{"name": "a", "kind": "b", "about": "", "replies": []}]}',
+     '{"format": 3, "traces": [{"name": "a", "kind": "forced", "about": "", "replies": '
+     '[{"prompt": 1, "tokens": 3, "models": {"draft": "01"}, "lookups": {}}]}]}'],
 )  # fmt: skip
 def test_a_file_that_holds_no_traces_is_one_clear_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.json").write_text(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -131,43 +132,64 @@ def test_what_it_did_not_write_is_refused(stored: dict[str, list[float]]) -> Non
 ROUNDS = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), max_size=200)
 
 
-@given(ROUNDS, st.integers(-5, 10_000))
-def test_any_history_gives_a_share(rounds: list[tuple[int, int]], unjudged: int) -> None:
-    recent = RecentAcceptance()
+def judged(rounds: Sequence[tuple[int, int]]) -> tuple[RecentAcceptance, int]:
+    """What it knows after rounds of drafted and accepted tokens, one behind the other; the length
+    of the text."""
+    recent, length = RecentAcceptance(), 0
     for drafted, accepted in rounds:
-        recent.observe(drafted, min(accepted, drafted))
-    assert 0 <= recent.share(unjudged) <= 1
-    assert 0 <= bucket_of(recent.share(unjudged)) < BUCKETS
+        recent.observe(length, drafted, min(accepted, drafted))
+        length += min(accepted, drafted) + 1
+    return recent, length
+
+
+@given(ROUNDS, st.integers(0, 10_000))
+def test_any_history_gives_a_share(rounds: list[tuple[int, int]], length: int) -> None:
+    recent, _ = judged(rounds)
+    assert 0 <= recent.share(length) <= 1
+    assert 0 <= bucket_of(recent.share(length)) < BUCKETS
+
+
+@given(ROUNDS, ROUNDS)
+def test_a_text_that_is_taken_back_leaves_nothing_behind(
+    kept: list[tuple[int, int]], dropped: list[tuple[int, int]]
+) -> None:
+    recent, length = judged(kept)
+    before = [recent.share(at) for at in range(length + 9)]
+    end = length
+    for drafted, accepted in dropped:
+        recent.observe(end, drafted, min(accepted, drafted))
+        end += min(accepted, drafted) + 1
+    recent.rollback(length)
+    assert [recent.share(at) for at in range(length + 9)] == before
+
+
+def test_a_token_is_judged_once() -> None:
+    recent, length = judged([(4, 4)] * 50)
+    before = recent.share(length)
+    recent.observe(length - 10, 4, 0)
+    assert recent.share(length) == before
 
 
 def test_what_stood_of_late_counts_most() -> None:
-    recent = RecentAcceptance()
-    for _ in range(50):
-        recent.observe(4, 4)
-    assert bucket_of(recent.share()) == BUCKETS - 1
-    for _ in range(50):
-        recent.observe(4, 0)
-    assert bucket_of(recent.share()) == 0
+    recent, length = judged([(4, 4)] * 50)
+    assert bucket_of(recent.share(length)) == BUCKETS - 1
+    recent, length = judged([(4, 4)] * 50 + [(4, 0)] * 50)
+    assert bucket_of(recent.share(length)) == 0
 
 
 def test_a_bad_stretch_is_forgotten_while_nothing_is_judged() -> None:
-    recent = RecentAcceptance()
-    for _ in range(200):
-        recent.observe(4, 4)
-    usual = recent.share()
-    for _ in range(20):
-        recent.observe(4, 0)
-    shares = [recent.share(unjudged) for unjudged in range(200)]
+    recent, length = judged([(4, 4)] * 200)
+    usual = recent.share(length)
+    recent, length = judged([(4, 4)] * 200 + [(4, 0)] * 20)
+    shares = [recent.share(length + unjudged) for unjudged in range(200)]
     assert bucket_of(shares[0]) == 0
     assert shares == sorted(shares)
     assert bucket_of(shares[-1]) == pytest.approx(bucket_of(usual), abs=1)
 
 
 def test_a_drafter_that_never_guesses_right_stays_where_it_is() -> None:
-    recent = RecentAcceptance()
-    for _ in range(500):
-        recent.observe(4, 0)
-    assert {bucket_of(recent.share(unjudged)) for unjudged in range(500)} == {0}
+    recent, length = judged([(4, 0)] * 500)
+    assert {bucket_of(recent.share(length + unjudged)) for unjudged in range(500)} == {0}
 
 
 SHARE = st.floats(0, 1)

@@ -228,16 +228,28 @@ def test_a_round_is_charged_for_the_replay_that_may_follow() -> None:
     assert 0 < whole < 1
 
 
-def test_a_draft_model_reads_the_prompt_if_the_reply_should_gain() -> None:
+def test_a_model_reads_the_prompt_if_the_reply_should_gain() -> None:
     controller = made()
     good, poor = (Offer("draft", 32, bucket, 400) for bucket in (7, 0))
-    assert controller.should_prefill(good, 400, 99)
-    assert not controller.should_prefill(good, 400, 0)
+    assert controller.reader([good], 400, 99) == "draft"
+    assert controller.reader([good], 400, 0) is None
     for _ in range(30):
         controller.observe_acceptance("draft", 0, 1, 0)
-    assert not controller.should_prefill(poor, 400, 99)
-    assert not controller.should_prefill(replace(good, unread=10**6), 400, 99)
-    assert controller.should_prefill(poor, 400, 99, depth=2)
+    assert controller.reader([poor], 400, 99) is None
+    assert controller.reader([replace(good, unread=10**6)], 400, 99) is None
+    assert controller.reader([poor], 400, 99, depth=2) == "draft"
+    assert controller.reader([], 400, 99) is None
+
+
+def test_of_two_models_the_one_that_gains_more_reads_the_prompt() -> None:
+    controller = made()
+    both = [Offer(name, 8, 7, 400) for name in ("draft", "mtp")]
+    for _ in range(60):
+        controller.observe_acceptance("draft", 7, 4, 1)
+        controller.observe_acceptance("mtp", 7, 4, 4)
+    assert controller.reader(both, 400, 99) == "mtp"
+    controller.curve.set_reading("mtp", 1.0)
+    assert controller.reader(both, 400, 99) == "draft"
 
 
 def test_a_branch_is_taken_where_it_pays() -> None:

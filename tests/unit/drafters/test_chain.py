@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tinymodels import tiny
 
+from macspec.control import RecentAcceptance
 from macspec.drafters import ChainDrafter, Context, DraftModel
 from macspec.drafters.drafter import Dispatch
 from macspec.models.cached import CachedModel
@@ -52,7 +53,7 @@ class LastToken:
 
 def drafter() -> tuple[ChainDrafter, LastToken]:
     model = LastToken()
-    return ChainDrafter(DraftModel(cast(Any, model), context=20)), model
+    return ChainDrafter(DraftModel(cast(Any, model), context=20), RecentAcceptance()), model
 
 
 def context(sampling: Sampling, noise: mx.array | None, keeps_q: bool = True) -> Context:
@@ -138,7 +139,7 @@ def test_the_device_starts_before_the_first_step_is_built(monkeypatch: pytest.Mo
         built.clear()
         begun.clear()
         given = Context([*TOKENS, 7], Sampling(), None, False, dispatch=begun.append)
-        ChainDrafter(DraftModel(model, context=20)).propose(given, 2)
+        ChainDrafter(DraftModel(model, context=20), RecentAcceptance()).propose(given, 2)
         first, second = built[: len(module.layers)], built[len(module.layers) :]
         assert first[0] == 0 < first[1]
         assert second[0] == second[-1] == len(begun) - 1, "later steps are behind the first one"
@@ -151,40 +152,70 @@ def test_room_ends_with_the_draft_models_context() -> None:
     assert [chain.offer([5] * length).room for length in lengths] == [20, 2, 1, 0, 0]
 
 
+def play(draft: ChainDrafter, text: list[int], committed: list[int]) -> None:
+    """A round of one drafted token after a text, which it extends; the token is accepted where two
+    were committed."""
+    draft.rollback(len(text) - 1)
+    draft.propose(Context(text, Sampling(), None, False, dispatch=mx.async_eval), 1)
+    draft.observe(committed, 1, len(committed) - 1)
+    text += committed
+
+
 def test_a_bad_stretch_is_not_held_against_it_for_long() -> None:
     draft, _ = drafter()
-    for accepted in [1] * 100 + [0] * 12:
-        draft.rollback(len(TOKENS) - 1)
-        draft.propose(context(Sampling(), None), 1)
-        draft.observe([7] * (accepted + 1), 1, accepted)
-    after = [draft.offer([*TOKENS, *[0] * more]).bucket for more in range(1, 60)]
+    text = list(TOKENS)
+    for committed in [[7, 7]] * 100 + [[7]] * 12:
+        play(draft, text, committed)
+    after = [draft.offer([*text, *[0] * more]).bucket for more in range(60)]
     assert after[0] < after[-1]
     assert after == sorted(after)
 
 
 def test_another_text_is_no_recent_one() -> None:
     draft, _ = drafter()
-    fresh = draft.offer(TOKENS).bucket
+    text, fresh = list(TOKENS), draft.offer(TOKENS).bucket
     for _ in range(30):
-        draft.rollback(len(TOKENS) - 1)
-        draft.propose(context(Sampling(), None), 1)
-        draft.observe([7], 1, 0)
-    draft.rollback(len(TOKENS) - 1)
-    assert draft.offer(TOKENS).bucket < fresh
+        play(draft, text, [7])
+    assert draft.offer(text).bucket < fresh
     draft.rollback(1)
     assert draft.offer(TOKENS).bucket == fresh
 
 
 def test_it_is_less_sure_after_a_token_that_it_fares_badly_after() -> None:
     draft, _ = drafter()
-    other = [*TOKENS[:-1], 2]
+    text = list(TOKENS)
     for _ in range(40):
-        for tokens, came in ((TOKENS, [7]), (other, [7, 8])):
-            draft.rollback(len(TOKENS) - 1)
-            draft.propose(Context(tokens, Sampling(), None, False, dispatch=mx.async_eval), 1)
-            draft.observe(came, 1, len(came) - 1)
-    assert draft.offer(TOKENS).bucket < draft.offer(other).bucket
-    assert draft.offer(TOKENS, usual=True) == draft.offer(other, usual=True)
+        play(draft, text, [2])  # after a 5
+        play(draft, text, [7, 5])
+    text.pop()
+    assert draft.offer([*text, 5]).bucket < draft.offer([*text, 2]).bucket
+    assert draft.offer([*text, 5], usual=True) == draft.offer([*text, 2], usual=True)
+
+
+def test_what_was_committed_without_it_is_drafted_afterwards() -> None:
+    draft, model = drafter()
+    text = list(TOKENS)
+    for number in range(12):
+        best = int(mx.argmax(model.table[text[-1]]).item())
+        text.append(best if number not in (3, 4) else (best + 1) % WIDTH)
+    model.read, before = text[: len(TOKENS) - 1], draft.offer(text).bucket
+    rounds = list(draft.study(text, len(TOKENS), Sampling(temperature=0)))
+    # Three tokens right and one wrong, one wrong, and the rest.
+    assert [it[1:] for it in rounds] == [(8, 3), (8, 0), (7, 7)]
+    assert model.read == text[: len(model.read)], "nothing but the text is left in its cache"
+    assert draft.offer(text).bucket > before
+    assert list(draft.study(text, len(text), Sampling(temperature=0))) == []
+
+
+def test_what_another_drafter_was_judged_by_is_not_counted_again() -> None:
+    recent = RecentAcceptance()
+    drafters = [ChainDrafter(DraftModel(cast(Any, LastToken()), 20), recent) for _ in range(2)]
+    text = list(TOKENS)
+    for _ in range(3):
+        play(drafters[0], text, [7])
+    before = recent.share(len(text))
+    list(drafters[1].study(text, len(TOKENS), Sampling(temperature=0)))
+    assert recent.share(len(text)) == before
 
 
 GREEDY = Sampling(temperature=0)
