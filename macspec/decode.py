@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -33,9 +35,11 @@ from .drafters import (
     Portfolio,
     Proposal,
 )
+from .errors import GpuLostError
 from .events import Emitted, Event, Prefilled, Prefilling, Round, Text, TokenLogprob
 from .heads.assistant import Assistant
 from .kernels import Kernels
+from .metal.checker import FAULT, gpu_answers
 from .models.cached import PASS_TAIL, CachedModel, TreePass
 from .models.pair import Pair
 from .models.prefill import PrefillChunk
@@ -105,6 +109,7 @@ class Decoder:
         kernels: Kernels | None = None,
     ) -> None:
         self.kernels = kernels or Kernels()
+        self._faults = self.kernels.faults
         self.clock = clock
         self.sleep = ClockWatch()
         """Notices when the machine slept: times taken meanwhile are invalid."""
@@ -207,9 +212,11 @@ class Decoder:
             boundaries: positions, ascending, at which caches that cannot go back anywhere get a
                 checkpoint.
         """
+        self.renew()
         self.rollback(min(common_prefix(self.tokens, prompt), len(prompt) - 1))
         self.tokens, self.prompted = prompt, len(prompt)
-        reply.counter.cached_tokens = self.target.length
+        if not reply.counter.passes:
+            reply.counter.cached_tokens = self.target.length
         self.sleep.jumped()  # a sleep before the reply is none of its own
         drafters = self.portfolio.models(self.settings.method)
         enough = max([len(prompt) - PASS_TAIL, *boundaries])
@@ -258,12 +265,19 @@ class Decoder:
             self.tokens += tokens
 
             done, settings = flight, self.settings
-            if reply.reason is None:
-                plan = self.plan(reply)
-                flight = prefetched or self.launch(reply, plan)
+            scored: tuple[TokenLogprob, ...] = ()
+            fault = None
+            try:
+                if reply.reason is None:
+                    plan = self.plan(reply)
+                    flight = prefetched or self.launch(reply, plan)
+                scored = reply.scored(done, result, tokens)
+            except RuntimeError as error:
+                fault = error
             seconds = known_at - (reply.started if first else before)
-            scored = reply.scored(done, result, tokens)
             yield from _events(reply, done, result, tokens, pieces, seconds, idle, scored)
+            if fault is not None:  # What was committed is shown first.
+                raise fault
             if reply.reason is not None:
                 return
             if self.settings is not settings:
@@ -315,6 +329,7 @@ class Decoder:
             given: the proposal, instead of the drafter's.
         """
         sampling, rule = self.settings.sampling, self.settings.acceptance_rule
+        landed = partial(self._landed, self.kernels.in_use.begin())
         dispatch = Dispatcher(self.clock)
         noise = None
         if not sampling.greedy:
@@ -333,7 +348,35 @@ class Decoder:
         if answer is not None:
             verdict = forced(answer, proposal.tokens, verdict)
         kept = logits if keep_logits else None
-        return InFlightRound.launch(plan, proposal, verdict, dispatch, behind is not None, kept)
+        prefetched = behind is not None
+        return InFlightRound.launch(plan, proposal, verdict, dispatch, prefetched, kept, landed)
+
+    @property
+    def stale(self) -> bool:
+        """Whether kernels were blamed since the caches were last known to be sound, here or in
+        another conversation."""
+        return self._faults != self.kernels.faults
+
+    def _landed(self, round: set[str]) -> None:
+        self.kernels.landed(round)
+        if self.stale:
+            raise RuntimeError(f"{FAULT} in another conversation")
+
+    def renew(self) -> None:
+        """Forget what was computed before a fault, if there was one.
+
+        Raises:
+            GpuLostError: nothing more is computed.
+        """
+        if not self.stale:
+            return
+        with suppress(RuntimeError):  # Of other work that was under way.
+            mx.synchronize()
+        if not gpu_answers():
+            raise GpuLostError
+        self._faults = self.kernels.faults
+        self.rollback(0)
+        self.tokens = []
 
     def verify(
         self,
@@ -381,6 +424,7 @@ class Decoder:
     def score_margin(self, tokens: list[int], choices: Sequence[int]) -> tuple[float, float]:
         """The best score after ``tokens`` minus the lowest one of the choices, and the rounding
         tolerance."""
+        self.renew()
         self.rollback(min(common_prefix(self.tokens, tokens), len(tokens) - 1))
         self.tokens = tokens
         scores, tolerance = choice_scores(self.target, tokens, self.settings.sampling)
@@ -505,7 +549,11 @@ def _events(
     counter.see(done)
     if counter.passes == 1:
         yield Prefilled(
-            counter.prompt_tokens, counter.cached_tokens, seconds, counter.dropped_messages
+            counter.prompt_tokens,
+            counter.cached_tokens,
+            seconds,
+            counter.dropped_messages,
+            reply.seed,
         )
     origins = (plan.drafter if i < accepted else None for i in range(len(tokens)))
     emitted = tuple(map(Emitted, tokens, origins))

@@ -53,6 +53,15 @@ class EngineError(MacspecError):
     """The engine's process refused something, or was lost."""
 
 
+class GpuLostError(MacspecError):
+    """The GPU computes nothing more for this process."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the GPU no longer works for this process after a fault: start macspec again"
+        )
+
+
 class ServerError(MacspecError):
     """A server measured beside macspec does not answer, or gives a bad answer."""
 

@@ -35,6 +35,16 @@ class Prefilled:
     """From the call of ``reply`` to the first token."""
     dropped_messages: int = 0
     """Oldest messages left out to fit the context, system turns not counted."""
+    seed: int = 0
+    """Of the reply's noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a reply has committed and shown, for another process to go on from."""
+
+    tokens: tuple[Emitted, ...]
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +151,13 @@ class ReplyStats:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+WENT_ON = (
+    "the GPU had a fault while macspec's kernels ran: the reply goes on with MLX's, and the next "
+    "start checks them again"
+)
+"""The notice where a reply was not ended by that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from .inuse import InUse
 from .noise import Noise
 from .pending import Recurrence
 from .sampling import Sampling
@@ -34,14 +35,46 @@ class Kernels:
     Args:
         state: which kernels these are and why, in half a sentence for the user.
         notices: why MLX's kernels are kept, each a line for the user.
+        in_use: is told which of macspec's run.
     """
 
     key = "mlx"
     """What measured costs depend on."""
 
-    def __init__(self, state: str = "MLX's own", notices: Sequence[str] = ()) -> None:
+    faults = 0
+    """How often kernels were blamed; what was computed before the newest time is not trusted."""
+
+    def __init__(
+        self,
+        state: str = "MLX's own",
+        notices: Sequence[str] = (),
+        in_use: InUse | None = None,
+    ) -> None:
         self.state = state
         self.notices = tuple(notices)
+        self.in_use = in_use or InUse()
+
+    def landed(self, round: set[str]) -> None:
+        """The result of a round that ``in_use.begin`` began was read.
+
+        MLX may let a result be read that a fault has spoiled. It raises when work is encoded.
+
+        Raises:
+            RuntimeError: there was a fault.
+        """
+        if round:
+            mx.async_eval(mx.zeros(1) + 1)
+        self.in_use.landed(round)
+
+    def blame(self) -> None:
+        """After a fault of the GPU: if any of macspec's kernels ran, remember which, and retire."""
+        if self.in_use.blame():
+            self.faults += 1
+            self.state = "MLX's own: the GPU had a fault while macspec's ran"
+            self.retire()
+
+    def retire(self) -> None:
+        """Leave everything to MLX from now on."""
 
     @property
     def fallback(self) -> str | None:

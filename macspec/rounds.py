@@ -12,12 +12,15 @@ from .constraint import Constraint
 from .control import Plan
 from .drafters import Proposal
 from .errors import ModelBrokenError
-from .events import TokenLogprob
+from .events import Committed, TokenLogprob
 from .models.files import broken
 from .parts import ANSWER
 from .stats import ReplyCounter
 from .text import Piece, TextStream, joined
 from .verification import TreeVerdict, Verdict
+
+RESUMED = 1 << 12
+"""More passes than a reply takes for a token."""
 
 LEAST = -9999.0
 """Stands for the log-probability of what cannot be, which JSON has no number for."""
@@ -68,6 +71,8 @@ class InFlightRound:
     """Whether it was launched before the result of the round ahead was known."""
     logits: mx.array | None = None
     """[rows, V], where the reply wants log-probabilities."""
+    landed: Callable[[], None] = lambda: None
+    """Called once the result is read; raises if it is not to be trusted."""
 
     @property
     def depth(self) -> int:
@@ -83,6 +88,7 @@ class InFlightRound:
         dispatch: Dispatcher,
         prefetched: bool = False,
         logits: mx.array | None = None,
+        landed: Callable[[], None] = lambda: None,
     ) -> InFlightRound:
         token = verdict.token.reshape(1)
         parts = [verdict.accepted.reshape(1), token, proposal.tokens]
@@ -93,11 +99,13 @@ class InFlightRound:
         dispatch(outcome)
         assert dispatch.began is not None
         drafted = proposal.tokens.shape[0]
-        return cls(plan, drafted, outcome, token, dispatch.began, tree, prefetched, logits)
+        began = dispatch.began
+        return cls(plan, drafted, outcome, token, began, tree, prefetched, logits, landed)
 
     def wait(self) -> RoundResult:
         """Wait for the result: the one host synchronisation of a round."""
         outcome: Any = self.outcome.tolist()
+        self.landed()
         accepted, token, *rest = outcome
         if accepted < 0:
             raise ModelBrokenError(
@@ -142,6 +150,12 @@ class Reply:
     ids: list[int] = field(default_factory=list)
     reason: str | None = None
     """Why the reply is over; None while it is not."""
+
+    def resume(self, committed: Committed) -> None:
+        """Take what another process has committed; passes go on with noise that it did not use."""
+        for it in committed.tokens:
+            self.take([it.id], int(it.drafter is not None), it.drafter)
+        self.passes = RESUMED * len(committed.tokens)
 
     def take(
         self, tokens: Sequence[int], accepted: int = 0, drafter: str | None = None

@@ -16,10 +16,11 @@ from .constraint import Constraint
 from .control import AcceptanceEstimate, Controller, ControlState, CostCurve
 from .decode import Decoder
 from .drafters import Corpus, DraftModel, NGram, Suffix
-from .errors import BadOptionError
-from .events import Event, Finished, Notice, Round
+from .errors import BadOptionError, GpuLostError
+from .events import WENT_ON, Committed, Event, Finished, Notice, Round
 from .kernels import Kernels
 from .learned import LONGEST, measure
+from .metal.checker import is_fault
 from .metal.dispatch import kernels_for
 from .models.memory import wired
 from .models.pair import Pair
@@ -180,6 +181,7 @@ class Session:
         prediction: Sequence[int] = (),
         logprobs: int | None = None,
         constraint: Constraint | None = None,
+        committed: Committed | None = None,
     ) -> Generator[Event, None, None]:
         """Answer a conversation, after closing an unfinished earlier reply.
 
@@ -204,12 +206,14 @@ class Session:
             logprobs: report the target's log-probability of each token, and of so many of the most
                 likely ones; None: of none.
             constraint: what the answer must be, made for this reply; None: anything.
+            committed: the reply's beginning, from another process; its text is not emitted again.
 
         Yields:
             Notice, Prefilling and Prefilled, then Text and Round for each round, then Finished.
 
         Raises:
             BadOptionError, ContextOverflowError: at once, before the first event.
+            GpuLostError: the GPU computes nothing more for this process.
         """
         self.close()
         if sampling is not None:
@@ -245,6 +249,9 @@ class Session:
             logprobs=logprobs,
             constraint=constraint,
         )
+        if committed is not None:
+            reply.seed = committed.seed
+            reply.resume(committed)
         # Found at once: where the reply begins, the prompt has just ended.
         start_of_reply = prompt.tokens[-LEAD:] if prediction else []
         self._expected = [*start_of_reply, *prediction]
@@ -270,20 +277,51 @@ class Session:
         with wired():
             try:
                 yield from self._once(notices)
-                yield from decoder.prefill(reply, prompt.tokens, prompt.boundaries)
-                for event in decoder.decode(reply):
-                    yield event
-                    if isinstance(event, Round):
-                        yield from self._once(self._spent())
+                while reply.reason is None:
+                    try:
+                        yield from self._rounds(reply, prompt)
+                    except RuntimeError as error:
+                        self.recover(error)
+                        yield from self._once([WENT_ON])
             finally:
                 # Drain what was dispatched, then forget what was not committed.
-                mx.synchronize()
-                decoder.rollback(len(decoder.tokens))
-                self.finished = self._finish(reply)
-                self.stats.add(self.finished.stats)
-                if self._corpus is not None and reply.forced is None and reply.learn:
-                    self._corpus.add(reply.ids)
+                try:
+                    mx.synchronize()
+                    self.kernels.in_use.clear()
+                except RuntimeError as error:
+                    self.recover(error)
+                finally:
+                    decoder.rollback(len(decoder.tokens))
+                    self.finished = self._finish(reply)
+                    self.stats.add(self.finished.stats)
+                    if self._corpus is not None and reply.forced is None and reply.learn:
+                        self._corpus.add(reply.ids)
         yield self.finished
+
+    def _rounds(self, reply: Reply, prompt: Prompt) -> Iterator[Event]:
+        """Read what is committed, then decode until the reply is over."""
+        text = [*prompt.tokens, *reply.ids]
+        yield from self.decoder.prefill(reply, text, prompt.boundaries)
+        for event in self.decoder.decode(reply):
+            yield event
+            if isinstance(event, Round):
+                yield from self._once(self._spent())
+
+    def recover(self, error: RuntimeError) -> None:
+        """After an error of MLX: if macspec's kernels ran, they are blamed and used no more, and
+        the session can go on; caches are read anew.
+
+        Raises:
+            GpuLostError: there is a fault though they are out of use.
+            RuntimeError: the error itself, if it is no fault or none of them ran.
+        """
+        if not is_fault(error):
+            raise error
+        self.kernels.blame()
+        if not self.decoder.stale:
+            if self.kernels.faults:
+                raise GpuLostError from error
+            raise error
 
     def score_margin(
         self,
@@ -390,11 +428,12 @@ class Session:
         """Measure missing costs in idle moments, for so many seconds; it can be left after any
         step."""
         self.close()
+        self.decoder.renew()
         return _wired(measure(self.decoder, longest))
 
     def remember(self) -> None:
         """Save what was learned for later sessions; call it when idle and before leaving."""
-        if self._state is not None:
+        if self._state is not None and not self.kernels.faults:  # costs are of these kernels
             self._state.save(self.controller.curve, self.controller.acceptance)
         if self._corpus is not None:
             self._corpus.save()

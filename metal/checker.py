@@ -25,6 +25,8 @@ from .outcomes import Outcome
 FAULT = "Command buffer execution failed"
 """What MLX's message says when the GPU gave up on work that was sent to it."""
 MEMORY = "Insufficient Memory"
+COMPILER = "[metal::Device]"
+"""With what MLX's messages about a kernel that cannot be built begin."""
 SIZE = 1024
 """Numbers by which the GPU shows that it computes."""
 
@@ -39,6 +41,16 @@ def gpu_answers() -> bool:
     except RuntimeError:
         return False
     return bool(found == number * SIZE * (SIZE - 1) // 2)
+
+
+def is_fault(error: BaseException) -> bool:
+    """Whether an error of MLX may come from a kernel; running out of memory does not."""
+    text = str(error)
+    return (
+        isinstance(error, RuntimeError)
+        and MEMORY not in text
+        and (FAULT in text or COMPILER in text)
+    )
 
 
 def serve(

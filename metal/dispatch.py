@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -13,6 +14,7 @@ from mlx.nn.layers.base import Module
 
 from macspec.device import on_metal
 from macspec.errors import BadOptionError, brief
+from macspec.inuse import InUse
 from macspec.kernels import MODES, Draw, Kernels, Walk, Walks
 from macspec.models import Pair
 from macspec.noise import Noise
@@ -130,7 +132,9 @@ def checked_kernels(
     if known.cut_short:
         unsupported.append(f"the self-check ended early: {known.cut_short}")
     left = lambda: self_check(jobs, known)  # noqa: E731
-    return MetalKernels(pair.target.module, found, unsupported, strict=strict, rest=left)
+    return MetalKernels(
+        pair.target.module, found, unsupported, strict=strict, rest=left, faults=known.faults
+    )
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,9 @@ class Chosen:
     """A recurrence's kernel, for the numbers of rows at which it is used."""
 
     net: Net
-    points: frozenset[int]
+    points: set[int]
+    uses: Callable[[Variant], bool]
+    """Told what is about to run."""
 
     @property
     def stock(self) -> Callable[..., Any]:
@@ -153,13 +159,10 @@ class Chosen:
     def run(
         self, state: mx.array | None, before: Any, kept: int, rows: Any
     ) -> tuple[mx.array, mx.array]:
-        return self.net.run(state, before, kept, rows)
-
-
-def _chosen(net: Net, outcomes: Mapping[Variant, Outcome], used: set[Variant]) -> Chosen:
-    asked = [variant for variant in outcomes if variant.kernel == net.kernel]
-    points = {variant.rows for variant in asked} - {it.rows for it in asked if it not in used}
-    return Chosen(net, frozenset(points))
+        y, after = self.net.run(state, before, kept, rows)
+        point = at_least(y.shape[1], RECURRENCE_ROWS) or 0
+        self.uses(Variant(self.net.kernel, self.net.shape(rows), point))
+        return y, after
 
 
 class MetalKernels(Kernels):
@@ -170,6 +173,7 @@ class MetalKernels(Kernels):
         unsupported: what keeps MLX's kernels in any case, each a line for the user.
         strict: take order-preserving matmuls, however slow.
         rest: checks what was not checked yet, step by step.
+        faults: remembers which kernels ran in a fault; see ``InUse``.
     """
 
     def __init__(
@@ -180,6 +184,7 @@ class MetalKernels(Kernels):
         *,
         strict: bool = False,
         rest: Callable[[], Generator[Checking, None, None]] | None = None,
+        faults: Path | None = None,
     ) -> None:
         self._rest = rest
         self.outcomes, self.unsupported, self.strict = dict(outcomes), tuple(unsupported), strict
@@ -191,24 +196,26 @@ class MetalKernels(Kernels):
             for variant, outcome in outcomes.items()
             if outcome.faster or (variant.kernel in ordered and outcome.failure is None)
         ]
-        self._others = {v for v in used if not isinstance(v.shape, Matmul)}
-        found = (_chosen(net, outcomes, self._others) for net in NETS)
+        self._others = {v: str(v) for v in used if not isinstance(v.shape, Matmul)}
+        in_use = InUse(map(str, used), faults if used else None)
+        found = map(self._chosen, NETS)
         self._recurrences = tuple(it for it in found if it.points)
-        self._matmuls: dict[tuple[Matmul, int], str] = {}
-        self._multiply: dict[Any, Callable[[mx.array], mx.array | None]] = {}
-        """By layer, shape and type of the rows, as they are asked for."""
+        self._matmuls: dict[tuple[Matmul, int], Variant] = {}
+        self._multiply: dict[Any, tuple[Callable[[mx.array], mx.array | None], str]] = {}
+        """By layer, shape and type of the rows, as they are asked for; with the variant's name."""
         for variant in sorted(used, key=lambda variant: outcomes[variant].seconds or 0.0):
             if isinstance(variant.shape, Matmul):
-                self._matmuls.setdefault((variant.shape, variant.rows), variant.kernel)
+                self._matmuls.setdefault((variant.shape, variant.rows), variant)
         names = ", ".join(sorted({variant.kernel for variant in used}))
         super().__init__(
             f"macspec's {names}, for {len(used)} of {len(outcomes)} shapes"
             if used
             else "MLX's own: none of macspec's passed the self-check and was faster here",
             (*self.unsupported, *_refused(outcomes, used)),
+            in_use,
         )
         if used:
-            chosen = [f"{at}: {name}" for at, name in self._matmuls.items()]
+            chosen = [f"{at}: {it.kernel}" for at, it in self._matmuls.items()]
             text = "\n".join(sorted([*chosen, *map(str, self._others)]))
             self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -217,6 +224,18 @@ class MetalKernels(Kernels):
             with closing(self._rest()) as steps:
                 for _ in steps:
                     yield
+
+    def _chosen(self, net: Net) -> Chosen:
+        asked = [variant for variant in self.outcomes if variant.kernel == net.kernel]
+        unused = {variant.rows for variant in asked if variant not in self._others}
+        return Chosen(net, {variant.rows for variant in asked} - unused, self._uses)
+
+    def retire(self) -> None:
+        self._rest = None
+        for it in self._recurrences:
+            it.points.clear()
+        for table in (self._others, self._matmuls, self._multiply):
+            table.clear()
 
     @property
     def fallback(self) -> str | None:
@@ -251,16 +270,30 @@ class MetalKernels(Kernels):
         found = self._multiply.get(key)
         if found is None:
             found = self._multiply[key] = self._multiplied(layer, x)
-        return found(x)
+        multiply, name = found
+        if name:
+            self.in_use.note(name)
+        return multiply(x)
 
-    def _multiplied(self, layer: Any, x: mx.array) -> Callable[[mx.array], mx.array | None]:
-        """What multiplies such ``x`` by the matrix of a layer."""
+    def _multiplied(
+        self, layer: Any, x: mx.array
+    ) -> tuple[Callable[[mx.array], mx.array | None], str]:
+        """What multiplies such ``x`` by the matrix of a layer, and the name of its variant."""
         matrix = self._matrices.get(id(layer))
         if matrix is None or supports(matrix, x.dtype) or x.size != x.shape[-2] * x.shape[-1]:
-            return _nothing
+            return _nothing, ""
         point = matmul_rows(x.shape[-2], strict=self.strict)
-        name = self._matmuls.get((matrix.shape(x.dtype), point or 0))
-        return prepared(name, x, matrix) if name and x.ndim < 4 else _nothing
+        found = self._matmuls.get((matrix.shape(x.dtype), point or 0))
+        if found is None or x.ndim >= 4:
+            return _nothing, ""
+        return prepared(found.kernel, x, matrix), str(found)
+
+    def _uses(self, variant: Variant) -> bool:
+        """Whether a variant is in use; it is about to run then."""
+        name = self._others.get(variant)
+        if name is not None:
+            self.in_use.note(name)
+        return name is not None
 
     def attends(self, shape: Attention, count: int, length: int) -> bool:
         """Whether macspec's kernel computes this attention at this number of rows and context."""
@@ -268,7 +301,7 @@ class MetalKernels(Kernels):
         if point is None or shape.unsupported(count) is not None:
             return False
         at = replace(shape, length=length_of(length))
-        return Variant(ATTENTION, at, point) in self._others
+        return self._uses(Variant(ATTENTION, at, point))
 
     def accept(
         self,
@@ -322,12 +355,15 @@ class MetalKernels(Kernels):
 
         def walk(head: Any, width: int) -> Walk | None:
             shape = walks.Walk.of(head, width)
-            if shape is None or Variant(shape.kernel, shape, WALK_ROWS) not in self._others:
+            variant = None if shape is None else Variant(shape.kernel, shape, WALK_ROWS)
+            if shape is None or variant not in self._others:
                 return None
             row = mx.zeros((1, width))
             by_row = shape.kernel == walks.MARKOV.name
             if by_row and self._choosing(SAMPLE, sampling, row, own, keeps_q) is None:
                 return None
+
+            self._uses(variant)
 
             def walked(
                 parts: tuple[mx.array, ...], anchor: mx.array
@@ -356,7 +392,7 @@ class MetalKernels(Kernels):
         rule = "greedy" if noise is None else "block" if block else "drawn"
         truncated = sampling.top_p < 1 or 0 < sampling.top_k < width
         shape = Choice(rule, truncated, width, logits.dtype)
-        return sampling if Variant(kernel, shape, CHOICE_ROWS[kernel]) in self._others else None
+        return sampling if self._uses(Variant(kernel, shape, CHOICE_ROWS[kernel])) else None
 
 
 def _refused(outcomes: Mapping[Variant, Outcome], used: Sequence[Variant]) -> Iterator[str]:

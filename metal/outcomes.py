@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -22,12 +23,12 @@ from macspec.config.paths import cache_folder
 from macspec.io import private_folder, read_json, write_atomic
 from macspec.power.conditions import printed
 
-FORMAT = 3
+FORMAT = 4
 MARGIN = 1.03
 """Speed from which a kernel is taken; what is nearer to MLX's may be noise."""
 LOSSES = 2
-"""Times that the GPU or the machine is lost during a variant's self-check before it is given up."""
-LOST = "the GPU or the whole machine was lost twice during its self-check"
+"""Times that the GPU or the machine is lost while a variant runs before it is given up."""
+LOST = "the GPU or the whole machine was lost twice while it ran"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,11 @@ class Outcomes:
         self._made_for = dict(machine() if made_for is None else made_for)
         name = hashlib.sha256(json.dumps(self._made_for, sort_keys=True).encode()).hexdigest()
         self._path = path or cache_folder() / "kernels" / f"{name[:16]}.json"
+        self.faults = self._path.with_suffix(".faults")
+        """A line for each fault of the GPU in a reply: the variants that ran. Whoever sees one adds
+        to it (`macspec.inuse`), though another process checks and will replace the other file."""
+        self._counted: Counter[str] = Counter()
+        """Those faults, by variant, as far as they were taken in."""
         self._boot = boot_id() if boot is None else boot
         self.found: dict[str, Outcome] = {}
         self.losses: dict[str, int] = {}
@@ -168,6 +174,7 @@ class Outcomes:
                 "checking": checking,
                 "boot": self._boot,
                 "losses": self.losses,
+                "faults": self._counted,
                 "outcomes": {name: asdict(outcome) for name, outcome in self.found.items()},
             }
         )
@@ -175,8 +182,29 @@ class Outcomes:
             write_atomic(self._path, text, make_folder=True, durable=checking is not None)
 
     def _read(self) -> tuple[str | None, str]:
-        """Take what the file holds; returns the variant that was being checked, and in which run
+        """Take what the files hold; returns the variant that was being checked, and in which run
         of the machine."""
+        try:
+            return self._read_outcomes()
+        finally:
+            self._read_faults()
+
+    def _read_faults(self) -> None:
+        """What ran in a fault is checked again, last, and given up the second time."""
+        counted: Counter[str] = Counter()
+        with contextlib.suppress(OSError):
+            for line in self.faults.read_bytes().splitlines():
+                with contextlib.suppress(ValueError):
+                    names = json.loads(line)
+                    counted.update(map(str, names if isinstance(names, list) else ()))
+        for name, count in (counted - self._counted).items():
+            self.losses[name] = self.losses.get(name, 0) + count
+            self.found.pop(name, None)
+            if self.losses[name] >= LOSSES:
+                self.found[name] = Outcome(LOST)
+        self._counted = counted
+
+    def _read_outcomes(self) -> tuple[str | None, str]:
         stored: Any = read_json(self._path)
         with contextlib.suppress(
             ValueError, TypeError, LookupError, AttributeError, ArithmeticError
@@ -184,7 +212,8 @@ class Outcomes:
             if stored["format"] == FORMAT and stored["made_for"] == self._made_for:
                 found = {str(it): restored(**each) for it, each in stored["outcomes"].items()}
                 losses = {str(it): int(count) for it, count in stored["losses"].items()}
+                counted = Counter({str(it): int(n) for it, n in stored["faults"].items()})
                 checking, boot = stored["checking"], str(stored["boot"])
-                self.found, self.losses = found, losses
+                self.found, self.losses, self._counted = found, losses, counted
                 return None if checking is None else str(checking), boot
         return None, ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields, replace
 from functools import partial
@@ -38,8 +39,10 @@ def run(options: argparse.Namespace, conversation: Conversation) -> int:
     output = Output()
     gauge = Gauge(options.stats or options.json, options.settings.power.source)
     show_event = partial(_json_line, output, gauge) if options.json else _Plain(output)
-    # A reply on several machines must not be interrupted between two messages to them.
-    engine: Engine | WaitingEngine = Engine() if options.hosts is None else WaitingEngine()
+    # A reply on several machines must not be interrupted between two messages to them, and one by
+    # kernels goes on in another process if this one loses the GPU.
+    apart = options.hosts is not None or sys.platform == "darwin"
+    engine: Engine | WaitingEngine = WaitingEngine() if apart else Engine()
     engine.load(_pair(options), _loading(show_event))
     chosen = {name: getattr(options, name) for name in ("method", "depth", "rule")}
     engine.tune({**chosen, "sampling": asdict(sampling)})

@@ -17,12 +17,13 @@ from functools import partial
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MacspecError, brief, frames, is_panic, known_failure
+from ..errors import GpuLostError, MacspecError, brief, frames, is_panic, known_failure
 from ..events import Finished, between_rounds
 from ..parent import exit_with_parent
 from .messages import (
     ENDS,
     FORMAT,
+    GPU_LOST,
     Answer,
     Close,
     CountTokens,
@@ -124,6 +125,10 @@ class Server:
         try:
             if (answer := work()) is not None:
                 self._send(call, answer)
+        except GpuLostError:
+            # Another process can: the parent has it go on.
+            self._outbox.drain()
+            os._exit(GPU_LOST)
         except MacspecError as error:
             self._send(call, Failed("refused", str(error), type(error).__name__))
         except Stopped:

@@ -14,7 +14,7 @@ import mlx.core as mx
 
 from ..choices import MODELS
 from ..decode import Settings
-from ..errors import BadOptionError, MacspecError, OutOfMemoryError
+from ..errors import BadOptionError, GpuLostError, MacspecError, OutOfMemoryError
 from ..events import Event, Finished, Notice
 from ..hosts import group
 from ..kernels import Kernels
@@ -209,6 +209,9 @@ class Engine:
     def unexpected(self, error: BaseException) -> None:
         """What to do after an error that comes from nobody knows where."""
         group.unexpected(error)
+        if self.session is not None and isinstance(error, RuntimeError):
+            with suppress(RuntimeError, GpuLostError):  # the next reply finds that out
+                self.session.recover(error)
 
     def close(self) -> None:
         self._save()

@@ -13,7 +13,10 @@ from hashlib import sha256
 from typing import Any, get_args
 
 from ..choices import Think
-from ..events import Emitted, Event, Finished, ReplyStats, Seconds, TokenLogprob
+from ..events import Committed, Emitted, Event, Finished, ReplyStats, Seconds, TokenLogprob
+
+GPU_LOST = 75
+"""The exit status of an engine whose process can no longer use the GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class ReplyRequest:
     forced: tuple[int, ...] | None = None
     resume: bool = False
     learn: bool = True
+    committed: Committed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +312,7 @@ ENDS: dict[type[Command], type[Answer]] = {
 """What a command's call ends with, if not ``Failed``."""
 
 TOP = (*get_args(Command), *get_args(Answer))
-NESTED = (Emitted, TokenLogprob, ReplyStats, Seconds, PairInfo, Tuning)
+NESTED = (Committed, Emitted, TokenLogprob, ReplyStats, Seconds, PairInfo, Tuning)
 
 _FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in (*TOP, *NESTED)}
 _KINDS = {kind.__name__: kind for kind in _FIELDS}

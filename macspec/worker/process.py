@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -23,20 +23,21 @@ from ..config.paths import state_folder
 from ..errors import QUOTED, brief, cause
 from ..events import Notice
 from ..hosts.lost import LOST
+from ..inuse import died
 from ..io import private_folder
 from ..plaintext import one_line
+from .asked import REPLIES, Asked
 from .client import Call, EngineClient
 from .messages import (
     ENDS,
     FORMAT,
+    GPU_LOST,
     Close,
     Command,
     Failed,
     GetStatus,
     Loaded,
     PairChoice,
-    ReplyRequest,
-    SharedReply,
     Stop,
     Tune,
     Tuned,
@@ -63,6 +64,11 @@ MOST = 16
 LINGER = 1.0
 """Seconds a child has to end once it has closed its pipe."""
 
+CRASHES = [
+    -it for it in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP)
+]
+"""Exit statuses of a process that nobody ended."""
+
 SAID = re.compile(rb"^%s(.+)\n" % LOST.encode(), re.MULTILINE)
 
 TAIL = 4096
@@ -76,7 +82,9 @@ class ProcessEngine(EngineClient):
     """An engine in a child process, which starts when it is first needed.
 
     If the child is lost, every open call ends with ``Failed`` of kind crashed and keeps its text,
-    and the next call starts another child, which loads the last pair before it replies.
+    and the next call starts another child, which loads the last pair before it replies. If that
+    happens while macspec's kernels run, another child goes on with the open calls at once, without
+    these kernels.
 
     Another ``program`` may run instead of the engine; ``log`` is as in ``Log``.
     """
@@ -86,7 +94,7 @@ class ProcessEngine(EngineClient):
         self._log = log
         self._lock = threading.RLock()
         self._child: ChildProcess | None = None
-        self._calls: dict[int, tuple[Command, Call]] = {}
+        self._calls: dict[int, Asked] = {}
         self._numbers = itertools.count(1)
         self._choice: PairChoice | None = None
         """The last pair that was loaded."""
@@ -113,9 +121,9 @@ class ProcessEngine(EngineClient):
 
     def ask(self, command: Command) -> Call:
         with self._lock:
-            number = next(self._numbers)
-            numbers = [number]
+            numbers: list[int] = []
             call = Call(ENDS[type(command)], lambda: self._stop(numbers))
+            asked = Asked(command, call, numbers)
             if self._closed:
                 call.put(Failed("refused", "the engine is closed; restart macspec"))
                 return call
@@ -124,25 +132,13 @@ class ProcessEngine(EngineClient):
             except (OSError, RuntimeError) as error:  # No descriptor, or no thread, is left.
                 call.put(Failed("crashed", f"the engine could not be started ({cause(error)})"))
                 return call
-            assert self._child is not None
-            lost = None if self._pair_loaded else self._choice
-            if lost is not None and isinstance(command, ReplyRequest | SharedReply):
-                again = next(self._numbers)
-                numbers.append(again)
-                self._begin(again, lost, call)
-                self._child.send(encode(again, lost))
+            if self._send(asked, command):
                 call.put(Notice("engine restarted; rereading the conversation"))
-            self._begin(number, command, call)
-            self._child.send(encode(number, command))
         return call
 
     def interrupt(self) -> None:
         with self._lock:
-            replies = [
-                call
-                for command, call in self._calls.values()
-                if isinstance(command, ReplyRequest | SharedReply)
-            ]
+            replies = [it.call for it in self._calls.values() if isinstance(it.command, REPLIES)]
         for call in replies:
             call.stop()
 
@@ -154,10 +150,24 @@ class ProcessEngine(EngineClient):
         if child is not None:
             child.close(encode(0, Close()), grace)
 
-    def _begin(self, number: int, command: Command, call: Call) -> None:
+    def _send(self, asked: Asked, command: Command) -> bool:
+        """Send a command, after the pair that it needs where that was lost; returns whether it
+        was."""
+        assert self._child is not None
         if self._current is None:
             self._watch.begin()
-        self._calls[number] = command, call
+        number = next(self._numbers)
+        asked.numbers.append(number)
+        lost = None if self._pair_loaded else self._choice
+        again = lost is not None and isinstance(command, REPLIES)
+        if again and lost is not None:
+            load = next(self._numbers)
+            asked.numbers.append(load)
+            self._calls[load] = Asked(lost, asked.call, asked.numbers)
+            self._child.send(encode(load, lost))
+        self._calls[number] = asked
+        self._child.send(encode(number, command))
+        return again
 
     def _stop(self, numbers: Sequence[int]) -> None:
         with self._lock:
@@ -165,13 +175,14 @@ class ProcessEngine(EngineClient):
                 self._watch.stop()
             for number in numbers:
                 if number in self._calls and self._child is not None:
+                    self._calls[number].stopped = True
                     self._child.send(encode(0, Stop(number)))
 
     @property
     def _current(self) -> int | None:
         """The number of the call that the child works on; None while it is idle."""
         quick = (Tune, GetStatus)
-        working = (it for it, (command, _) in self._calls.items() if not isinstance(command, quick))
+        working = (it for it, one in self._calls.items() if not isinstance(one.command, quick))
         return min(working, default=None)
 
     def _look(self) -> None:
@@ -180,19 +191,20 @@ class ProcessEngine(EngineClient):
             current, child = self._current, self._child
             if current is None or child is None:
                 return
-            command, call = self._calls[current]
-            verdict = self._watch.look(command, child.pid)
+            asked = self._calls[current]
+            verdict = self._watch.look(asked.command, child.pid)
         if verdict.notice is not None:
-            call.put(verdict.notice)
+            asked.call.put(verdict.notice)
         if verdict.hopeless:
             child.kill("it did not answer and was ended")
 
     def _take(self, number: int, event: Any) -> None:
         """Pass an event on to its call, on the child's thread."""
         with self._lock:
-            command, call = self._calls.get(number, (None, None))
-            if command is None or call is None:
+            asked = self._calls.get(number)
+            if asked is None:
                 return
+            command, call = asked.command, asked.call
             current = self._current
             back = self._watch.hear(event) if number == current else None
             if isinstance(event, Loaded) and isinstance(command, PairChoice):
@@ -207,13 +219,16 @@ class ProcessEngine(EngineClient):
                 self._watch.begin()
         if back is not None:
             call.put(back)
-        call.put(event)
+        asked.take(event)
 
     def _lose(self, how: str) -> None:
         with self._lock:
-            self._child, self._pair_loaded = None, False
-            calls = [call for _, call in self._calls.values()]
+            child, self._child, self._pair_loaded = self._child, None, False
+            asked = list(self._calls.values())
             self._calls.clear()
+            if child is not None and child.kernels_ran and not self._closed:
+                asked = self._go_on(asked)
+            calls = [it.call for it in asked]
         if self._closed:
             failed = Failed("stopped", "the engine was closed")
         else:
@@ -221,6 +236,28 @@ class ProcessEngine(EngineClient):
             failed = Failed("crashed", f"the engine stopped: {how}; {kept}")
         for call in calls:
             call.put(failed)
+
+    def _go_on(self, asked: list[Asked]) -> list[Asked]:
+        """Have another child go on without macspec's kernels; returns the calls that cannot."""
+        if self._choice is None or self._choice.kernels == "off":
+            return asked
+        self._choice = replace(self._choice, kernels="off")
+        if not any(isinstance(it.command, REPLIES) for it in asked):
+            return asked
+        try:
+            self.start()
+        except (OSError, RuntimeError):
+            return asked
+        ended = []
+        for it in asked:
+            command = it.go_on() if not it.stopped else None
+            if command is not None:
+                self._send(it, command)
+            elif it.stopped:
+                it.call.put(Failed("stopped", "stopped after the engine was lost"))
+            else:
+                ended.append(it)
+        return ended
 
 
 class ChildProcess:
@@ -250,6 +287,8 @@ class ChildProcess:
         self._on_end = on_end
         self._on_silence = on_silence
         self._killed = ""
+        self.kernels_ran = False
+        """Whether macspec's kernels ran when it crashed, or it lost the GPU by them."""
         self._lock = threading.Lock()
         self._unsent = bytearray()
         self._hang_up = False
@@ -330,6 +369,8 @@ class ChildProcess:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            status = process.returncode
+            self.kernels_ran = died(process.pid, crashed=status in CRASHES) or status == GPU_LOST
         if self._killed:
             return self._killed
         for _ in range(MOST):

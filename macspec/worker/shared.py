@@ -280,6 +280,7 @@ class Shared:
             prediction=it.prediction,
             logprobs=it.command.logprobs,
             constraint=it.constraint,
+            committed=request.committed,
         )
 
     def stop(self, call: int) -> Finished | Failed:

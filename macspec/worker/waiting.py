@@ -8,7 +8,7 @@ from typing import Any, cast
 from ..errors import EngineError
 from ..events import Event, Finished
 from .client import Call
-from .messages import Answer, Failed, Loaded, PairChoice, ReplyRequest, Report
+from .messages import Answer, Failed, Loaded, LoadProgress, PairChoice, ReplyRequest, Report
 from .process import ProcessEngine
 
 
@@ -36,7 +36,8 @@ class WaitingEngine:
         self._reply = self._engine.reply(request)
         for event in self._reply:
             _check(event)
-            yield cast("Event", event)
+            if not isinstance(event, LoadProgress | Loaded):  # of an engine that was lost
+                yield cast("Event", event)
 
     def stop(self) -> Finished | None:
         """End the reply, if it has not ended, and return how; None if the engine was lost."""

@@ -97,7 +97,8 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Script]:
         *deltas: str | tuple[str, str] | BaseException, notices: Sequence[str] = ()
     ) -> Script:
         engine = Script(deltas, notices)
-        monkeypatch.setattr("macspec.cli.run.Engine", lambda: engine)
+        for name in ("Engine", "WaitingEngine"):
+            monkeypatch.setattr(f"macspec.cli.run.{name}", lambda: engine)
         return engine
 
     return install
