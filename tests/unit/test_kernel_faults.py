@@ -1,0 +1,175 @@
+"""No reply ends by a kernel: the text is the one without the fault, and the right ones are blamed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from failingkernels import TIMEOUT, Failing
+from tinymodels import noisy_folder, saved
+
+from macspec import Sampling, Session, load_pair
+from macspec.decode import Settings
+from macspec.errors import GpuLostError
+from macspec.events import WENT_ON, Event, Finished, Notice, Prefilled, Text
+from macspec.kernels import Kernels
+from macspec.models import Pair
+from macspec.worker import Call, PairChoice, ProcessEngine, ReplyRequest, SharedReply
+from macspec.worker.asked import Asked
+from macspec.worker.engine import Engine
+from macspec.worker.shared import Shared
+
+SCRIPT = str(Path(__file__).with_name("failingkernels.py"))
+ASK = "I need a hotel in London for three nights."
+GREEDY, KEYED = Sampling(temperature=0), Sampling(0.8, seed=5)
+HOW = {"max_tokens": 20, "learn": False}
+
+
+def events_of(session: Session, **more: Any) -> list[Event]:
+    return list(session.reply(ASK, **HOW, **more))
+
+
+def check(events: list[Any], expected: Finished) -> None:
+    """The reply is the expected one, and one line says what happened."""
+    texts = [it for it in events if isinstance(it, Text)]
+    assert isinstance(last := events[-1], Finished), last
+    assert last.token_ids == tuple(it.id for text in texts for it in text.tokens)
+    assert last.text == "".join(it.delta for it in texts) == expected.text
+    assert (last.token_ids, last.reason) == (expected.token_ids, expected.reason)
+    assert last.stats.tokens == len(last.token_ids)
+    assert sum(isinstance(it, Prefilled) for it in events) == 1
+    assert [it.message for it in events if isinstance(it, Notice)].count(WENT_ON) == 1
+
+
+def blamed(faults: Path) -> list[Any]:
+    return [json.loads(line) for line in faults.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("at", [1, 4])
+@pytest.mark.parametrize("how", ["spoils", "unbuilt"])
+@pytest.mark.parametrize(("method", "sampling"), [("off", GREEDY), ("draft", KEYED)])
+def test_a_reply_goes_on_after_a_fault(
+    small: Pair, tmp_path: Path, method: str, sampling: Sampling, how: str, at: int
+) -> None:
+    fixed = {"method": method, "depth": 3, "rule": "keyed"}
+    expected = events_of(Session(small, kernels="off", **fixed), sampling=sampling)[-1]
+    kernels = Failing(how, tmp_path / "faults", at)
+    session = Session(small, kernels=kernels, **fixed)
+    assert isinstance(expected, Finished)
+    check(events_of(session, sampling=sampling), expected)
+    assert blamed(tmp_path / "faults") == [["plain" if method == "off" else "chain"]]
+    # The next reply knows nothing of it, and its caches are the new ones.
+    again = events_of(session)[-1]
+    assert isinstance(again, Finished)
+    assert (again.token_ids, again.stats.cached_tokens > 0) == (expected.token_ids, True)
+
+
+@pytest.mark.parametrize("name", ["qwen3_5", pytest.param("gemma3_text", marks=pytest.mark.slow)])
+def test_states_and_windows_are_read_anew(name: str, tmp_path: Path) -> None:
+    target = saved(name, tmp_path / "target")
+    pair = load_pair(target, noisy_folder(target, tmp_path / "draft"), context=256)
+    fixed = {"method": "draft", "depth": 3, "rule": "keyed"}
+    expected = events_of(Session(pair, kernels="off", **fixed), sampling=KEYED)[-1]
+    assert isinstance(expected, Finished)
+    check(events_of(Session(pair, kernels=Failing("spoils"), **fixed), sampling=KEYED), expected)
+
+
+def test_what_no_kernel_did_ends_the_reply_and_blames_none(
+    small: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = Failing("spoils", tmp_path / "faults")
+    for message in (TIMEOUT, "[METAL] Command buffer execution failed: Insufficient Memory (8)"):
+        for own in (Kernels(), kernels) if "Memory" in message else (Kernels(),):
+
+            def landed(round: set[str], message: str = message) -> None:
+                raise RuntimeError(message)
+
+            monkeypatch.setattr(own, "landed", landed)
+            with pytest.raises(RuntimeError, match="Command buffer"):
+                events_of(Session(small, kernels=own))
+    assert not (tmp_path / "faults").exists()
+
+
+def test_replies_that_take_turns_all_go_on_and_one_fault_is_counted_once(
+    small: Pair, tmp_path: Path
+) -> None:
+    """What the others had in flight is not trusted either."""
+
+    def replies(kernels: Kernels) -> dict[int, list[Any]]:
+        it = Shared(Session(small, kernels=kernels), 2**40)
+        seen: dict[int, list[Any]] = {call: [] for call in range(3)}
+        for call in seen:
+            request = ReplyRequest(({"role": "user", "content": ASK[call:]},), **HOW)
+            it.begin(call, SharedReply(request), Settings("draft", 3, "keyed", KEYED))
+        while (call := it.turn_of) is not None:
+            if (finished := it.turn(lambda call, event: seen[call].append(event))) is not None:
+                seen[call].append(finished)
+        return seen
+
+    expected = replies(Kernels())
+    for call, events in replies(Failing("spoils", tmp_path / "faults", at=8)).items():
+        check(events, expected[call][-1])
+    assert blamed(tmp_path / "faults") == [["chain"]]
+
+
+@pytest.mark.parametrize("rule", ["keyed", "block"])
+def test_another_process_goes_on_from_what_is_committed(
+    small: Pair, monkeypatch: pytest.MonkeyPatch, rule: str
+) -> None:
+    fixed = {"method": "draft", "depth": 3, "rule": rule}
+    sampling = Sampling(0.8)
+    asked = Asked(ReplyRequest(ASK, **HOW), Call(Finished), [])
+    with monkeypatch.context() as patch:
+        patch.setattr("macspec.decode.gpu_answers", lambda: False)
+        with pytest.raises(GpuLostError):
+            for event in Session(small, kernels=Failing("spoils"), **fixed).reply(
+                ASK, sampling, **HOW
+            ):
+                asked.take(event)
+    command = asked.go_on()
+    assert isinstance(command, ReplyRequest)
+    assert command.committed is not None
+    known = tuple(it.id for it in command.committed.tokens)
+    session = Session(small, kernels="off", **fixed)
+    for event in session.reply(ASK, sampling, committed=command.committed, **HOW):
+        asked.take(event)
+    events = asked.call.arrived()
+    last = events[-1]
+    assert isinstance(last, Finished)
+    assert last.token_ids[: len(known)] == known != ()
+    assert last.seed == command.committed.seed
+    if rule == "keyed":
+        again = Sampling(0.8, seed=last.seed)
+        last = events_of(Session(small, kernels="off", **fixed), sampling=again)[-1]
+    assert isinstance(last, Finished)
+    check(events, last)
+
+
+@pytest.mark.parametrize("how", ["dies", "loses"])
+def test_the_engine_is_started_anew_and_the_reply_goes_on(tmp_path: Path, how: str) -> None:
+    request, choice = ReplyRequest(ASK, **HOW), PairChoice(learn=False)
+    tuning: dict[str, Any] = {"sampling": {"temperature": 0}, "method": "draft", "depth": 3}
+    inside = Engine()
+    inside.load(choice, lambda event: None)
+    inside.tune(tuning)
+    *_, expected = inside.reply(request)
+    inside.close()
+    faults = tmp_path / "faults"
+    program = (sys.executable, SCRIPT, how, str(faults))
+    client = ProcessEngine(program=program, log=tmp_path / "engine.log")
+    assert client.load(choice).result(120)
+    assert client.tune(**tuning).result(60)
+    first, call, status = client.pid, client.reply(request), client.status()
+    events = list(call)
+    assert isinstance(expected, Finished)
+    check(events, expected)
+    assert status.result(60)
+    assert client.pid not in (None, first)
+    assert blamed(faults) == [["chain"]]
+    assert isinstance(client.reply(request).result(60), Finished)
+    client.close()
+    mx.clear_cache()
