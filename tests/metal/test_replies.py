@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import pytest
 import quantized
 from harness import installed
+from harness.installed import launching
+from harness.running import run_once
 from quantized import FASTER, all_faster, places
 
 from macspec import Sampling, Session
 from macspec.errors import ModelBrokenError
+from macspec.events import WENT_ON, Finished, Notice
 from macspec.kernels import Kernels
 from macspec.metal.dispatch import MetalKernels
+from macspec.metal.kernel import Kernel, Launch
 from macspec.metal.variants import Choice, Variant
 from macspec.models import Pair
 from macspec.models.cached import CachedModel, TreePass
@@ -154,3 +161,33 @@ def test_choices_are_told_apart_by_rule_and_truncation(pair: Pair) -> None:
         with installed(inspected=False) as names:
             reply(pair, kernels, "keyed", sampling, tokens=3)
         assert bool(names) is used
+
+
+def test_a_fault_blames_what_ran_in_its_round_and_the_reply_goes_on(
+    pair: Pair, tmp_path: Path
+) -> None:
+    sampling = Sampling(temperature=0.8, seed=5)
+    expected, _ = reply(pair, "off", "keyed", sampling)
+    known = all_faster(pair).outcomes
+    kernels = MetalKernels(pair.target.module, known, faults=tmp_path / "faults")
+    session = Session(pair, method="draft", depth=4, rule="keyed", kernels=kernels)
+    launched: list[str] = []
+
+    def call(kernel: Kernel, arrays: Sequence[mx.array], launch: Launch) -> list[mx.array]:
+        launched.append(kernel.name)
+        if launched.count("verify_attention") == 2:
+            raise RuntimeError("[METAL] Command buffer execution failed: Caused GPU Hang Error.")
+        return run_once(kernel, arrays, launch, inspected=False)
+
+    with launching(call):
+        events = list(session.reply(PROMPT, sampling, max_tokens=8, raw=True))
+    assert isinstance(last := events[-1], Finished)
+    assert last.token_ids == expected
+    assert Notice(WENT_ON) in events
+    (line,) = (tmp_path / "faults").read_text().splitlines()
+    kinds = {name.partition(":")[0] for name in json.loads(line)}
+    # The first round ended there, before the target's verdict.
+    assert kinds == {"verify_qmv", "verify_attention", "draft_sample"}
+    assert set(json.loads(line)) <= set(map(str, known))
+    assert kernels.state.startswith("MLX's own")
+    assert launched.count("verify_attention") == 2

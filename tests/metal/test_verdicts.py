@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from macspec.inuse import InUse
 from macspec.io import read_json
 from macspec.metal import self_check
 from macspec.metal.outcomes import LOST, Outcome, Outcomes
@@ -197,3 +198,45 @@ def test_a_machine_that_goes_down_twice_in_one_variant_is_not_risked_again(
         (tmp_path / "outcomes.json").write_bytes(image)
     list(steps(tmp_path, known("three"), "passes", "hangs"))
     assert known("three").found == {"passes": GOOD, "hangs": Outcome(LOST)}
+
+
+def fault(outcomes: Outcomes, *running: str) -> None:
+    """In a reply, after a round with another kernel."""
+    in_use = InUse(["passes", "before", "after"], outcomes.faults)
+    before = in_use.begin()
+    in_use.note("before")
+    in_use.begin()
+    for name in running:
+        in_use.note(name)
+    in_use.landed(before)
+    assert in_use.blame()
+    assert not in_use.blame()
+
+
+def test_what_ran_in_a_fault_of_a_reply_is_checked_again_and_given_up_the_second_time(
+    tmp_path: Path, known: Callable[..., Outcomes]
+) -> None:
+    names = ("before", "passes", "after")
+    for times in (1, 2):
+        list(steps(tmp_path, known(), *names))
+        assert known().found == dict.fromkeys(names, GOOD)
+        fault(known(), "passes")
+        assert tried(tmp_path, "passes") == times
+        found = known().found
+        assert found.pop("passes", None) == (None if times == 1 else Outcome(LOST))
+        assert found == {"before": GOOD, "after": GOOD}
+    list(steps(tmp_path, known(), *names))
+    assert (tried(tmp_path, "passes"), tried(tmp_path, "before")) == (2, 1)
+
+
+def test_a_fault_is_not_forgotten_by_a_process_that_checks_meanwhile(
+    tmp_path: Path, known: Callable[..., Outcomes]
+) -> None:
+    list(steps(tmp_path, known(), "passes"))
+    check = steps(tmp_path, known(), "passes", "hangs once", "after")
+    for _ in check:
+        if being_checked(tmp_path, "hangs once"):
+            break
+    fault(known(), "passes")
+    check.close()  # type: ignore[attr-defined]
+    assert "passes" not in known().found

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ class Failing(Kernels):
         if self.how == "unbuilt":
             raise RuntimeError("[metal::Device] Unable to load kernel")
         self._spoiled = True
-        return verdict._replace(accepted=verdict.accepted * 0, token=verdict.token * 0 + 7)
+        return replace(verdict, accepted=verdict.accepted * 0, token=verdict.token * 0 + 7)
 
     def landed(self, round: set[str]) -> None:
         if self._spoiled and round:
