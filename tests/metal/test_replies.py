@@ -187,7 +187,7 @@ def test_a_fault_blames_what_ran_in_its_round_and_the_reply_goes_on(
     (line,) = (tmp_path / "faults").read_text().splitlines()
     kinds = {name.partition(":")[0] for name in json.loads(line)}
     # The first round ended there, before the target's verdict.
-    assert kinds == {"verify_qmv", "verify_attention", "draft_sample"}
+    assert kinds == {"verify_qmm", "verify_attention", "draft_sample"}
     assert set(json.loads(line)) <= set(map(str, known))
     assert kernels.state.startswith("MLX's own")
     assert launched.count("verify_attention") == 2
