@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import signal
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,6 +19,9 @@ from .config.paths import cache_folder
 from .io import private_folder, write_atomic
 
 RUNS, RESTS = "+", "-"
+
+CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP)
+"""Signals of a process that nobody ended."""
 
 _numbers = count()
 
@@ -83,16 +87,16 @@ class InUse:
             at += len(line.encode())
 
 
-def died(pid: int, *, crashed: bool) -> bool:
-    """A child of this process has ended. Remember which kernels it ran if that was a crash; returns
-    whether there were any."""
+def died(pid: int, status: int) -> bool:
+    """A child of this process has ended, by a signal if ``status`` is negative. Remember which
+    kernels it ran if that was a crash; returns whether there were any."""
     found = False
     for path in _folder().glob(f"{os.getpid()}-{pid}-*.running"):
         with suppress(OSError, ValueError):
             faults, *kernels = path.read_text(encoding="utf-8").splitlines()
             path.unlink()
             running = [it[1:] for it in kernels if it.startswith(RUNS)]
-            if crashed and running:
+            if -status in CRASHES and running:
                 _remember(Path(faults), running)
                 found = True
     return found

@@ -64,7 +64,7 @@ def supervise(command: Sequence[str]) -> int:
     if killed:
         return _left(killed)
     status = os.waitstatus_to_exitcode(ended[1])
-    return status if status >= 0 else _crashed(-status)
+    return status if status >= 0 else _crashed(child, -status)
 
 
 def _left(asked: int) -> int:
@@ -75,12 +75,15 @@ def _left(asked: int) -> int:
     return 128 + asked
 
 
-def _crashed(number: int) -> int:
+def _crashed(child: int, number: int) -> int:
     """The exit status after a signal; one that asks to leave ends this process, too."""
     if number in (*REQUESTS, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
         os.kill(os.getpid(), number)
+    from ..inuse import died
+
+    died(child, -number)
     name = signal.Signals(number).name
     if number in (signal.SIGKILL, signal.SIGABRT):
         advice = "close other programs, or choose a shorter context or a smaller model"

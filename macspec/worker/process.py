@@ -64,11 +64,6 @@ MOST = 16
 LINGER = 1.0
 """Seconds a child has to end once it has closed its pipe."""
 
-CRASHES = [
-    -it for it in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP)
-]
-"""Exit statuses of a process that nobody ended."""
-
 SAID = re.compile(rb"^%s(.+)\n" % LOST.encode(), re.MULTILINE)
 
 TAIL = 4096
@@ -370,7 +365,7 @@ class ChildProcess:
                 process.kill()
                 process.wait()
             status = process.returncode
-            self.kernels_ran = died(process.pid, crashed=status in CRASHES) or status == GPU_LOST
+            self.kernels_ran = died(process.pid, status) or status == GPU_LOST
         if self._killed:
             return self._killed
         for _ in range(MOST):

@@ -147,6 +147,12 @@ def test_another_process_goes_on_from_what_is_committed(
     check(events, last)
 
 
+def test_a_reply_that_may_call_tools_is_not_gone_on_with() -> None:
+    """Half a call may have been read; serve answers with an error then."""
+    command = SharedReply(ReplyRequest(ASK), tools="[{}]")
+    assert Asked(command, Call(Finished), []).go_on() is None
+
+
 @pytest.mark.parametrize("how", ["dies", pytest.param("loses", marks=pytest.mark.slow)])
 def test_the_engine_is_started_anew_and_the_reply_goes_on(tmp_path: Path, how: str) -> None:
     request, choice = ReplyRequest(ASK, **HOW), PairChoice(learn=False)
