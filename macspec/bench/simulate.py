@@ -359,7 +359,13 @@ def _reported(record: Mapping[str, Any]) -> tuple[str, str]:
 
 def simulation_notes(traces: Sequence[Trace], results: Sequence[Result]) -> str:
     """How to read the tables."""
-    lines = [f"{trace.name}: {trace.kind}; {trace.about}" for trace in traces]
+    lines = [
+        line
+        for trace in traces
+        for line in textwrap.wrap(
+            f"{trace.name}: {trace.kind}; {trace.about}", 98, subsequent_indent="  "
+        )
+    ]
     lines += [
         "",
         "auto: a new controller, costs measured after loading; again: the same one, the text again",

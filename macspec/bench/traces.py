@@ -82,7 +82,7 @@ class Trace:
     def alone(self, model: str) -> Trace:
         """The same with only one of the drafters that run a model."""
         replies = [replace(it, models={model: it.models[model]}) for it in self.replies]
-        return replace(self, replies=replies)
+        return replace(self, about=f"{self.about}; {model} alone", replies=replies)
 
 
 def load(path: Path) -> list[Trace]:

@@ -22,7 +22,7 @@ def test_the_table_says_whose_the_numbers_are(macspec: Callable[..., Any]) -> No
 def test_a_result_is_a_line_of_json(macspec: Callable[..., Any]) -> None:
     outcome = macspec("bench", "simulate", "--curve", "m4-pro-12b-8bit", "--json")
     records = {it["trace"]: it for it in map(json.loads, outcome.out.splitlines())}
-    assert {"chat-0", "hopeless", "dspark"} == records.keys() - {"chat-0.7", "chat-1", "switching"}
+    assert records.keys() >= {"chat-0", "chat-0+head", "switching", "hopeless", "dspark"}
     assert all(record["whose"] and record["tokens"] for record in records.values())
     assert records["dspark"]["published"]["factor"] == 3.25
     assert records["chat-0"]["published"] is None
