@@ -227,6 +227,8 @@ def first_conversation(walk: Walk) -> None:
         terminal.press("ctrl+s")
         walk.told("method draft")
         terminal.press("ctrl+s")
+        walk.told("method eagle")
+        terminal.press("ctrl+s")
         walk.told("method ngram")
         walk.step("where nothing is drafted there is no acceptance")
         walk.command("/method off", "method off from the next round")
