@@ -416,7 +416,7 @@ def line_mode(walk: Walk) -> None:
         terminal.type(f"/models {pocket().draft} none\r")
         walk.told("now using")
         terminal.type("/models built-in\r")
-        walk.told("now using built-in target with built-in draft and EAGLE-3 head")
+        walk.told("now using built-in target with built-in draft")
         terminal.type("/quit\r")
         assert terminal.ended() == 0
         terminal.assert_restored()
