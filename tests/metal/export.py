@@ -22,7 +22,7 @@ from harness.text import export
 
 from macspec import layercaches
 from macspec.metal import accept, gated_delta, mamba2, matmul, verify_attention, walks
-from macspec.metal.checks import ACCEPT_TEXTS
+from macspec.metal.choicechecks import ACCEPT_TEXTS
 from macspec.metal.kernel import Kernel, Launch
 from macspec.metal.mamba2 import Rows
 from macspec.metal.matmul import Matrix

@@ -11,7 +11,16 @@ import mlx.core as mx
 import pytest
 import quantized
 
-from macspec.metal import accept, checks, gated_delta, mamba2, matmul, verify_attention, walks
+from macspec.metal import (
+    accept,
+    checks,
+    choicechecks,
+    gated_delta,
+    mamba2,
+    matmul,
+    verify_attention,
+    walks,
+)
 from macspec.metal.gated_delta import GatedDelta
 from macspec.metal.mamba2 import Mamba2, Rows
 from macspec.metal.matmul import QMM, QMT, QMV, STRICT, Matmul, multiply
@@ -58,28 +67,29 @@ class Anything:
 @pytest.fixture(autouse=True)
 def satisfied(monkeypatch: pytest.MonkeyPatch) -> None:
     """The self-check finds everything right and goes on to its end; nothing is computed."""
-    intact = checks._choosing
+    intact = choicechecks._choosing
 
     def agreeing(*given: Any) -> Any:
         drafted, choose = intact(*given)
         return drafted, lambda x, number, _: choose(x, number, 1)
 
-    monkeypatch.setattr(checks, "_choosing", agreeing)
-    monkeypatch.setattr(checks, "_distance", lambda *_: None)
+    for module in (checks, choicechecks):
+        monkeypatch.setattr(module, "distance", lambda *_: None)
+        monkeypatch.setattr(module, "recorded", Anything)
+        monkeypatch.setattr(module, "normal", lambda shape, dtype, seed=0: mx.zeros(shape, dtype))
     monkeypatch.setattr(checks, "checksum", lambda _: "")
-    monkeypatch.setattr(checks, "recorded", Anything)
-    monkeypatch.setattr(checks, "PASSES", 1)
-    monkeypatch.setattr(checks, "_normal", lambda shape, dtype, seed=0: mx.zeros(shape, dtype))
+    monkeypatch.setattr(choicechecks, "_choosing", agreeing)
+    monkeypatch.setattr(choicechecks, "PASSES", 1)
     monkeypatch.setattr(mx, "array_equal", lambda *_: True)
     # An M5, where all kernels are.
     monkeypatch.setattr(matmul, "has_tensor_units", lambda: True)
-    for module, by_mlx, ours in (
+    for kernels, by_mlx, ours in (
         (gated_delta, "by_mlx", gated_delta.gated_delta),
         (mamba2, "row_by_row", lambda *_: (None, None)),
         (walks, "reference", walks.select),
         (walks, "markov_reference", walks.markov_row),
     ):
-        monkeypatch.setattr(module, by_mlx, ours)
+        monkeypatch.setattr(kernels, by_mlx, ours)
 
 
 def launch_products(shape: Matmul) -> None:
@@ -145,14 +155,14 @@ def launch_walk(shape: Walk) -> None:
             continue
         parts = mx.zeros((rows, shape.rank)), mx.zeros((rows, choices)), mx.zeros((rows, choices))
         for rule, truncated in CHOICES:
-            how = checks.recorded_sampling(rule, truncated)
+            how = choicechecks.recorded_sampling(rule, truncated)
             noise = None if rule == "greedy" else Noise(1, 1, 1, rows, 64)
             walks.select(how, tables, parts, anchor, noise, keeps_q=rule == "block")
 
 
 def launch_choices(width: int) -> None:
     for rule, truncated in CHOICES:
-        sampling = checks.recorded_sampling(rule, truncated)
+        sampling = choicechecks.recorded_sampling(rule, truncated)
         noise = None if rule == "greedy" else Noise(1, 1, 1, 33, width)
         for rows in ROWS:
             logits, drafted = mx.zeros((rows, width)), mx.zeros((rows - 1,), mx.uint32)

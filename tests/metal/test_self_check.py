@@ -31,7 +31,7 @@ from macspec.metal import (
     variants,
     verify_attention,
 )
-from macspec.metal.checks import Check
+from macspec.metal.comparison import Check
 from macspec.metal.gated_delta import GatedDelta
 from macspec.metal.gated_delta import Rows as DeltaRows
 from macspec.metal.mamba2 import Mamba2, Rows
