@@ -11,8 +11,6 @@ from typing import Any
 import mlx.core as mx
 
 from .choices import (
-    BLOCKS,
-    MAX_DEPTH,
     MODELS,
     check_depth,
     check_method,
@@ -20,35 +18,29 @@ from .choices import (
     check_rule,
 )
 from .constraint import Constraint
-from .control import OFF, PLAIN, Controller, Plan, RecentAcceptance, outlook
+from .control import OFF, PLAIN, Controller, Plan, outlook
 from .divergence import choice_scores, score_margin
-from .drafters import (
-    AssistantModel,
-    BlockDrafter,
-    BlockModel,
-    ChainDrafter,
-    Context,
-    Drafter,
-    DraftModel,
-    HeadModel,
-    MaskedModel,
-    Portfolio,
-    Proposal,
-)
+from .drafters import Context, Drafter, DraftModel, MaskedModel, Portfolio, Proposal
+from .drafters.ofpair import drafters_of
 from .errors import GpuLostError
-from .events import Emitted, Event, Prefilled, Prefilling, Round, Text, TokenLogprob
-from .heads.assistant import Assistant
+from .events import Event, Prefilling, TokenLogprob
 from .kernels import Kernels
 from .metal.checker import FAULT, gpu_answers
 from .models.cached import PASS_TAIL, CachedModel, TreePass
 from .models.pair import Pair
 from .models.prefill import PrefillChunk
-from .models.vocabulary import TranslatedModel
 from .noise import Noise
 from .power import ClockWatch
-from .rounds import Dispatcher, InFlightRound, Reply, RoundResult, chain_part
+from .rounds import (
+    Dispatcher,
+    InFlightRound,
+    Reply,
+    RoundResult,
+    chain_part,
+    round_events,
+)
 from .sampling import Sampling
-from .text import Piece, common_prefix
+from .text import common_prefix
 from .verification import Rule, Tree, Verdict, rule_named
 from .verification.match import forced
 
@@ -154,53 +146,11 @@ class Decoder:
         """Draft with the models of a pair with this target, or without any if it has none."""
         self.pair = pair
         self.chunk.most = pair.plan.chunk
-        self.draft_off = pair.draft_off
-        """Why there is no draft model or head, if one was asked for."""
-        drafters = self.portfolio.drafters
         for name in MODELS:
-            drafters.pop(name, None)
-        self.target.hide()
-        recent = RecentAcceptance()
-        for stepper in (self._draft_model(pair), self._head(pair)):
-            if isinstance(stepper, BlockModel):
-                drafters[stepper.name] = BlockDrafter(stepper, recent)
-            elif stepper is not None:
-                drafters[stepper.name] = ChainDrafter(stepper, recent)
-
-    def _draft_model(self, pair: Pair) -> DraftModel | MaskedModel | None:
-        if pair.draft is None:
-            return None
-        module, steps = pair.draft.module, MAX_DEPTH + 1
-        if pair.translation is not None:
-            model: CachedModel = TranslatedModel(
-                module, pair.translation, steps=steps, chunk=self.chunk
-            )
-        else:
-            model = CachedModel(module, pair.vocabulary, steps=steps, chunk=self.chunk)
-        mask = pair.draft.config.get("pard_token")
-        knows = isinstance(mask, int) and 0 <= mask < pair.draft.width and not pair.translation
-        if model.cache.reason is None:
-            if isinstance(mask, int) and knows:
-                return MaskedModel(model, pair.draft.context, mask)
-            return DraftModel(model, pair.draft.context)
-        self.draft_off = f"the draft model {pair.draft.name} is {model.cache.rollback_by}"
-        return None
-
-    def _head(self, pair: Pair) -> HeadModel | BlockModel | AssistantModel | None:
-        if pair.head is None:
-            return None
-        head = pair.head.module
-        reason = self.target.show(head.wanted).tap.reason
-        if reason is None:
-            if isinstance(head, Assistant):
-                return AssistantModel(head, self.target, pair.context)
-            kind = BlockModel if pair.head.kind in BLOCKS else HeadModel
-            return kind(head, self.target, pair.context)
-        self.target.hide()
-        self.draft_off = (
-            f"the head {pair.head.name} is off: {pair.target.name} cannot feed it: {reason}"
-        )
-        return None
+            self.portfolio.drafters.pop(name, None)
+        # Also why one that was asked for is off.
+        found, self.draft_off = drafters_of(pair, self.target, self.chunk)
+        self.portfolio.drafters.update({it.name: it for it in found})
 
     def prefill(
         self, reply: Reply, prompt: list[int], boundaries: Sequence[int] = ()
@@ -275,7 +225,7 @@ class Decoder:
             except RuntimeError as error:
                 fault = error
             seconds = known_at - (reply.started if first else before)
-            yield from _events(reply, done, result, tokens, pieces, seconds, idle, scored)
+            yield from round_events(reply, done, result, tokens, pieces, seconds, idle, scored)
             if fault is not None:  # What was committed is shown first.
                 raise fault
             if reply.reason is not None:
@@ -514,50 +464,3 @@ class Decoder:
         """Bring the target and every drafter back to the first ``length`` tokens."""
         self.target.rollback(length)
         self.portfolio.rollback(length)
-
-
-def _events(
-    reply: Reply,
-    flight: InFlightRound,
-    result: RoundResult,
-    tokens: list[int],
-    pieces: list[Piece],
-    seconds: float,
-    idle: float,
-    scored: tuple[TokenLogprob, ...],
-) -> Iterator[Event]:
-    """Count a round, as far as it was committed, and emit its events."""
-    counter, plan = reply.counter, flight.plan
-    accepted = result.accepted
-    drafted = flight.depth
-    if len(tokens) <= accepted:
-        accepted = drafted = len(tokens)
-    done = Round(
-        tokens=tuple(tokens),
-        drafter=plan.drafter,
-        depth=plan.depth,
-        drafted=drafted,
-        accepted=accepted,
-        seconds=seconds,
-        idle_seconds=idle,
-        expected=plan.expected,
-        why=plan.why,
-        branched=flight.tree,
-        cost=plan.cost,
-        logprobs=scored,
-    )
-    counter.see(done)
-    if counter.passes == 1:
-        yield Prefilled(
-            counter.prompt_tokens,
-            counter.cached_tokens,
-            seconds,
-            counter.dropped_messages,
-            reply.seed,
-        )
-    origins = (plan.drafter if i < accepted else None for i in range(len(tokens)))
-    emitted = tuple(map(Emitted, tokens, origins))
-    for piece in pieces or [Piece(reply.stream.part)]:
-        yield Text(piece.text, emitted, tuple(piece.spans), piece.part)
-        emitted = ()
-    yield done

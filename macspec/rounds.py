@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from .constraint import Constraint
 from .control import Plan
 from .drafters import Proposal
 from .errors import ModelBrokenError
-from .events import Committed, TokenLogprob
+from .events import Committed, Emitted, Event, Prefilled, Round, Text, TokenLogprob
 from .models.files import broken
 from .parts import ANSWER
 from .stats import ReplyCounter
@@ -213,3 +213,50 @@ class Reply:
             for at, answers in enumerate(self.answer)
             if answers
         )
+
+
+def round_events(
+    reply: Reply,
+    flight: InFlightRound,
+    result: RoundResult,
+    tokens: list[int],
+    pieces: list[Piece],
+    seconds: float,
+    idle: float,
+    scored: tuple[TokenLogprob, ...],
+) -> Iterator[Event]:
+    """Count a round, as far as it was committed, and emit its events."""
+    counter, plan = reply.counter, flight.plan
+    accepted = result.accepted
+    drafted = flight.depth
+    if len(tokens) <= accepted:
+        accepted = drafted = len(tokens)
+    done = Round(
+        tokens=tuple(tokens),
+        drafter=plan.drafter,
+        depth=plan.depth,
+        drafted=drafted,
+        accepted=accepted,
+        seconds=seconds,
+        idle_seconds=idle,
+        expected=plan.expected,
+        why=plan.why,
+        branched=flight.tree,
+        cost=plan.cost,
+        logprobs=scored,
+    )
+    counter.see(done)
+    if counter.passes == 1:
+        yield Prefilled(
+            counter.prompt_tokens,
+            counter.cached_tokens,
+            seconds,
+            counter.dropped_messages,
+            reply.seed,
+        )
+    origins = (plan.drafter if i < accepted else None for i in range(len(tokens)))
+    emitted = tuple(map(Emitted, tokens, origins))
+    for piece in pieces or [Piece(reply.stream.part)]:
+        yield Text(piece.text, emitted, tuple(piece.spans), piece.part)
+        emitted = ()
+    yield done
