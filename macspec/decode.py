@@ -33,11 +33,10 @@ from .noise import Noise
 from .power import ClockWatch
 from .rounds import (
     Dispatcher,
+    DoneRound,
     InFlightRound,
     Reply,
-    RoundResult,
     chain_part,
-    round_events,
 )
 from .sampling import Sampling
 from .text import common_prefix
@@ -189,51 +188,35 @@ class Decoder:
         committed, and in any case before the events of that one.
         """
         plan = self.plan(reply)
-        flight = self.launch(reply, plan)
-        known_at, replays = flight.began, False
+        flight, first, replayed = self.launch(reply, plan), True, False
         while True:
-            prefetched = None
+            behind = None
             if self.can_prefetch(reply, flight, plan):
-                prefetched = self.launch(reply, plan, behind=flight)
+                behind = self.launch(reply, plan, behind=flight)
             result = flight.wait()  # the one host synchronisation
-            idle, before = max(flight.began - known_at, 0), known_at
-            known_at = self.clock()
-            tokens, pieces = reply.take(result.tokens, result.accepted, flight.plan.drafter)
-            if prefetched is None:
-                # The next pass begins with the newest token, which may be a drafted one.
-                self.keep(flight, result.path[: len(tokens) - (reply.reason is None)])
-            first, slept = reply.counter.passes == 0, self.sleep.jumped()
-            reply.counter.slept |= slept
-            # The first pass also reads the end of the prompt.
-            took = None if first or slept else known_at - before
-            overlaps = flight.prefetched + (prefetched is not None)
-            self.controller.observe_cost(
-                flight.plan, flight.depth, len(tokens), took, overlaps, replays
-            )
-            replays = self.target.cache.replays and result.accepted < flight.drafted
-            self.observe(flight, result, tokens)
-            self.tokens += tokens
-
-            done, settings = flight, self.settings
+            done = reply.commit(flight, result, self.clock(), first)
+            settings = self.settings
             scored: tuple[TokenLogprob, ...] = ()
-            fault = None
             try:
+                if behind is None:
+                    # The next pass begins with the newest token, which may be a drafted one.
+                    self.keep(flight, result.path[: len(done.tokens) - (reply.reason is None)])
+                self.observe(reply, done, first, flight.prefetched + (behind is not None), replayed)
+                replayed = self.target.cache.replays and result.accepted < flight.drafted
+                self.tokens += done.tokens
                 if reply.reason is None:
                     plan = self.plan(reply)
-                    flight = prefetched or self.launch(reply, plan)
-                scored = reply.scored(done, result, tokens)
-            except RuntimeError as error:
-                fault = error
-            seconds = known_at - (reply.started if first else before)
-            yield from round_events(reply, done, result, tokens, pieces, seconds, idle, scored)
-            if fault is not None:  # What was committed is shown first.
-                raise fault
+                    flight = behind or self.launch(reply, plan)
+                scored = reply.scored(done)
+            finally:  # What was committed is shown, whatever happens to the next round.
+                yield from done.events(reply, scored)
             if reply.reason is not None:
                 return
             if self.settings is not settings:
                 self.rollback(len(self.tokens) - 1)
                 plan = self.plan(reply)
                 flight = self.launch(reply, plan)
+            first = False
 
     def launch(
         self, reply: Reply, plan: Plan, behind: InFlightRound | None = None
@@ -423,13 +406,20 @@ class Decoder:
             depth=None if isinstance(settings.depth, str) else settings.depth,
         )
 
-    def observe(self, flight: InFlightRound, result: RoundResult, committed: list[int]) -> None:
-        """Report a round's result to the drafters and the controller.
+    def observe(
+        self, reply: Reply, done: DoneRound, first: bool, overlaps: int, replayed: bool
+    ) -> None:
+        """Report a round to the drafters and the controller.
 
         Args:
-            committed: its tokens; fewer than in the result where the reply ended among them.
+            first: it took in the end of the prompt, too.
+            overlaps, replayed: as in ``Controller.observe_cost``.
         """
-        plan, accepted = flight.plan, chain_part(result.path)
+        flight, result, committed = done.flight, done.result, done.tokens
+        plan, accepted, slept = flight.plan, chain_part(result.path), self.sleep.jumped()
+        reply.counter.slept |= slept
+        took = None if first or slept else done.seconds
+        self.controller.observe_cost(plan, flight.depth, len(committed), took, overlaps, replayed)
         if plan.drafter is not None:
             self.portfolio.observe(plan, committed, flight.depth, accepted)
             # One token comes without a draft, too. Where the reply ends in the chain, that is the

@@ -116,6 +116,57 @@ class InFlightRound:
         return RoundResult(path, [*(rest[node] for node in path), token])
 
 
+@dataclass(frozen=True, slots=True)
+class DoneRound:
+    """A round as far as the reply took it."""
+
+    flight: InFlightRound
+    result: RoundResult
+    tokens: list[int]
+    """Fewer than in the result where the reply ended among them."""
+    pieces: list[Piece]
+    """The text that they complete."""
+    seconds: float
+    idle: float
+    """As in ``events.Round``."""
+
+    def events(self, reply: Reply, scored: tuple[TokenLogprob, ...]) -> Iterator[Event]:
+        """Count the round and emit its events; ``scored``: of its tokens, if that is wanted."""
+        counter, plan, tokens = reply.counter, self.flight.plan, self.tokens
+        accepted, drafted = self.result.accepted, self.flight.depth
+        if len(tokens) <= accepted:
+            accepted = drafted = len(tokens)
+        done = Round(
+            tokens=tuple(tokens),
+            drafter=plan.drafter,
+            depth=plan.depth,
+            drafted=drafted,
+            accepted=accepted,
+            seconds=self.seconds,
+            idle_seconds=self.idle,
+            expected=plan.expected,
+            why=plan.why,
+            branched=self.flight.tree,
+            cost=plan.cost,
+            logprobs=scored,
+        )
+        counter.see(done)
+        if counter.passes == 1:
+            yield Prefilled(
+                counter.prompt_tokens,
+                counter.cached_tokens,
+                self.seconds,
+                counter.dropped_messages,
+                reply.seed,
+            )
+        origins = (plan.drafter if i < accepted else None for i in range(len(tokens)))
+        emitted = tuple(map(Emitted, tokens, origins))
+        for piece in self.pieces or [Piece(reply.stream.part)]:
+            yield Text(piece.text, emitted, tuple(piece.spans), piece.part)
+            emitted = ()
+        yield done
+
+
 def chain_part(path: Sequence[int]) -> int:
     """How many tokens of a path are the first of the drafter's own chain."""
     return sum(node == place for place, node in enumerate(path))
@@ -133,8 +184,8 @@ class Reply:
     """The reason for ending there: length or context."""
     seed: int
     counter: ReplyCounter
-    started: float
-    """When it was asked for, by the decoder's clock."""
+    since: float
+    """When it was asked for, then when the newest tokens were known, by the decoder's clock."""
     passes: int = 0
     """Passes launched so far; gives each its own noise."""
     forced: Sequence[int] | None = None
@@ -156,6 +207,16 @@ class Reply:
         for it in committed.tokens:
             self.take([it.id], int(it.drafter is not None), it.drafter)
         self.passes = RESUMED * len(committed.tokens)
+
+    def commit(
+        self, flight: InFlightRound, result: RoundResult, now: float, first: bool
+    ) -> DoneRound:
+        """Take a round's result, known ``now``; ``first``: no round of the reply came just before,
+        so that the device was not idle for its sake."""
+        tokens, pieces = self.take(result.tokens, result.accepted, flight.plan.drafter)
+        since, self.since = self.since, now
+        idle = 0.0 if first else max(flight.began - since, 0.0)
+        return DoneRound(flight, result, tokens, pieces, now - since, idle)
 
     def take(
         self, tokens: Sequence[int], accepted: int = 0, drafter: str | None = None
@@ -186,18 +247,17 @@ class Reply:
         self.ids += kept
         return kept, joined(pieces)
 
-    def scored(
-        self, flight: InFlightRound, result: RoundResult, tokens: Sequence[int]
-    ) -> tuple[TokenLogprob, ...]:
+    def scored(self, done: DoneRound) -> tuple[TokenLogprob, ...]:
         """The target's log-probabilities of a round's tokens that belong to the answer.
 
         They take another synchronisation, so nothing is computed unless they are wanted.
         """
-        if flight.logits is None or self.logprobs is None:
+        every, tokens = done.flight.logits, done.tokens
+        if every is None or self.logprobs is None:
             return ()
         # Each token was chosen from the row after the one before it.
-        rows = [0, *(node + 1 for node in result.path)][: len(tokens)]
-        logits = flight.logits[mx.array(rows)].astype(mx.float32)
+        rows = [0, *(node + 1 for node in done.result.path)][: len(tokens)]
+        logits = every[mx.array(rows)].astype(mx.float32)
         log_p = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
         own: Any = mx.take_along_axis(log_p, mx.array([*tokens])[:, None], axis=-1)[:, 0].tolist()
         best = mx.argsort(-log_p, axis=-1)[:, : self.logprobs]
@@ -213,50 +273,3 @@ class Reply:
             for at, answers in enumerate(self.answer)
             if answers
         )
-
-
-def round_events(
-    reply: Reply,
-    flight: InFlightRound,
-    result: RoundResult,
-    tokens: list[int],
-    pieces: list[Piece],
-    seconds: float,
-    idle: float,
-    scored: tuple[TokenLogprob, ...],
-) -> Iterator[Event]:
-    """Count a round, as far as it was committed, and emit its events."""
-    counter, plan = reply.counter, flight.plan
-    accepted = result.accepted
-    drafted = flight.depth
-    if len(tokens) <= accepted:
-        accepted = drafted = len(tokens)
-    done = Round(
-        tokens=tuple(tokens),
-        drafter=plan.drafter,
-        depth=plan.depth,
-        drafted=drafted,
-        accepted=accepted,
-        seconds=seconds,
-        idle_seconds=idle,
-        expected=plan.expected,
-        why=plan.why,
-        branched=flight.tree,
-        cost=plan.cost,
-        logprobs=scored,
-    )
-    counter.see(done)
-    if counter.passes == 1:
-        yield Prefilled(
-            counter.prompt_tokens,
-            counter.cached_tokens,
-            seconds,
-            counter.dropped_messages,
-            reply.seed,
-        )
-    origins = (plan.drafter if i < accepted else None for i in range(len(tokens)))
-    emitted = tuple(map(Emitted, tokens, origins))
-    for piece in pieces or [Piece(reply.stream.part)]:
-        yield Text(piece.text, emitted, tuple(piece.spans), piece.part)
-        emitted = ()
-    yield done

@@ -243,7 +243,7 @@ class Session:
             limit_reason="length" if forced or limit == max_tokens else "context",
             seed=secrets.randbits(32) if seed is None else seed,
             counter=ReplyCounter(len(prompt.tokens), dropped_messages=prompt.dropped_messages),
-            started=start,
+            since=start,
             forced=forced,
             learn=learn,
             logprobs=logprobs,
