@@ -25,7 +25,7 @@ from .drafters.ofpair import drafters_of
 from .errors import GpuLostError
 from .events import Event, Prefilling, TokenLogprob
 from .kernels import Kernels
-from .metal.checker import FAULT, gpu_answers
+from .metal.faults import FAULT, gpu_answers
 from .models.cached import PASS_TAIL, CachedModel, TreePass
 from .models.pair import Pair
 from .models.prefill import PrefillChunk

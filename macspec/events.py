@@ -154,8 +154,8 @@ class ReplyStats:
 
 
 WENT_ON = (
-    "the GPU had a fault while macspec's kernels ran: the reply goes on with MLX's, and the next "
-    "start checks them again"
+    "the GPU had a fault while macspec's kernels ran: the reply goes on with MLX's, which are used "
+    "until the next start"
 )
 """The notice where a reply was not ended by that."""
 

@@ -10,7 +10,7 @@ import mmap
 import os
 import signal
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -19,6 +19,9 @@ from .config.paths import cache_folder
 from .io import private_folder, write_atomic
 
 RUNS, RESTS = "+", "-"
+
+RUNNING = ".running"
+"""How the names of the files end."""
 
 CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP)
 """Signals of a process that nobody ended."""
@@ -51,9 +54,11 @@ class InUse:
 
     def note(self, name: str) -> None:
         """The newest round is about to run a kernel."""
-        self._rounds[-1].add(name)
-        if self._marks is not None:
-            self._marks[self._places[name]] = ord(RUNS)
+        newest = self._rounds[-1]
+        if name not in newest:
+            newest.add(name)
+            if self._marks is not None:
+                self._marks[self._places[name]] = ord(RUNS)
 
     def landed(self, round: set[str]) -> None:
         """A round is over, and with it those launched before it."""
@@ -66,16 +71,19 @@ class InUse:
         """All rounds are over."""
         self.landed(self._rounds[-1])
 
-    def blame(self) -> bool:
-        """Remember a fault of the GPU, which ends all in flight; returns whether anything was."""
+    def blame(self, remember: bool = True) -> bool:
+        """A fault of the GPU has ended all in flight; returns whether anything was."""
         running = sorted(set().union(*self._rounds))
-        if running and self._faults is not None:
+        if running and remember and self._faults is not None:
             _remember(self._faults, running)
         self.clear()
         return bool(running)
 
     def _map(self, names: list[str], faults: Path) -> None:
-        path = _folder() / f"{os.getppid()}-{os.getpid()}-{next(_numbers)}.running"
+        for old in _folder().glob(f"*{RUNNING}"):
+            if _orphaned(old):
+                old.unlink(missing_ok=True)
+        path = _folder() / f"{os.getppid()}-{os.getpid()}-{next(_numbers)}{RUNNING}"
         lines = [f"{faults}\n", *(f"{RESTS}{name}\n" for name in names)]
         write_atomic(path, "".join(lines), make_folder=True)
         weakref.finalize(self, path.unlink, missing_ok=True)
@@ -87,19 +95,41 @@ class InUse:
             at += len(line.encode())
 
 
-def died(pid: int, status: int) -> bool:
+def died(pid: int, status: int, hung: bool = False) -> bool:
     """A child of this process has ended, by a signal if ``status`` is negative. Remember which
-    kernels it ran if that was a crash; returns whether there were any."""
+    kernels it ran if it crashed or hung; returns whether there were any."""
     found = False
-    for path in _folder().glob(f"{os.getpid()}-{pid}-*.running"):
+    for path, faults, running in _marked(pid):
+        path.unlink(missing_ok=True)
+        if running and (hung or -status in CRASHES):
+            _remember(faults, running)
+            found = True
+    return found
+
+
+def in_flight(pid: int) -> bool:
+    """Whether a child of this process runs kernels now."""
+    return any(running for *_, running in _marked(pid))
+
+
+def _marked(pid: int) -> Iterator[tuple[Path, Path, list[str]]]:
+    """Each file that a child has mapped, where faults are remembered, and what it runs."""
+    for path in _folder().glob(f"{os.getpid()}-{pid}-*{RUNNING}"):
         with suppress(OSError, ValueError):
             faults, *kernels = path.read_text(encoding="utf-8").splitlines()
-            path.unlink()
-            running = [it[1:] for it in kernels if it.startswith(RUNS)]
-            if -status in CRASHES and running:
-                _remember(Path(faults), running)
-                found = True
-    return found
+            yield path, Path(faults), [it[1:] for it in kernels if it.startswith(RUNS)]
+
+
+def _orphaned(path: Path) -> bool:
+    """Whether the parent that could read a file is gone."""
+    try:
+        parent = int(path.name.partition("-")[0])
+        os.kill(parent, 0)
+    except (ProcessLookupError, ValueError):
+        return True
+    except OSError:  # of another user
+        return False
+    return parent == 1
 
 
 def _folder() -> Path:

@@ -36,6 +36,7 @@ class Kernels:
         state: which kernels these are and why, in half a sentence for the user.
         notices: why MLX's kernels are kept, each a line for the user.
         in_use: is told which of macspec's run.
+        fallback: what failed here and is left to MLX, a line for the user; None: nothing did.
     """
 
     key = "mlx"
@@ -49,10 +50,12 @@ class Kernels:
         state: str = "MLX's own",
         notices: Sequence[str] = (),
         in_use: InUse | None = None,
+        fallback: str | None = None,
     ) -> None:
         self.state = state
         self.notices = tuple(notices)
         self.in_use = in_use or InUse()
+        self.fallback = fallback
 
     def landed(self, round: set[str]) -> None:
         """The result of a round that ``in_use.begin`` began was read.
@@ -66,20 +69,15 @@ class Kernels:
             mx.async_eval(mx.zeros(1) + 1)
         self.in_use.landed(round)
 
-    def blame(self) -> None:
-        """After a fault of the GPU: if any of macspec's kernels ran, remember which, and retire."""
-        if self.in_use.blame():
+    def blame(self, remember: bool = True) -> None:
+        """After a fault of the GPU: if any of macspec's kernels ran, retire; and remember which."""
+        if self.in_use.blame(remember):
             self.faults += 1
             self.state = "MLX's own: the GPU had a fault while macspec's ran"
             self.retire()
 
     def retire(self) -> None:
         """Leave everything to MLX from now on."""
-
-    @property
-    def fallback(self) -> str | None:
-        """What failed here and is left to MLX, a line for the user; None if nothing did."""
-        return None
 
     def idle(self) -> Iterator[None]:
         """Work for idle times, which can be left after any step."""

@@ -20,8 +20,8 @@ from .errors import BadOptionError, GpuLostError
 from .events import WENT_ON, Committed, Event, Finished, Notice, Round
 from .kernels import Kernels
 from .learned import LONGEST, measure
-from .metal.checker import is_fault
 from .metal.dispatch import kernels_for
+from .metal.faults import is_fault, is_innocent
 from .models.memory import wired
 from .models.pair import Pair
 from .parts import PartReader
@@ -308,8 +308,8 @@ class Session:
                 yield from self._once(self._spent())
 
     def recover(self, error: RuntimeError) -> None:
-        """After an error of MLX: if macspec's kernels ran, they are blamed and used no more, and
-        the session can go on; caches are read anew.
+        """After an error of MLX: if macspec's kernels ran, they are used no more and, unless it was
+        another program's fault, blamed; the session can go on, and caches are read anew.
 
         Raises:
             GpuLostError: there is a fault though they are out of use.
@@ -317,7 +317,7 @@ class Session:
         """
         if not is_fault(error):
             raise error
-        self.kernels.blame()
+        self.kernels.blame(remember=not is_innocent(error))
         if not self.decoder.stale:
             if self.kernels.faults:
                 raise GpuLostError from error

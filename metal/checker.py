@@ -6,7 +6,6 @@ standard output, then ``{"outcome": ...}``; at the end of the process's use, ``{
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import pickle
@@ -15,42 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import mlx.core as mx
-
 from macspec.errors import brief, is_out_of_memory
 from macspec.parent import exit_with_parent
 
+from .faults import FAULT, MEMORY, gpu_answers, is_innocent
 from .outcomes import Outcome
-
-FAULT = "Command buffer execution failed"
-"""What MLX's message says when the GPU gave up on work that was sent to it."""
-MEMORY = "Insufficient Memory"
-COMPILER = "[metal::Device]"
-"""With what MLX's messages about a kernel that cannot be built begin."""
-SIZE = 1024
-"""Numbers by which the GPU shows that it computes."""
-
-_numbers = itertools.count(1)
-
-
-def gpu_answers() -> bool:
-    """Whether the GPU still computes; it may silently ignore what a process sends after a fault."""
-    number = next(_numbers)
-    try:
-        found: Any = mx.sum(mx.arange(SIZE) * number).item()
-    except RuntimeError:
-        return False
-    return bool(found == number * SIZE * (SIZE - 1) // 2)
-
-
-def is_fault(error: BaseException) -> bool:
-    """Whether an error of MLX may come from a kernel; running out of memory does not."""
-    text = str(error)
-    return (
-        isinstance(error, RuntimeError)
-        and MEMORY not in text
-        and (FAULT in text or COMPILER in text)
-    )
 
 
 def serve(
@@ -72,7 +40,7 @@ def serve(
         try:
             outcome = check(variant, copies)
         except Exception as error:
-            if is_out_of_memory(error) or MEMORY in str(error):
+            if is_out_of_memory(error) or MEMORY in str(error) or is_innocent(error):
                 outcome = None
             elif FAULT in str(error):
                 tell(fault=f"the GPU reported a fault ({brief(error)})")

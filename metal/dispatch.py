@@ -101,7 +101,8 @@ def kernels_for(
         if error in reported:
             raise
         # A chat is never refused for the sake of its speed.
-        return Kernels(f"MLX's own: macspec's cannot be used with this pair ({brief(error)})")
+        why = f"macspec's cannot be used with this pair ({brief(error)})"
+        return Kernels(f"MLX's own: {why}", fallback=f"MLX's kernels compute: {why}")
 
 
 def checked_kernels(
@@ -128,12 +129,14 @@ def checked_kernels(
         for step in steps:
             report(step)
     found = {it: known.found[str(it)] for it in variants if str(it) in known.found}
-    unsupported = list(target.unsupported)
-    if known.cut_short:
-        unsupported.append(f"the self-check ended early: {known.cut_short}")
-    left = lambda: self_check(jobs, known)  # noqa: E731
     return MetalKernels(
-        pair.target.module, found, unsupported, strict=strict, rest=left, faults=known.faults
+        pair.target.module,
+        found,
+        target.unsupported,
+        strict=strict,
+        rest=lambda: self_check(jobs, known),
+        faults=known.faults,
+        cut_short=known.cut_short,
     )
 
 
@@ -174,6 +177,7 @@ class MetalKernels(Kernels):
         strict: take order-preserving matmuls, however slow.
         rest: checks what was not checked yet, step by step.
         faults: remembers which kernels ran in a fault; see ``InUse``.
+        cut_short: why the self-check did not get to its end, if it did not.
     """
 
     def __init__(
@@ -185,9 +189,12 @@ class MetalKernels(Kernels):
         strict: bool = False,
         rest: Callable[[], Generator[Checking, None, None]] | None = None,
         faults: Path | None = None,
+        cut_short: str = "",
     ) -> None:
         self._rest = rest
-        self.outcomes, self.unsupported, self.strict = dict(outcomes), tuple(unsupported), strict
+        early = [f"the self-check ended early: {cut_short}"] if cut_short else []
+        self.unsupported = (*unsupported, *early)
+        self.outcomes, self.strict = dict(outcomes), strict
         self._hooks = Hooks(module)
         self._matrices = {id(layer): matrix_of(layer) for layer in self._hooks.layers}
         ordered = ORDERED if strict else ()
@@ -213,6 +220,7 @@ class MetalKernels(Kernels):
             else "MLX's own: none of macspec's passed the self-check and was faster here",
             (*self.unsupported, *_refused(outcomes, used)),
             in_use,
+            _fallback(outcomes, early),
         )
         if used:
             chosen = [f"{at}: {it.kernel}" for at, it in self._matmuls.items()]
@@ -220,10 +228,16 @@ class MetalKernels(Kernels):
             self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def idle(self) -> Iterator[None]:
-        if self._rest is not None:
+        if self._rest is None:
+            return
+        state = self.state
+        try:
             with closing(self._rest()) as steps:
-                for _ in steps:
+                for step in steps:
+                    self.state = f"{state}; checking the others: {step.done} of {step.total}"
                     yield
+        finally:
+            self.state = state
 
     def _chosen(self, net: Net) -> Chosen:
         asked = [variant for variant in self.outcomes if variant.kernel == net.kernel]
@@ -236,18 +250,6 @@ class MetalKernels(Kernels):
             it.points.clear()
         for table in (self._others, self._matmuls, self._multiply):
             table.clear()
-
-    @property
-    def fallback(self) -> str | None:
-        failed = [
-            f"{it}: {outcome.failure}" for it, outcome in self.outcomes.items() if outcome.failure
-        ]
-        if not failed:
-            return None
-        count = f"{len(failed)} kernel{'s' * (len(failed) > 1)} failed the self-check on this Mac"
-        return (
-            f"{count}, so MLX's compute instead ({failed[0]}); macspec check --kernels lists them"
-        )
 
     @property
     def recurrences(self) -> Sequence[Recurrence]:
@@ -393,6 +395,16 @@ class MetalKernels(Kernels):
         truncated = sampling.top_p < 1 or 0 < sampling.top_k < width
         shape = Choice(rule, truncated, width, logits.dtype)
         return sampling if self._uses(Variant(kernel, shape, CHOICE_ROWS[kernel])) else None
+
+
+def _fallback(outcomes: Mapping[Variant, Outcome], early: Sequence[str]) -> str | None:
+    """What failed and is left to MLX, a line for the user."""
+    failed = [f"{it}: {outcome.failure}" for it, outcome in outcomes.items() if outcome.failure]
+    count = f"{len(failed)} kernel{'s' * (len(failed) > 1)} failed the self-check on this Mac"
+    what = [*early, *([f"{count} ({failed[0]})"] if failed else [])]
+    if not what:
+        return None
+    return f"{'; '.join(what)}: MLX's compute instead; macspec check --kernels lists them"
 
 
 def _refused(outcomes: Mapping[Variant, Outcome], used: Sequence[Variant]) -> Iterator[str]:

@@ -28,7 +28,7 @@ MARGIN = 1.03
 """Speed from which a kernel is taken; what is nearer to MLX's may be noise."""
 LOSSES = 2
 """Times that the GPU or the machine is lost while a variant runs before it is given up."""
-LOST = "the GPU or the whole machine was lost twice while it ran"
+LOST = "the GPU had a fault or the whole machine went down while it ran, twice"
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,6 +231,9 @@ def read_weights(model: Weighty, progress: Callable[[int], None] = lambda done: 
                 ) from error
         done += sum(array.nbytes for array in stride)
         progress(done)
+    # What it keeps beside them, as frequencies of a rotary embedding: a fault of the GPU in the
+    # pass that computes it would spoil all passes after it.
+    mx.eval(module)
 
 
 def _strides(arrays: Iterable[mx.array]) -> Iterator[list[mx.array]]:

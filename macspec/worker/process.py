@@ -23,7 +23,7 @@ from ..config.paths import state_folder
 from ..errors import QUOTED, brief, cause
 from ..events import Notice
 from ..hosts.lost import LOST
-from ..inuse import died
+from ..inuse import died, in_flight
 from ..io import private_folder
 from ..plaintext import one_line
 from .asked import REPLIES, Asked
@@ -190,12 +190,14 @@ class ProcessEngine(EngineClient):
             verdict = self._watch.look(asked.command, child.pid)
         if verdict.notice is not None:
             asked.call.put(verdict.notice)
-        if verdict.hopeless:
-            child.kill("it did not answer and was ended")
+        hung = verdict.hung and child.pid is not None and in_flight(child.pid)
+        if verdict.hopeless or hung:
+            child.kill("it did not answer and was ended", hung=hung)
 
     def _take(self, number: int, event: Any) -> None:
         """Pass an event on to its call, on the child's thread."""
         with self._lock:
+            self._watch.alive()
             asked = self._calls.get(number)
             if asked is None:
                 return
@@ -281,9 +283,9 @@ class ChildProcess:
         self._on_message = on_message
         self._on_end = on_end
         self._on_silence = on_silence
-        self._killed = ""
+        self._killed, self._hung = "", False
         self.kernels_ran = False
-        """Whether macspec's kernels ran when it crashed, or it lost the GPU by them."""
+        """Whether macspec's kernels ran when it crashed or hung, or it lost the GPU by them."""
         self._lock = threading.Lock()
         self._unsent = bytearray()
         self._hang_up = False
@@ -316,9 +318,9 @@ class ChildProcess:
             self._process.kill()
             self._thread.join(LINGER)
 
-    def kill(self, reason: str) -> None:
-        """End the child at once; ``reason`` is a clause for people."""
-        self._killed = reason
+    def kill(self, reason: str, hung: bool = False) -> None:
+        """End the child at once; ``reason`` is a clause for people; ``hung``: by its kernels."""
+        self._killed, self._hung = reason, hung
         if self._process is not None and self.pid is not None:
             self._process.kill()
 
@@ -365,7 +367,7 @@ class ChildProcess:
                 process.kill()
                 process.wait()
             status = process.returncode
-            self.kernels_ran = died(process.pid, status) or status == GPU_LOST
+            self.kernels_ran = died(process.pid, status, self._hung) or status == GPU_LOST
         if self._killed:
             return self._killed
         for _ in range(MOST):

@@ -29,6 +29,9 @@ PREFILL = 60.0
 ROUND = 5.0
 """Least seconds of silence between two rounds that are noticed."""
 
+HUNG = 30.0
+"""Seconds of silence that no round of macspec's kernels takes."""
+
 OFTEN = 10
 """A silence so many times the longest one between two rounds is noticed."""
 
@@ -41,6 +44,8 @@ class Verdict:
     """A line for the user."""
     hopeless: bool = False
     """Whether it is to be ended."""
+    hung: bool = False
+    """Whether it is to be ended if it runs macspec's kernels."""
 
 
 class Watch:
@@ -56,7 +61,7 @@ class Watch:
         is_stopped: Callable[[int], bool] | None = None,
     ) -> None:
         self._clock, self._is_stopped = clock, is_stopped or stopped
-        self._heard = clock()
+        self._heard = self._alive = clock()
         self._longest = 0.0
         self._rounds = False
         self._said = self._insisted = False
@@ -64,7 +69,8 @@ class Watch:
 
     def begin(self) -> None:
         """The engine turns to another call."""
-        self._heard, self._longest, self._rounds = self._clock(), 0.0, False
+        self._heard = self._alive = self._clock()
+        self._longest, self._rounds = 0.0, False
         self._said = self._insisted = False
         self._asked_to_stop = None
 
@@ -75,8 +81,12 @@ class Watch:
             self._asked_to_stop = now
         self._insisted = now - self._asked_to_stop >= OBEYED
 
+    def alive(self) -> None:
+        """Something has arrived, of whatever call."""
+        self._alive = self._clock()
+
     def hear(self, event: Any) -> Notice | None:
-        """An event has arrived; returns what to say if that was in doubt."""
+        """An event of the call has arrived; returns what to say if that was in doubt."""
         silent, said = self._clock() - self._heard, self._said
         if isinstance(event, Round):
             if self._rounds and not said:
@@ -90,12 +100,14 @@ class Watch:
         now = self._clock()
         silent = now - self._heard
         frozen = pid is not None and silent >= STOPPED and self._is_stopped(pid)
+        hung = now - self._alive >= HUNG and not frozen
         if self._asked_to_stop is not None:
             waited = now - max(self._asked_to_stop, self._heard)
             at_once = isinstance(command, PairChoice) or frozen or self._said or self._insisted
-            return Verdict(hopeless=waited >= (OBEYED if at_once else self._limit(command)))
+            late = waited >= (OBEYED if at_once else self._limit(command))
+            return Verdict(hopeless=late, hung=hung)
         if self._said or not (frozen or silent >= self._limit(command)):
-            return Verdict()
+            return Verdict(hung=hung)
         self._said = True
         if frozen:
             what = f"the engine is stopped by a signal: kill -CONT {pid} lets it go on"
@@ -103,7 +115,8 @@ class Watch:
             what = f"loading takes longer than expected: nothing was read for {silent:.0f} s"
         else:
             what = f"the engine has been silent for {silent:.0f} s"
-        return Verdict(Notice(f"{what}; stopping it (Esc or Ctrl-C) keeps the text so far"))
+        said = Notice(f"{what}; stopping it (Esc or Ctrl-C) keeps the text so far")
+        return Verdict(said, hung=hung)
 
     def _limit(self, command: object) -> float:
         if isinstance(command, PairChoice):

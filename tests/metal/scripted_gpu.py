@@ -11,7 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from macspec.metal.checker import FAULT, main
+from macspec.metal.checker import main
+from macspec.metal.faults import FAULT
 from macspec.metal.outcomes import Outcome
 
 FOLDER = Path(sys.argv[1])
@@ -34,6 +35,11 @@ def check(name: str, copies: int) -> Outcome:
             raise RuntimeError("[metal::Device] Unable to build metal library from source")
         case "faults":
             raise RuntimeError(f"[METAL] {FAULT}: Caused GPU Timeout Error (00000002)")
+        case "suffers":
+            raise RuntimeError(
+                f"[METAL] {FAULT}: Discarded (victim of GPU error/recovery) "
+                "(00000005:kIOGPUCommandBufferCallbackErrorInnocentVictim)"
+            )
         case "memory":
             raise RuntimeError(f"[METAL] {FAULT}: Insufficient Memory (00000008)")
         case "hangs":

@@ -303,6 +303,37 @@ def test_a_pair_takes_what_passed(
     assert kernels.outcomes[right].faster
     assert kernels.state == f"macspec's verify_qmv, for 1 of {len(urgent)} shapes"
     assert any(str(wrong) in notice for notice in kernels.notices)
-    assert "1 kernel failed the self-check on this Mac" in (kernels.fallback or "")
-    assert len(list(kernels.idle())) == len(asked)
+    assert kernels.fallback == (
+        f"1 kernel failed the self-check on this Mac ({wrong}: off by 1.0e-01 of the largest "
+        "value): MLX's compute instead; macspec check --kernels lists them"
+    )
+    state, said = kernels.state, [kernels.state for _ in kernels.idle()]
+    assert said == [
+        f"{state}; checking the others: {at} of {len(asked)}" for at in range(len(asked))
+    ]
+    assert kernels.state == state
     assert {str(it) for it in others} <= set(known.found)
+
+
+def test_the_user_hears_of_a_check_that_ended_early_and_of_kernels_that_cannot_be_used(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = Outcomes(tmp_path / "outcomes.json", {})
+
+    def lost(jobs: Any, found: Outcomes) -> Iterator[Checking]:
+        found.cut_short = "the GPU does not answer"
+        yield Checking(0, 1)
+
+    monkeypatch.setattr(dispatch, "self_check", lost)
+    kernels = dispatch.checked_kernels(pair, outcomes=known)
+    early = "the self-check ended early: the GPU does not answer"
+    assert early in kernels.notices
+    assert (kernels.fallback or "").startswith(f"{early}: MLX's compute instead")
+
+    def bent(*given: Any, **named: Any) -> Any:
+        raise ValueError("it is bent")
+
+    monkeypatch.setattr(dispatch, "checked_kernels", bent)
+    monkeypatch.setattr(dispatch, "on_metal", lambda: True)
+    said = dispatch.kernels_for(pair).fallback
+    assert said == "MLX's kernels compute: macspec's cannot be used with this pair (it is bent)"

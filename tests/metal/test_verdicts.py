@@ -112,11 +112,14 @@ def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_too_little_memory_is_no_verdict(tmp_path: Path, known: Callable[..., Outcomes]) -> None:
+@pytest.mark.parametrize("name", ["memory", "suffers"])
+def test_too_little_memory_and_the_fault_of_another_program_are_no_verdicts(
+    tmp_path: Path, known: Callable[..., Outcomes], name: str
+) -> None:
     for times in (1, 2):
-        list(steps(tmp_path, known(), "memory", "after"))
+        list(steps(tmp_path, known(), name, "after"))
         assert known().found == {"after": GOOD}
-        assert tried(tmp_path, "memory") == times
+        assert tried(tmp_path, name) == times
 
 
 def test_a_lost_gpu_ends_the_check_and_is_blamed_only_when_it_happens_twice(

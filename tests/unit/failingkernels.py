@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,21 @@ from typing import Any
 from macspec import decode
 from macspec.inuse import InUse
 from macspec.kernels import Kernels
-from macspec.metal.checker import FAULT
+from macspec.metal.faults import FAULT
 from macspec.worker import child, engine
 
 NAMES = ("plain", "chain", "idle")
 TIMEOUT = f"[METAL] {FAULT}: Caused GPU Timeout Error (00000002:kIOGPUCommandBuffer)."
+VICTIM = f"[METAL] {FAULT}: Discarded (victim of GPU error/recovery) (00000005:InnocentVictim)."
 
 
 class Failing(Kernels):
     """MLX's, one launch of which goes wrong.
 
     Args:
-        how: spoils (the result can be read, then MLX raises), unbuilt (MLX raises at once), loses
-            (as spoils, and the GPU is gone) or dies.
+        how: spoils (the result can be read, then MLX raises), suffers (the same, by the fault of
+            another program), unbuilt (MLX raises at once), loses (as spoils, and the GPU is gone),
+            dies or hangs.
     """
 
     def __init__(self, how: str, faults: Path | None = None, at: int = 4) -> None:
@@ -42,6 +45,8 @@ class Failing(Kernels):
             return verdict
         if self.how == "dies":
             os.abort()
+        if self.how == "hangs":
+            time.sleep(1000)
         if self.how == "unbuilt":
             raise RuntimeError("[metal::Device] Unable to load kernel")
         self._spoiled = True
@@ -50,7 +55,7 @@ class Failing(Kernels):
     def landed(self, round: set[str]) -> None:
         if self._spoiled and round:
             self._spoiled = False
-            raise RuntimeError(TIMEOUT)
+            raise RuntimeError(VICTIM if self.how == "suffers" else TIMEOUT)
         super().landed(round)
 
     def retire(self) -> None:

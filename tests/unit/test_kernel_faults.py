@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,8 @@ from tinymodels import noisy_folder, saved
 from macspec import Sampling, Session, load_pair
 from macspec.decode import Settings
 from macspec.errors import GpuLostError
-from macspec.events import WENT_ON, Event, Finished, Notice, Prefilled, Text
+from macspec.events import WENT_ON, Event, Finished, Notice, Prefilled, Round, Text
+from macspec.inuse import InUse, died, in_flight
 from macspec.kernels import Kernels
 from macspec.models import Pair
 from macspec.worker import Call, PairChoice, ProcessEngine, ReplyRequest, SharedReply
@@ -65,6 +69,51 @@ def test_a_reply_goes_on_after_a_fault(
     again = events_of(session)[-1]
     assert isinstance(again, Finished)
     assert (again.token_ids, again.stats.cached_tokens > 0) == (expected.token_ids, True)
+
+
+def test_the_fault_of_another_program_blames_none(small: Pair, tmp_path: Path) -> None:
+    expected = events_of(Session(small, kernels="off"), sampling=GREEDY)[-1]
+    kernels = Failing("suffers", tmp_path / "faults")
+    assert isinstance(expected, Finished)
+    check(events_of(Session(small, kernels=kernels), sampling=GREEDY), expected)
+    assert not (tmp_path / "faults").exists()
+
+
+def test_a_pass_that_reads_the_text_again_teaches_no_cost(small: Pair) -> None:
+    session = Session(small, method="draft", depth=3, kernels=Failing("spoils"))
+    taught: list[float | None] = []
+    intact = session.controller.observe_cost
+
+    def observe_cost(plan: Any, drafted: int, committed: int, seconds: Any, *more: Any) -> None:
+        taught.append(seconds)
+        intact(plan, drafted, committed, seconds, *more)
+
+    session.controller.observe_cost = observe_cost  # type: ignore[method-assign]
+    rounds = [it for it in events_of(session, sampling=GREEDY) if isinstance(it, Round)]
+    # The first three rounds were committed, and the fourth was spoiled.
+    assert [at for at, it in enumerate(taught) if it is None] == [0, 3]
+    assert [it.seconds for it in rounds][1:3] == taught[1:3]
+    assert rounds[3].idle_seconds == 0
+
+
+def test_marks_of_children_whose_parent_is_gone_are_cleared_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("macspec.inuse._folder", lambda: tmp_path)
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    old, other = (tmp_path / f"{it}-5-0.running" for it in (ended.pid, os.getpid()))
+    for path in (old, other):
+        path.write_text(f"{tmp_path / 'faults'}\n+chain\n")
+    kernels = InUse(["plain"], tmp_path / "faults")
+    assert (old.exists(), other.exists()) == (False, True)
+    assert in_flight(5)
+    assert not died(5, -signal.SIGKILL)
+    assert not other.exists()
+    assert not (tmp_path / "faults").exists()
+    kernels.note("plain")
+    (own,) = tmp_path.glob("*.running")
+    assert own.read_text().splitlines()[1:] == ["+plain"]
 
 
 @pytest.mark.parametrize("name", ["qwen3_5", pytest.param("gemma3_text", marks=pytest.mark.slow)])
@@ -153,8 +202,13 @@ def test_a_reply_that_may_call_tools_is_not_gone_on_with() -> None:
     assert Asked(command, Call(Finished), []).go_on() is None
 
 
-@pytest.mark.parametrize("how", ["dies", pytest.param("loses", marks=pytest.mark.slow)])
-def test_the_engine_is_started_anew_and_the_reply_goes_on(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize(
+    "how", ["dies", *(pytest.param(it, marks=pytest.mark.slow) for it in ("loses", "hangs"))]
+)
+def test_the_engine_is_started_anew_and_the_reply_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("macspec.worker.watch.HUNG", 2.0)
     request, choice = ReplyRequest(ASK, **HOW), PairChoice(learn=False)
     tuning: dict[str, Any] = {"sampling": {"temperature": 0}, "method": "draft", "depth": 3}
     inside = Engine()

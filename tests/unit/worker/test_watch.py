@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from macspec.events import Round, Text
 from macspec.worker import PairChoice, ReplyRequest
-from macspec.worker.watch import LOADING, OBEYED, PREFILL, ROUND, STOPPED, Watch
+from macspec.worker.watch import HUNG, LOADING, OBEYED, PREFILL, ROUND, STOPPED, Watch
 
 ROUNDED = Round((1,), None, 0, 0, 0, 0.01, 0.0)
 REPLY = ReplyRequest("hello")
@@ -67,6 +67,20 @@ def test_quick_rounds_are_missed_early() -> None:
     assert said(watch, REPLY) == ""
     world.now += 0.1
     assert "silent" in said(watch, REPLY)
+
+
+def test_an_engine_is_hung_when_no_kernel_takes_so_long_and_it_is_not_stopped() -> None:
+    for frozen in (False, True):
+        world = World(frozen=frozen)
+        watch = world.watch()
+        watch.hear(ROUNDED)
+        for now, hung in ((HUNG - 0.1, False), (HUNG, not frozen), (HUNG + 1, not frozen)):
+            world.now = now
+            assert watch.look(REPLY, 7).hung is hung
+        watch.stop()
+        assert watch.look(REPLY, 7).hung is not frozen
+        watch.alive()  # another call's events
+        assert not watch.look(REPLY, 7).hung
 
 
 def test_a_load_without_progress_is_told() -> None:
