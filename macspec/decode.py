@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import mlx.core as mx
 
-from .choices import (
-    MODELS,
-    check_depth,
-    check_method,
-    check_objective,
-    check_rule,
-)
+from .choices import MODELS
 from .constraint import Constraint
 from .control import OFF, PLAIN, Controller, Plan, outlook
 from .divergence import choice_scores, score_margin
@@ -31,47 +25,11 @@ from .models.pair import Pair
 from .models.prefill import PrefillChunk
 from .noise import Noise
 from .power import ClockWatch
-from .rounds import (
-    Dispatcher,
-    DoneRound,
-    InFlightRound,
-    Reply,
-    chain_part,
-)
-from .sampling import Sampling
+from .rounds import Dispatcher, DoneRound, InFlightRound, Reply, chain_part
+from .settings import Settings
 from .text import common_prefix
-from .verification import Rule, Tree, Verdict, rule_named
+from .verification import Tree, Verdict
 from .verification.match import forced
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How to draft and how to sample; can be changed between any two rounds.
-
-    Raises:
-        BadOptionError: a value is outside its range.
-    """
-
-    method: str = "auto"
-    depth: int | str = "auto"
-    """Tokens drafted in a round, 0 to 32, or auto."""
-    rule: str = "block"
-    sampling: Sampling = field(default_factory=Sampling)
-    objective: str = "speed"
-    """What an automatic choice aims at: speed, or energy where joules are known."""
-    trees: bool = True
-    """Whether a drafted chain may have a branch where that is exact and pays."""
-
-    def __post_init__(self) -> None:
-        check_method(self.method)
-        check_depth(self.depth)
-        check_rule(self.rule)
-        check_objective(self.objective)
-
-    @property
-    def acceptance_rule(self) -> Rule:
-        return rule_named(self.rule)
-
 
 EMPTY = Proposal(mx.array([], mx.uint32))
 """The proposal of plain decoding."""
@@ -124,63 +82,6 @@ class Decoder:
         self._why: str | None = None
         self.change_draft(pair)
 
-    @property
-    def why(self) -> str:
-        """The reason for the newest plan; before the first one, what is known of it."""
-        if self._why is not None:
-            return self._why
-        return self.target.cache.reason or outlook(self.settings.method, self.settings.depth)
-
-    @property
-    def checkpoints(self) -> bool:
-        """Whether going far back takes checkpoints, of the target or of its draft model."""
-        steppers = (drafter.stepper for drafter in self.portfolio.models("auto"))
-        models = [
-            self.target,
-            *(it.model for it in steppers if isinstance(it, DraftModel | MaskedModel)),
-        ]
-        return any(model.cache.checkpoints for model in models)
-
-    def change_draft(self, pair: Pair) -> None:
-        """Draft with the models of a pair with this target, or without any if it has none."""
-        self.pair = pair
-        self.chunk.most = pair.plan.chunk
-        for name in MODELS:
-            self.portfolio.drafters.pop(name, None)
-        # Also why one that was asked for is off.
-        found, self.draft_off = drafters_of(pair, self.target, self.chunk)
-        self.portfolio.drafters.update({it.name: it for it in found})
-
-    def prefill(
-        self, reply: Reply, prompt: list[int], boundaries: Sequence[int] = ()
-    ) -> Iterator[Event]:
-        """Read the prompt except its tail, which the first round's pass takes in; with the draft
-        model too, where the reply should gain from that.
-
-        Args:
-            boundaries: positions, ascending, at which caches that cannot go back anywhere get a
-                checkpoint.
-        """
-        self.renew()
-        self.rollback(min(common_prefix(self.tokens, prompt), len(prompt) - 1))
-        self.tokens, self.prompted = prompt, len(prompt)
-        if not reply.counter.passes:
-            reply.counter.cached_tokens = self.target.length
-        self.sleep.jumped()  # a sleep before the reply is none of its own
-        drafters = self.portfolio.models(self.settings.method)
-        enough = max([len(prompt) - PASS_TAIL, *boundaries])
-        reader = self.prompt_reader(reply)
-        models = [self.target, *(it.stepper for it in drafters if it.name == reader)]
-        while slow := [model for model in models if model.length < enough]:
-            begun, before = self.clock(), sum(model.length for model in slow)
-            for model in slow:
-                model.read_next(prompt, boundaries)
-            mx.synchronize()
-            mx.clear_cache()
-            rows = sum(model.length for model in slow) - before
-            self.chunk.took(rows / len(slow), self.clock() - begun)
-            yield Prefilling(min(model.length for model in models), len(prompt))
-
     def decode(self, reply: Reply) -> Iterator[Event]:
         """Rounds until the reply is over.
 
@@ -217,6 +118,36 @@ class Decoder:
                 plan = self.plan(reply)
                 flight = self.launch(reply, plan)
             first = False
+
+    def prefill(
+        self, reply: Reply, prompt: list[int], boundaries: Sequence[int] = ()
+    ) -> Iterator[Event]:
+        """Read the prompt except its tail, which the first round's pass takes in; with the draft
+        model too, where the reply should gain from that.
+
+        Args:
+            boundaries: positions, ascending, at which caches that cannot go back anywhere get a
+                checkpoint.
+        """
+        self.renew()
+        self.rollback(min(common_prefix(self.tokens, prompt), len(prompt) - 1))
+        self.tokens, self.prompted = prompt, len(prompt)
+        if not reply.counter.passes:
+            reply.counter.cached_tokens = self.target.length
+        self.sleep.jumped()  # a sleep before the reply is none of its own
+        drafters = self.portfolio.models(self.settings.method)
+        enough = max([len(prompt) - PASS_TAIL, *boundaries])
+        reader = self.prompt_reader(reply)
+        models = [self.target, *(it.stepper for it in drafters if it.name == reader)]
+        while slow := [model for model in models if model.length < enough]:
+            begun, before = self.clock(), sum(model.length for model in slow)
+            for model in slow:
+                model.read_next(prompt, boundaries)
+            mx.synchronize()
+            mx.clear_cache()
+            rows = sum(model.length for model in slow) - before
+            self.chunk.took(rows / len(slow), self.clock() - begun)
+            yield Prefilling(min(model.length for model in models), len(prompt))
 
     def launch(
         self, reply: Reply, plan: Plan, behind: InFlightRound | None = None
@@ -348,11 +279,39 @@ class Decoder:
             dispatch(proposal.tokens)
             dispatch(logits)
             drafted: Any = proposal.tokens.tolist()
+            self.kernels.check()
             judged = constraint.masked(logits, drafted)
         verdict = self.kernels.accept(
             rule, sampling, judged, proposal.tokens, proposal.log_q, noise, recent
         )
         return verdict, logits
+
+    @property
+    def why(self) -> str:
+        """The reason for the newest plan; before the first one, what is known of it."""
+        if self._why is not None:
+            return self._why
+        return self.target.cache.reason or outlook(self.settings.method, self.settings.depth)
+
+    @property
+    def checkpoints(self) -> bool:
+        """Whether going far back takes checkpoints, of the target or of its draft model."""
+        steppers = (drafter.stepper for drafter in self.portfolio.models("auto"))
+        models = [
+            self.target,
+            *(it.model for it in steppers if isinstance(it, DraftModel | MaskedModel)),
+        ]
+        return any(model.cache.checkpoints for model in models)
+
+    def change_draft(self, pair: Pair) -> None:
+        """Draft with the models of a pair with this target, or without any if it has none."""
+        self.pair = pair
+        self.chunk.most = pair.plan.chunk
+        for name in MODELS:
+            self.portfolio.drafters.pop(name, None)
+        # Also why one that was asked for is off.
+        found, self.draft_off = drafters_of(pair, self.target, self.chunk)
+        self.portfolio.drafters.update({it.name: it for it in found})
 
     def score_margin(self, tokens: list[int], choices: Sequence[int]) -> tuple[float, float]:
         """The best score after ``tokens`` minus the lowest one of the choices, and the rounding
@@ -360,7 +319,9 @@ class Decoder:
         self.renew()
         self.rollback(min(common_prefix(self.tokens, tokens), len(tokens) - 1))
         self.tokens = tokens
+        round = self.kernels.in_use.begin()
         scores, tolerance = choice_scores(self.target, tokens, self.settings.sampling)
+        self.kernels.landed(round)
         self.rollback(len(tokens) - 1)
         return score_margin(scores, choices), tolerance
 

@@ -47,6 +47,10 @@ class InUse:
             with suppress(OSError):
                 self._map(list(names), faults)
 
+    def __bool__(self) -> bool:
+        """Whether any is in flight."""
+        return any(self._rounds)
+
     def begin(self) -> set[str]:
         """A round begins; returns what will hold the names of its kernels."""
         self._rounds.append(set())

@@ -57,16 +57,20 @@ class Kernels:
         self.in_use = in_use or InUse()
         self.fallback = fallback
 
-    def landed(self, round: set[str]) -> None:
-        """The result of a round that ``in_use.begin`` began was read.
+    def check(self) -> None:
+        """Something was read that kernels may have computed.
 
         MLX may let a result be read that a fault has spoiled. It raises when work is encoded.
 
         Raises:
             RuntimeError: there was a fault.
         """
-        if round:
+        if self.in_use:
             mx.async_eval(mx.zeros(1) + 1)
+
+    def landed(self, round: set[str]) -> None:
+        """The result of a round that ``in_use.begin`` began was read; errors as ``check``."""
+        self.check()
         self.in_use.landed(round)
 
     def blame(self, remember: bool = True) -> None:

@@ -107,6 +107,7 @@ def measure(decoder: Decoder, longest: float = LONGEST) -> Iterator[None]:
     try:
         yield from _measured(decoder, until) if len(text) > 1 else ()
     finally:
+        decoder.kernels.in_use.clear()  # every step waits for what it has launched
         if fresh and decoder.tokens is text:
             decoder.rollback(0)
             decoder.tokens = []

@@ -353,7 +353,11 @@ class Session:
         if len(prompt.tokens) + len(before) >= self.pair.context:
             raise BadOptionError("the context ends before that position of the reply")
         with wired():
-            return self.decoder.score_margin([*prompt.tokens, *before], tokens)
+            try:
+                return self.decoder.score_margin([*prompt.tokens, *before], tokens)
+            except RuntimeError as error:
+                self.recover(error)
+                return self.decoder.score_margin([*prompt.tokens, *before], tokens)
 
     def count_tokens(
         self, messages: str | Sequence[Message], *, raw: bool = False, think: Think = None

@@ -13,7 +13,6 @@ from typing import Any
 import mlx.core as mx
 
 from ..choices import MODELS
-from ..decode import Settings
 from ..errors import BadOptionError, GpuLostError, MacspecError, OutOfMemoryError
 from ..events import Event, Finished, Notice
 from ..hosts import group
@@ -29,6 +28,7 @@ from ..models.pair import Pair, load_pair
 from ..models.progress import Progress, Retrying
 from ..sampling import Sampling
 from ..session import Session
+from ..settings import Settings
 from .messages import (
     Loaded,
     LoadProgress,

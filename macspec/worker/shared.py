@@ -17,13 +17,13 @@ from functools import partial
 from typing import Any
 
 from ..constraint import Constraint, Constraints
-from ..decode import Settings
 from ..errors import BadOptionError
 from ..events import Event, Finished, Text, between_rounds
 from ..models.memory import wired
 from ..models.prefill import PREFILL_CHUNK
 from ..prompt import Prompt, Prompting
 from ..session import Session
+from ..settings import Settings
 from ..text import common_prefix
 from .messages import Answer, Failed, Queued, SharedReply
 from .toolcalls import ToolReader

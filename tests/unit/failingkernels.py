@@ -52,11 +52,11 @@ class Failing(Kernels):
         self._spoiled = True
         return replace(verdict, accepted=verdict.accepted * 0, token=verdict.token * 0 + 7)
 
-    def landed(self, round: set[str]) -> None:
-        if self._spoiled and round:
+    def check(self) -> None:
+        if self._spoiled:
             self._spoiled = False
             raise RuntimeError(VICTIM if self.how == "suffers" else TIMEOUT)
-        super().landed(round)
+        super().check()
 
     def retire(self) -> None:
         self._retired = True

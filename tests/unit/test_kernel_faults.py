@@ -10,17 +10,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
 from failingkernels import TIMEOUT, Failing
 from tinymodels import noisy_folder, saved
 
-from macspec import Sampling, Session, load_pair
-from macspec.decode import Settings
+from macspec import Sampling, Session, decode, load_pair
 from macspec.errors import GpuLostError
 from macspec.events import WENT_ON, Event, Finished, Notice, Prefilled, Round, Text
 from macspec.inuse import InUse, died, in_flight
 from macspec.kernels import Kernels
 from macspec.models import Pair
+from macspec.settings import Settings
 from macspec.worker import Call, PairChoice, ProcessEngine, ReplyRequest, SharedReply
 from macspec.worker.asked import Asked
 from macspec.worker.engine import Engine
@@ -140,6 +141,91 @@ def test_what_no_kernel_did_ends_the_reply_and_blames_none(
             with pytest.raises(RuntimeError, match="Command buffer"):
                 events_of(Session(small, kernels=own))
     assert not (tmp_path / "faults").exists()
+
+
+def test_what_a_fault_spoiled_is_given_to_no_constraint(small: Pair) -> None:
+    """A grammar would not forgive a token that there is not."""
+    kernels, spoiled = Failing("spoils", at=1000), small.vocabulary - 1
+    seen: list[int] = []
+
+    class Anything:
+        def take(self, token: int, part: str) -> bool:
+            return False
+
+        def masked(self, logits: mx.array, drafted: list[int]) -> mx.array:
+            seen.extend(drafted)
+            return logits
+
+    def draw(logits: mx.array, step: int) -> tuple[mx.array, None] | None:
+        if kernels._retired:
+            return None
+        kernels.in_use.note("chain")
+        kernels._spoiled = True
+        return mx.array([spoiled], mx.uint32), None
+
+    kernels.draw = lambda *given: draw  # type: ignore[method-assign]
+    fixed: dict[str, Any] = {"method": "draft", "depth": 3}
+    expected = events_of(Session(small, kernels="off", **fixed), sampling=GREEDY)[-1]
+    assert isinstance(expected, Finished)
+    session = Session(small, kernels=kernels, **fixed)
+    check(events_of(session, sampling=GREEDY, constraint=Anything()), expected)
+    assert spoiled not in seen != []
+
+
+def test_a_margin_is_taken_again_after_a_fault(
+    small: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = Session(small, kernels="off").score_margin(ASK, [], [5, 6])
+    kernels = Failing("spoils", tmp_path / "faults")
+
+    def choice_scores(*given: Any) -> tuple[list[float], float]:
+        scores, tolerance = intact(*given)
+        if kernels._retired:
+            return scores, tolerance
+        kernels.in_use.note("plain")
+        kernels._spoiled = True
+        return [0.0] * len(scores), tolerance
+
+    intact = decode.choice_scores
+    monkeypatch.setattr(decode, "choice_scores", choice_scores)
+    assert Session(small, kernels=kernels).score_margin(ASK, [], [5, 6]) == expected
+    assert blamed(tmp_path / "faults") == [["plain"]]
+
+
+def test_a_fault_when_idle_costs_the_next_reply_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = Failing("spoils", tmp_path / "faults", at=2)
+    replies = []
+    for own in (Kernels(), kernels):
+        monkeypatch.setattr("macspec.worker.engine.kernels_for", lambda *_, own=own, **__: own)
+        engine = Engine()
+        engine.load(PairChoice(learn=False), lambda event: None)
+        engine.tune({"sampling": {"temperature": 0}})
+        try:
+            for _ in engine.idle():
+                pass
+        except RuntimeError as error:
+            engine.unexpected(error)
+        replies.append(list(engine.reply(ReplyRequest(ASK, **HOW)))[-1])
+        engine.close()
+    assert isinstance(replies[0], Finished)
+    assert replies[0].token_ids == replies[1].token_ids
+    assert len(blamed(tmp_path / "faults")) == 1
+    assert kernels._retired
+
+
+def test_nothing_is_in_flight_after_idle_measuring(small: Pair) -> None:
+    class Noting(Kernels):
+        def passing(self, *given: Any) -> Any:
+            self.in_use.note("pass")
+            return super().passing(*given)
+
+    kernels = Noting()
+    steps = Session(small, kernels=kernels).measure()
+    next(steps)
+    assert any(kernels.in_use for _ in steps)
+    assert not kernels.in_use
 
 
 def test_replies_that_take_turns_all_go_on_and_one_fault_is_counted_once(

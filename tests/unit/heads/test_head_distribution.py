@@ -22,12 +22,13 @@ from replies import Unheard
 from tinymodels import built
 
 from macspec.control import AcceptanceEstimate, Controller, CostCurve
-from macspec.decode import Decoder, Settings
+from macspec.decode import Decoder
 from macspec.drafters import Context, Drafter, Proposal
 from macspec.heads import head_in, open_head
 from macspec.models import Pair
 from macspec.rounds import Reply
 from macspec.sampling import Sampling
+from macspec.settings import Settings
 from macspec.stats import ReplyCounter
 
 SIZE = 12

@@ -21,11 +21,12 @@ from replies import Unheard
 
 from macspec.choices import RULES
 from macspec.control import AcceptanceEstimate, Controller, CostCurve
-from macspec.decode import Decoder, Settings
+from macspec.decode import Decoder
 from macspec.drafters import Context, Drafter, DraftModel, NGram, Proposal
 from macspec.events import Round
 from macspec.rounds import Reply
 from macspec.sampling import Sampling
+from macspec.settings import Settings
 from macspec.stats import ReplyCounter
 
 SIZE = 3

@@ -14,11 +14,11 @@ import pytest
 from tinymodels import noisy_folder, saved
 
 from macspec import Session, load_pair
-from macspec.decode import Settings
 from macspec.errors import BadOptionError, ContextOverflowError
 from macspec.events import Event, Finished, Notice, Prefilling, Round
 from macspec.models import Pair
 from macspec.sampling import Sampling
+from macspec.settings import Settings
 from macspec.worker import Failed, Queued, ReplyRequest, SharedReply, shared
 from macspec.worker.shared import Shared
 
