@@ -107,7 +107,7 @@ def _child() -> int:
 
 def _log_libraries() -> None:
     """Leave standard error to Python alone: panics of Rust and aborts would trace themselves."""
-    from ..worker.process import Log
+    from ..worker.log import Log
 
     if sys.stderr is None:
         return

@@ -5,6 +5,7 @@ A front end asks a ``ProcessEngine`` and gets a ``Call``, the stream of events t
 """
 
 from .client import Call, EngineClient
+from .log import Log
 from .messages import (
     Failed,
     Loaded,
@@ -21,4 +22,4 @@ from .messages import (
     Tuned,
     Tuning,
 )
-from .process import Log, ProcessEngine
+from .process import ProcessEngine

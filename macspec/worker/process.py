@@ -1,17 +1,15 @@
-"""The engine in a child process, and the log of what that prints."""
+"""The engine in a child process."""
 
 from __future__ import annotations
 
 import atexit
 import itertools
 import os
-import re
 import selectors
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
@@ -19,15 +17,12 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from ..config.paths import state_folder
-from ..errors import QUOTED, brief, cause
+from ..errors import brief, cause
 from ..events import Notice
-from ..hosts.lost import LOST
 from ..inuse import died, in_flight
-from ..io import private_folder
-from ..plaintext import one_line
 from .asked import REPLIES, Asked
 from .client import Call, EngineClient
+from .log import Log
 from .messages import (
     ENDS,
     FORMAT,
@@ -63,14 +58,6 @@ MOST = 16
 
 LINGER = 1.0
 """Seconds a child has to end once it has closed its pipe."""
-
-SAID = re.compile(rb"^%s(.+)\n" % LOST.encode(), re.MULTILINE)
-
-TAIL = 4096
-"""Bytes of output in which the last line is looked for."""
-
-LOG_LIMIT = 2**19
-"""Bytes of a log file; the one before it is kept too."""
 
 
 class ProcessEngine(EngineClient):
@@ -431,64 +418,12 @@ class ChildProcess:
         return data == b""
 
 
-class Log:
-    """A bounded log file that knows its last line; if it cannot be written, only the file is lost.
-
-    Without a path it is ``engine.log`` in the user's state folder.
-    """
-
-    def __init__(self, path: Path | None = None) -> None:
-        self.path = path or state_folder() / "engine.log"
-        self._tail = b""
-        self.lost = ""
-        """What the process said of a lost machine, however much was printed after it."""
-
-    @property
-    def last_line(self) -> str:
-        """The last line with text, shortened."""
-        lines = self._tail.decode(errors="replace").replace("\r", "\n").split("\n")
-        return next(filter(None, map(_shortened, reversed(lines))), "")
-
-    def begin(self, pid: int) -> None:
-        """Mark the start of another process, which has no last line yet."""
-        self.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} engine {pid}\n".encode())
-        self._tail, self.lost = b"", ""
-
-    def write(self, data: bytes) -> None:
-        if not data:
-            return
-        text = self._tail + data
-        if (said := SAID.search(text)) is not None:
-            self.lost = _shortened(said[1].decode(errors="replace"))
-        self._tail = text[-TAIL:]
-        data = data[-LOG_LIMIT:]
-        with suppress(OSError):
-            private_folder(self.path.parent)
-            file = self._open()
-            try:
-                if os.fstat(file).st_size + len(data) > LOG_LIMIT:
-                    os.replace(self.path, self.path.with_suffix(".log.1"))
-                    os.close(file)
-                    file = self._open()
-                os.write(file, data)
-            finally:
-                os.close(file)
-
-    def _open(self) -> int:
-        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-
-
 def _pipe(stack: ExitStack, ours: int) -> tuple[FileIO, FileIO]:
     """The reading and the writing end of a pipe; our end never blocks."""
     ends = os.pipe()
     os.set_blocking(ends[ours], False)
     read, write = FileIO(ends[0], "rb"), FileIO(ends[1], "wb")
     return stack.enter_context(read), stack.enter_context(write)
-
-
-def _shortened(line: str) -> str:
-    text = one_line(line)
-    return text if len(text) <= QUOTED else text[: QUOTED - 1] + "…"
 
 
 def _ending(status: int) -> str:

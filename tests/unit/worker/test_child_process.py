@@ -10,7 +10,8 @@ from queue import SimpleQueue
 
 from children import SCRIPTED, alive
 
-from macspec.worker.process import LOG_LIMIT, ChildProcess, Log
+from macspec.worker.log import LOG_LIMIT, Log
+from macspec.worker.process import ChildProcess
 
 
 def test_a_child_that_has_ended_has_no_id(tmp_path: Path) -> None:
