@@ -83,9 +83,11 @@ def _crashed(child: int, number: int) -> int:
         os.kill(os.getpid(), number)
     from ..inuse import died
 
-    died(child, -number)
     name = signal.Signals(number).name
-    if number in (signal.SIGKILL, signal.SIGABRT):
+    if died(child, -number):
+        again = "the next start checks them before it uses them; run it again"
+        complain(f"it crashed ({name}) while macspec's kernels ran: {again}")
+    elif number in (signal.SIGKILL, signal.SIGABRT):
         advice = "close other programs, or choose a shorter context or a smaller model"
         complain(f"it was ended by {name}, as when memory runs out: {advice}")
     else:

@@ -114,6 +114,24 @@ def test_a_crash_is_one_line(name: str, says: str) -> None:
         assert says in it.text
 
 
+def test_a_crash_while_kernels_run_blames_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MACSPEC_HOME", str(tmp_path))
+    faults = tmp_path / "faults"
+    program = f"""
+from pathlib import Path
+from macspec.inuse import InUse
+in_use = InUse(["plain", "chain"], Path({str(faults)!r}))
+in_use.note("chain")
+os.abort()
+"""
+    with supervised(program) as it:
+        assert it.ended() == 2
+        assert "error: it crashed (SIGABRT) while macspec's kernels ran: the next start" in it.text
+    assert faults.read_text() == '["chain"]\n'
+
+
 def hanging(folder: Path, part: str, trigger: str) -> Path:
     """A model whose tokenizer takes minutes to read, or to write, a text with a certain word."""
     shutil.copytree(pocket().target, folder)
