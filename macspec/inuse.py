@@ -47,7 +47,8 @@ class InUse:
             with suppress(OSError):
                 self._map(list(names), faults)
 
-    def __bool__(self) -> bool:
+    @property
+    def running(self) -> bool:
         """Whether any is in flight."""
         return any(self._rounds)
 

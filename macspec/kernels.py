@@ -65,7 +65,7 @@ class Kernels:
         Raises:
             RuntimeError: there was a fault.
         """
-        if self.in_use:
+        if self.in_use.running:
             mx.async_eval(mx.zeros(1) + 1)
 
     def landed(self, round: set[str]) -> None:

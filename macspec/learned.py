@@ -105,9 +105,10 @@ def measure(decoder: Decoder, longest: float = LONGEST) -> Iterator[None]:
         decoder.tokens = list(decoder.pair.target.tokenizer.encode(TEXT))[:TEXT_TOKENS]
     text = decoder.tokens
     try:
-        yield from _measured(decoder, until) if len(text) > 1 else ()
+        for _ in _measured(decoder, until) if len(text) > 1 else ():
+            decoder.kernels.in_use.clear()  # a step waits for what it launches
+            yield
     finally:
-        decoder.kernels.in_use.clear()  # every step waits for what it has launched
         if fresh and decoder.tokens is text:
             decoder.rollback(0)
             decoder.tokens = []

@@ -24,6 +24,8 @@ from macspec.control import AcceptanceEstimate, Controller, CostCurve
 from macspec.decode import Decoder
 from macspec.drafters import Context, Drafter, DraftModel, NGram, Proposal
 from macspec.events import Round
+from macspec.kernels import Kernels
+from macspec.metal.faults import FAULT
 from macspec.rounds import Reply
 from macspec.sampling import Sampling
 from macspec.settings import Settings
@@ -64,7 +66,7 @@ class Tables:
         self.p = 0.7 * rng.dirichlet(np.full(SIZE, 0.7), (SIZE, SIZE)) + 0.3 / SIZE
         self.q = 0.5 * self.p + 0.5 * rng.dirichlet(np.full(SIZE, 0.7), (SIZE, SIZE))
 
-    def decoder(self, settings: Settings) -> Decoder:
+    def decoder(self, settings: Settings, kernels: Kernels | None = None) -> Decoder:
         known = {"name": "", "context": 10**6, "config": {}, "spread": None}
         target, draft = (
             SimpleNamespace(module=TableModel(table), **known) for table in (self.p, self.q)
@@ -80,7 +82,8 @@ class Tables:
             plan=SimpleNamespace(chunk=512),
         )
         controller = Controller(CostCurve(), AcceptanceEstimate())
-        decoder = Decoder(cast(Any, pair), None, [NGram()], controller, time.perf_counter)
+        clock = time.perf_counter
+        decoder = Decoder(cast(Any, pair), None, [NGram()], controller, clock, kernels)
         decoder.settings = settings
         return decoder
 
@@ -96,10 +99,15 @@ def write(decoder: Decoder, seed: int, length: int, between: Between | None = No
     """One reply; ``between`` is called after each round."""
     counter = ReplyCounter(len(PROMPT))
     reply = Reply(cast(Any, Unheard()), frozenset(), length, "length", seed, counter, 0.0)
-    list(decoder.prefill(reply, list(PROMPT)))
-    for event in decoder.decode(reply):
-        if between is not None and isinstance(event, Round):
-            between(decoder)
+    while reply.reason is None:
+        try:
+            list(decoder.prefill(reply, [*PROMPT, *reply.ids]))
+            for event in decoder.decode(reply):
+                if between is not None and isinstance(event, Round):
+                    between(decoder)
+        except RuntimeError:
+            assert decoder.kernels.in_use.running
+            decoder.kernels.blame()
     assert len(reply.ids) == length
     return reply.ids
 
@@ -164,6 +172,37 @@ def test_settings_may_change_between_any_two_rounds() -> None:
     tables = Tables(2)
     text = write(tables.decoder(SETTINGS[0]), 2, length=LENGTH, between=anyhow(2))
     assert surprise(text, tables.law(WARM)) < USUAL
+
+
+class Faulty(Kernels):
+    """MLX's, one launch in ten of which spoils what it computes; they are never given up."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._chance, self._spoiled = random.Random(seed), False
+
+    def accept(self, *given: Any) -> Any:
+        verdict = super().accept(*given)
+        self.in_use.note("accept")
+        if self._chance.random() < 0.1:
+            self._spoiled = True
+            return replace(verdict, accepted=verdict.accepted * 0, token=verdict.token * 0)
+        return verdict
+
+    def check(self) -> None:
+        spoiled, self._spoiled = self._spoiled, False
+        if spoiled:
+            raise RuntimeError(FAULT)
+
+
+@pytest.mark.parametrize(
+    "settings", [SETTINGS[0], *(pytest.param(it, marks=pytest.mark.slow) for it in SETTINGS[1:])]
+)
+def test_faults_of_the_gpu_leave_the_distribution_as_it_is(settings: Settings) -> None:
+    tables, kernels = Tables(4), Faulty(4)
+    text = write(tables.decoder(settings, kernels), 4, length=LENGTH)
+    assert kernels.faults > 20
+    assert surprise(text, tables.law(settings.sampling)) < USUAL
 
 
 def joint(tables: Tables, settings: Settings, length: int, replies: int) -> float:
