@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import json
 import logging
 from pathlib import Path
@@ -47,6 +48,20 @@ def test_opening_reads_no_weights(copy):
     assert mx.get_active_memory() - before < model.weight_bytes // 100
     read_weights(model)
     assert mx.get_active_memory() - before >= model.weight_bytes
+
+
+def test_reading_leaves_nothing_for_the_first_pass_to_compute(copy):
+    """Which a fault of the GPU might spoil for good."""
+    folder, llama3 = copy(), {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    with edited(folder / "config.json") as config:
+        config["rope_scaling"] = {"rope_type": "llama3", "factor": 2.0, **llama3}
+    model = open_model("my-model", folder)
+    arrays = [it for _, it in tree_flatten(model.module) if isinstance(it, mx.array)]
+    assert len(arrays) > len(tree_flatten(model.module.parameters()))
+    read_weights(model)
+    graph = io.StringIO()
+    mx.export_to_dot(graph, *arrays)
+    assert "label" not in graph.getvalue()  # of an operation
 
 
 def test_parameters_of_a_quantized_model_are_not_its_packed_words(copy):
