@@ -71,7 +71,8 @@ def check(options: argparse.Namespace) -> int:
     if options.kernels:
         outcomes, kept = _kernel_outcomes(pair, options.kv_bits)
         if options.json:
-            names = pair.target.name, None if pair.draft is None else pair.draft.name
+            drafter = pair.draft or pair.head
+            names = pair.target.name, None if drafter is None else drafter.name
             show(json.dumps(report(outcomes, kept, *names), indent=1, default=str))
         else:
             show(*_pair(pair), *_kernel_table(outcomes, kept))

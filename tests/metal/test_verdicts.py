@@ -179,7 +179,9 @@ def test_a_killed_process_blames_nothing_and_a_second_one_keeps_out(
         while not being_checked(tmp_path, "hangs once"):
             time.sleep(0.01)
         # Ours sees what is known so far, checks nothing, and marks nothing.
-        assert list(steps(tmp_path, known(), "before", "hangs once")) == []
+        second = known()
+        assert list(steps(tmp_path, second, "before", "hangs once")) == []
+        assert second.cut_short == "another program checks kernels now"
         assert known().found == {"before": GOOD}
         os.kill(other.pid, signal.SIGKILL)
     list(steps(tmp_path, known(), "before", "hangs once"))
