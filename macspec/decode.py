@@ -217,7 +217,7 @@ class Decoder:
 
     @property
     def stale(self) -> bool:
-        """Whether kernels were blamed since the caches were last known to be sound, here or in
+        """Whether the GPU had a fault since the caches were last known to be sound, here or in
         another conversation."""
         return self._faults != self.kernels.faults
 

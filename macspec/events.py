@@ -154,7 +154,7 @@ class ReplyStats:
 
 
 WENT_ON = (
-    "the GPU had a fault while macspec's kernels ran: the reply goes on with MLX's, which are used "
+    "the GPU had a fault: the reply goes on without macspec's kernels, which are not used again "
     "until the next start"
 )
 """The notice where a reply was not ended by that."""

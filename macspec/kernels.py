@@ -43,7 +43,10 @@ class Kernels:
     """What measured costs depend on."""
 
     faults = 0
-    """How often kernels were blamed; what was computed before the newest time is not trusted."""
+    """Of the GPU; what was computed before the newest one is not trusted."""
+
+    retired = False
+    """Whether macspec's ran in one of them, and are used no more."""
 
     def __init__(
         self,
@@ -73,12 +76,16 @@ class Kernels:
         self.check()
         self.in_use.landed(round)
 
-    def blame(self, remember: bool = True) -> None:
-        """After a fault of the GPU: if any of macspec's kernels ran, retire; and remember which."""
-        if self.in_use.blame(remember):
-            self.faults += 1
-            self.state = "MLX's own: the GPU had a fault while macspec's ran"
-            self.retire()
+    def blame(self, remember: bool = True) -> bool:
+        """After a fault of the GPU: if any of macspec's kernels ran, retire and remember which;
+        returns whether any did."""
+        self.faults += 1
+        if not self.in_use.blame(remember):
+            return False
+        self.retired = True
+        self.state = "MLX's own: the GPU had a fault while macspec's ran"
+        self.retire()
+        return True
 
     def retire(self) -> None:
         """Leave everything to MLX from now on."""

@@ -308,8 +308,9 @@ class Session:
                 yield from self._once(self._spent())
 
     def recover(self, error: RuntimeError) -> None:
-        """After an error of MLX: if macspec's kernels ran, they are used no more and, unless it was
-        another program's fault, blamed; the session can go on, and caches are read anew.
+        """After an error of MLX: caches are read anew if it was a fault of the GPU. If macspec's
+        kernels ran, they are used no more and, where they can have caused it, blamed; the session
+        can go on.
 
         Raises:
             GpuLostError: there is a fault though they are out of use.
@@ -317,9 +318,10 @@ class Session:
         """
         if not is_fault(error):
             raise error
-        self.kernels.blame(remember=not is_innocent(error))
-        if not self.decoder.stale:
-            if self.kernels.faults:
+        if self.decoder.stale:  # by a fault that another conversation has met
+            return
+        if not self.kernels.blame(remember=not is_innocent(error)):
+            if self.kernels.retired:
                 raise GpuLostError from error
             raise error
 
@@ -437,7 +439,7 @@ class Session:
 
     def remember(self) -> None:
         """Save what was learned for later sessions; call it when idle and before leaving."""
-        if self._state is not None and not self.kernels.faults:  # costs are of these kernels
+        if self._state is not None and not self.kernels.retired:  # costs are of these kernels
             self._state.save(self.controller.curve, self.controller.acceptance)
         if self._corpus is not None:
             self._corpus.save()

@@ -18,16 +18,19 @@ from macspec.worker import child, engine
 
 NAMES = ("plain", "chain", "idle")
 TIMEOUT = f"[METAL] {FAULT}: Caused GPU Timeout Error (00000002:kIOGPUCommandBuffer)."
-VICTIM = f"[METAL] {FAULT}: Discarded (victim of GPU error/recovery) (00000005:InnocentVictim)."
+MESSAGES = {
+    "suffers": f"[METAL] {FAULT}: Discarded (victim of GPU error) (00000005:InnocentVictim).",
+    "starves": f"[METAL] {FAULT}: Insufficient Memory (00000008:OutOfMemory).",
+}
 
 
 class Failing(Kernels):
     """MLX's, one launch of which goes wrong.
 
     Args:
-        how: spoils (the result can be read, then MLX raises), suffers (the same, by the fault of
-            another program), unbuilt (MLX raises at once), loses (as spoils, and the GPU is gone),
-            dies or hangs.
+        how: spoils (the result can be read, then MLX raises), suffers or starves (the same, by the
+            fault of another program or for want of memory), unbuilt (MLX raises at once), loses
+            (as spoils, and the GPU is gone), dies or hangs.
     """
 
     def __init__(self, how: str, faults: Path | None = None, at: int = 4) -> None:
@@ -55,7 +58,7 @@ class Failing(Kernels):
     def check(self) -> None:
         if self._spoiled:
             self._spoiled = False
-            raise RuntimeError(VICTIM if self.how == "suffers" else TIMEOUT)
+            raise RuntimeError(MESSAGES.get(self.how, TIMEOUT))
         super().check()
 
     def retire(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from failingkernels import TIMEOUT, Failing
+from failingkernels import MESSAGES, TIMEOUT, Failing
 from tinymodels import noisy_folder, saved
 
 from macspec import Sampling, Session, decode, load_pair
@@ -72,9 +72,10 @@ def test_a_reply_goes_on_after_a_fault(
     assert (again.token_ids, again.stats.cached_tokens > 0) == (expected.token_ids, True)
 
 
-def test_the_fault_of_another_program_blames_none(small: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["suffers", "starves"])
+def test_what_no_kernel_can_have_caused_blames_none(small: Pair, tmp_path: Path, how: str) -> None:
     expected = events_of(Session(small, kernels="off"), sampling=GREEDY)[-1]
-    kernels = Failing("suffers", tmp_path / "faults")
+    kernels = Failing(how, tmp_path / "faults")
     assert isinstance(expected, Finished)
     check(events_of(Session(small, kernels=kernels), sampling=GREEDY), expected)
     assert not (tmp_path / "faults").exists()
@@ -127,20 +128,27 @@ def test_states_and_windows_are_read_anew(name: str, tmp_path: Path) -> None:
     check(events_of(Session(pair, kernels=Failing("spoils"), **fixed), sampling=KEYED), expected)
 
 
-def test_what_no_kernel_did_ends_the_reply_and_blames_none(
-    small: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("message", [TIMEOUT, MESSAGES["starves"]])
+def test_a_fault_without_kernels_ends_the_reply_and_its_caches_are_not_trusted(
+    small: Pair, monkeypatch: pytest.MonkeyPatch, message: str
 ) -> None:
-    kernels = Failing("spoils", tmp_path / "faults")
-    for message in (TIMEOUT, "[METAL] Command buffer execution failed: Insufficient Memory (8)"):
-        for own in (Kernels(), kernels) if "Memory" in message else (Kernels(),):
+    kernels = Kernels()
+    sessions = [Session(small, kernels=kernels) for _ in range(2)]
+    expected = [events_of(session, sampling=GREEDY)[-1] for session in sessions]
 
-            def landed(round: set[str], message: str = message) -> None:
-                raise RuntimeError(message)
+    def failing(round: set[str]) -> None:
+        raise RuntimeError(message)
 
-            monkeypatch.setattr(own, "landed", landed)
-            with pytest.raises(RuntimeError, match="Command buffer"):
-                events_of(Session(small, kernels=own))
-    assert not (tmp_path / "faults").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels, "landed", failing)
+        with pytest.raises(RuntimeError, match="Command buffer"):
+            events_of(sessions[0], sampling=GREEDY)
+    for session, before in zip(sessions, expected, strict=True):
+        after = events_of(session, sampling=GREEDY)[-1]
+        assert isinstance(after, Finished)
+        assert isinstance(before, Finished)
+        assert (after.token_ids, after.stats.cached_tokens) == (before.token_ids, 0)
+    assert not kernels.retired
 
 
 def test_what_a_fault_spoiled_is_given_to_no_constraint(small: Pair) -> None:
@@ -260,7 +268,8 @@ def test_another_process_goes_on_from_what_is_committed(
     asked = Asked(ReplyRequest(ASK, **HOW), Call(Finished), [])
     with monkeypatch.context() as patch:
         patch.setattr("macspec.decode.gpu_answers", lambda: False)
-        session = Session(small, kernels=Failing("spoils"), **fixed)
+        patch.setattr("macspec.session.secrets.randbits", lambda bits: 5)
+        session = Session(small, kernels=Failing("spoils", at=3), **fixed)
         taken = map(asked.take, session.reply(ASK, sampling, **HOW))
         with pytest.raises(GpuLostError):
             list(taken)

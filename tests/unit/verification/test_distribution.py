@@ -196,11 +196,11 @@ class Faulty(Kernels):
 
 
 @pytest.mark.parametrize(
-    "settings", [SETTINGS[0], *(pytest.param(it, marks=pytest.mark.slow) for it in SETTINGS[1:])]
+    "settings", [SETTINGS[0], *(pytest.param(it, marks=pytest.mark.slow) for it in SETTINGS[3::2])]
 )
 def test_faults_of_the_gpu_leave_the_distribution_as_it_is(settings: Settings) -> None:
-    tables, kernels = Tables(4), Faulty(4)
-    text = write(tables.decoder(settings, kernels), 4, length=LENGTH)
+    tables, kernels = Tables(1), Faulty(1)
+    text = write(tables.decoder(settings, kernels), 1, length=LENGTH)
     assert kernels.faults > 20
     assert surprise(text, tables.law(settings.sampling)) < USUAL
 

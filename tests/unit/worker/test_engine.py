@@ -192,10 +192,8 @@ def test_a_failed_switch_leaves_the_old_pair_working(
 class CheckedKernels(Kernels):
     """Of which one has failed, and others wait."""
 
-    fallback = "1 kernel failed"
-
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(fallback="1 kernel failed")
         self.steps = 0
 
     def idle(self) -> Iterator[None]:
