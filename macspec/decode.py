@@ -338,7 +338,7 @@ class Decoder:
             return None
         drafters = self.portfolio.models(self.settings.method)
         return self.controller.reader(
-            [it.offer(self.tokens, usual=True) for it in drafters],
+            [it.offer(self.tokens, soon=True) for it in drafters],
             length=len(self.tokens),
             limit=reply.limit - 1,
             depth=None if isinstance(self.settings.depth, str) else self.settings.depth,

@@ -459,7 +459,7 @@ class Session:
 
     def _finish(self, reply: Reply) -> Finished:
         middle = len(self.decoder.tokens) - len(reply.ids) // 2
-        reply.counter.plain_seconds = self.controller.curve.seconds(middle, own=True)
+        reply.counter.plain_seconds = self.controller.curve.seconds(middle)
         return Finished(
             reason=reply.reason or "interrupted",
             text=reply.stream.text,

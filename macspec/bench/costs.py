@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..control import CostCurve
-from ..control.cost import GIVEN, SAMPLES, bucket, longest
+from ..control.cost import EDGES, GIVEN, SAMPLES, bucket
 from ..kernels import Kernels
 from ..models import Pair
 from ..sampling import Sampling
@@ -35,7 +35,7 @@ def curve_of(costs: Costs) -> CostCurve:
     for rows, at, cost in costs["passes"]:
         for curve.sampled in (True, False):
             for _ in range(SAMPLES):
-                curve.learn(GIVEN, int(rows) - 1, longest(at), cost)
+                curve.learn(GIVEN, int(rows) - 1, [*EDGES, EDGES[-1] + 1][at], cost)
     return curve
 
 

@@ -1,4 +1,4 @@
-"""How likely drafted tokens are accepted: by position, recently, and by the token before them."""
+"""How likely drafted tokens are accepted: by drafter, confidence and position."""
 
 from __future__ import annotations
 
@@ -181,53 +181,6 @@ class RecentAcceptance:
     def rollback(self, length: int) -> None:
         """Only the first ``length`` tokens of the text are still valid."""
         del self._rounds[max(bisect_right(self._rounds, length, key=itemgetter(0)), 1) :]
-
-
-AHEAD = 3
-"""Drafted tokens considered after each token."""
-
-TOKEN_PRIOR = 16.0
-"""Weight, in observations, of no difference beside a token's own."""
-
-TOKEN_MEMORY = 50.0
-"""Observations of a token that count; older ones fade."""
-
-
-class TokenAcceptance:
-    """How the token before a chain changes the share of it that is accepted.
-
-    In the middle of a word a draft model is nearly always right, after a full stop it is often
-    wrong, or the reply is over. Differences are kept, not shares, so that an easy or hard text says
-    nothing about its tokens.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[int, tuple[float, float]] = {}
-        """For each token, the sum of differences and their number, both decayed."""
-
-    def share(self, token: int, usual: float) -> float:
-        """Expected share of accepted tokens among those drafted after ``token``, 0 to 1.
-
-        Args:
-            usual: the recent share after any token.
-        """
-        found, count = self._seen.get(token, (0.0, 0.0))
-        return min(max(usual + found / (count + TOKEN_PRIOR), 0.0), 1.0)
-
-    def observe(self, text: Sequence[int], drafted: int, usual: float) -> None:
-        """Learn from a chain of ``drafted`` tokens.
-
-        Args:
-            text: the token before the chain, and its accepted tokens up to the end of the reply.
-            usual: as above, when it was drafted.
-        """
-        accepted = len(text) - 1
-        for at, token in enumerate(text[:drafted]):
-            ahead = min(AHEAD, drafted - at)
-            share = min(accepted - at, ahead) / ahead
-            found, count = self._seen.get(token, (0.0, 0.0))
-            keep = 1 - 1 / TOKEN_MEMORY
-            self._seen[token] = found * keep + share - usual, count * keep + 1
 
 
 def bucket_of(share: float) -> int:

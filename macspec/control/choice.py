@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import math
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..choices import MAX_DEPTH
@@ -51,6 +50,8 @@ class Plan(NamedTuple):
     """Plain steps that it may take as far as is known."""
     amortised: float = 0.0
     """The part of the cost from which later rounds gain: reading the text into a draft model."""
+    branches: bool = False
+    """Whether a token may get a sibling."""
     probe: bool = False
     """Whether it is there to learn, not to gain."""
     why: str = ""
@@ -95,13 +96,12 @@ class Controller:
 
     - **Choice**: the drafter and depth whose expected tokens over expected seconds are greatest, if
       they promise ``hysteresis`` times as much as plain decoding.
-    - **Probes**: what is not chosen is tried when ``probing`` of the tokens since the last probe
-      covers what the try may lose.
+    - **Probes**: what was not used for longest is tried when ``probing`` of the tokens since the
+      last probe covers what the try may lose.
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
       ``settled`` tokens and gets as much of every token after those; a round is charged
-      ``precision`` times its cost, or the most that it can be until that is measured. None may lose
-      more than is left, nor more than ``stake`` of it unless the shallowest loses about as much. So
-      no more than the allowance is lost within a reply, whatever is accepted.
+      ``precision`` times the most that it can cost, and none may lose more than is left. So no more
+      than the allowance is lost within a reply, whatever is accepted.
 
     A plan depends only on what is known before the round: costs, acceptance so far, and what the
     drafters offer. So every acceptance rule stays exact under it.
@@ -122,12 +122,10 @@ class Controller:
         self._account = parameters.allowance * parameters.settled
         """Plain steps that may be lost."""
         self._tokens = 0
-        self._tried: dict[str, int] = {}
-        """Tokens when each drafter was last used."""
+        self._tried: dict[str | None, int] = {}
+        """Tokens when each drafter, None for plain decoding, was last used."""
         self._saved = 0.0
         """Plain steps that the next probe may lose."""
-        self._unsure: list[tuple[str, int, int, float]] = []
-        """Rounds that were charged more than is known of them: kind, depth, length, the charge."""
 
     def choose(
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
@@ -139,41 +137,34 @@ class Controller:
             limit: most drafted tokens that the reply can use.
             depth: fixed depth; None: it is chosen too.
         """
-        useful = [offer for offer in offers if min(offer.room, limit) > 0]
-        plans = [self._best(offer, length, limit, depth) for offer in useful]
+        every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
+        plans = [self._best(it) for it in every]
         best = max(plans, key=WORTH, default=None)
         if best is None:
-            self.last = PLAIN._replace(why="not drafting: no match in the text so far")
+            chosen = PLAIN._replace(why="not drafting: no match in the text so far")
         elif depth is not None:
-            self.last = _explained(best)
+            chosen = _explained(best)
         else:
             pays = best.worth >= self._set.hysteresis and best.most - 1 <= self._account
             chosen = _explained(best) if pays else PLAIN._replace(why=_against(best))
             if self.objective == "energy" and self.watts:
-                chosen = self._thriftiest(useful, chosen, length, limit)
-            drafting = chosen if chosen.depth else None
-            self.last = self._probe(plans, drafting, length) or chosen
-        self.last = self.last._replace(length=length)
+                chosen = self._thriftiest(itertools.chain(*every), chosen)
+            chosen = self._probe(plans, chosen, length) or chosen
+        self.last = chosen._replace(length=length)
         return self.last
 
     def reader(
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
     ) -> str | None:
-        """The drafter whose model should read the prompt before the first round: the one that
-        gains most in a reply of ``settled`` tokens, if that is more than the reading takes.
+        """The drafter whose model should read the prompt before the first round: the one whose
+        rounds are worth most in a reply of ``settled`` tokens, the reading included.
 
         Args:
             offers: of drafters that run a model, at their usual confidence.
         """
-        left = min(self._set.settled, limit + 1)
-        gains = {}
-        for offer in offers:
-            if min(offer.room, limit) > 0:
-                plan = self._best(replace(offer, unread=0), length, limit, depth)
-                gained = left * (1 - self._set.hysteresis / plan.worth)
-                gains[offer.drafter] = gained - self.curve.catching_up(offer.drafter, offer.unread)
-        best = max(gains, key=gains.__getitem__, default=None)
-        return best if best and (depth is not None or gains[best] > 0) else None
+        every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
+        best = max(map(self._best, every), key=WORTH, default=PLAIN)
+        return best.drafter if depth is not None or best.worth >= self._set.hysteresis else None
 
     def observe_cost(
         self,
@@ -198,17 +189,14 @@ class Controller:
         self._tokens += committed
         if self._tokens > self._set.settled:
             self._account += self._set.allowance * committed
+        if kind is not None:
+            self._account += committed - plan.most * self._set.precision
+        elif overlaps == 0 and self._tried.get(None, 0) < max(self._tried.values(), default=0):
+            self._account -= self.curve.waiting  # drafting kept it from being launched ahead
+        self._account = min(self._account, self._set.credit)
         saved = 0.0 if plan.probe else self._saved + self._set.probing * committed
         self._saved = min(saved, self._set.credit)
-        if kind is not None:
-            more = plan.cost - self.curve.round(kind, plan.depth, plan.length)
-            self._account += committed - more * self._set.precision
-            self._unsure.append((kind, drafted, plan.length, 0.0))
-        elif overlaps == 0 and self._tried.get("", 0) < max(self._tried.values(), default=0):
-            self._account -= self.curve.waiting  # drafting kept it from being launched ahead
-        self._tried[(plan.drafter or "") if drafted else ""] = self._tokens
-        self._charge()
-        self._account = min(self._account, self._set.credit)
+        self._tried[plan.drafter if drafted else None] = self._tokens
 
     def observe_acceptance(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:
         """Learn how many tokens of a chain were accepted, or would have been."""
@@ -223,7 +211,7 @@ class Controller:
         """
         gained = 0.0
         for bucket, drafted, accepted in rounds:
-            plan = self._best(Offer(drafter, drafted, bucket), length, drafted, account=math.inf)
+            plan = max(self._plans(Offer(drafter, drafted, bucket), length, drafted), key=WORTH)
             gained += min(accepted, plan.depth) + 1 - plan.cost * self._set.precision
             self.observe_acceptance(drafter, bucket, drafted, accepted)
         most = max(self._account, self._set.studied)
@@ -238,78 +226,51 @@ class Controller:
         """Whether a plain round should be launched before the token that it follows is known."""
         return not self.last.probe
 
-    def _charge(self) -> None:
-        """Charge rounds what they can have cost at most, and less once that is known."""
-        unsure, self._unsure = self._unsure, []
-        for kind, depth, length, charged in unsure:
-            most = self.curve.most(kind, depth, length)
-            self._account -= (most - charged) * self._set.precision
-            if most > self.curve.round(kind, depth, length):
-                self._unsure.append((kind, depth, length, most))
-
-    def _best(
-        self,
-        offer: Offer,
-        length: int,
-        limit: int,
-        depth: int | None = None,
-        account: float | None = None,
-    ) -> Plan:
-        """The best use of an offer, with no more at stake than the account allows."""
-        account = self._account if account is None else account
-        room = min(offer.room, limit)
-        depths = candidates(room) if depth is None else (min(depth, room),)
-        tokens = self.acceptance.expected(offer.drafter, offer.bucket, MAX_DEPTH)
-        best = self._plan(offer, depths[0], length, limit, tokens)
-        most = max(self._set.stake * account, 1.25 * (best.most - 1))
-        for deeper in depths[1:]:
-            plan = self._plan(offer, deeper, length, limit, tokens)
-            if plan.most - 1 > min(account, most):
-                break
-            if plan.worth > best.worth:
-                best = plan
-        return self._branched(best, tokens) if offer.branches else best
-
-    def _plan(
-        self, offer: Offer, depth: int, length: int, limit: int, tokens: Sequence[float]
-    ) -> Plan:
-        """An offer used at a depth, where ``tokens`` are expected."""
-        name, reading = offer.drafter, self.curve.catching_up(offer.drafter, offer.unread)
-        # Unless the whole chain is accepted, a replay follows.
-        more = self.curve.replay * (1 - tokens[depth] + tokens[depth - 1]) + reading
+    def _plans(self, offer: Offer, length: int, limit: int, depth: int | None = None) -> list[Plan]:
+        """An offer used at each depth that comes into question, the shallowest first."""
+        name, room = offer.drafter, min(offer.room, limit)
+        tokens = self.acceptance.expected(name, offer.bucket, MAX_DEPTH)
+        reading = self.curve.catching_up(name, offer.unread)
         left = min(self._set.settled, limit + 1)
-        return Plan(
-            *(name, depth, length, offer.bucket, offer.unread, None, tokens[depth]),
-            cost=self.curve.round(name, depth, length) + more,
-            most=self.curve.most(name, depth, length) + more,
-            amortised=reading * max(1 - tokens[depth] / left, 0.0),
-        )
+        plans = []
+        for at in candidates(room) if depth is None else (min(depth, room),):
+            # Unless the whole chain is accepted, a replay follows.
+            more = reading + self.curve.replay * (1 - tokens[at] + tokens[at - 1])
+            plan = Plan(
+                *(name, at, length, offer.bucket, offer.unread, None, tokens[at]),
+                cost=self.curve.round(name, at, length) + more,
+                most=self.curve.most(name, at, length) + more,
+                amortised=reading * max(1 - tokens[at] / left, 0.0),
+                branches=offer.branches,
+            )
+            plans.append(plan)
+        return plans
 
-    def _thriftiest(self, offers: Sequence[Offer], fastest: Plan, length: int, limit: int) -> Plan:
+    def _best(self, plans: Sequence[Plan]) -> Plan:
+        """The best of an offer's plans that the account covers, else the shallowest."""
+        known = (it for it in plans if it.most - 1 <= self._account)
+        best = max(known, key=WORTH, default=plans[0])
+        return self._branched(best) if best.branches else best
+
+    def _thriftiest(self, plans: Iterable[Plan], fastest: Plan) -> Plan:
         """The plan of fewest joules per token among those whose speed is at least ``NEARLY`` that
         of the fastest, within what the account covers."""
-        plans = [fastest, PLAIN]
-        for offer in offers:
-            depths = candidates(min(offer.room, limit))
-            plans += [self._best(offer, length, limit, depth) for depth in depths]
-        near = [it for it in plans if it.worth >= NEARLY * fastest.worth]
-        best = min(
-            (it for it in near if it.depth == 0 or it.most - 1 <= self._account),
-            key=self._joules,
-            default=fastest,
-        )
-        why = _explained(best).why if best.depth else "not drafting: plain decoding"
-        return best._replace(why=f"{why}, {self._joules(best):.2f}× its joules per token")
+        known = [_explained(it) for it in plans if it.most - 1 <= self._account]
+        plain = PLAIN._replace(why="not drafting: plain decoding")
+        near = (it for it in [plain, fastest, *known] if it.worth >= NEARLY * fastest.worth)
+        best = min(near, key=self._joules)
+        return best._replace(why=f"{best.why}, {self._joules(best):.2f}× its joules per token")
 
     def _joules(self, plan: Plan) -> float:
         """Joules per token, over those of plain decoding."""
         plain = self.watts.of(None, 0)
         return self.watts.of(plan.drafter, plan.depth) / plain / plan.worth
 
-    def _branched(self, plan: Plan, tokens: Sequence[float]) -> Plan:
+    def _branched(self, plan: Plan) -> Plan:
         """The same chain with a sibling where it is most likely rejected, if that is better."""
         if plan.depth == MAX_DEPTH:
             return plan
+        tokens = self.acceptance.expected(plan.drafter or "", plan.bucket, MAX_DEPTH)
         alive = [1.0, *(b - a for a, b in itertools.pairwise(tokens))]
         rejected = [a - b for a, b in itertools.pairwise(alive)]
         at = max(range(plan.depth), key=rejected.__getitem__)
@@ -321,21 +282,16 @@ class Controller:
         it = it._replace(expected=it.expected + gain, cost=it.cost + more, most=it.most + more)
         return max(plan, it, key=WORTH)
 
-    def _probe(self, plans: Sequence[Plan], best: Plan | None, length: int) -> Plan | None:
-        """What should be tried now instead of the best plan, or of plain decoding where there is
-        none; lookups are compared with every token as it is, and need no probes."""
-        speed = 1.0 if best is None else max(best.worth, self._set.hysteresis)
-        used = None if best is None else best.drafter
-        tries = [it for it in plans if self.curve.step(it.drafter or "") > 0 and it.drafter != used]
-        if best is not None:
-            if self.curve.pending and self.curve.seconds(length) is None:
-                return TIMING
-            tries.append(TIMING)
-        if not tries:
-            return None
-        plan = min(tries, key=lambda it: self._tried.get(it.drafter or "", -1))
-        loss = plan.cost * speed - 1
-        if loss > self._saved or plan.most - 1 > self._account:
+    def _probe(self, plans: Sequence[Plan], chosen: Plan, length: int) -> Plan | None:
+        """What should be tried now instead; lookups are compared with every token as it is, and
+        need no probes."""
+        if chosen.depth and self.curve.pending and self.curve.seconds(length) is None:
+            return TIMING
+        tries = [it for it in plans if self.curve.step(it.drafter or "") > 0]
+        tries = [it for it in [*tries, TIMING] if it.drafter != chosen.drafter]
+        plan = min(tries, key=lambda it: self._tried.get(it.drafter, -1), default=TIMING)
+        speed = max(chosen.worth, self._set.hysteresis) if chosen.depth else 1.0
+        if not tries or plan.cost * speed - 1 > self._saved or plan.most - 1 > self._account:
             return None
         why = plan.why or f"{plan.drafter}: probing whether drafting with it pays"
         return plan._replace(probe=True, why=why)

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from ..choices import BLOCKS
+from .state import PARAMETERS
 
 BRANCHED = "+"
 """Behind a drafter's name: its chain with one sibling, whose acceptance differs."""
@@ -22,6 +23,9 @@ ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32)
 
 MODEL_DEPTHS = (1, 2, 3, 5, 7)
 """Depths at which rounds of a drafter with a model are measured."""
+
+SAMPLES = 5
+"""Idle measurements of a kind of round at which it is known well enough."""
 
 EDGES = (512, 2048, 8192, 32768)
 """Borders between the buckets of context lengths."""
@@ -39,17 +43,9 @@ READING = 0.05
 ALONE = 1.03
 """A plain round that the device has to wait for, over one launched ahead, until measured."""
 
-NEAR = 1.2
-"""Contexts whose lengths, plus 512 for the weights, differ less than this cost alike."""
-
-NEWEST = 15
-"""Comparisons with plain steps, of which the median is what a kind of round costs."""
-
-LEAP = 2.0
-"""Most by which one live comparison may differ from what is known."""
-
-SAMPLES = 5
-"""Idle measurements of a kind of round at which it is known well enough."""
+ALIKE = 1.2
+"""Plain steps that differ by less are of a machine in the same state, and contexts whose lengths,
+plus 512 for the weights, differ by less cost alike."""
 
 Where = tuple[bool, int]
 """Whether tokens are sampled, and the bucket of the context length."""
@@ -62,17 +58,12 @@ def bucket(length: int) -> int:
     return bisect_left(EDGES, length)
 
 
-def longest(bucket: int) -> int:
-    """The longest context of a bucket; of the last one the shortest."""
-    return EDGES[bucket] if bucket < len(EDGES) else EDGES[-1] + 1
-
-
 class CostCurve:
     """Costs relative to one pipelined plain-decoding step at the same context length.
 
     Ratios survive whatever moves all costs together (heat, another program, a power limit). The
     cost of a kind of round is the median of its newest comparisons with plain steps, be they made
-    when idle or between the live plain steps before and after. Kinds without any are added up from
+    when idle or live, between two plain steps that took alike. Kinds without any are added up from
     parts (a pass of their rows, their draft steps), times a factor interpolated between depths that
     were compared.
 
@@ -91,11 +82,9 @@ class CostCurve:
         self._replays: list[float] = []
         self._factors: dict[tuple[str, Where], dict[int, float]] = {}
         self._costs: dict[tuple[str, int, Where], float] = {}
-        """Cached results of ``round``, until something new is learned."""
-        self._plain: deque[tuple[int, float]] = deque(maxlen=NEWEST)
+        """Cached results of ``_near`` and ``_cost``, until something new is learned."""
+        self._plain: deque[tuple[int, float]] = deque(maxlen=PARAMETERS.newest)
         """Context length and seconds of the newest plain steps."""
-        self._own = 0
-        """How many of the last ones were not restored."""
         self._run: list[float] = []
         """Seconds of the newest rounds of a pipelined run."""
         self.pending: list[tuple[Kind, float, bool]] = []
@@ -118,26 +107,17 @@ class CostCurve:
         the name of a branched one."""
         if drafter is None or (drafter and depth == 0):
             return 1.0
-        name, where = drafter if self.step(drafter) else GIVEN, (self.sampled, bucket(length))
-        if (name, depth, where) not in self._costs:
-            cost = _line(self._near(name, where) or {depth: 1.0}, depth) * self._parts(
-                name, depth, length
-            )
-            self._costs[name, depth, where] = cost
-        return self._costs[name, depth, where]
+        return self._cost(self._name(drafter), depth, self._where(length))
 
     def most(self, drafter: str, depth: int, length: int) -> float:
         """The same at most: a token beyond those that were measured takes no longer than a plain
-        step to draft and verify."""
-        name = drafter if self.step(drafter) else GIVEN
-        where, cost = (self.sampled, bucket(length)), self.round(drafter, depth, length)
+        step."""
+        name, where = self._name(drafter), self._where(length)
         known = max([0, *self._near(name, where), *self._near(GIVEN, where)])
+        cost = self._cost(name, depth, where)
         if depth <= known:
             return cost
-        more = depth - known
-        return (
-            max(self.round(drafter, known, length) + more, cost) if known else max(1.0 + more, cost)
-        )
+        return max(cost, (self._cost(name, known, where) if known else 1.0) + depth - known)
 
     def catching_up(self, drafter: str, unread: int) -> float:
         """What reading committed tokens adds to the first draft step, which reads one anyway."""
@@ -148,7 +128,7 @@ class CostCurve:
     def replay(self) -> float:
         """What a partial accept adds, in plain steps, where rows are taken back by replay; the
         device does it at the beginning of the next round."""
-        return max(statistics.median(self._replays), 0.0) if self._replays else 0.0
+        return statistics.median(self._replays) if self._replays else 0.0
 
     @property
     def waiting(self) -> float:
@@ -156,34 +136,26 @@ class CostCurve:
         ahead."""
         return max(self.round(GIVEN, 0, 0) - 1, 0.01)
 
-    def seconds(self, length: int, *, own: bool = False) -> float | None:
-        """A pipelined plain step at this context length; None without recent ones near it.
-
-        Args:
-            own: by this session only: earlier ones may be of a machine in another state.
-        """
-        seen = list(self._plain)[len(self._plain) - self._own if own else 0 :]
-        near = [it for at, it in seen if 1 / NEAR < (at + 512) / (length + 512) < NEAR]
+    def seconds(self, length: int) -> float | None:
+        """A pipelined plain step at this context length; None without recent ones near it."""
+        near = [it for at, it in self._plain if 1 / ALIKE < (at + 512) / (length + 512) < ALIKE]
         return statistics.median(near[-5:]) if near else None
 
-    def missing(self, length: int, models: Sequence[str] = ()) -> list[tuple[str, int]]:
+    def missing(self, length: int, models: Sequence[str] = ()) -> list[Kind]:
         """Drafter and depth of the rounds that should be measured here, the fewest samples first;
         models' rounds before those of more rows."""
         kinds = [(name, depth) for name in models for depth in MODEL_DEPTHS]
         kinds += [(GIVEN, rows - 1) for rows in ROWS]
-        where = self.sampled, bucket(length)
-        counts = {
-            (name, at): len(self._seen.get((name, where), {}).get(at, ())) for name, at in kinds
-        }
+        seen, where = self._seen, self._where(length)
+        counts = {(name, at): len(seen.get((name, where), {}).get(at, ())) for name, at in kinds}
         return sorted((it for it in kinds if counts[it] < SAMPLES), key=counts.__getitem__)
 
     def learn(self, drafter: str, depth: int, length: int, cost: float) -> None:
         """A round, or the mean of some in a row, took so many plain steps; at depth 0 a plain one
         that was not launched ahead."""
-        kinds = self._seen.setdefault((drafter, (self.sampled, bucket(length))), {})
-        kinds[depth] = [*kinds.get(depth, []), positive(cost)][-NEWEST:]
-        self._factors.clear()
-        self._costs.clear()
+        kinds = self._seen.setdefault((drafter, self._where(length)), {})
+        kinds[depth] = [*kinds.get(depth, []), positive(cost)][-PARAMETERS.newest :]
+        self._forget()
 
     def knows_reading(self, drafter: str) -> bool:
         """Whether reading into its model was measured."""
@@ -192,19 +164,20 @@ class CostCurve:
     def set_step(self, drafter: str, cost: float) -> None:
         """Record the cost of a draft step in plain steps."""
         self._steps[drafter] = positive(cost)
-        self._costs.clear()
+        self._forget()
 
     def set_reading(self, drafter: str, cost: float) -> None:
         """Record the cost, in plain steps, of reading one token into a draft model."""
         self._reading[drafter] = positive(cost)
 
     def set_plain(self, length: int, seconds: float) -> None:
-        """A pipelined plain step took so many seconds."""
-        before = self.seconds(length)
+        """A pipelined plain step took so many seconds. Rounds since the last one are compared with
+        both if these took alike; else the machine changed, nobody knows when."""
+        before = self.seconds(length) or seconds
         self._plain.append((length, positive(seconds)))
-        self._own = min(self._own + 1, len(self._plain))
         pending, self.pending = self.pending, []
-        self._compare(pending, length, before or seconds, seconds)
+        if 1 / ALIKE < seconds / before < ALIKE:
+            self._compare(pending, length, (before + seconds) / 2)
 
     def observe(
         self,
@@ -226,13 +199,8 @@ class CostCurve:
             return
         if drafter is not None and depth > 0:
             self._run = []
-            unit, known = self.seconds(length), self.most(drafter, depth, length)
-            if unit is not None and known > self.round(drafter, depth, length):
-                self._compare([((drafter, depth), seconds, replayed)], length, unit, unit)
-            else:
-                self.pending.append(((drafter, depth), seconds, replayed))
-            return
-        if overlaps == 2:
+            self.pending.append(((drafter, depth), seconds, replayed))
+        elif overlaps == 2:
             self._run.append(seconds)
             if len(self._run) == 4:
                 mean, self._run = statistics.mean(self._run), []
@@ -251,7 +219,6 @@ class CostCurve:
                 for depth, costs in kinds.items()
             ],
             "replays": self._replays,
-            "plain": [list(it) for it in self._plain],
         }
 
     def passes(self) -> list[list[float]]:
@@ -270,26 +237,44 @@ class CostCurve:
             if not (0 <= int(depth) <= ROWS[-1] and 0 <= int(at) <= len(EDGES) and costs):
                 raise ValueError(f"no costs {costs} of depth {depth} in bucket {at}")
             kinds = seen.setdefault((str(name), (bool(sampled), int(at))), {})
-            kinds[int(depth)] = [*map(positive, costs)][-NEWEST:]
-        steps = {str(name): positive(value) for name, value in stored["steps"].items()}
-        reading = {str(name): positive(value) for name, value in stored["reading"].items()}
-        replays = [min(float(it), LEAP) for it in stored["replays"]][-NEWEST:]
-        plain = [(int(positive(at)), positive(seconds)) for at, seconds in stored["plain"]]
+            kinds[int(depth)] = [*map(positive, costs)][-PARAMETERS.newest :]
+        steps, reading = (
+            {str(name): positive(value) for name, value in stored[part].items()}
+            for part in ("steps", "reading")
+        )
+        replays = [*map(positive, stored["replays"])][-PARAMETERS.newest :]
         self._seen, self._replays = seen, replays
         self._steps, self._reading = self._steps | steps, self._reading | reading
-        self._plain, self._own = deque(plain, maxlen=NEWEST), 0
         self._run, self.pending = [], []
+        self._plain.clear()
+        self._forget()
+
+    def _forget(self) -> None:
         self._factors.clear()
         self._costs.clear()
 
-    def _parts(self, name: str, depth: int, length: int) -> float:
+    def _name(self, drafter: str) -> str:
+        return drafter if self.step(drafter) else GIVEN
+
+    def _where(self, length: int) -> Where:
+        return self.sampled, bucket(length)
+
+    def _cost(self, name: str, depth: int, where: Where) -> float:
+        """A round in these conditions: its parts, times how rounds near it compare with theirs."""
+        if (name, depth, where) not in self._costs:
+            factor = _line(self._near(name, where) or {depth: 1.0}, depth)
+            self._costs[name, depth, where] = factor * self._parts(name, depth, where)
+        return self._costs[name, depth, where]
+
+    def _parts(self, name: str, depth: int, where: Where) -> float:
         """The cost of a round before its factor."""
         if name == GIVEN:
             return _line(SHIPPED, depth + 1) if depth else ALONE
+        verify = self._cost(GIVEN, depth, where)
         if name.endswith(BRANCHED):
-            more = self.verify(depth + 2, length) - self.verify(depth + 1, length)
-            return self.round(name.removesuffix(BRANCHED), depth, length) + max(more, 0.0)
-        return self.verify(depth + 1, length) + self.drafting(name, depth)
+            more = self._cost(GIVEN, depth + 1, where) - verify
+            return self._cost(name.removesuffix(BRANCHED), depth, where) + max(more, 0.0)
+        return verify + self.drafting(name, depth)
 
     def _near(self, name: str, where: Where) -> Mapping[int, float]:
         """By depth, what a drafter's rounds cost over their parts, in these conditions or the most
@@ -298,33 +283,27 @@ class CostCurve:
             known = [at for kind, at in self._seen if kind == name]
             sampled, at = where
             best = min(known, key=lambda it: (abs(it[1] - at), it[0] != sampled), default=where)
-            length = longest(best[1])
             self._factors[name, where] = {
-                depth: statistics.median(costs) / self._parts(name, depth, length)
+                depth: statistics.median(costs) / self._parts(name, depth, best)
                 for depth, costs in self._seen.get((name, best), {}).items()
             }
         return self._factors[name, where]
 
     def _compare(
-        self,
-        pending: Sequence[tuple[Kind, float, bool]],
-        length: int,
-        before: float,
-        after: float,
+        self, pending: Sequence[tuple[Kind, float, bool]], length: int, unit: float
     ) -> None:
-        """Learn from the rounds between two plain steps of so many seconds; the first of them
+        """Learn from rounds in a row, beside plain steps of so many seconds; the first of them
         counts only where nothing else is known, as leaving a pipelined run takes its time."""
         seen: dict[tuple[Kind, bool], list[float]] = {}
-        for number, ((drafter, depth), seconds, replayed) in enumerate(pending, 1):
-            name = drafter if self.step(drafter) else GIVEN
-            if number > 1 or not self._near(name, (self.sampled, bucket(length))):
-                unit = before * (after / before) ** (number / len(pending))
+        for number, ((drafter, depth), seconds, replayed) in enumerate(pending):
+            name = self._name(drafter)
+            if number or not self._near(name, self._where(length)):
                 seen.setdefault(((name, depth), replayed), []).append(seconds / unit)
         for ((name, depth), replayed), ratios in seen.items():
-            found, cost = statistics.median(ratios), self.round(name, depth, length)
-            found = min(max(found, cost / LEAP), cost * LEAP)  # a hiccup is no cost
+            found = statistics.median(ratios)
             if replayed:  # beside what the others have taken
-                self._replays = [*self._replays, found - cost][-NEWEST:]
+                more = max(found - self.round(name, depth, length), 1e-6)
+                self._replays = [*self._replays, more][-PARAMETERS.newest :]
             else:
                 self.learn(name, depth, length, found)
 

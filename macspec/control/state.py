@@ -25,9 +25,6 @@ class Parameters:
     decoding: 2%, less what a shaking clock hides. With 1.8% adversaries took 2.1%."""
     settled: int = 64
     """Those tokens. It is also the assumed length of a reply."""
-    stake: float = 0.35
-    """Share of that account which a round may lose, if it loses much more than the shallowest
-    one. With all of it, recorded chats ran 1.5% slower."""
     studied: float = 8.0
     """Plain steps up to which a look, when idle, at what was not drafted may fill the account. With
     1.1 the regret was 10% where every drafted round costs two plain steps, with 4 4.6%."""
@@ -47,6 +44,8 @@ class Parameters:
     prior: float = 30.0
     """Weight, in judged tokens, of a wider cell beside a narrower one, and of earlier sessions;
     that of the shipped table is a quarter. With 20 the regret was 5.4%, with 50 2.2% once warm."""
+    newest: int = 15
+    """Comparisons with plain steps, of which the median is what a kind of round costs."""
     precision: float = 1.02
     """What a round is charged to the account over its expected cost, as that is known to a few per
     cent only: with 1 adversaries took 2.3%."""
@@ -63,7 +62,7 @@ class Kept(Protocol):
     def restore(self, stored: Mapping[str, Any]) -> None: ...
 
 
-FORMAT = 5
+FORMAT = 6
 
 
 class ControlState:

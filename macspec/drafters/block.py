@@ -172,7 +172,7 @@ class BlockDrafter(ChainDrafter):
         if context.walks is not None:
             walked = self._model.walked(context.tokens, depth, context.walks)
             if walked is not None:
-                self._ask(context.tokens)
+                self._asked = len(context.tokens)
                 context.dispatch(*(it for it in walked if it is not None))
                 return Proposal(*walked)
         return super().propose(context, depth)

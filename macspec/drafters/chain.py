@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import mlx.core as mx
 
 from ..choices import MAX_DEPTH
-from ..control import Offer, RecentAcceptance, TokenAcceptance, bucket_of
+from ..control import Offer, RecentAcceptance, bucket_of
 from ..kernels import Draw
 from ..sampling import Sampling
 from .drafter import Context, Dispatch, Proposal
@@ -106,25 +106,20 @@ class ChainDrafter:
         self.stepper = stepper
         self.name = stepper.name
         self._recent = recent
-        self._after = TokenAcceptance()
-        self._asked, self._last = 0, 0
-        """How many tokens its newest proposal follows, and the last of them."""
+        self._asked = 0
+        """How many tokens its newest proposal follows."""
 
-    def offer(self, tokens: Sequence[int], usual: bool = False) -> Offer:
-        """As any drafter's; ``usual``: at its usual confidence, once it is ready."""
-        ready = usual or self.stepper.ready(tokens)
+    def offer(self, tokens: Sequence[int], soon: bool = False) -> Offer:
+        """As any drafter's; ``soon``: once it is ready."""
+        ready = soon or self.stepper.ready(tokens)
         room = min(self.stepper.room(tokens), MAX_DEPTH) if ready else 0
-        share = self._recent.share(len(tokens))
-        bucket = bucket_of(share if usual else self._after.share(tokens[-1], share))
+        bucket = bucket_of(self._recent.share(len(tokens)))
         return Offer(self.name, room, bucket, self.stepper.unread(tokens))
 
     def observe(self, committed: Sequence[int], drafted: int, accepted: int) -> None:
         # What was drafted beyond the end says nothing about the draft model.
         drafted, stood = min(drafted, len(committed)), min(accepted, len(committed))
-        usual = self._recent.share(self._asked)
         self._recent.observe(self._asked, drafted, stood)
-        gained = committed[: min(accepted, len(committed) - 1)]
-        self._after.observe([self._last, *gained], drafted, usual)
 
     def study(
         self, tokens: Sequence[int], begin: int, sampling: Sampling
@@ -150,10 +145,8 @@ class ChainDrafter:
                 given = mx.array([tokens[begin + accepted - 1]], mx.uint32)
                 logits = self.stepper.next(given, mx.async_eval)
             self.stepper.rollback(begin + accepted)
-            usual = self._recent.share(begin)
-            yield bucket_of(self._after.share(text[-1], usual)), depth, accepted
+            yield bucket_of(self._recent.share(begin)), depth, accepted
             self._recent.observe(begin, depth, accepted)
-            self._after.observe(tokens[begin - 1 : begin + accepted], depth, usual)
             begin += accepted + 1
 
     def propose(self, context: Context, depth: int) -> Proposal | None:
@@ -191,13 +184,9 @@ class ChainDrafter:
         parents = (*range(-1, depth - 1), at - 1)
         return Proposal(mx.concatenate([*tokens, sibling]), parents=parents)
 
-    def _ask(self, tokens: Sequence[int]) -> None:
-        """Note what a proposal follows."""
-        self._asked, self._last = len(tokens), tokens[-1]
-
     def _steps(self, context: Context, depth: int, draw: Draw | None = None) -> Iterator[_Step]:
         sampling = context.sampling
-        self._ask(context.tokens)
+        self._asked = len(context.tokens)
         tokens: list[mx.array] = []
         for step in range(depth):
             if tokens:

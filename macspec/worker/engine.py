@@ -187,7 +187,7 @@ class Engine:
     def status(self) -> Status:
         session, plain = self.session, None
         if session is not None:
-            plain = session.controller.curve.seconds(session.cached_tokens, own=True)
+            plain = session.controller.curve.seconds(session.cached_tokens)
         return Status(
             pair=None if session is None else _info(session),
             tuning=self._tuning,

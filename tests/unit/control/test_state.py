@@ -53,7 +53,7 @@ def test_stale_costs_are_forgotten_and_acceptance_is_not(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"format": 0}', '{"format": 5}', "\x00\xff", '{"format": 5, "survival"'
+    ["", "{", "[]", "null", '{"format": 0}', '{"format": 6}', "\x00\xff", '{"format": 6, "survival"'
      ': {}, "made_for": {"chip": "M5 Max", "mlx": "0.32.2"}, "costs": {"rounds": 3}}'],
 )  # fmt: skip
 def test_a_file_that_is_something_else_is_ignored(tmp_path: Path, text: str) -> None:
@@ -65,7 +65,7 @@ def test_a_file_that_is_something_else_is_ignored(tmp_path: Path, text: str) -> 
 
 
 @pytest.mark.parametrize("nonsense", ["nonsense", [[-600, 0.1]], [[1, 0, 0.1], [2]]])
-@pytest.mark.parametrize("damage", ["replays", "rounds", "steps", "reading", "plain"])
+@pytest.mark.parametrize("damage", ["replays", "rounds", "steps", "reading"])
 def test_damaged_costs_leave_a_curve_as_it_was(tmp_path: Path, damage: str, nonsense: Any) -> None:
     path = tmp_path / "state.json"
     ControlState(path, HERE).save(*learned())
@@ -73,6 +73,14 @@ def test_damaged_costs_leave_a_curve_as_it_was(tmp_path: Path, damage: str, nons
     stored["costs"][damage] = nonsense
     path.write_text(json.dumps(stored))
     assert state(path)[0] == NOTHING[0]
+
+
+def test_what_an_earlier_version_stored_is_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    ControlState(path, HERE).save(*learned())
+    stored = json.loads(path.read_text())
+    path.write_text(json.dumps({**stored, "format": stored["format"] - 1}))
+    assert state(path) == NOTHING
 
 
 def test_what_cannot_be_written_is_not_kept(tmp_path: Path) -> None:

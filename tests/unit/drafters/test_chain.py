@@ -181,17 +181,6 @@ def test_another_text_is_no_recent_one() -> None:
     assert draft.offer(TOKENS).bucket == fresh
 
 
-def test_it_is_less_sure_after_a_token_that_it_fares_badly_after() -> None:
-    draft, _ = drafter()
-    text = list(TOKENS)
-    for _ in range(40):
-        play(draft, text, [2])  # after a 5
-        play(draft, text, [7, 5])
-    text.pop()
-    assert draft.offer([*text, 5]).bucket < draft.offer([*text, 2]).bucket
-    assert draft.offer([*text, 5], usual=True) == draft.offer([*text, 2], usual=True)
-
-
 def test_what_was_committed_without_it_is_drafted_afterwards() -> None:
     draft, model = drafter()
     text = list(TOKENS)
