@@ -20,7 +20,7 @@ from mlx_lm.models.cache import make_prompt_cache
 from ..models.loading import Model
 from ..tap import FINAL
 from ..windowed import WindowedKVCache
-from .guesses import Guesses, Output
+from .guesses import Guesses, Output, check_vocabulary
 from .head import Variant
 from .tensors import load, width_of
 
@@ -198,18 +198,14 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
     width, vocabulary = (named[f"{it}.weight"].shape[0] for it in ("post_projection", table))
     if (row := width_of(model.config)) not in (None, width):
         raise ValueError(f"is for rows of {width} numbers, and the target's have {row}")
-    if vocabulary != model.width:
-        raise ValueError(f"knows {vocabulary} ids, and the target {model.width}")
-    try:
-        settings: Any = {**config["text_config"], **own}
-        args = gemma4_text.ModelArgs.from_dict(settings)  # type: ignore[no-untyped-call]
-        base = args, width, _sharers(args, model.module), vocabulary
-        if ORDER in named:
-            head: Assistant = Clustered(*base, _clusters(named, vocabulary, config))
-        else:
-            head = Assistant(*base)
-    except (TypeError, AttributeError, LookupError) as error:
-        raise ValueError("has settings in its config.json that cannot be read") from error
+    check_vocabulary(vocabulary, model.width)
+    settings: Any = {**config["text_config"], **own}
+    args = gemma4_text.ModelArgs.from_dict(settings)  # type: ignore[no-untyped-call]
+    base = args, width, _sharers(args, model.module), vocabulary
+    if ORDER in named:
+        head: Assistant = Clustered(*base, _clusters(named, vocabulary, config))
+    else:
+        head = Assistant(*base)
     kept = {
         it.removeprefix("masked_embedding.").replace(f"{table}.", f"{head.table}."): array
         for it, array in named.items()

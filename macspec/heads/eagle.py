@@ -20,7 +20,7 @@ from mlx_lm.models.rope_utils import initialize_rope
 
 from ..models.loading import Model
 from ..tap import FINAL
-from .guesses import Guesses, Output, chain_output, guesses_of
+from .guesses import Guesses, Output, chain_output, check_vocabulary, guesses_of
 from .head import Variant
 from .tensors import load, width_of
 
@@ -33,20 +33,20 @@ class _Attention(nn.Module):
         self.heads = int(settings["num_attention_heads"])
         self.kv_heads = int(settings.get("num_key_value_heads") or self.heads)
         size = int(settings.get("head_dim") or width // self.heads)
-        bias = bool(settings.get("attention_bias", False))
         self.scale = size**-0.5
-        self.q_proj = nn.Linear(wide, self.heads * size, bias=bias)
-        self.k_proj = nn.Linear(wide, self.kv_heads * size, bias=bias)
-        self.v_proj = nn.Linear(wide, self.kv_heads * size, bias=bias)
+        self.q_proj = nn.Linear(wide, self.heads * size, bias=False)
+        self.k_proj = nn.Linear(wide, self.kv_heads * size, bias=False)
+        self.v_proj = nn.Linear(wide, self.kv_heads * size, bias=False)
         self.o_proj = nn.Linear(self.heads * size, width, bias=False)
         if normed:
             eps = float(settings.get("rms_norm_eps", 1e-6))
             self.q_norm, self.k_norm = nn.RMSNorm(size, eps), nn.RMSNorm(size, eps)
+        rope = settings.get("rope_parameters") or settings.get("rope_scaling")
         self.rope = initialize_rope(
             size,
-            base=float(settings.get("rope_theta") or 10000.0),
+            base=float((rope or {}).get("rope_theta") or settings.get("rope_theta") or 10000.0),
             traditional=False,
-            scaling_config=settings.get("rope_scaling"),
+            scaling_config=rope,
             max_position_embeddings=settings.get("max_position_embeddings"),
         )
 
@@ -150,8 +150,8 @@ class Eagle(nn.Module):
         if "fc_norm" in self:
             parts = [norm(row) for norm, row in zip(self.fc_norm, parts, strict=True)]
         fused = mx.concatenate(parts, axis=-1)
-        if "norm_before_fc" in self:
-            fused = self.norm_before_fc(fused)
+        if "input_norm" in self:
+            fused = self.input_norm(fused)
         entered: mx.array = self.fc(fused)
         return entered
 
@@ -206,10 +206,11 @@ class Eagle(nn.Module):
 def taps_of(config: Mapping[str, Any], layers: int) -> tuple[int, ...]:
     """The target's layers that a head reads: those that its files name, or the usual ones."""
     own = config.get("eagle_config") or {}
+    first = int("speculators_model_type" in config)  # there 0 is what enters the first layer
     for settings in (config, own):
         named = settings.get("eagle_aux_hidden_state_layer_ids")
         if named:
-            return tuple(int(it) for it in named)
+            return tuple(int(it) - first for it in named)
     return 1, layers // 2 - 1, layers - 4
 
 
@@ -219,8 +220,8 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
     Raises:
         ValueError: they do not fit it; the message continues "the head".
     """
-    named = {_renamed(it): array for it, array in weights.items() if it != "t2d"}
-    numbers = named.pop("d2t", None)
+    named = {_renamed(it): array for it, array in weights.items()}
+    numbers, known = named.pop("d2t", None), named.pop("t2d", None)
     if "fc.weight" not in named:
         raise ValueError("lacks fc.weight")
     width, fused = named["fc.weight"].shape
@@ -242,17 +243,19 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
         if key not in settings:
             raise ValueError(f"has no {key} in its config.json")
     head = Eagle(width, settings, taps, "layers.0.self_attn.q_norm.weight" in named)
-    head.fc = nn.Linear(fused, width, bias="fc.bias" in named)
+    head.fc = nn.Linear(fused, width, bias=False)
     eps = float(settings.get("rms_norm_eps", 1e-6))
-    if "norm_before_fc.weight" in named:
-        head.norm_before_fc = nn.RMSNorm(fused, eps)
+    if "input_norm.weight" in named:
+        head.input_norm = nn.RMSNorm(fused, eps)
     if "fc_norm.0.weight" in named:
         head.fc_norm = [nn.RMSNorm(fused // len(taps), eps) for _ in taps]
+    embedding = named.pop("embed_tokens.weight", None)
+    for ids in (known, embedding):
+        check_vocabulary(None if ids is None else ids.shape[0], model.width)
     own = named["lm_head.weight"].shape[0] if "lm_head.weight" in named else None
     if own is not None:
         head.lm_head = nn.Linear(width, own, bias=False)
     head.guesses = guesses_of(numbers, own, model.width)
-    embedding = named.pop("embed_tokens.weight", None)
     if third and width != (row or width):
         if embedding is None:
             raise ValueError(f"is for rows of {width} numbers, and the target's have {row}")
@@ -261,6 +264,10 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
         named["embed_tokens.weight"] = embedding
     if not third and str(model.config.get("model_type", "")).startswith("gemma"):
         head._scales = (1.0, width**0.5)
+    modules: Any = head.named_modules()  # type: ignore[no-untyped-call]
+    for path, layer in modules:
+        if f"{path}.bias" in named and isinstance(layer, nn.Linear):
+            layer.bias = mx.zeros(layer.weight.shape[0])
     load(head, named)
     return head
 

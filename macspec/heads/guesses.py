@@ -32,6 +32,16 @@ class Guesses:
         return mx.take(padded, self.places, axis=1)
 
 
+def check_vocabulary(known: int | None, vocabulary: int) -> None:
+    """Make sure that a head knows as many ids as its target, where its files say how many.
+
+    Raises:
+        ValueError: it does not; the message continues "the head".
+    """
+    if known not in (None, vocabulary):
+        raise ValueError(f"knows {known} ids, and the target {vocabulary}")
+
+
 def guesses_of(numbers: mx.array | None, own: int | None, vocabulary: int) -> Guesses | None:
     """Those that files name as ``d2t``: how much each id of the target exceeds the head's own, or
     the id itself; None without.
@@ -43,6 +53,7 @@ def guesses_of(numbers: mx.array | None, own: int | None, vocabulary: int) -> Gu
         ValueError: they cannot be; the message continues "the head".
     """
     if numbers is None:
+        check_vocabulary(own, vocabulary)
         return None
     if numbers.shape != (own or numbers.size,):
         raise ValueError(f"names {numbers.size} ids of the target for {own} of its own")

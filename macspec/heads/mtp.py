@@ -23,10 +23,10 @@ from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
 
 from ..models.loading import Model
 from ..tap import FINAL
-from .guesses import Guesses, Output, chain_output, guesses_of
+from .guesses import Guesses, Output, chain_output, check_vocabulary, guesses_of
 from .head import Variant
 from .naming import depths_of
-from .tensors import eps_of, load, plain, width_of
+from .tensors import eps_of, load, number_of, plain, width_of
 
 HIDDEN_FIRST = ("mimo", "inkling")
 """Families whose projection takes the hidden row before the embedding."""
@@ -171,6 +171,11 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
     target: Any = model.module
     family = str(model.config.get("model_type", ""))
     ids = [it for it in weights if it.endswith(("d2t", "t2d"))]
+    for it in weights:
+        if it.endswith(("t2d", "embed_tokens.weight")):
+            check_vocabulary(weights[it].shape[0], model.width)
+    if (told := number_of(model.config, "vocab_size")) is not None:
+        check_vocabulary(number_of(config, "vocab_size"), told)
     depths = [_depth(it, model) for it in depths_of({k: weights[k] for k in weights.keys() - ids})]
     numbers = next((weights[it] for it in ids if it.endswith("d2t")), None)
     for depth in depths:

@@ -28,8 +28,10 @@ PARTS: Mapping[str, str] = {
     "hidden_layernorm": "hidden_norm",
     "norm": "norm",
     "shared_head.norm": "norm",
+    "shared_head_norm": "norm",
     "final_layernorm": "norm",
     "shared_head.head": "head",
+    "lm_head": "head",
     "embed_tokens": "",
 }
 """What packagings call the parts around the layers of an MTP head; the last is a copy of the
@@ -45,7 +47,8 @@ SHARED = frozenset(("pre_projection.weight", "post_projection.weight"))
 """Tensors of heads that attend to the target's own keys and values, and of no other."""
 
 _MODEL = r"^(?:(?:model|language_model)\.)"
-_PREFIX = re.compile(rf"{_MODEL}*(?:mtp\.|(?:mtp_)?(?=layers\.\d+\.))")
+_PREFIX = re.compile(rf"{_MODEL}*(?:mtp\.|mtp_(?=layers\.\d+\.))?")
+_ONLY = re.compile(r"^mtp_block\.")
 _LAYER = re.compile(r"^(?:layers\.)?(\d+)\.(.*)$")
 
 _BACKBONE = re.compile(r"^(?:model\.|language_model\.)+layers\.0\.")
@@ -166,7 +169,7 @@ def depths_of(weights: Mapping[str, T]) -> list[dict[str, T]]:
     layers: dict[int, dict[str, T]] = {}
     shared: dict[str, T] = {}
     for name, array in weights.items():
-        rest = _PREFIX.sub("", name, count=1)
+        rest = _ONLY.sub("layers.0.", _PREFIX.sub("", name, count=1))
         layer = _LAYER.match(rest)
         parts = shared if layer is None else layers.setdefault(int(layer[1]), {})
         rest = rest if layer is None else layer[2]

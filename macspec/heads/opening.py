@@ -80,6 +80,9 @@ def open_head(files: HeadFiles, target: Model) -> LoadedHead:
         module = build(weights, target, files.config)
     except ValueError as error:
         raise PairMismatchError(f"the head {name} is off: it {error}") from error
+    except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        why = "has settings in its config.json that cannot be read"
+        raise PairMismatchError(f"the head {name} is off: it {why}") from error
     arrays = dict(tree_flatten(module.parameters()))
     own = sum(array.nbytes for array in arrays.values())
     looked_up = sum(array.nbytes for it, array in arrays.items() if LOOKED_UP.search(it))

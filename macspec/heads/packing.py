@@ -15,9 +15,12 @@ SMALL = 2**20
 """Matrices of fewer numbers stay as they are."""
 
 KEPT = re.compile(
-    r"norm|embed_tokens|markov_w1|kv_b_proj|\.experts\.|mlp\.gate\.|shared_expert_gate"
+    r"norm|embed_tokens|markov_w1|kv_b_proj|\.experts\.|(mlp|mixer)\.gate\.|shared_expert_gate"
 )
 """What stays as it is: routers, what is looked up, and what is taken apart when it is read."""
+
+MIXED = {"up_proj": "fc1", "down_proj": "fc2"}
+"""What mlx-lm calls the matrices of Nemotron's experts."""
 
 _FUSED = re.compile(r"(.*\.)experts\.(gate_up|down)_proj")
 _EXPERT = re.compile(r"(.*\.)experts\.(\d+)\.(\w+)\.weight")
@@ -60,7 +63,8 @@ def _together(tensors: Mapping[str, mx.array]) -> dict[str, mx.array]:
                 found[f"{fused[1]}switch_mlp.gate_proj.weight"] = gate
                 found[f"{fused[1]}switch_mlp.up_proj.weight"] = up
         elif (expert := _EXPERT.fullmatch(name)) is not None:
-            stack = stacks.setdefault(f"{expert[1]}switch_mlp.{expert[3]}.weight", {})
+            own = MIXED.get(expert[3]) if expert[1].endswith("mixer.") else None
+            stack = stacks.setdefault(f"{expert[1]}switch_mlp.{own or expert[3]}.weight", {})
             stack[int(expert[2])] = array
         else:
             found[name] = array

@@ -91,8 +91,13 @@ def eps_of(target: Any) -> float:
 
 def width_of(config: Mapping[str, Any]) -> int | None:
     """Numbers in a hidden row, by a target's configuration."""
+    return number_of(config, "hidden_size")
+
+
+def number_of(config: Mapping[str, Any], key: str) -> int | None:
+    """A setting that is a whole number, of a model or of its text model."""
     nested = config.get("text_config")
     for settings in (config, nested if isinstance(nested, dict) else {}):
-        if isinstance(width := settings.get("hidden_size"), int):
-            return width
+        if isinstance(found := settings.get(key), int):
+            return found
     return None

@@ -14,6 +14,7 @@ from replies import assert_like_fresh
 from test_decoding import GREEDY, KEYED, PROMPT, session_of, stock_greedy, tokens_of
 from tinymodels import VOCABULARY, tiny
 
+from macspec import Session
 from macspec.cache import PLAIN, ModelCache
 from macspec.models import Pair
 from macspec.models.rollback import recorder_of
@@ -184,7 +185,9 @@ def test_a_random_walk_gives_what_fresh_sessions_give(
     walk(pocket, name, turns, monkeypatch)
 
 
-def walk(pocket: Pair, name: str, turns: int, monkeypatch: pytest.MonkeyPatch, **how: Any) -> None:
+def walk(
+    pocket: Pair, name: str, turns: int, monkeypatch: pytest.MonkeyPatch, **how: Any
+) -> Session:
     """Edits, regenerates, closings and changes of method, each reply against a plain session."""
     rng = random.Random(turns)
     raw = Prompting.raw
@@ -197,6 +200,7 @@ def walk(pocket: Pair, name: str, turns: int, monkeypatch: pytest.MonkeyPatch, *
     monkeypatch.setattr(Prompting, "raw", with_boundaries)
     session = session_of(pocket, name, rule="keyed", **how)
     plain = session_of(pocket, name, method="off", rule="keyed")
+    model = "draft" if session.pair.head is None else session.pair.head.kind
     text, written = list(PROMPT), [1]
     for _ in range(turns):
         act = rng.choice(["go on", "go on", "edit", "again", "shorten"])
@@ -207,7 +211,7 @@ def walk(pocket: Pair, name: str, turns: int, monkeypatch: pytest.MonkeyPatch, *
         elif act == "shorten" or len(text) > 300:
             text = text[: max(8, len(text) - rng.randint(1, 120))]
         sampling = rng.choice([GREEDY, replace(KEYED, seed=rng.randrange(99))])
-        session.method = rng.choice(["auto", "draft", "draft", "ngram", "suffix", "off"])
+        session.method = rng.choice(["auto", "draft", model, "ngram", "suffix", "off"])
         session.depth = rng.choice(["auto", 0, 1, 3, 8])
         count = rng.randint(1, 24)
         events = session.reply(" ".join(map(str, text)), sampling, raw=True, max_tokens=count)
@@ -216,7 +220,7 @@ def walk(pocket: Pair, name: str, turns: int, monkeypatch: pytest.MonkeyPatch, *
             if number == stop:
                 break
             if rng.random() < 0.1:
-                session.method = rng.choice(["auto", "draft", "off"])
+                session.method = rng.choice(["auto", model, "off"])
         events.close()
         assert session.finished is not None
         written = list(session.finished.token_ids) or [1]
@@ -224,3 +228,4 @@ def walk(pocket: Pair, name: str, turns: int, monkeypatch: pytest.MonkeyPatch, *
         expected = tokens_of(plain, text, sampling, count)
         assert session.finished.token_ids == expected[: len(session.finished.token_ids)]
         assert_like_fresh(session)
+    return session

@@ -79,9 +79,10 @@ EAGLE = {
 SPECULATORS = {
     "speculators_model_type": "eagle3",
     "norm_before_residual": True,
-    "eagle_aux_hidden_state_layer_ids": EAGLE["eagle_aux_hidden_state_layer_ids"],
+    "eagle_aux_hidden_state_layer_ids": [1, 2, 2],
     "transformer_layer_config": {
-        it: EAGLE[it]
+        "rope_parameters": {"rope_theta": 500.0, "rope_type": "default"},
+        **{it: EAGLE[it]
         for it in (
             "hidden_size",
             "num_attention_heads",
@@ -89,10 +90,10 @@ SPECULATORS = {
             "head_dim",
             "intermediate_size",
             "rms_norm_eps",
-        )
+        )},
     },
-}
-"""The same as EAGLE says, but for the residual, as speculators writes it."""
+}  # fmt: skip
+"""As speculators writes it, which numbers layers by what enters them."""
 
 LAYER: dict[str, tuple[int, ...]] = {
     "post_attention_layernorm.weight": (WIDTH,),
@@ -146,13 +147,16 @@ def written(folder: Path, tensors: dict[str, mx.array], config: dict[str, Any]) 
 
 
 def head_of(pair: Pair, name: str, kind: str, folder: Path, seed: int = 1) -> LoadedHead:
-    """A random head for a tiny target, by way of the disk; "reduced": mtp, of some ids only."""
+    """A random head for a tiny target, by way of the disk; "reduced": mtp, of some ids only;
+    "first": an EAGLE-1."""
     if kind in ("mtp", "reduced"):
         some = reduced() if kind == "reduced" else {}
         kind = "mtp"
         written(folder, mtp_tensors(tiny(name), seed=seed) | some, {"model_type": "qwen3_5_mtp"})
     else:
-        written(folder, eagle_tensors(seed), EAGLE)
+        tensors = first_eagle_tensors(seed) if kind == "first" else eagle_tensors(seed)
+        kind = "eagle"
+        written(folder, tensors, EAGLE)
     files = head_in("a head", folder)
     assert files is not None
     assert files.kind == kind

@@ -83,6 +83,7 @@ class Packaging:
 
 
 DEEPSEEK = ("enorm", "hnorm", "eh_proj", "shared_head.norm")
+SIDECAR = ("enorm", "hnorm", "eh_proj", "shared_head_norm")
 QWEN = ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm")
 MIMO = ("token_layernorm", "hidden_layernorm", "input_proj", "final_layernorm")
 FLASH = ("enorm", "hnorm", "eh_proj", "final_layernorm")
@@ -108,6 +109,9 @@ PACKAGINGS: dict[str, Packaging] = {
         "glm4_moe", EXPERTS, DEEPSEEK, THEIRS, THEIRS, 2, depths=3, pack=numbered_experts
     ),
     "glm4_moe_lite": Packaging("glm4_moe_lite", EXPERTS, DEEPSEEK, THEIRS, THEIRS, 2, pack=latent),
+    "glm4_moe_lite sidecar": Packaging(
+        "glm4_moe_lite", EXPERTS, SIDECAR, "model.", "model.mtp_block."
+    ),
     "mimo": Packaging(
         "mimo", ONE, MIMO, "model.mtp_layers.{}.", "model.mtp_layers.{}.", hidden_first=True
     ),

@@ -15,6 +15,7 @@ from mtpfiles import PACKAGINGS, Made
 from replies import assert_like_fresh
 from test_decoding import GREEDY, KEYED, PROMPT, session_of, tokens_of
 from test_exactness import Dice
+from test_hybrids import walk
 from tinymodels import VOCABULARY
 
 from macspec import Notice, Round, Session
@@ -26,7 +27,10 @@ TARGETS = ("llama", "qwen3_5", "gemma3_text")
 COUNT = 24
 
 
-PAIRS = [*product(TARGETS, ("mtp", "reduced", "eagle")), ("gemma4_text", "assistant")]
+PAIRS = [
+    *product(TARGETS, ("mtp", "reduced", "eagle")),
+    ("gemma4_text", "assistant"),
+]
 QUICK = [
     ("llama", "mtp", 5),
     ("qwen3_5", "eagle", 3),
@@ -38,6 +42,7 @@ SLOW = [
     for pair, depth in product(PAIRS, range(1, 9))
     if (*pair, depth) not in QUICK
 ]
+SLOW += [pytest.param("llama", "first", depth, marks=pytest.mark.slow) for depth in (2, 7)]
 
 
 def proposed(session: Session, tokens: list[int]) -> list[int]:
@@ -120,6 +125,30 @@ def test_trees_of_a_head(pocket: Pair, tmp_path: Path, kind: str) -> None:
         assert session.finished is not None
         assert session.finished.token_ids == tokens_of(plain, PROMPT, sampling, 32)
         assert_like_fresh(session)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("llama", "eagle"),
+        ("qwen3_5", "mtp"),
+        ("gemma4_text", "assistant"),
+    ],
+)
+def test_a_random_walk_leaves_the_head_in_step(
+    pocket: Pair, tmp_path: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Edits, replies closed in mid-round, checkpoints and texts longer than any window."""
+    monkeypatch.setattr("macspec.drafters.head.LEAST", 1000)
+    monkeypatch.setattr("macspec.drafters.assistant.LEAST", 1000)
+    head = drafting(pocket, name, kind, tmp_path)
+    session = walk(pocket, name, 40, monkeypatch, head=head)
+    tokens_of(session, PROMPT, GREEDY, 8)
+    session.method = head.kind
+    fresh = session_of(pocket, name, head=head, method=head.kind)
+    assert proposed(session, session.decoder.tokens) == proposed(fresh, session.decoder.tokens)
 
 
 @pytest.mark.parametrize(

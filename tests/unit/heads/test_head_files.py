@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import pytest
@@ -14,7 +16,7 @@ from tinymodels import tiny
 
 from macspec.assets import pocket as built_in
 from macspec.errors import ModelBrokenError, PairMismatchError
-from macspec.heads import LoadedHead, head_in, open_head, own_head
+from macspec.heads import LoadedHead, head_in, open_head, own_head, packing
 from macspec.heads.mtp import MTP
 from macspec.heads.naming import depths_of, kind_of
 from macspec.models import Pair, load_pair
@@ -109,6 +111,15 @@ def cut(name: str) -> Callable[[Tensors], Tensors]:
     return lambda tensors: tensors | {name: tensors[name][:-1]}
 
 
+def renamed(name: str, other: str) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: {it.replace(name, other): array for it, array in tensors.items()}
+
+
+def knowing(name: str) -> Callable[[Tensors], Tensors]:
+    """With a tensor that has a row for each of 70 ids."""
+    return lambda tensors: tensors | {name: mx.zeros((70, 64))}
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "said"),
     [
@@ -116,15 +127,17 @@ def cut(name: str) -> Callable[[Tensors], Tensors]:
         ("mtp", without("norm_embedding"), "lacks its embedding_norm weight"),
         ("mtp", cut("mtp.fc.weight"), "its project.weight is"),
         ("mtp", lambda it: it | {"mtp.fc.weight": mx.zeros((0, 128))}, "has an empty tensor"),
-        (
-            "mtp",
-            lambda it: {name.replace("k_proj", "key"): array for name, array in it.items()},
-            "no layer of attention",
-        ),
+        ("mtp", renamed("k_proj", "key"), "no layer of attention"),
         ("mtp", lambda it: it | {"mtp.extra.weight": mx.zeros(2)}, "has an unknown tensor"),
         ("mtp", lambda it: it | {"mtp.layers.1.x.weight": mx.zeros(2)}, "no layer of attention"),
         ("mtp", lambda it: it | {"d2t": mx.arange(40) + 61}, "names ids that the target lacks"),
+        ("mtp", knowing("mtp.embed_tokens.weight"), "knows 70 ids, and the target 61"),
+        ("mtp", knowing("mtp.lm_head.weight"), "knows 70 ids, and the target 61"),
         ("eagle", without("fc.weight"), "lacks fc.weight"),
+        ("eagle", renamed("up_proj", "up"), "has an unknown tensor, layers.0.mlp.up.weight"),
+        ("eagle", without("d2t"), "knows 40 ids, and the target 61"),
+        ("eagle", knowing("t2d"), "knows 70 ids, and the target 61"),
+        ("eagle", knowing("embed_tokens.weight"), "knows 70 ids, and the target 61"),
         ("eagle", lambda it: it | {"fc.weight": it["fc.weight"][:60]}, "for rows of 60 numbers"),
         ("eagle", without("up_proj"), "lacks layers.0.mlp.up_proj.weight"),
         ("eagle", cut("lm_head.weight"), "names 40 ids of the target for 39"),
@@ -139,6 +152,37 @@ def test_what_does_not_fit_is_refused(
     files = head_in("a head", tmp_path)
     assert files is not None
     with pytest.raises(PairMismatchError, match=said):
+        open_head(files, target_of(pocket, "llama"))
+
+
+def test_a_vocabulary_that_only_the_configuration_tells(pocket: Pair, tmp_path: Path) -> None:
+    target = target_of(pocket, "llama")
+    target = replace(target, config={**target.config, "vocab_size": 61})
+    config = {"model_type": "llama_mtp", "text_config": {"vocab_size": 70}}
+    files = head_in("a head", written(tmp_path, mtp_tensors(tiny("llama")), config))
+    assert files is not None
+    with pytest.raises(PairMismatchError, match="knows 70 ids, and the target 61"):
+        open_head(files, target)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"num_attention_heads": None},
+        {"num_attention_heads": "many"},
+        {"num_attention_heads": 0, "head_dim": 0},
+        {"intermediate_size": 10**30},
+        {"rope_scaling": {"rope_type": "linear"}},
+        {"rope_parameters": 3},
+        {"eagle_config": 3, "eagle_aux_hidden_state_layer_ids": None},
+        {"eagle_aux_hidden_state_layer_ids": {"a": 1}},
+        {"transformer_layer_config": [1]},
+    ],
+)
+def test_settings_that_cannot_be(pocket: Pair, tmp_path: Path, settings: dict[str, Any]) -> None:
+    files = head_in("a head", written(tmp_path, eagle_tensors(), EAGLE | settings))
+    assert files is not None
+    with pytest.raises(PairMismatchError, match=r"^the head a head is off: it [^\n]*$"):
         open_head(files, target_of(pocket, "llama"))
 
 
@@ -200,11 +244,33 @@ def test_a_quantized_head(pocket: Pair, tmp_path: Path, mode: str) -> None:
     assert_alike(heads)
 
 
-def assert_alike(heads: list[LoadedHead]) -> None:
+def assert_alike(heads: list[LoadedHead], least: float = 1e-4) -> None:
     x = mx.random.normal((1, 3, 64), key=mx.random.key(0))
-    depths = [it.module.depths[0] for it in heads]
-    outs = [it(x, x, it.make_cache()) for it in depths]
-    assert mx.abs(outs[0] - outs[1]).max().item() < 1e-4
+    for depths in zip(*(it.module.depths for it in heads), strict=True):
+        outs = [it(x, x, it.make_cache()) for it in depths]
+        assert mx.abs(outs[0] - outs[1]).max().item() < least
+
+
+@pytest.mark.parametrize("name", PACKAGINGS)
+def test_each_packaging_of_mtp_heads_quantized(
+    pocket: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """In a folder of its own, as ``models quantize`` makes it."""
+    monkeypatch.setattr(packing, "SMALL", 0)
+    tensors = Made(PACKAGINGS[name]).tensors
+    small = packing.packed(tensors, 8, 32)
+    whole = {it: a for it, a in small.items() if not it.endswith((".scales", ".biases"))}
+    for it in [it.removesuffix("scales") for it in small if it.endswith(".scales")]:
+        parts = (small[it + end] for end in ("weight", "scales", "biases"))
+        whole[f"{it}weight"] = mx.dequantize(*parts, group_size=32, bits=8)
+    heads = []
+    for number, parts in enumerate((small, whole, tensors)):
+        files = head_in("a head", written(tmp_path / str(number), parts, {}))
+        assert files is not None
+        heads.append(open_head(files, target_of(pocket, PACKAGINGS[name].family)))
+    assert_alike(heads[:2])
+    assert_alike(heads[1:], 0.1)
+    assert heads[0].weight_bytes < 0.7 * heads[1].weight_bytes
 
 
 def test_a_head_in_raw_fp8(pocket: Pair, tmp_path: Path) -> None:

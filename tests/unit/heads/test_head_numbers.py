@@ -38,30 +38,34 @@ def normed(x: Array, weight: Array) -> Array:
     return out
 
 
-def turned(x: Array) -> Array:
+def turned(x: Array, base: float) -> Array:
     """Rotary positions of rows [n, heads, size]."""
     size = x.shape[-1]
-    angles = np.arange(len(x))[:, None] * 10000.0 ** (-np.arange(0, size, 2) / size)
+    angles = np.arange(len(x))[:, None] * base ** (-np.arange(0, size, 2) / size)
     cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
     first, second = np.split(x, 2, -1)
     return np.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
 
 
-def attended(x: Array, w: dict[str, Array], start: str) -> Array:
+def projected(x: Array, w: dict[str, Array], name: str) -> Array:
+    out: Array = x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0)
+    return out
+
+
+def attended(x: Array, w: dict[str, Array], start: str, base: float = 10000.0) -> Array:
     """Causal attention with 2 heads of 32 that share one head of keys and values."""
     n = len(x)
-    q, k, v = (x @ w[f"{start}{it}_proj.weight"].T for it in "qkv")
+    q, k, v = (projected(x, w, f"{start}{it}_proj") for it in "qkv")
     q, k = q.reshape(n, 2, 32), k.reshape(n, 1, 32)
     if f"{start}q_norm.weight" in w:
         q, k = (normed(x, w[f"{start}{name}_norm.weight"]) for name, x in (("q", q), ("k", k)))
-    queries, keys = turned(q), turned(k)[:, 0]
+    queries, keys = turned(q, base), turned(k, base)[:, 0]
     scores = np.einsum("ihd,jd->hij", queries, keys) / np.sqrt(32)
     scores = np.where(np.tri(n, dtype=bool), scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
     out = np.einsum("hij,jd->ihd", weights, v).reshape(n, 64)
-    mixed: Array = out @ w[f"{start}o_proj.weight"].T
-    return mixed
+    return projected(out, w, f"{start}o_proj")
 
 
 def fed_forward(x: Array, w: dict[str, Array], start: str) -> Array:
@@ -104,13 +108,15 @@ def eagle_by_hand(
     if "fc_norm.0.weight" in w:
         low = [normed(row, w[f"fc_norm.{it}.weight"]) for it, row in enumerate(low)]
     fused = np.concatenate(low, -1)
-    if "norm_before_fc.weight" in w:
-        fused = normed(fused, w["norm_before_fc.weight"])
+    if "input_norm.weight" in w:
+        fused = normed(fused, w["input_norm.weight"])
     hidden = fused @ w["fc.weight"].T
     row = normed(hidden, w["midlayer.hidden_norm.weight"])
     parts = [normed(embedded, w["midlayer.input_layernorm.weight"]), row]
     x = row if settings.get("norm_before_residual") else hidden
-    x = x + attended(np.concatenate(parts, -1), w, "midlayer.self_attn.")
+    rope = settings.get("transformer_layer_config", {}).get("rope_parameters", {})
+    base = rope.get("rope_theta", 10000.0)
+    x = x + attended(np.concatenate(parts, -1), w, "midlayer.self_attn.", base)
     h = normed(x, w["midlayer.post_attention_layernorm.weight"])
     x = x + fed_forward(h, w, "midlayer.mlp.")
     known = normed(x, w["norm.weight"]) @ w["lm_head.weight"].T
@@ -130,13 +136,18 @@ def first_eagle_by_hand(
 
 
 QK: dict[str, tuple[int, ...]] = {f"midlayer.self_attn.{it}_norm.weight": (32,) for it in "qk"}
+BIASED = {"q": 64, "k": 32, "v": 32, "o": WIDTH}
 NARROW = 48
 NORMS = ("hidden_norm", "input_layernorm", "post_attention_layernorm")
 EAGLES: dict[str, tuple[dict[str, tuple[int, ...]], dict[str, Any]]] = {
     "eagle": ({}, EAGLE),
     "speculators": ({}, SPECULATORS),
     "a norm for each layer": ({f"fc_norm.{it}.weight": (WIDTH,) for it in range(3)}, EAGLE),
-    "a norm before the mix": ({"norm_before_fc.weight": (3 * WIDTH,)}, EAGLE),
+    "a norm before the mix": ({"input_norm.weight": (3 * WIDTH,)}, SPECULATORS),
+    "biases": (
+        {f"midlayer.self_attn.{it}_proj.bias": (size,) for it, size in BIASED.items()},
+        EAGLE,
+    ),
     "norms in attention": (QK, EAGLE),
     "the normed row again": ({}, EAGLE | {"norm_output": True}),
     "narrower than its target": (
@@ -188,12 +199,20 @@ def test_the_logits_of_64_committed_tokens(
 
     stepper = HeadModel(head.module, target, 4096)
     for stop in (20, 41, 65):
-        logits = np.array(stepper.first(TOKENS[:stop], 2, mx.async_eval))[0]
-        finite = np.isfinite(expected[stop - 2])
+        newest = stepper.first(TOKENS[:stop], 2, mx.async_eval)
+        logits = rows_of(stepper)
+        assert mx.array_equal(newest, logits[-1:])
+        finite = np.isfinite(expected[stepper._start : stop - 1])
         assert np.array_equal(np.isfinite(logits), finite)
-        assert np.abs(logits[finite] - expected[stop - 2][finite]).max() < 1e-4
+        off = np.array(logits)[finite] - expected[stepper._start : stop - 1][finite]
+        assert np.abs(off).max() < 1e-4
         # What it drafts itself is gone when it reads on.
         stepper.next(mx.array([3], mx.uint32), mx.async_eval)
+
+
+def rows_of(stepper: HeadModel) -> mx.array:
+    """The logits after every token that a head has just read."""
+    return stepper._depths[0].output(stepper._out)
 
 
 def packed(tensors: dict[str, mx.array], settings: dict[str, Any]) -> dict[str, mx.array]:
@@ -232,7 +251,10 @@ def test_each_packaging_of_mtp_heads(
     stepper = HeadModel(head, model, 4096)
     for stop in (20, 41, 42, 65):
         logits = stepper.first(tokens[:stop], depths, mx.async_eval)
-        assert mx.abs(logits[0] - expected[0][stop - 2]).max().item() < 1e-4
+        every = rows_of(stepper)
+        assert mx.array_equal(logits, every[-1:])
+        off = every - expected[0][stepper._start : stop - 1]
+        assert mx.abs(off).max().item() < 1e-4
         for at in range(1, depths):
             drafted = tokens[stop + at - 1]
             logits = stepper.next(mx.array([drafted], mx.uint32), mx.async_eval)
