@@ -22,7 +22,7 @@ from ..models.loading import Model
 from ..tap import FINAL
 from .guesses import Guesses, Output, chain_output, check_vocabulary, guesses_of
 from .head import Variant
-from .tensors import load, width_of
+from .tensors import joined, load, width_of
 
 
 class _Attention(nn.Module):
@@ -32,7 +32,7 @@ class _Attention(nn.Module):
         super().__init__()  # type: ignore[no-untyped-call]
         self.heads = int(settings["num_attention_heads"])
         self.kv_heads = int(settings.get("num_key_value_heads") or self.heads)
-        size = int(settings.get("head_dim") or width // self.heads)
+        self.size = size = int(settings.get("head_dim") or width // self.heads)
         self.scale = size**-0.5
         self.q_proj = nn.Linear(wide, self.heads * size, bias=False)
         self.k_proj = nn.Linear(wide, self.kv_heads * size, bias=False)
@@ -53,17 +53,14 @@ class _Attention(nn.Module):
     def __call__(self, x: mx.array, mask: Any, cache: Any) -> mx.array:
         length = x.shape[1]
 
-        def split(rows: mx.array, heads: int) -> mx.array:
-            return rows.reshape(1, length, heads, -1)
-
-        queries, keys = split(self.q_proj(x), self.heads), split(self.k_proj(x), self.kv_heads)
+        rows = self.qkv_proj(x).reshape(1, length, -1, self.size)
+        turned, values = mx.split(rows, [self.heads + self.kv_heads], axis=2)
         if "q_norm" in self:
-            queries, keys = self.q_norm(queries), self.k_norm(keys)
-        queries, keys = queries.transpose(0, 2, 1, 3), keys.transpose(0, 2, 1, 3)
-        values = split(self.v_proj(x), self.kv_heads).transpose(0, 2, 1, 3)
-        queries = self.rope(queries, offset=cache.offset)
-        keys = self.rope(keys, offset=cache.offset)
-        keys, values = cache.update_and_fetch(keys, values)
+            queries, keys = mx.split(turned, [self.heads], axis=2)
+            turned = mx.concatenate([self.q_norm(queries), self.k_norm(keys)], axis=2)
+        turned = self.rope(turned.transpose(0, 2, 1, 3), offset=cache.offset)
+        queries, keys = mx.split(turned, [self.heads], axis=1)
+        keys, values = cache.update_and_fetch(keys, values.transpose(0, 2, 1, 3))
         out = scaled_dot_product_attention(
             queries, keys, values, cache=cache, scale=self.scale, mask=mask
         )
@@ -79,7 +76,8 @@ class _MLP(nn.Module):
         self.down_proj = nn.Linear(inner, width, bias=False)
 
     def __call__(self, x: mx.array) -> mx.array:
-        out: mx.array = self.down_proj(nn.silu(self.gate_proj(x)) * self.up_proj(x))
+        gate, up = mx.split(self.gate_up_proj(x), 2, axis=-1)
+        out: mx.array = self.down_proj(nn.silu(gate) * up)
         return out
 
 
@@ -269,6 +267,9 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
         if f"{path}.bias" in named and isinstance(layer, nn.Linear):
             layer.bias = mx.zeros(layer.weight.shape[0])
     load(head, named)
+    attention, mlp = head.layers[0].self_attn, head.layers[0].mlp
+    attention.qkv_proj = joined([attention.pop(f"{it}_proj") for it in "qkv"])
+    mlp.gate_up_proj = joined([mlp.pop(f"{it}_proj") for it in ("gate", "up")])
     return head
 
 

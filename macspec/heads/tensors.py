@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -81,6 +81,28 @@ def load(head: Any, weights: Mapping[str, mx.array]) -> None:
             shape, other = list(weights[name].shape), list(array.shape)
             raise ValueError(f"is for another target: its {name} is {shape} instead of {other}")
     head.load_weights(list(weights.items()))
+
+
+class Beside(nn.Module):
+    """Linear layers with one input; what they put out, one behind the other."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.parts = list(parts)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return mx.concatenate([it(x) for it in self.parts], axis=-1)
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Linear layers with one input as one, which takes a launch instead of several; beside each
+    other where they are quantized in different ways."""
+    first, *others = parts
+    if any(vars(it) != vars(first) or it.keys() != first.keys() for it in others):
+        return Beside(parts)
+    for name in first:
+        first[name] = mx.concatenate([it[name] for it in parts])
+    return first
 
 
 def eps_of(target: Any) -> float:

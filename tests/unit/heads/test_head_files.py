@@ -244,6 +244,23 @@ def test_a_quantized_head(pocket: Pair, tmp_path: Path, mode: str) -> None:
     assert_alike(heads)
 
 
+def test_projections_that_are_quantized_in_different_ways(pocket: Pair, tmp_path: Path) -> None:
+    small = dict(eagle_tensors())
+    whole = dict(small)
+    for name, bits in (("q_proj", 4), ("k_proj", 8)):
+        stem = f"midlayer.self_attn.{name}."
+        parts = mx.quantize(small[f"{stem}weight"], group_size=32, bits=bits)
+        whole[f"{stem}weight"] = mx.dequantize(*parts, group_size=32, bits=bits)
+        small |= zip((f"{stem}{it}" for it in ("weight", "scales", "biases")), parts, strict=True)
+    heads = []
+    for number, tensors in enumerate((small, whole)):
+        files = head_in("a head", written(tmp_path / str(number), tensors, EAGLE))
+        assert files is not None
+        heads.append(open_head(files, target_of(pocket, "llama")))
+    assert heads[0].weight_bytes < heads[1].weight_bytes
+    assert_alike(heads)
+
+
 def assert_alike(heads: list[LoadedHead], least: float = 1e-4) -> None:
     x = mx.random.normal((1, 3, 64), key=mx.random.key(0))
     for depths in zip(*(it.module.depths for it in heads), strict=True):
