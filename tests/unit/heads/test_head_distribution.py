@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,22 +17,25 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from architectures import ARCHITECTURES
-from exact import Array
-from headfiles import EAGLE, WIDTH, drawn, eagle_tensors, mtp_tensors, target_of, written
+from exact import Array, Family, emitted, judged, match, token_rejection
+from headfiles import EAGLE, WIDTH, drawn, eagle_tensors, head_of, mtp_tensors, target_of, written
 from replies import Unheard
-from tinymodels import built
+from tinymodels import built, tiny
 
 from macspec.control import AcceptanceEstimate, Controller, CostCurve
 from macspec.decode import Decoder
-from macspec.drafters import Context, Drafter, Proposal
+from macspec.drafters import Context, Drafter, HeadModel, Proposal
 from macspec.heads import head_in, open_head
 from macspec.models import Pair
+from macspec.models.cached import CachedModel
 from macspec.rounds import Reply
 from macspec.sampling import Sampling
 from macspec.settings import Settings
 from macspec.stats import ReplyCounter
+from macspec.verification import block
 
 SIZE = 12
+FEW = 3
 KNOWN = [0, 1, 3, 4, 6, 7, 9, 11]
 """Ids that the heads know."""
 LENGTH = 900
@@ -49,7 +53,8 @@ def decoder_of(pocket: Pair, folder: Path, kind: str, rule: str, depth: int) -> 
         written(folder, mtp_tensors(module) | {"d2t": offsets}, {"model_type": "llama_mtp"})
     else:
         own = drawn({"lm_head.weight": (len(KNOWN), WIDTH)}, 5)
-        written(folder, eagle_tensors() | own | {"d2t": offsets}, EAGLE)
+        known = {"d2t": offsets, "t2d": mx.zeros(SIZE, mx.bool_)}
+        written(folder, eagle_tensors() | own | known, EAGLE)
     files = head_in("a head", folder)
     assert files is not None
     pair = SimpleNamespace(
@@ -107,6 +112,42 @@ def test_every_next_token_has_the_targets_distribution(
 ) -> None:
     decoder = decoder_of(pocket, tmp_path, kind, rule, depth)
     assert surprise(decoder, seed=1) < USUAL
+
+
+@pytest.mark.parametrize("kind", ["eagle", "reduced"])
+def test_every_rule_is_exact_with_what_a_head_drafts(
+    pocket: Pair, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By enumeration, over three ids of which the head knows two."""
+    monkeypatch.setattr("macspec.drafters.head.LEAST", 1000)
+    model = CachedModel(tiny("llama"), FEW)
+    head = head_of(pocket, "llama", kind, tmp_path).module
+    model.show(head.wanted)
+    stepper, depth, text = HeadModel(head, model, 4096), 2, [1, 0, 1]
+    p, q = [], []
+    for length in range(depth + 1):
+        rows = []
+        for prefix in product(range(FEW), repeat=length):
+            model.rollback(0)
+            rows.append(chances(model.logits(mx.array([*text, *prefix], mx.uint32), 1)))
+        p.append(np.array(rows).reshape([FEW] * (length + 1)))
+    for length in range(depth):
+        rows = []
+        for prefix in product(range(FEW), repeat=length):
+            logits = stepper.first(text, depth, mx.async_eval)
+            for token in prefix:
+                logits = stepper.next(mx.array([token], mx.uint32), mx.async_eval)
+            rows.append(chances(logits))
+        q.append(np.array(rows).reshape([FEW] * (length + 1)))
+    assert all((table[..., 2] == 0).all() for table in q)
+    assert all((table[..., 2] > 0).all() for table in p)
+    for rule in (judged(block.judge), token_rejection, match):
+        assert emitted(Family(p, q), rule).error < 1e-12
+
+
+def chances(logits: mx.array) -> Array:
+    row = np.exp(np.array(Sampling(temperature=1.0).scores(logits)[0], np.float64))
+    return row / row.sum()
 
 
 class Boasting:
