@@ -19,6 +19,7 @@ from macspec.cache import PLAIN, ModelCache
 from macspec.models import Pair
 from macspec.models.rollback import recorder_of
 from macspec.prompt import Prompt, Prompting
+from macspec.recurrent import Tape
 from macspec.rounds import Reply
 from macspec.stats import ReplyCounter
 from macspec.worker.engine import _info
@@ -72,6 +73,20 @@ def test_a_pass_goes_back_to_each_of_its_rows(name: str) -> None:
             a, b = fed(name, cache, [token]), fed(name, straight, [token])
             tolerance = 0.0 if name in SERIAL else 1e-5
             assert mx.abs(a - b).max().item() <= tolerance * max(1.0, mx.abs(b).max().item())
+
+
+def test_a_full_accept_replays_nothing_and_leaves_no_tape(monkeypatch: pytest.MonkeyPatch) -> None:
+    replayed: list[int] = []
+    monkeypatch.setattr(Tape, "replay", lambda tape, kept: replayed.append(kept))
+    cache = fresh("qwen3_5")
+    fed("qwen3_5", cache, ROWS)
+    cache.rollback(len(TEXT) + len(ROWS))
+    fed("qwen3_5", cache, [4])
+    assert replayed == []
+    assert [it.tape for it in cache._passes] == [None]
+    fed("qwen3_5", cache, ROWS)
+    cache.rollback(cache.length - 2)
+    assert replayed == [3]
 
 
 @pytest.mark.parametrize("name", NAMES)
