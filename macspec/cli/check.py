@@ -288,8 +288,6 @@ def _head(session: Session) -> Iterator[str]:
         f"chooses the target's token in {found.share():.0%} of {found.count} places; {what} costs "
         f"{step:.2f} plain passes",
     )
-    for note in head.notes:
-        yield _row("notice", f"the head {note}")
     for it in decoder.portfolio.models(head.kind):
         if (notice := it.stepper.notice(text)) is not None:
             yield _row("notice", notice)

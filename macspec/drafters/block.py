@@ -9,9 +9,8 @@ import mlx.core as mx
 from ..cache import ModelCache
 from ..choices import MAX_DEPTH
 from ..control import RecentAcceptance
-from ..heads.agreement import LEAST
 from ..heads.block import Block
-from ..heads.blockcheck import settle
+from ..heads.blockcheck import LEAST, settle
 from ..kernels import Walks
 from ..models.cached import CachedModel
 from .chain import ChainDrafter, Trial

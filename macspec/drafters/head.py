@@ -9,8 +9,7 @@ import mlx.core as mx
 
 from ..cache import ModelCache
 from ..choices import MAX_DEPTH
-from ..heads.agreement import LEAST, Agreement
-from ..heads.blockcheck import CLEARLY, SURE
+from ..heads.agreement import CLEARLY, LEAST, SURE, Agreement
 from ..heads.eagle import Eagle
 from ..heads.guesses import Output
 from ..models.cached import CachedModel

@@ -28,6 +28,12 @@ SOUND = 0.25
 LOW = 0.1
 """One that agrees less often, however it is read, is not for this target, or damaged."""
 
+SURE = 0.6
+"""A head that agrees this often reads the layers that it was made for."""
+
+CLEARLY = 0.2
+"""How much more often it must agree beside other layers to be given those."""
+
 MARGIN = 0.03
 """How much more often one of two likely readings must agree to be taken."""
 

@@ -5,26 +5,33 @@ As with other heads, what the files leave open changes no text, only how much is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
 from ..cache import ModelCache
 from ..tap import FINAL, HiddenRows
-from .agreement import LOW, ROWS, SOUND
+from .agreement import LOW, ROWS
 from .block import Block
 from .head import Variant
 
-ANCHORS = 24
+LEAST = ROWS
+"""Rows of text at which a head's files are judged: fewer do not tell its readings apart."""
+
+ANCHORS = 48
 """Blocks that are compared."""
 
-SURE = 0.6
+FIRST = 16
+"""Of them those that every other reading is tried on."""
+
+SURE = 0.75
 """A head that agrees this often is not tried in other ways."""
 
-CLEARLY = 0.2
-"""How much more often another reading must agree to be taken: a wrong one still agrees sometimes.
-"""
+CLEARLY = 0.03
+"""How much likelier another reading's guesses must be accepted to be taken."""
 
+ERRORS = 3.0
+"""And how many standard errors of that."""
 
 FEW = 6
 """Second guesses below which their share says nothing."""
@@ -45,10 +52,11 @@ class Comparison:
         self._text = [*tokens[start:stop], tokens[start + last]]
         final = self._rows[head.wanted.index(FINAL)]
         behind = mx.array([self.places, [min(place + 1, last) for place in self.places]])
-        self._best = mx.argmax(self._tap.logits(final[behind.reshape(-1)]), axis=-1).reshape(2, -1)
+        self._said = self._tap.logits(final[behind.reshape(-1)]).reshape(2, self.count, -1)
+        self._best = mx.argmax(self._said, axis=-1)
         texts = mx.array([self._text[place + 1] for place in self.places])
         self._goes_on = (self._best[0] == texts) & (behind[0] < last)
-        """Where the text goes on as the target would, so that it chooses what the second guesses
+        """Where the text goes on as the target would, so that it says what the second guesses
         should be."""
 
     @property
@@ -70,18 +78,32 @@ class Comparison:
     def guesses(self) -> mx.array:
         """The first guess behind each of ``places``, and the second after the text's next token,
         [2, places]."""
+        return mx.stack([mx.argmax(it, axis=-1) for _, it in self._blocks(1)], axis=1)
+
+    def chances(self, step: int) -> mx.array:
+        """How likely the target accepts what is guessed in every ``step``-th block: how far its
+        distribution and the head's overlap, on average over both guesses where both count."""
+        found = []
+        for at, guessed in self._blocks(step):
+            p, q = (mx.softmax(it.astype(mx.float32), -1) for it in (self._said[:, at], guessed))
+            first, second = mx.sum(mx.minimum(p, q), axis=-1)
+            both = self._goes_on[at] if self._head.size > 1 else mx.array(False)
+            found.append(mx.where(both, (first + second) / 2, first))
+        return mx.stack(found)
+
+    def _blocks(self, step: int) -> Iterator[tuple[int, mx.array]]:
+        """The number of every ``step``-th block, and logits of its two guesses, [2, V]."""
         cache = ModelCache(self._head)
         cache.mark()
         self._head.read(self._head.enter(self._rows)[None], cache.layers)
         cache.advance(self._rows[0].shape[0])
-        guesses = []
-        for place in self.places:
+        for at in range(0, self.count, step):
+            place = self.places[at]
             cache.rollback(place)
-            guesses.append(self._guess(self._text[place : place + 2], cache))
-        return mx.stack(guesses, axis=1)
+            yield at, self._guess(self._text[place : place + 2], cache)
 
     def _guess(self, text: Sequence[int], cache: ModelCache) -> mx.array:
-        """Two guesses, [2], behind the first of two tokens."""
+        """Logits of two guesses, [2, V], behind the first of two tokens."""
         head, count = self._head, min(self._head.size, 2)
         block = head.tokens(text[0], count)
         cache.mark()
@@ -93,8 +115,7 @@ class Comparison:
         for at in range(2):
             row = min(at, count - 1)
             read = mx.array(list(text[at : at + 1]))
-            logits = head.guess(read, [it[row : row + 1] for it in parts])
-            guesses.append(mx.argmax(logits, axis=-1))
+            guesses.append(head.guess(read, [it[row : row + 1] for it in parts]))
         return mx.concatenate(guesses)
 
 
@@ -114,14 +135,15 @@ def settle(head: Block, hidden: HiddenRows, tokens: Sequence[int]) -> str | None
         )
     if own >= SURE:
         return late
+    chances = comparison.chances(1)
     found: list[tuple[float, Variant]] = []
     for variant in list(head.variants()):
         before = {name: getattr(head, name) for name in variant}
         head.choose(variant)
-        found.append((comparison.share(), variant))
+        found.append((_gain(comparison, chances), variant))
         head.choose(before)
     best, variant = max(found, key=lambda it: it[0])
-    if best >= max(SOUND, own + CLEARLY):
+    if best >= CLEARLY:
         head.choose(variant)
         (name,) = variant
         return f"is read in another way than its files say: {READINGS[name]}"
@@ -131,6 +153,17 @@ def settle(head: Block, hidden: HiddenRows, tokens: Sequence[int]) -> str | None
         f"drafts badly: it agrees with the target on {own:.0%} of the prompt's tokens; it is for "
         "another target, or damaged"
     )
+
+
+def _gain(comparison: Comparison, before: mx.array) -> float:
+    """How much likelier guesses are accepted than ``before``; 0 where that may be chance."""
+    step = -(-comparison.count // FIRST)
+    if float(mx.mean(comparison.chances(step) - before[::step])) <= 0:
+        return 0.0
+    gains = comparison.chances(1) - before
+    error = float(mx.sqrt(mx.var(gains) / comparison.count))
+    mean = float(mx.mean(gains))
+    return mean if mean >= ERRORS * error else 0.0
 
 
 READINGS = {

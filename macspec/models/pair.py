@@ -263,6 +263,8 @@ def notices(pair: Pair, asked: int | None) -> Iterator[str]:
             f"the draft model supports {draft.context} tokens and the context is {context}: it "
             f"stops drafting after {draft.context} tokens"
         )
+    if pair.head is not None:
+        yield from (f"the head {note}" for note in pair.head.notes)
     if not pair.stop_ids:
         yield (
             f"{target.name} defines no end-of-turn token: replies run to --max-tokens, a --stop "
