@@ -8,6 +8,7 @@ when their tokens are committed, and cached as keys and values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import mlx.core as mx
@@ -18,7 +19,7 @@ from mlx_lm.models.rope_utils import initialize_rope
 from ..models.loading import Model
 from ..tap import FINAL
 from .blockform import CONTEXT, Form, form_of
-from .blocktops import GroupedConv, Markov, Selector
+from .blocktops import GroupedConv, Markov, Noised, Selector
 from .guesses import Guesses, Output, guesses_of, output_of
 from .head import Variant
 from .tensors import load, width_of
@@ -219,6 +220,8 @@ class Block(nn.Module):
             if "markov_head.markov_w1.scales" not in weights:
                 rank = before.shape[1]
             self.markov_head = Markov(before.shape[0], after.shape[0], rank)
+        if "log_snr_embed.fc1.weight" in weights:
+            self.log_snr_embed = Noised(width)
         if (book := weights.get("candidate_selector.successor_codebook")) is not None:
             self.candidate_selector = Selector(
                 width, book.shape[0], book.shape[1], self.form.candidates
@@ -263,14 +266,17 @@ class Block(nn.Module):
             layer.self_attn.read(rows, own)
 
     def embedded(self, tokens: mx.array, embedding: Any) -> mx.array:
-        """Rows [n, width] for ids [n].
+        """Rows [n, width] for the ids [n] of a block.
 
         Args:
             embedding: the target's.
         """
         own = self.embed_tokens if "embed_tokens" in self else embedding
         embedded: mx.array = own(tokens)
-        return embedded if self.scale == 1 else embedded * self.scale
+        embedded = embedded if self.scale == 1 else embedded * self.scale
+        if "log_snr_embed" in self:
+            embedded = embedded + self.log_snr_embed(len(tokens)).astype(embedded.dtype)
+        return embedded
 
     def tokens(self, anchor: int, guesses: int) -> mx.array:
         """The ids of a block behind the token ``anchor`` of which so many guesses are needed."""
@@ -387,6 +393,9 @@ def build(weights: Weights, model: Model, config: Mapping[str, Any]) -> Block:
             raise ValueError(f"lacks {part}")
     module: Any = model.module
     form = form_of(config, named, len(module.layers), model.width)
+    if (text := _ordinary(form.mask, model.tokenizer)) is not None:
+        note = f"marks what it guesses by {text!r}, a token of texts: it may be another family's"
+        form = replace(form, notes=(*form.notes, note))
     for at in range(len(form.windows)):
         for part in ("self_attn.k_norm", "self_attn.q_proj", "self_attn.k_proj", "mlp.gate_proj"):
             if f"layers.{at}.{part}.weight" not in named:
@@ -403,12 +412,22 @@ def build(weights: Weights, model: Model, config: Mapping[str, Any]) -> Block:
     _map_guesses(head, named, offsets)
     load(head, named)
     gemma = str(model.config.get("model_type", "")).startswith("gemma")
-    if gemma and form.scale == 1:
+    # An embedding of its own is scaled only by layers that are Gemma's, too.
+    scaled = head.layers[0].gemma if "embed_tokens.weight" in named else gemma
+    if scaled and form.scale == 1:
         head.scale = own.shape[0] ** 0.5
     means = [float(mx.mean(named[f"{it}.weight"])) for it in ("hidden_norm", "norm")]
     if form.offset_norms and max(means) < 0.5:
         head.choose({"shift": 1.0})
     return head
+
+
+def _ordinary(token: int, tokenizer: Any) -> str | None:
+    """The text of a token that texts may hold; None of one that stands for something else."""
+    if token in tokenizer.added_tokens_decoder:
+        return None
+    text = str(tokenizer.decode([token]))
+    return text if any(map(str.isalnum, text)) else None
 
 
 def _map_guesses(head: Block, named: Weights, offsets: mx.array | None) -> None:

@@ -81,6 +81,8 @@ def packaging_of(config: Settings, names: Collection[str]) -> str:
         return "LiquidAI"
     if "Qwen35DSpark" in made or config.get("enable_qwen35_gated_q_proj"):
         return "qwen3_5-native"
+    if any(it.startswith("log_snr_embed.") for it in names):
+        return "Bonsai"
     return "DeepSpec" if any(it.startswith("markov_head.") for it in names) else "z-lab"
 
 

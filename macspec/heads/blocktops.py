@@ -1,4 +1,5 @@
-"""What stands on the rows of a block: how the token before changes what each of them guesses."""
+"""What stands beside the layers of a block: what is added to its rows, and how the token before
+changes what each of them guesses."""
 
 from __future__ import annotations
 
@@ -7,6 +8,30 @@ from typing import Any
 
 import mlx.core as mx
 from mlx import nn
+
+
+class Noised(nn.Module):
+    """How noised each row of a block is, by its log-SNR, as Bonsai's DSpark heads are told.
+
+    When a block is guessed that is fixed: its first row is clean (1000 on the scale), the others
+    are nothing but noise (0).
+    """
+
+    turns = 64
+    """Sines, and as many cosines."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.fc1 = nn.Linear(2 * self.turns, width)
+        self.fc2 = nn.Linear(width, width)
+
+    def __call__(self, count: int) -> mx.array:
+        """What is added to the embeddings of so many rows, [count, width]."""
+        clean = mx.where(mx.arange(count) == 0, 1000.0, 0.0)[:, None]
+        angles = clean * 10000.0 ** (-mx.arange(self.turns) / self.turns)
+        turned = mx.concatenate([mx.sin(angles), mx.cos(angles)], axis=-1)
+        added: mx.array = self.fc2(nn.silu(self.fc1(turned)))
+        return added
 
 
 class Markov(nn.Module):

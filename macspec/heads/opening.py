@@ -20,6 +20,7 @@ from ..models.memory import MemoryEstimate, layer_estimate
 from ..tap import KEPT
 from . import assistant, block, eagle, mtp
 from .naming import HeadFiles, own_head
+from .tensors import unpacked
 
 KINDS: Mapping[str, Any] = {
     "mtp": mtp.build,
@@ -77,7 +78,7 @@ def open_head(files: HeadFiles, target: Model) -> LoadedHead:
         weights = {it: loaded[file][it] for it, file in files.tensors.items()}
     try:
         build = assistant.build if files.assists else KINDS[files.kind]
-        module = build(weights, target, files.config)
+        module = build(unpacked(weights), target, files.config)
     except ValueError as error:
         raise PairMismatchError(f"the head {name} is off: it {error}") from error
     except (TypeError, AttributeError, LookupError, ArithmeticError) as error:

@@ -46,6 +46,30 @@ MODES = {(4, 32): "mxfp4", (4, 16): "nvfp4", (8, 32): "mxfp8"}
 """What a quantization without biases is, by bits and group size."""
 
 
+def unpacked(weights: Mapping[str, mx.array]) -> dict[str, mx.array]:
+    """Tensors with those in bfloat16 that NVIDIA's Model Optimizer has stored as NVFP4.
+
+    Such a matrix is bytes with two numbers each, E4M3 scales of 16 numbers (``weight_scale``), and
+    a scale of the whole (``weight_scale_2``).
+
+    Raises:
+        ValueError: its parts do not belong together; the message continues "the head".
+    """
+    found = dict(weights)
+    for name in [it for it in weights if it.endswith(".weight_scale_2")]:
+        stem = name.removesuffix("_scale_2")
+        whole, scales = found.pop(name), found.pop(f"{stem}_scale", None)
+        packed = found.get(stem)
+        if packed is None or scales is None or (packed.dtype, scales.dtype) != (mx.uint8,) * 2:
+            raise ValueError(f"has {name} without the numbers that it scales")
+        try:
+            numbers = mx.dequantize(packed.view(mx.uint32), scales, None, 16, 4, "nvfp4")
+        except ValueError as error:
+            raise ValueError(f"is quantized in an unknown way: {stem}: {error}") from error
+        found[stem] = (numbers.astype(mx.float32) * whole).astype(mx.bfloat16)
+    return found
+
+
 def load(head: Any, weights: Mapping[str, mx.array]) -> None:
     """Give a head its tensors, quantized where they are.
 

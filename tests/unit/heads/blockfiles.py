@@ -14,7 +14,7 @@ from tinymodels import VOCABULARY
 from macspec.heads import LoadedHead, head_in, open_head
 from macspec.models import Pair
 
-SIZE, HEADS, KEYS, INNER, RANK, MASK = 32, 2, 1, 48, 8, 7
+SIZE, HEADS, KEYS, INNER, RANK, MASK = 32, 2, 1, 48, 32, 7
 REDUCED = 40
 
 Tensors = dict[str, mx.array]
@@ -30,7 +30,12 @@ BACKBONE: Mapping[str, Any] = {
     "vocab_size": VOCABULARY,
     "rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.25},
 }
-OWN: Mapping[str, Any] = {"target_layer_ids": [0, 1, 1], "mask_token_id": MASK}
+OWN: Mapping[str, Any] = {
+    "target_layer_ids": [0, 1, 1],
+    "mask_token_id": MASK,
+    "markov_rank": RANK,
+}
+SLIDING: Mapping[str, Any] = {"layer_types": ["sliding_attention"] * 2, "sliding_window": 20}
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Packaging:
     config: Mapping[str, Any]
     parts: frozenset[str] = field(default=frozenset())
     """Of: output (an output head), reduced (a small vocabulary), embedding, gated, sink, gemma,
-    minus (norms stored minus one), convs."""
+    minus (norms stored minus one), convs, noise (how noised each row is)."""
 
 
 def packaging(kind: str, config: Mapping[str, Any], *parts: str) -> Packaging:
@@ -73,6 +78,7 @@ PACKAGINGS: Mapping[str, Packaging] = {
                 "conv_group_size": 16,
                 "final_logit_softcapping": 4.0,
                 "output_multiplier": 0.5,
+                "input_embedding_scale": 1.5,
             },
         },
         "convs",
@@ -89,6 +95,9 @@ PACKAGINGS: Mapping[str, Packaging] = {
         "output",
         "gemma",
     ),
+    "bonsai": packaging(
+        "dspark", {**OWN, "block_size": 7, "log_snr_conditioning": True}, "embedding", "noise"
+    ),
     "speculators": Packaging(
         "dspark",
         {
@@ -98,9 +107,37 @@ PACKAGINGS: Mapping[str, Packaging] = {
             "aux_hidden_state_layer_ids": [0, 1, 1],
             "block_size": 6,
             "mask_token_id": MASK,
+            "markov_rank": RANK,
             "draft_vocab_size": REDUCED,
         },
         frozenset(("embedding", "output", "reduced")),
+    ),
+    "speculators-causal": Packaging(
+        "dspark",
+        {
+            "speculators_model_type": "dspark",
+            "speculators_config": {"proposal_methods": [{"speculative_tokens": 6}]},
+            "transformer_layer_config": {**BACKBONE, **SLIDING, "use_sliding_window": True},
+            "aux_hidden_state_layer_ids": [0, 1, 1],
+            "block_size": 6,
+            "mask_token_id": MASK,
+            "markov_rank": RANK,
+            "draft_vocab_size": VOCABULARY,
+        },
+    ),
+    "speculators-dflash": Packaging(
+        "dflash",
+        {
+            "speculators_model_type": "dflash",
+            "transformer_layer_config": {**BACKBONE, **SLIDING},
+            "sliding_window_non_causal": True,
+            "aux_hidden_state_layer_ids": [0, 1, 1],
+            "block_size": 6,
+            "mask_token_id": MASK,
+            "draft_vocab_size": REDUCED,
+            "sample_from_anchor": False,
+        },
+        frozenset(("output", "reduced")),
     ),
     "specforge": packaging(
         "dspark",
@@ -176,6 +213,13 @@ def tensors_of(form: Packaging, seed: int = 1, width: int = WIDTH) -> Tensors:
             "markov_head.markov_w2.weight": (guesses, RANK),
             "confidence_head.proj.weight": (1, width + RANK),
             "confidence_head.proj.bias": (1,),
+        }
+    if "noise" in form.parts:
+        shapes |= {
+            "log_snr_embed.fc1.weight": (width, 128),
+            "log_snr_embed.fc1.bias": (width,),
+            "log_snr_embed.fc2.weight": (width, width),
+            "log_snr_embed.fc2.bias": (width,),
         }
     if "convs" in form.parts:
         shapes |= {

@@ -9,7 +9,8 @@ import mlx.core as mx
 import pytest
 from blockfiles import PACKAGINGS, block_of
 from replies import assert_like_fresh
-from test_decoding import GREEDY, KEYED, PROMPT, session_of, tokens_of
+from test_decoding import KEYED, PROMPT, session_of, tokens_of
+from test_head_exactness import WAYS
 
 from macspec.drafters import ChainDrafter
 from macspec.models import Pair
@@ -30,8 +31,8 @@ def test_replies_are_those_of_plain_decoding(
 ) -> None:
     plain = session_of(pocket, target, method="off", rule="keyed")
     head = block_of(pocket, target, name, tmp_path)
-    session = session_of(pocket, target, head=head, method=head.kind, depth=depth, rule="keyed")
-    for sampling in (GREEDY, KEYED):
+    session = session_of(pocket, target, head=head, method=head.kind, depth=depth)
+    for sampling, session.rule in WAYS:
         expected = tokens_of(plain, PROMPT, sampling, COUNT)
         assert tokens_of(session, PROMPT, sampling, COUNT) == expected
         assert_like_fresh(session)

@@ -8,24 +8,28 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from blockfiles import OWN, PACKAGINGS, block_of, tensors_of
+from blockfiles import OWN, PACKAGINGS, Packaging, block_of, tensors_of
 from headfiles import drawn, target_of, written
 from mlx.utils import tree_flatten
 from tinymodels import VOCABULARY
 
 from macspec.errors import PairMismatchError
-from macspec.heads import head_in, open_head
+from macspec.heads import LoadedHead, head_in, open_head
 from macspec.heads.block import Block
 from macspec.heads.blockcheck import Comparison, settle
 from macspec.heads.blockform import form_of
 from macspec.models import Pair
+from macspec.tap import Tap
 
 NAMES = {
     "z-lab": "z-lab",
     "dflash2": "z-lab",
     "deepspec": "DeepSpec",
     "deepspec-gemma": "DeepSpec",
+    "bonsai": "Bonsai",
     "speculators": "speculators",
+    "speculators-causal": "speculators",
+    "speculators-dflash": "speculators",
     "specforge": "SpecForge",
     "liquid": "LiquidAI",
     "nvidia": "NVIDIA",
@@ -127,31 +131,60 @@ def test_what_a_block_drafter_costs(pocket: Pair, tmp_path: Path) -> None:
     assert len(head.beside(target.estimate).layers) == len(target.estimate.layers) + 2
 
 
-def test_a_quantized_block_drafter(pocket: Pair, tmp_path: Path) -> None:
-    form = PACKAGINGS["deepspec"]
+@pytest.mark.parametrize("name", PACKAGINGS)
+def test_a_quantized_block_drafter(pocket: Pair, tmp_path: Path, name: str) -> None:
+    form = PACKAGINGS[name]
     packed: dict[str, mx.array] = {}
-    for name, array in tensors_of(form).items():
-        if array.ndim != 2 or array.shape[-1] % 32:
-            packed[name] = array
+    for it, array in tensors_of(form).items():
+        if array.ndim != 2 or array.shape[-1] % 32 or not it.endswith("weight"):
+            packed[it] = array
             continue
         ends = ("weight", "scales", "biases")
         parts = mx.quantize(array, group_size=32, bits=8)
-        packed |= {name.replace("weight", end): it for end, it in zip(ends, parts, strict=True)}
-    files = head_in("a head", written(tmp_path, packed, dict(form.config)))
+        packed |= {it.replace("weight", end): part for end, part in zip(ends, parts, strict=True)}
+    small = opened(pocket, tmp_path, packed, form)
+    whole = block_of(pocket, "llama", name, tmp_path / "whole")
+    assert small.kind == whole.kind
+    assert small.weight_bytes < 0.7 * whole.weight_bytes
+    guesses = [guessed(pocket, it.module) for it in (small, whole)]
+    assert mx.abs(guesses[0] - guesses[1]).max().item() < 0.5
+
+
+def test_numbers_as_nvidia_packs_them(pocket: Pair, tmp_path: Path) -> None:
+    form = PACKAGINGS["nvidia"]
+    packed: dict[str, mx.array] = {}
+    plain = dict(tensors_of(form))
+    for it in ("fc.weight", "layers.0.mlp.up_proj.weight", "markov_head.markov_w2.weight"):
+        numbers, scales = mx.quantize(plain[it] / 0.5, 16, 4, "nvfp4")
+        packed |= {it: numbers.view(mx.uint8), f"{it}_scale": scales}
+        packed[f"{it}_scale_2"] = mx.array(0.5)
+        plain[it] = 0.5 * mx.dequantize(numbers, scales, None, 16, 4, "nvfp4")
+    heads = [opened(pocket, tmp_path / "packed", plain | packed, form)]
+    heads.append(opened(pocket, tmp_path / "plain", plain, form))
+    guesses = [guessed(pocket, it.module) for it in heads]
+    assert mx.abs(guesses[0] - guesses[1]).max().item() < 1e-5
+    del packed["fc.weight_scale"]
+    with pytest.raises(PairMismatchError, match="without the numbers that it scales"):
+        opened(pocket, tmp_path / "torn", plain | packed, form)
+
+
+def opened(pocket: Pair, folder: Path, tensors: dict[str, mx.array], form: Packaging) -> LoadedHead:
+    files = head_in("a head", written(folder, tensors, dict(form.config)))
     assert files is not None
-    small = open_head(files, target_of(pocket, "llama"))
-    whole = block_of(pocket, "llama", "deepspec", tmp_path / "whole")
-    assert small.weight_bytes < whole.weight_bytes
-    outs = []
-    for head in (small.module, whole.module):
-        rows, cache = mx.random.normal((1, 3, 64), key=mx.random.key(0)), head.make_cache()
-        outs.append(head(rows, head.embedded(head.tokens(5, 7), None)[None], cache))
-    assert mx.abs(outs[0] - outs[1]).max().item() < 0.2
+    return open_head(files, target_of(pocket, "llama"))
+
+
+def guessed(pocket: Pair, head: Block) -> mx.array:
+    """Logits [n, guesses] of a block behind three rows."""
+    tap = Tap(target_of(pocket, "llama").module, head.wanted)
+    rows = mx.random.normal((1, 3, 64), key=mx.random.key(0))
+    embedded = head.embedded(head.tokens(5, head.size), tap.embedding)
+    return head.logits(head(rows, embedded[None], head.make_cache())[0], head.output(tap))
 
 
 @pytest.fixture
 def few_anchors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("macspec.heads.blockcheck.ANCHORS", 8)
+    monkeypatch.setattr("macspec.heads.blockcheck.ANCHORS", 16)
 
 
 class Truth:
@@ -168,7 +201,7 @@ class Truth:
             guesses = comparison.guesses()[row].tolist()
             for place, guess in zip(comparison.places, guesses, strict=True):
                 if place + row < count:
-                    self._best[place + row, guess] = 1.0
+                    self._best[place + row, guess] = 20.0
                     self.tokens[place + row + 1] = guess
 
     embedding = None

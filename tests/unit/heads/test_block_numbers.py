@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,13 @@ class Facts:
 
 FACTS = {
     "z-lab": Facts(6, first=1, windows=(24, 999), causal=(True, False)),
-    "dflash2": Facts(8, first=1, cap=4.0, factor=0.5),
+    "dflash2": Facts(8, first=1, cap=4.0, factor=0.5, scale=1.5),
     "deepspec": Facts(7),
-    "deepspec-gemma": Facts(7, rotated=8, cap=30.0),
+    "deepspec-gemma": Facts(7, rotated=8, cap=30.0, scale=WIDTH**0.5),
+    "bonsai": Facts(7),
     "speculators": Facts(6, first=1),
+    "speculators-causal": Facts(6, windows=(20, 20), causal=(True, True)),
+    "speculators-dflash": Facts(6, first=1, windows=(20, 20)),
     "specforge": Facts(7, yarn=True),
     "liquid": Facts(9, neighbours=True),
     "nvidia": Facts(7, windows=(20, 20), causal=(True, True)),
@@ -90,8 +93,8 @@ def convolved(x: Array, w: dict[str, Array], start: str, taps: Array, side: int)
 class ByHand:
     """A head in float64."""
 
-    def __init__(self, name: str, embedding: Array, output: Array) -> None:
-        self.facts, self.parts = FACTS[name], PACKAGINGS[name].parts
+    def __init__(self, name: str, facts: Facts, embedding: Array, output: Array) -> None:
+        self.facts, self.parts = facts, PACKAGINGS[name].parts
         self.w = as_numpy(tensors_of(PACKAGINGS[name]))
         for key in self.w:
             self.w[key] = self.w[key] + self.facts.minus * ("norm" in key)
@@ -106,6 +109,14 @@ class ByHand:
         w, facts = self.w, self.facts
         context = normed(np.concatenate(seen, -1) @ w["fc.weight"].T, w["hidden_norm.weight"])
         x = self.embedding[[anchor] + [MASK] * (facts.block - 1)] * facts.scale
+        if "noise" in self.parts:  # log-SNR embeddings: the anchor is clean, masks are noise
+            angles = (
+                1000 * (np.arange(facts.block) == 0)[:, None] * 10000.0 ** (-np.arange(64) / 64)
+            )
+            h = np.concatenate([np.sin(angles), np.cos(angles)], -1)
+            h = h @ w["log_snr_embed.fc1.weight"].T + w["log_snr_embed.fc1.bias"]
+            h = h / (1 + np.exp(-h))
+            x = x + h @ w["log_snr_embed.fc2.weight"].T + w["log_snr_embed.fc2.bias"]
         for at in range(2):
             x = self.layer(x, context, at)
         return normed(x, w["norm.weight"])[facts.first :]
@@ -185,21 +196,31 @@ class ByHand:
         return whole
 
 
-@pytest.mark.parametrize("name", PACKAGINGS)
+SCALED = {"z-lab": 8.0, "deepspec-gemma": 8.0, "speculators": 1.0}
+"""What rows of a block are scaled with for a Gemma, which scales its embeddings by 8: those of its
+own embedding, those of layers like its own, and not those of another embedding."""
+
+
+@pytest.mark.parametrize(
+    ("target_name", "name"),
+    [("llama", it) for it in PACKAGINGS] + [("gemma3_text", it) for it in SCALED],
+)
 def test_the_guesses_over_64_committed_tokens(
-    pocket: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    pocket: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target_name: str, name: str
 ) -> None:
     # A random head agrees by chance, however it is read.
     monkeypatch.setattr("macspec.drafters.block.LEAST", 1000)
-    module = tiny("llama")
-    head = block_of(pocket, "llama", name, tmp_path).module
+    module, facts = tiny(target_name), FACTS[name]
+    if target_name != "llama":
+        facts = replace(facts, scale=SCALED[name])
+    head = block_of(pocket, target_name, name, tmp_path).module
     target = CachedModel(module, VOCABULARY)
     hidden = target.show(head.wanted)
     target.read(TOKENS[:-1])
     rows = [np.array(it, np.float64) for it in hidden.rows(0, 64)][1:]
     embedding = np.array(module.model.embed_tokens.weight, np.float64)
     output = np.array(module.lm_head.weight, np.float64) if "lm_head" in module else embedding
-    by_hand = ByHand(name, embedding, output)
+    by_hand = ByHand(name, facts, embedding, output)
 
     stepper = BlockModel(head, target, 4096)
     for stop, back in ((20, 12), (41, 33), (65, 30), (52, 2), (64, 64)):

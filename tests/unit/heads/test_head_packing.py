@@ -59,7 +59,7 @@ def test_a_head_alone(pocket: Pair, tmp_path: Path, kind: str) -> None:
         files = head_in("a head", folder)
         assert files is not None
         heads.append(open_head(files, target_of(pocket, "llama")))
-    assert heads[1].weight_bytes < 0.7 * heads[0].weight_bytes
+    assert heads[1].weight_bytes < 0.75 * heads[0].weight_bytes
     modules: Any = [it.module.depths[0] for it in heads]
     x = mx.random.normal((1, 3, 64), key=mx.random.key(0))
     outs = [it(x, x, it.make_cache()) for it in modules]
