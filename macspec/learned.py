@@ -179,10 +179,9 @@ def _measure_parts(decoder: Decoder, stepper: Stepper) -> None:
     trial = _block(stepper, text, depth) if stepper.at_once else _step(stepper, text)
     plain, step = timed([_pass(target, 1, text), trial], decoder.clock)
     stepper.rollback(len(text) - 1)
-    curve.set_step(stepper.name, step / plain)
     rows = min(AT_ONCE, stepper.room(text) - 1)
     (read,) = timed([stepper.reading(last(text, rows))], decoder.clock)
-    curve.set_reading(stepper.name, read / rows / plain)
+    curve.set_parts(stepper.name, step / plain, read / rows / plain)
 
 
 def rehearse(decoder: Decoder, drafter: str, depth: int) -> float:

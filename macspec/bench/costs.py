@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,7 +21,8 @@ from .questions import Question
 from .sample import Sample, rows_of
 
 Costs = Mapping[str, Any]
-"""``CostCurve.passes``, and ``steps`` and ``reading`` of its ``as_dict``, in plain steps."""
+"""Of greedy passes rows, bucket of the context length and cost; ``steps`` and ``reading`` as in
+``CostCurve.as_dict``; all in plain steps."""
 
 UNKNOWN: Costs = {"passes": [], "steps": {}, "reading": {}}
 
@@ -29,9 +31,7 @@ def curve_of(costs: Costs) -> CostCurve:
     """A curve of these costs alone; a KeyError, TypeError or ValueError if they are none."""
     curve = CostCurve()
     for name, cost in costs["steps"].items():
-        curve.set_step(name, cost)
-    for name, cost in costs["reading"].items():
-        curve.set_reading(name, cost)
+        curve.set_parts(name, cost, costs["reading"][name])
     for rows, at, cost in costs["passes"]:
         for curve.sampled in (True, False):
             for _ in range(SAMPLES):
@@ -60,9 +60,13 @@ def measure_costs(
         ):
             pass
         for _ in session.measure(math.inf):
-            curve = session.controller.curve
-            known = curve.as_dict()
-            yield {name: known[name] for name in ("steps", "reading")} | {"passes": curve.passes()}
+            known = session.controller.curve.as_dict()
+            passes = sorted(
+                [depth + 1, at, statistics.median(costs)]
+                for name, depth, sampled, at, costs in known["rounds"]
+                if name == GIVEN and depth and not sampled
+            )
+            yield {"steps": known["steps"], "reading": known["reading"], "passes": passes}
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,8 +151,7 @@ class Player:
         learned, most = self.controller.curve, self.curve.most
         for name in self._models:
             step = self.curve.step(name)
-            learned.set_step(name, self._shaken(step))
-            learned.set_reading(name, self._shaken(step * READING))
+            learned.set_parts(name, self._shaken(step), self._shaken(step * READING))
         while missing := [it for it in learned.missing(length, self._models) if it[1] < most]:
             for name, depth in missing:
                 cost = self._shaken(self.curve.round(name, depth) + GAP)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
+from itertools import accumulate
+from operator import itemgetter, mul
 from typing import Any
 
 from .state import PARAMETERS
@@ -29,11 +30,15 @@ SHIPPED: Mapping[str, Sequence[float]] = {
 """Chance that a token is accepted after those before it, until something has been learned; of
 other drafters ``BY_RECENT``."""
 
+USUAL = 0.6
+"""Recent acceptance in a text of which nothing was judged."""
+
+REMEMBERED = 512
+"""Rounds of a text that it can be taken back over."""
+
 ALL = -1
 """All positions of a bucket, or all buckets, where a cell holds, instead of the number of judged
 tokens, how many of them the table would have accepted."""
-
-NONE = (0.0, 0.0)
 
 Cell = tuple[str, int, int]
 
@@ -53,21 +58,19 @@ class AcceptanceEstimate:
 
     def chance(self, drafter: str, bucket: int, position: int) -> float:
         """Chance that the token at ``position`` (from 0) is accepted after those before it."""
-        cell = drafter, bucket, min(position, POSITIONS - 1)
-        return self._mean(cell, self._whole(drafter, bucket))
+        start, own = shipped(drafter, bucket), PARAMETERS.prior / 4
+        accepted, foretold = self._counts.get((drafter, ALL, ALL), (0.0, 0.0))
+        start = min(start * (accepted + own) / (foretold + own), max(start, 0.9))
+        whole = self._mean((drafter, bucket, ALL), start)
+        return self._mean((drafter, bucket, min(position, POSITIONS - 1)), whole)
 
     def expected(self, drafter: str, bucket: int, depth: int) -> Sequence[float]:
         """Expected tokens of a round, the target's own included, at depth 0 to ``depth``."""
         known = self._expected.setdefault(drafter, {})
         if (bucket, depth) not in known:
-            whole = self._whole(drafter, bucket)
-            tokens, alive, chance = [1.0], 1.0, 1.0
-            for position in range(depth):
-                if position < POSITIONS:
-                    chance = self._mean((drafter, bucket, position), whole)
-                alive *= chance
-                tokens.append(tokens[-1] + alive)
-            known[bucket, depth] = tokens
+            chances = (self.chance(drafter, bucket, position) for position in range(depth))
+            alive = accumulate(chances, mul, initial=1.0)
+            known[bucket, depth] = list(accumulate(alive))
         return known[bucket, depth]
 
     def observe(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:
@@ -98,16 +101,8 @@ class AcceptanceEstimate:
         self._counts = counts
         self._expected.clear()
 
-    def _whole(self, drafter: str, bucket: int) -> float:
-        """Chance of a token at any position."""
-        accepted, foretold = self._counts.get((drafter, ALL, ALL), NONE)
-        own = PARAMETERS.prior / 4
-        scale = (accepted + own) / (foretold + own)
-        start = shipped(drafter, bucket)
-        return self._mean((drafter, bucket, ALL), min(start * scale, max(start, 0.9)))
-
     def _mean(self, cell: Cell, wider: float) -> float:
-        accepted, judged = self._counts.get(cell, NONE)
+        accepted, judged = self._counts.get(cell, (0.0, 0.0))
         return (accepted + PARAMETERS.prior * wider) / (judged + PARAMETERS.prior)
 
     def _count(self, cell: Cell, accepted: bool, weight: float = 1.0) -> None:
@@ -122,22 +117,6 @@ def shipped(drafter: str, bucket: int) -> float:
     return SHIPPED.get(drafter, BY_RECENT)[bucket]
 
 
-NEWEST = 0.12
-"""Weight of the newest judged token."""
-
-START = 0.6
-
-LASTING = 0.01
-"""The same weight in the long-term average."""
-
-BACK = 0.9
-"""How much of the difference between the two remains after a token that was not judged."""
-
-
-REMEMBERED = 512
-"""Rounds of a text that it can be taken back over."""
-
-
 class RecentAcceptance:
     """How often a text's tokens were guessed lately, by whichever of the drafters that run a model:
     a running average over judged tokens, which does not depend on how deep the rounds were.
@@ -147,19 +126,13 @@ class RecentAcceptance:
     """
 
     def __init__(self) -> None:
-        self._rounds = [(0, START, START)]
-        """Up to where tokens had been judged, and both averages then."""
+        self._rounds = [(0, USUAL)]
+        """Up to where tokens had been judged, and the average then."""
 
     def share(self, length: int) -> float:
-        """Share of tokens accepted recently, 0 to 1; tokens that were not judged lead back to the
-        long-term average.
-
-        Args:
-            length: of the text then.
-        """
+        """Share of tokens accepted recently, 0 to 1, when the text has so many tokens."""
         after = bisect_right(self._rounds, length, key=itemgetter(0))
-        at, share, long = self._rounds[max(after - 1, 0)]
-        return long + (share - long) * BACK ** max(length - at - 1, 0)
+        return self._rounds[max(after - 1, 0)][1]
 
     def observe(self, length: int, drafted: int, accepted: int) -> None:
         """Learn from a round, unless its tokens have been judged before.
@@ -167,15 +140,13 @@ class RecentAcceptance:
         Args:
             length: of the text before it.
         """
-        at, share, long = self._rounds[-1]
+        at, share = self._rounds[-1]
         if length < at:
             return
         judged = min(accepted + 1, drafted)
         for position in range(judged):
-            kept = position < accepted
-            share += NEWEST * (kept - share)
-            long += LASTING * (kept - long)
-        self._rounds.append((length + judged, share, long))
+            share += PARAMETERS.recent * ((position < accepted) - share)
+        self._rounds.append((length + judged, share))
         del self._rounds[1:-REMEMBERED]
 
     def rollback(self, length: int) -> None:

@@ -76,6 +76,9 @@ PLAIN = Plan(None, 0, why="not drafting")
 
 OFF = PLAIN._replace(why="not drafting: speculation is off")
 
+SETTLED = 64
+"""Tokens of a reply from which on it loses no more than promised; also its assumed length."""
+
 NEARLY = 0.9
 """Share of the best speed that a choice of fewer joules must keep."""
 
@@ -99,7 +102,7 @@ class Controller:
     - **Probes**: what was not used for longest is tried when ``probing`` of the tokens since the
       last probe covers what the try may lose.
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
-      ``settled`` tokens and gets as much of every token after those; a round is charged
+      ``SETTLED`` tokens and gets as much of every token after those; a round is charged
       ``precision`` times the most that it can cost, and none may lose more than is left. So no more
       than the allowance is lost within a reply, whatever is accepted.
 
@@ -119,7 +122,7 @@ class Controller:
         self.objective = "speed"
         self.watts = RoundWatts()
         self._set = parameters
-        self._account = parameters.allowance * parameters.settled
+        self._account = parameters.allowance * SETTLED
         """Plain steps that may be lost."""
         self._tokens = 0
         self._tried: dict[str | None, int] = {}
@@ -157,7 +160,7 @@ class Controller:
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
     ) -> str | None:
         """The drafter whose model should read the prompt before the first round: the one whose
-        rounds are worth most in a reply of ``settled`` tokens, the reading included.
+        rounds are worth most in a reply of ``SETTLED`` tokens, the reading included.
 
         Args:
             offers: of drafters that run a model, at their usual confidence.
@@ -187,12 +190,10 @@ class Controller:
         if seconds is not None and (plan.unread <= 4 or not drafted):
             self.curve.observe(kind, drafted, plan.length, seconds, overlaps, replayed)
         self._tokens += committed
-        if self._tokens > self._set.settled:
+        if self._tokens > SETTLED:
             self._account += self._set.allowance * committed
         if kind is not None:
             self._account += committed - plan.most * self._set.precision
-        elif overlaps == 0 and self._tried.get(None, 0) < max(self._tried.values(), default=0):
-            self._account -= self.curve.waiting  # drafting kept it from being launched ahead
         self._account = min(self._account, self._set.credit)
         saved = 0.0 if plan.probe else self._saved + self._set.probing * committed
         self._saved = min(saved, self._set.credit)
@@ -204,7 +205,7 @@ class Controller:
 
     def study(self, drafter: str, rounds: Iterable[tuple[int, int, int]], length: int) -> None:
         """Learn, when idle, how a drafter would have fared where it was not used. What it would
-        have gained there is put into the account, up to ``studied``.
+        have gained there is put into the account, up to ``credit``.
 
         Args:
             rounds: bucket, drafted and accepted tokens of each.
@@ -214,8 +215,7 @@ class Controller:
             plan = max(self._plans(Offer(drafter, drafted, bucket), length, drafted), key=WORTH)
             gained += min(accepted, plan.depth) + 1 - plan.cost * self._set.precision
             self.observe_acceptance(drafter, bucket, drafted, accepted)
-        most = max(self._account, self._set.studied)
-        self._account = min(max(self._account + gained, self._account), most)
+        self._account = min(self._account + max(gained, 0.0), self._set.credit)
 
     def observe_branch(self, plan: Plan, accepted: bool) -> None:
         """Learn whether the sibling was accepted where the token beside it was rejected."""
@@ -231,7 +231,7 @@ class Controller:
         name, room = offer.drafter, min(offer.room, limit)
         tokens = self.acceptance.expected(name, offer.bucket, MAX_DEPTH)
         reading = self.curve.catching_up(name, offer.unread)
-        left = min(self._set.settled, limit + 1)
+        left = min(SETTLED, limit + 1)
         plans = []
         for at in candidates(room) if depth is None else (min(depth, room),):
             # Unless the whole chain is accepted, a replay follows.

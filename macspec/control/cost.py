@@ -43,10 +43,6 @@ READING = 0.05
 ALONE = 1.03
 """A plain round that the device has to wait for, over one launched ahead, until measured."""
 
-ALIKE = 1.2
-"""Plain steps that differ by less are of a machine in the same state, and contexts whose lengths,
-plus 512 for the weights, differ by less cost alike."""
-
 Where = tuple[bool, int]
 """Whether tokens are sampled, and the bucket of the context length."""
 
@@ -130,15 +126,10 @@ class CostCurve:
         device does it at the beginning of the next round."""
         return statistics.median(self._replays) if self._replays else 0.0
 
-    @property
-    def waiting(self) -> float:
-        """Plain steps that the device waits for the host before a round that is not launched
-        ahead."""
-        return max(self.round(GIVEN, 0, 0) - 1, 0.01)
-
     def seconds(self, length: int) -> float | None:
-        """A pipelined plain step at this context length; None without recent ones near it."""
-        near = [it for at, it in self._plain if 1 / ALIKE < (at + 512) / (length + 512) < ALIKE]
+        """A pipelined plain step at this context length; None without recent ones near it, counting
+        512 tokens for the weights."""
+        near = [it for at, it in self._plain if _alike(at + 512, length + 512)]
         return statistics.median(near[-5:]) if near else None
 
     def missing(self, length: int, models: Sequence[str] = ()) -> list[Kind]:
@@ -161,14 +152,10 @@ class CostCurve:
         """Whether reading into its model was measured."""
         return drafter in self._reading
 
-    def set_step(self, drafter: str, cost: float) -> None:
-        """Record the cost of a draft step in plain steps."""
-        self._steps[drafter] = positive(cost)
+    def set_parts(self, drafter: str, step: float, reading: float) -> None:
+        """Record the costs of a draft step and of reading one token, in plain steps."""
+        self._steps[drafter], self._reading[drafter] = positive(step), positive(reading)
         self._forget()
-
-    def set_reading(self, drafter: str, cost: float) -> None:
-        """Record the cost, in plain steps, of reading one token into a draft model."""
-        self._reading[drafter] = positive(cost)
 
     def set_plain(self, length: int, seconds: float) -> None:
         """A pipelined plain step took so many seconds. Rounds since the last one are compared with
@@ -176,7 +163,7 @@ class CostCurve:
         before = self.seconds(length) or seconds
         self._plain.append((length, positive(seconds)))
         pending, self.pending = self.pending, []
-        if 1 / ALIKE < seconds / before < ALIKE:
+        if _alike(before, seconds):
             self._compare(pending, length, (before + seconds) / 2)
 
     def observe(
@@ -220,15 +207,6 @@ class CostCurve:
             ],
             "replays": self._replays,
         }
-
-    def passes(self) -> list[list[float]]:
-        """Measured passes of greedy decoding: rows, bucket of the context length, plain steps."""
-        return sorted(
-            [depth + 1, at, statistics.median(costs)]
-            for (name, (sampled, at)), kinds in self._seen.items()
-            for depth, costs in kinds.items()
-            if name == GIVEN and depth and not sampled
-        )
 
     def restore(self, stored: Mapping[str, Any]) -> None:
         """Take over what ``as_dict`` gave; else a ValueError, TypeError or KeyError."""
@@ -314,6 +292,10 @@ def _line(points: Mapping[int, float], at: int) -> float:
     above = min((it for it in points if it >= at), default=max(points))
     share = (at - below) / max(above - below, 1)
     return points[below] + share * (points[above] - points[below])
+
+
+def _alike(one: float, other: float) -> bool:
+    return max(one, other) < PARAMETERS.alike * min(one, other)
 
 
 def positive(value: float) -> float:

@@ -26,8 +26,7 @@ def costs(path: Path) -> None:
     state.load(curve, acceptance)
     if not path.exists():
         curve.learn("", 3, 100, 1.5)
-        curve.set_step("draft", 0.2)
-        curve.set_reading("draft", 0.1)
+        curve.set_parts("draft", 0.2, 0.1)
         state.save(curve, acceptance)
     Controller(curve, acceptance)
     for length in (0, 1000, 10**6):

@@ -208,8 +208,6 @@ def test_costs_are_measured_and_predict(small: Pair, question: Question) -> None
     assert costs["steps"]["draft"] > 0
     known = curve_of(costs)
     assert known.as_dict()["steps"] == costs["steps"]
-    for rows, _, cost in known.passes():
-        assert cost == pytest.approx(passes[rows])
     arm = MacspecArm("auto", small, DecodeConfig(), costs=costs)
     curve = arm.session(GREEDY, True).controller.curve
     for rows in (2, 5, 8):

@@ -110,4 +110,5 @@ def test_noise_costs_little(name: str, noise: str, seed: int) -> None:
             player = Noisy(curve, seed, NOISE[noise](seed))
             oracle = max(it.speed for it in sweep(trace, curve).values())
             for _ in ("cold", "warm"):
-                assert player.play(trace).speed >= 0.94 * oracle, trace.name
+                missed = 1 - player.play(trace).speed / oracle
+                assert missed <= (0.06 if noise == "bursts" else 0.04), trace.name

@@ -176,16 +176,6 @@ def test_what_stood_of_late_counts_most() -> None:
     assert bucket_of(recent.share(length)) == 0
 
 
-def test_a_bad_stretch_is_forgotten_while_nothing_is_judged() -> None:
-    recent, length = judged([(4, 4)] * 200)
-    usual = recent.share(length)
-    recent, length = judged([(4, 4)] * 200 + [(4, 0)] * 20)
-    shares = [recent.share(length + unjudged) for unjudged in range(200)]
-    assert bucket_of(shares[0]) == 0
-    assert shares == sorted(shares)
-    assert bucket_of(shares[-1]) == pytest.approx(bucket_of(usual), abs=1)
-
-
 def test_a_drafter_that_never_guesses_right_stays_where_it_is() -> None:
     recent, length = judged([(4, 0)] * 500)
     assert {bucket_of(recent.share(length + unjudged)) for unjudged in range(500)} == {0}

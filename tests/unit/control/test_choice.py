@@ -21,6 +21,7 @@ from macspec.control import (
     Plan,
     outlook,
 )
+from macspec.control.choice import SETTLED
 from macspec.control.cost import GIVEN, ROWS, SHIPPED
 from macspec.control.state import PARAMETERS
 
@@ -153,7 +154,7 @@ def test_what_may_be_lost_is_bounded_whatever_is_accepted(runs: list[int], bucke
         accepted = min(run, plan.depth) if run > 20 else 0
         play(controller, plan, accepted)
         tokens, steps = tokens + accepted + 1, steps + plan.cost
-        allowed = PARAMETERS.allowance * max(tokens + 32, PARAMETERS.settled)
+        allowed = PARAMETERS.allowance * max(tokens + 32, SETTLED)
         assert steps - tokens <= allowed + 0.01
 
 
@@ -246,7 +247,7 @@ def test_of_two_models_the_one_that_gains_more_reads_the_prompt() -> None:
         controller.observe_acceptance("draft", 7, 4, 1)
         controller.observe_acceptance("mtp", 7, 4, 4)
     assert controller.reader(both, 400, 99) == "mtp"
-    controller.curve.set_reading("mtp", 1.0)
+    controller.curve.set_parts("mtp", 0.05, 1.0)
     assert controller.reader(both, 400, 99) == "draft"
 
 

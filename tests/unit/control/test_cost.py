@@ -152,7 +152,7 @@ def test_reading_what_it_missed_is_no_cost_of_the_round_itself() -> None:
     curve = CostCurve(STEPS)
     assert curve.catching_up("draft", 1) == curve.catching_up("ngram", 900) == 0
     assert curve.catching_up("draft", 9) > curve.catching_up("draft", 4) > 0
-    curve.set_reading("draft", 0.02)
+    curve.set_parts("draft", STEPS["draft"], 0.02)
     assert curve.catching_up("draft", 11) == pytest.approx(0.2)
 
 
@@ -195,7 +195,7 @@ def test_buckets_grow_with_the_context(length: int) -> None:
 
 def test_a_curve_comes_back_from_json() -> None:
     curve = CostCurve(STEPS)
-    curve.set_reading("draft", 0.002)
+    curve.set_parts("draft", STEPS["draft"], 0.002)
     curve.sampled = True
     for depth in (0, 1, 4):
         curve.learn(GIVEN, depth, 100, 1.4)

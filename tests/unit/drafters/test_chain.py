@@ -161,16 +161,6 @@ def play(draft: ChainDrafter, text: list[int], committed: list[int]) -> None:
     text += committed
 
 
-def test_a_bad_stretch_is_not_held_against_it_for_long() -> None:
-    draft, _ = drafter()
-    text = list(TOKENS)
-    for committed in [[7, 7]] * 100 + [[7]] * 12:
-        play(draft, text, committed)
-    after = [draft.offer([*text, *[0] * more]).bucket for more in range(60)]
-    assert after[0] < after[-1]
-    assert after == sorted(after)
-
-
 def test_another_text_is_no_recent_one() -> None:
     draft, _ = drafter()
     text, fresh = list(TOKENS), draft.offer(TOKENS).bucket
