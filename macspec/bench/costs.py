@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..control import CostCurve
-from ..control.cost import EDGES, GIVEN, SAMPLES, bucket
+from ..control.cost import EDGES, GIVEN, READING, SAMPLES, bucket
 from ..kernels import Kernels
 from ..models import Pair
 from ..sampling import Sampling
@@ -31,7 +31,7 @@ def curve_of(costs: Costs) -> CostCurve:
     """A curve of these costs alone; a KeyError, TypeError or ValueError if they are none."""
     curve = CostCurve()
     for name, cost in costs["steps"].items():
-        curve.set_parts(name, cost, costs["reading"][name])
+        curve.set_parts(name, cost, costs["reading"].get(name, READING * cost))
     for rows, at, cost in costs["passes"]:
         for curve.sampled in (True, False):
             for _ in range(SAMPLES):
