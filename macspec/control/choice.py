@@ -103,8 +103,9 @@ class Controller:
       last probe covers what the try may lose.
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
       ``SETTLED`` tokens and gets as much of every token after those; a round is charged
-      ``precision`` times the most that it can cost, and none may lose more than is left. So no more
-      than the allowance is lost within a reply, whatever is accepted.
+      ``precision`` times the most that it can cost. None may lose more than is left, nor more than
+      ``stake`` of it unless the shallowest loses about as much. So no more than the allowance is
+      lost within a reply, whatever is accepted.
 
     A plan depends only on what is known before the round: costs, acceptance so far, and what the
     drafters offer. So every acceptance rule stays exact under it.
@@ -248,7 +249,8 @@ class Controller:
 
     def _best(self, plans: Sequence[Plan]) -> Plan:
         """The best of an offer's plans that the account covers, else the shallowest."""
-        known = (it for it in plans if it.most - 1 <= self._account)
+        most = max(self._set.stake * self._account, 1.25 * (plans[0].most - 1))
+        known = (it for it in plans if it.most - 1 <= min(self._account, most))
         best = max(known, key=WORTH, default=plans[0])
         return self._branched(best) if best.branches else best
 

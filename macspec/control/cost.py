@@ -27,6 +27,9 @@ MODEL_DEPTHS = (1, 2, 3, 5, 7)
 SAMPLES = 5
 """Idle measurements of a kind of round at which it is known well enough."""
 
+NEWEST = 3 * SAMPLES
+"""Comparisons of which the median is what a kind of round costs: live ones take over slowly."""
+
 EDGES = (512, 2048, 8192, 32768)
 """Borders between the buckets of context lengths."""
 
@@ -79,7 +82,7 @@ class CostCurve:
         self._factors: dict[tuple[str, Where], dict[int, float]] = {}
         self._costs: dict[tuple[str, int, Where], float] = {}
         """Cached results of ``_near`` and ``_cost``, until something new is learned."""
-        self._plain: deque[tuple[int, float]] = deque(maxlen=PARAMETERS.newest)
+        self._plain: deque[tuple[int, float]] = deque(maxlen=NEWEST)
         """Context length and seconds of the newest plain steps."""
         self._run: list[float] = []
         """Seconds of the newest rounds of a pipelined run."""
@@ -145,7 +148,7 @@ class CostCurve:
         """A round, or the mean of some in a row, took so many plain steps; at depth 0 a plain one
         that was not launched ahead."""
         kinds = self._seen.setdefault((drafter, self._where(length)), {})
-        kinds[depth] = [*kinds.get(depth, []), positive(cost)][-PARAMETERS.newest :]
+        kinds[depth] = [*kinds.get(depth, []), positive(cost)][-NEWEST:]
         self._forget()
 
     def knows_reading(self, drafter: str) -> bool:
@@ -215,12 +218,12 @@ class CostCurve:
             if not (0 <= int(depth) <= ROWS[-1] and 0 <= int(at) <= len(EDGES) and costs):
                 raise ValueError(f"no costs {costs} of depth {depth} in bucket {at}")
             kinds = seen.setdefault((str(name), (bool(sampled), int(at))), {})
-            kinds[int(depth)] = [*map(positive, costs)][-PARAMETERS.newest :]
+            kinds[int(depth)] = [*map(positive, costs)][-NEWEST:]
         steps, reading = (
             {str(name): positive(value) for name, value in stored[part].items()}
             for part in ("steps", "reading")
         )
-        replays = [*map(positive, stored["replays"])][-PARAMETERS.newest :]
+        replays = [*map(positive, stored["replays"])][-NEWEST:]
         self._seen, self._replays = seen, replays
         self._steps, self._reading = self._steps | steps, self._reading | reading
         self._run, self.pending = [], []
@@ -281,7 +284,7 @@ class CostCurve:
             found = statistics.median(ratios)
             if replayed:  # beside what the others have taken
                 more = max(found - self.round(name, depth, length), 1e-6)
-                self._replays = [*self._replays, more][-PARAMETERS.newest :]
+                self._replays = [*self._replays, more][-NEWEST:]
             else:
                 self.learn(name, depth, length, found)
 
