@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -59,6 +60,25 @@ def test_of_two_models_the_better_one_is_found(curve: PublishedCurve) -> None:
     for name, cold, warm in regrets(played(curve, [it for it in shipped() if len(it.models) > 1])):
         assert cold <= 0.07, name
         assert warm <= 0.05, name
+
+
+@pytest.mark.parametrize("name", ["m4-pro-4bit", "m5-max-4bit"])
+def test_the_slower_of_two_models_is_left_when_it_was_the_only_one_at_first(name: str) -> None:
+    (curve,) = (it for it in CURVES if it.name == name)
+    chance, replies = random.Random(7), []
+    for _ in range(20):
+        models = {
+            drafter: runs([chance.random() < share for _ in range(48)])
+            for drafter, share in (("draft", 0.6), ("eagle", 0.8))
+        }
+        replies.append(Recorded(40, 48, models, {}))
+    trace = Trace("", "synthetic", "", replies)
+    player = Player(curve, fresh(curve, trace.models))
+    alone = trace.alone("draft")
+    player.play(alone)
+    auto = player.play(trace).speed
+    slower, best = (max(it.speed for it in sweep(text, curve).values()) for text in (alone, trace))
+    assert auto >= 0.97 * best > 1.1 * slower
 
 
 def played(curve: PublishedCurve, traces: Sequence[Trace]) -> list[Result]:
