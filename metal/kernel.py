@@ -21,6 +21,8 @@ BODY = "// body\n"
 METAL = {mx.float32: "float", mx.float16: "float16_t", mx.bfloat16: "bfloat16_t"}
 TYPES = tuple(METAL)
 """Of what the kernels read."""
+MOST_THREADGROUP_BYTES = 32 * 1024
+"""Threadgroup memory that every Apple GPU has (Metal Feature Set Tables)."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,10 @@ class Launch:
         constants: name and value of each constant of the text: a type, an integer or a bool.
         shapes, dtypes: of the outputs.
         init: what every element of the outputs holds before the kernel; undefined without it.
+        threadgroup_bytes: of the arrays whose size depends on the constants.
+
+    Raises:
+        ValueError: no Apple GPU has so much threadgroup memory.
     """
 
     grid: tuple[int, int, int]
@@ -41,6 +47,14 @@ class Launch:
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[mx.Dtype, ...]
     init: float | None = None
+    threadgroup_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if self.threadgroup_bytes > MOST_THREADGROUP_BYTES:
+            raise ValueError(
+                f"{self.threadgroup_bytes} bytes of threadgroup memory; "
+                f"a GPU has {MOST_THREADGROUP_BYTES}"
+            )
 
     @cached_property
     def arguments(self) -> dict[str, Any]:

@@ -260,6 +260,8 @@ def _qmm_call(x: mx.array, matrix: Matrix, *, tensors: bool) -> tuple[list[mx.ar
         ),
         shapes=((rows, outputs) if parts == 1 else (parts, rows, outputs),),
         dtypes=(y,),
+        # Half of the simdgroups leave their sums, in float32, for the others.
+        threadgroup_bytes=QMM_SIMDGROUPS // 2 * tiles * height * QMM_COLUMNS * 4,
     )
     return [x, *matrix.operands], launch
 

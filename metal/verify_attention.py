@@ -123,9 +123,13 @@ def queries_together(width: int) -> int:
     return 128 if width <= 128 else 64
 
 
-def _shares(simdgroups: int, size: int) -> int:
-    """Among how many simdgroups the keys of a tile can be divided; ``size`` in bytes of one."""
-    tiles = 4 if size <= 256 else 2 if size <= 512 else 1
+def _tiles(size: int) -> int:
+    """Of 8 keys that threadgroup memory holds at a time; ``size`` in bytes of one."""
+    return 4 if size <= 256 else 2 if size <= 512 else 1
+
+
+def _shares(simdgroups: int, tiles: int) -> int:
+    """Among how many simdgroups the keys that are held can be divided."""
     return next((it for it in (MOST_SHARES, 2) if it <= tiles and it * simdgroups <= SIMDGROUPS), 1)
 
 
@@ -144,7 +148,8 @@ def attention_call(
     lines = query_heads // heads * rows
     parts = -(-lines // queries_together(max(width, value_width)))
     simdgroups = -(-lines // (8 * parts))
-    share = _shares(simdgroups, max(width, value_width) * queries.dtype.size)
+    tiles = _tiles(max(width, value_width) * queries.dtype.size)
+    share = _shares(simdgroups, tiles)
     if heads * parts * -(-length // (STRETCH * share)) < ENOUGH_GROUPS:
         share = 1
     most = min(MOST_BLOCKS, max(MOST_GROUPS // (heads * parts), 1)) // share
@@ -165,6 +170,8 @@ def attention_call(
         ),
         shapes=((stretches, query_heads, rows, value_width), (stretches, query_heads, rows, 2)),
         dtypes=(out, mx.float32),
+        # Rows of keys and of values are 16 bytes apart.
+        threadgroup_bytes=8 * tiles * ((width + value_width) * queries.dtype.size + 32),
     )
     constants = constant(sees, mx.uint32), constant(scale, mx.float32)
     # What a plain cache has no scales and biases for is bound and not read.

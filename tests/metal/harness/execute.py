@@ -17,7 +17,6 @@ from .text import Text
 
 Array = NDArray[np.generic]
 MOST_THREADS = 1024
-MOST_THREADGROUP_BYTES = 32 * 1024
 MOST_BUFFERS = 31
 RED_ZONE = 4096
 """Bytes on both sides of a buffer that belong to nobody."""

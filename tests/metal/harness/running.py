@@ -11,12 +11,11 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from macspec.metal.kernel import Kernel, Launch
+from macspec.metal.kernel import MOST_THREADGROUP_BYTES, Kernel, Launch
 
 from .build import check, instrumented, plain
 from .execute import (
     MOST_BUFFERS,
-    MOST_THREADGROUP_BYTES,
     MOST_THREADS,
     Array,
     Executed,

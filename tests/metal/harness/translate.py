@@ -73,7 +73,8 @@ class Unit:
     rest: str
 
 
-def _unit(text: Text, end: str) -> Unit:
+def ending(text: Text, end: str) -> Unit:
+    """The unit whose last lines are ``end``."""
     return Unit(
         f'#include <metal_stdlib>\n#line {PREAMBLE_LINE} "preamble"\n{cpp(text.preamble)}\n',
         f'#line 1 "kernel.metal"\n{cpp(text.source)}\n#line 1 "entry"\n{end}',
@@ -82,7 +83,7 @@ def _unit(text: Text, end: str) -> Unit:
 
 def typed(text: Text) -> Unit:
     """The unit with address spaces, for reading only."""
-    return _unit(text, f"auto* msl_instance = &{text.instance};\n")
+    return ending(text, f"auto* msl_instance = &{text.instance};\n")
 
 
 def runnable(text: Text) -> Unit:
@@ -92,7 +93,7 @@ def runnable(text: Text) -> Unit:
     numbers = iter(range(len(text.parameters)))
     call = ", ".join(_argument(parameter, numbers) for parameter in text.parameters)
     first, last = BOUNDS
-    return _unit(
+    return ending(
         text,
         f"struct Ids {{ {fields} }};\n"
         f'#define API extern "C" __attribute__((visibility("default"))) MSL_UNCHECKED\n'

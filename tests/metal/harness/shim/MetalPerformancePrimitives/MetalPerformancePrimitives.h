@@ -29,6 +29,11 @@ struct msl_cooperative {
 struct msl_tensors {
   float a[8], b[16], c[16];
 };
+#if MSL_SPACES == 2
+MSL_INLINE void msl_cross(msl_tensors& t) {
+  for (int i = 0; i < 16; i++) t.c[i] = metal::msl_opaque(t.c[i] + t.a[i / 2] * t.b[i], 0u);
+}
+#endif
 MSL_UNCHECKED inline void msl_tensor_multiply(void** blocks, uint active, uint) {
   if (active != 0xffffffffu) metal::msl_complain("matmul2d with inactive lanes");
   float A[16][16] = {}, B[32][16] = {}, C[16][32] = {};

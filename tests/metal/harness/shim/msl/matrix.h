@@ -57,6 +57,13 @@ MSL_MATRIX_ACCESS(threadgroup)
 struct msl_product {
   float a[2], b[2], c[2];
 };
+#if MSL_SPACES == 2
+MSL_INLINE void msl_cross(msl_product& p) {
+  asm volatile("; product"
+               : "+v"(p.c[0]), "+v"(p.c[1])
+               : "v"(p.a[0]), "v"(p.a[1]), "v"(p.b[0]), "v"(p.b[1]));
+}
+#endif
 MSL_UNCHECKED inline void msl_multiply(void** blocks, uint active, uint) {
   if (active != 0xffffffffu) msl_complain("simdgroup matrix operation with inactive lanes");
   float A[8][8] = {}, B[8][8] = {}, C[8][8] = {};

@@ -17,6 +17,16 @@ struct msl_block {
   uint argument;
   T fill;
 };
+#if MSL_SPACES == 2
+template <class T>
+MSL_INLINE void msl_cross(msl_block<T>& block) {
+  if constexpr (sizeof(T) < 4)
+    block.out = (T)msl_opaque((float)block.in, block.argument);
+  else
+    block.out = msl_opaque(block.in, block.argument);
+  block.fill = block.out;
+}
+#endif
 #define MSL_EACH_ACTIVE(i) for (uint i = 0; i < 32; i++) if (active >> i & 1)
 #define MSL_BLOCK(i) ((msl_block<T>*)blocks[i])
 #define MSL_CALL(T, OPERATION, ARGUMENT, FILL, WIDTH)    \

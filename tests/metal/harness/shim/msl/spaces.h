@@ -6,10 +6,15 @@
 
 #if MSL_SPACES
 #define device __attribute__((address_space(1)))
-#define constant const __attribute__((address_space(2)))
+#define constant const __attribute__((address_space(MSL_SPACES == 2 ? 4 : 2)))
 #define threadgroup __attribute__((address_space(3)))
+#if MSL_SPACES == 2
+#define MSL_THREADGROUP_VARIABLE \
+  static __attribute__((address_space(3), loader_uninitialized))
+#else
 // extern, so that a class type needs no constructor for its address space
 #define MSL_THREADGROUP_VARIABLE extern __attribute__((address_space(3)))
+#endif
 #else
 #define device
 #define constant const
