@@ -15,8 +15,8 @@ from .text import Parameter, Text
 from .translate import Unit, ending
 
 MOST = 128
-"""That a lane of an Apple GPU has; with all of them M1 runs 384 threads a core, with up to 52 the
-full 1,024 (Rosenzweig, "Dissecting the Apple M1 GPU", part III)."""
+"""That a lane of an Apple GPU has; a core of M1 runs 384 threads that take all of them, 1,024 that
+take few (Rosenzweig, "Dissecting the Apple M1 GPU", part III)."""
 FLAGS = (
     *("--target=amdgcn-amd-amdhsa", "-mcpu=gfx1100", "-nogpulib", "-DMSL_SPACES=2", "-O2"),
     *(flag for flag in LANGUAGE if not flag.startswith(("--target", "-march"))),
