@@ -223,12 +223,14 @@ class MacspecApp(App[None], inherit_bindings=False):
 
     async def _look_elsewhere(self) -> None:
         """Show what another window did to this conversation."""
-        turns = self.conversation.turns
+        if not self.shown:
+            return
+        prompt, turns = self.main.prompt, self.conversation.turns
         if news := self.conversation.refresh():
             if turns != self.conversation.turns:
                 await self.redraw()
             self.status(news, "warning")
-        if not self.main.prompt.value and not self.sending.replying and not self.main.prompt.queue:
+        if not prompt.value and not self.sending.replying and not prompt.queue:
             self.begin(self._entitle(), "title")
 
     async def _entitle(self) -> None:
@@ -316,9 +318,14 @@ class MacspecApp(App[None], inherit_bindings=False):
     def notice(self, line: str, severity: str = "information") -> None:
         self.feed.notice(line, severity)
 
+    @property
+    def shown(self) -> bool:
+        """Whether the main screen can be changed: not while the app is starting or closing."""
+        return self.is_running and self.main.there
+
     def show_state(self) -> None:
         """Show what is not in the transcript, four times a second: title, numbers, keys."""
-        if not self.is_running or not self.main.there:
+        if not self.shown:
             return
         main, state = self.main, self.conversation.panel()
         chat = self.conversation.chat

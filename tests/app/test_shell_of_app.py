@@ -14,6 +14,7 @@ from macspec.app.actions import ACTIONS
 from macspec.app.chat.introduction import WHAT
 from macspec.app.panel.panelrows import HELP
 from macspec.app.panel.sliders import Sliders
+from macspec.app.prompt.prompt import Prompt
 from macspec.app.screens.help import page
 from macspec.config.effective import load
 
@@ -300,3 +301,14 @@ async def test_nothing_of_the_model_reaches_the_terminal(running: Callable[..., 
         assert "\x9b" not in it.screen
         assert "[bold red]markup[/]" in it.screen
         assert "[link=x]Hello[/link]" in it.screen
+
+
+async def test_timers_do_nothing_once_the_screen_is_being_taken_down(
+    running: Callable[..., Any],
+) -> None:
+    async with running("Blue.") as it:
+        await it.ask("Which colour?")
+        await it.app.main.query(Prompt).remove()
+        assert not it.app.shown
+        it.app.show_state()
+        await it.app._look_elsewhere()
