@@ -89,9 +89,13 @@ def quoted(value: object) -> str:
     return _shortened(one_line(text[: 4 * QUOTED]))
 
 
+NO_MEMORY = ("alloc", "Insufficient Memory", "out of memory")
+"""What MLX's errors say then: of an allocation, of Metal, of CUDA."""
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the system or the device refused memory."""
-    refused = isinstance(error, RuntimeError) and "alloc" in str(error)
+    refused = isinstance(error, RuntimeError) and any(it in str(error) for it in NO_MEMORY)
     return refused or isinstance(error, MemoryError)
 
 

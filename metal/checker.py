@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from macspec.errors import brief, is_out_of_memory
+from macspec.errors import brief
 from macspec.parent import exit_with_parent
 
 from .faults import FAULT, gpu_answers, is_innocent
@@ -40,7 +40,7 @@ def serve(
         try:
             outcome = check(variant, copies)
         except Exception as error:
-            if is_out_of_memory(error) or is_innocent(error):
+            if is_innocent(error):
                 outcome = None
             elif FAULT in str(error):
                 tell(fault=f"the GPU reported a fault ({brief(error)})")

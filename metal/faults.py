@@ -7,9 +7,10 @@ from typing import Any
 
 import mlx.core as mx
 
+from macspec.errors import is_out_of_memory
+
 FAULT = "Command buffer execution failed"
 """Of work that was sent to the GPU."""
-MEMORY = "Insufficient Memory"
 INNOCENT = "InnocentVictim"
 """The name of Metal's error for work that was lost by the fault of another program's."""
 COMPILER = "[metal::Device]"
@@ -38,4 +39,4 @@ def is_fault(error: BaseException) -> bool:
 
 def is_innocent(error: BaseException) -> bool:
     """Whether no kernel can have caused such an error."""
-    return INNOCENT in str(error) or MEMORY in str(error)
+    return INNOCENT in str(error) or is_out_of_memory(error)

@@ -19,7 +19,7 @@ from mlx_lm.tokenizer_utils import TokenizerWrapper
 from transformers.utils import logging as transformers_logging
 
 from ..assets import pocket
-from ..errors import ModelBrokenError, OutOfMemoryError, brief, quoted
+from ..errors import ModelBrokenError, OutOfMemoryError, brief, is_out_of_memory, quoted
 from .files import broken, check_weights, without_weights
 from .folder import check_files, check_sizes
 from .memory import MemoryEstimate, MemoryPlan, estimate_memory, gigabytes
@@ -221,8 +221,7 @@ def read_weights(model: Weighty, progress: Callable[[int], None] = lambda done: 
             try:
                 mx.eval(stride)
             except Exception as error:
-                refused = "alloc" in str(error) or "memory" in str(error).lower()
-                if not refused and not isinstance(error, MemoryError):
+                if not is_out_of_memory(error):
                     raise
                 raise OutOfMemoryError(
                     f"not enough memory for the {gigabytes(model.weight_bytes)} of weights of "

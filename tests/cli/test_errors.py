@@ -135,6 +135,7 @@ class PanicException(BaseException):
     [
         (MemoryError(), "error: not enough memory (MemoryError): close other programs"),
         (RuntimeError("[malloc] Unable to allocate"), "error: not enough memory ([malloc]"),
+        (RuntimeError("[METAL] Insufficient Memory"), "error: not enough memory ([METAL]"),
         (PanicException("Onig"), "error: a library gave up on this model or text (Onig): choose"),
     ],
 )
