@@ -1,13 +1,15 @@
 """EAGLE heads as SafeAILab and speculators package them.
 
-EAGLE-3 (Li et al. 2025, arXiv:2503.01840) is one layer whose attention reads the embedded token
-beside a mix of three of the target's layers. Its own output takes that mix's place in the next
-step. Its vocabulary may be a part of the target's. EAGLE-1 and 2 (arXiv:2401.15077, 2406.16858) mix
+EAGLE-3 (Li et al. 2025, arXiv:2503.01840) is a layer whose attention reads the embedded token
+beside a mix of three of the target's layers, and where there are more layers, those follow as in
+any llama. Its own output takes that mix's place in the next step. Its vocabulary may be a part of
+the target's. EAGLE-1 and 2 (arXiv:2401.15077, 2406.16858) mix
 the embedded token with the row that enters the target's output head, and guess the next such row.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -23,6 +25,8 @@ from ..tap import FINAL
 from .guesses import Guesses, Output, chain_output, check_vocabulary, guesses_of
 from .head import Variant
 from .tensors import joined, load, width_of
+
+_LAYER = re.compile(r"layers\.(\d{1,2})\.")
 
 
 class _Attention(nn.Module):
@@ -82,40 +86,53 @@ class _MLP(nn.Module):
 
 
 class _Layer(nn.Module):
-    """A llama's layer; with ``beside``, it reads the embedded token beside the row."""
+    """A llama's layer; the first may read the embedded token beside the row."""
 
-    def __init__(self, width: int, settings: Mapping[str, Any], normed: bool, beside: bool) -> None:
+    def __init__(
+        self, wide: int, width: int, settings: Mapping[str, Any], normed: bool, first: bool
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         eps = float(settings.get("rms_norm_eps", 1e-6))
-        self.self_attn = _Attention(2 * width if beside else width, width, settings, normed)
+        self.self_attn = _Attention(wide, width, settings, normed)
         self.mlp = _MLP(width, int(settings["intermediate_size"]))
-        if beside:
+        if wide > width:
             self.hidden_norm = nn.RMSNorm(width, eps)
+        if wide > width or not first:
             self.input_layernorm = nn.RMSNorm(width, eps)
         self.post_attention_layernorm = nn.RMSNorm(width, eps)
 
+    def __call__(self, x: mx.array, residual: mx.array, mask: Any, cache: Any) -> mx.array:
+        """Rows for what its attention reads, and for what is added to."""
+        out = residual + self.self_attn(x, mask, cache)
+        done: mx.array = out + self.mlp(self.post_attention_layernorm(out))
+        return done
+
 
 class Eagle(nn.Module):
-    """A head of one layer.
+    """A head of few layers.
 
     Args:
         width: of its own rows.
-        settings: of its layer, named as a llama's configuration names them.
+        settings: of its layers, named as a llama's configuration names them.
         taps: the target's layers that it reads; none where it is an EAGLE-1.
-        normed: whether its attention norms queries and keys.
+        normed: whether its attention norms queries and keys, for each of its layers.
     """
 
     name = "eagle"
 
     def __init__(
-        self, width: int, settings: Mapping[str, Any], taps: Sequence[int], normed: bool
+        self, width: int, settings: Mapping[str, Any], taps: Sequence[int], normed: Sequence[bool]
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         eps = float(settings.get("rms_norm_eps", 1e-6))
         self._taps = tuple(taps)
         self.wanted = (FINAL, *taps)
         self.width = width
-        self.layers = [_Layer(width, settings, normed, bool(taps))]
+        wide = 2 * width if taps else width
+        self.layers = [
+            _Layer(width if at else wide, width, settings, it, first=not at)
+            for at, it in enumerate(normed)
+        ]
         if taps:
             self.norm = nn.RMSNorm(width, eps)
         self.norm_before_residual = bool(settings.get("norm_before_residual", False))
@@ -134,7 +151,7 @@ class Eagle(nn.Module):
         return [self]
 
     def make_cache(self) -> list[Any]:
-        return [KVCache()]  # type: ignore[no-untyped-call]
+        return [KVCache() for _ in self.layers]  # type: ignore[no-untyped-call]
 
     def embedded(self, tokens: mx.array, embedding: Any) -> mx.array:
         own = self.embed_tokens if "embed_tokens" in self else embedding
@@ -154,16 +171,17 @@ class Eagle(nn.Module):
         return entered
 
     def __call__(self, hidden: mx.array, embedded: mx.array, cache: Sequence[Any]) -> mx.array:
-        layer = self.layers[0]
-        if "hidden_norm" in layer:
-            normed = layer.hidden_norm(hidden)
-            x = self._pair(layer.input_layernorm(embedded), normed)
+        first, *others = self.layers
+        if "hidden_norm" in first:
+            normed = first.hidden_norm(hidden)
+            x = self._pair(first.input_layernorm(embedded), normed)
             residual = normed if self.norm_before_residual else hidden
         else:
             x = residual = self.fc(self._pair(embedded * self.scale, hidden))
         mask = create_attention_mask(x, cache[0])
-        out = residual + layer.self_attn(x, mask, cache[0])
-        out = out + layer.mlp(layer.post_attention_layernorm(out))
+        out = first(x, residual, mask, cache[0])
+        for layer, own in zip(others, cache[1:], strict=True):
+            out = layer(layer.input_layernorm(out), out, mask, own)
         stepped: mx.array = self.norm(out) if self.norm_output else out
         return stepped
 
@@ -240,7 +258,9 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
     for key in ("num_attention_heads", "intermediate_size"):
         if key not in settings:
             raise ValueError(f"has no {key} in its config.json")
-    head = Eagle(width, settings, taps, "layers.0.self_attn.q_norm.weight" in named)
+    if "mask_hidden" in named:
+        raise ValueError("guesses several tokens at once (P-EAGLE), which macspec cannot do")
+    head = Eagle(width, settings, taps, _normed(named))
     head.fc = nn.Linear(fused, width, bias=False)
     eps = float(settings.get("rms_norm_eps", 1e-6))
     if "input_norm.weight" in named:
@@ -267,10 +287,18 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
         if f"{path}.bias" in named and isinstance(layer, nn.Linear):
             layer.bias = mx.zeros(layer.weight.shape[0])
     load(head, named)
-    attention, mlp = head.layers[0].self_attn, head.layers[0].mlp
-    attention.qkv_proj = joined([attention.pop(f"{it}_proj") for it in "qkv"])
-    mlp.gate_up_proj = joined([mlp.pop(f"{it}_proj") for it in ("gate", "up")])
+    for own in head.layers:
+        attention, mlp = own.self_attn, own.mlp
+        attention.qkv_proj = joined([attention.pop(f"{it}_proj") for it in "qkv"])
+        mlp.gate_up_proj = joined([mlp.pop(f"{it}_proj") for it in ("gate", "up")])
     return head
+
+
+def _normed(named: Mapping[str, mx.array]) -> list[bool]:
+    """Whether the attention of each layer norms queries and keys."""
+    found = (_LAYER.match(it) for it in named)
+    count = 1 + max((int(it[1]) for it in found if it), default=0)
+    return [f"layers.{it}.self_attn.q_norm.weight" in named for it in range(count)]
 
 
 def _renamed(name: str) -> str:

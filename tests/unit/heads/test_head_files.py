@@ -142,6 +142,8 @@ def knowing(name: str) -> Callable[[Tensors], Tensors]:
         ("eagle", without("up_proj"), "lacks layers.0.mlp.up_proj.weight"),
         ("eagle", cut("lm_head.weight"), "names 40 ids of the target for 39"),
         ("eagle", lambda it: it | {"d2t": it["d2t"] + 90}, "names ids that the target lacks"),
+        ("eagle", lambda it: it | {"layers.2.x.weight": mx.zeros(2)}, "lacks layers.1.input_layer"),
+        ("eagle", lambda it: it | {"mask_hidden": mx.zeros((1, 192))}, "several tokens at once"),
     ],
 )
 def test_what_does_not_fit_is_refused(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from headfiles import (
     EAGLE,
+    LAYER,
     REDUCED,
     SPECULATORS,
     WIDTH,
@@ -75,9 +76,10 @@ def fed_forward(x: Array, w: dict[str, Array], start: str) -> Array:
     return out
 
 
-def layered(x: Array, w: dict[str, Array], start: str) -> Array:
+def layered(x: Array, w: dict[str, Array], start: str, base: float = 10000.0) -> Array:
     """A llama's layer."""
-    x = x + attended(normed(x, w[f"{start}input_layernorm.weight"]), w, f"{start}self_attn.")
+    row = normed(x, w[f"{start}input_layernorm.weight"])
+    x = x + attended(row, w, f"{start}self_attn.", base)
     h = normed(x, w[f"{start}post_attention_layernorm.weight"])
     return x + fed_forward(h, w, f"{start}mlp.")
 
@@ -119,6 +121,8 @@ def eagle_by_hand(
     x = x + attended(np.concatenate(parts, -1), w, "midlayer.self_attn.", base)
     h = normed(x, w["midlayer.post_attention_layernorm.weight"])
     x = x + fed_forward(h, w, "midlayer.mlp.")
+    if "layers.1.input_layernorm.weight" in w:
+        x = layered(x, w, "layers.1.", base)
     known = normed(x, w["norm.weight"]) @ w["lm_head.weight"].T
     logits = np.full((len(x), VOCABULARY), -np.inf)
     logits[:, np.arange(REDUCED) + w["d2t"].astype(int)] = known
@@ -137,6 +141,13 @@ def first_eagle_by_hand(
 
 QK: dict[str, tuple[int, ...]] = {f"midlayer.self_attn.{it}_norm.weight": (32,) for it in "qk"}
 BIASED = {"q": 64, "k": 32, "v": 32, "o": WIDTH}
+SECOND: dict[str, tuple[int, ...]] = {
+    "layers.1.input_layernorm.weight": (WIDTH,),
+    "layers.1.self_attn.q_proj.weight": (64, WIDTH),
+    "layers.1.self_attn.k_proj.weight": (32, WIDTH),
+    "layers.1.self_attn.v_proj.weight": (32, WIDTH),
+    **{f"layers.1.{name}": shape for name, shape in LAYER.items()},
+}
 NARROW = 48
 NORMS = ("hidden_norm", "input_layernorm", "post_attention_layernorm")
 EAGLES: dict[str, tuple[dict[str, tuple[int, ...]], dict[str, Any]]] = {
@@ -149,6 +160,8 @@ EAGLES: dict[str, tuple[dict[str, tuple[int, ...]], dict[str, Any]]] = {
         EAGLE,
     ),
     "norms in attention": (QK, EAGLE),
+    "two layers": (SECOND, EAGLE),
+    "two layers, as speculators names them": (SECOND, SPECULATORS),
     "the normed row again": ({}, EAGLE | {"norm_output": True}),
     "narrower than its target": (
         {
