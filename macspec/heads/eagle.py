@@ -283,14 +283,14 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
     if not third and str(model.config.get("model_type", "")).startswith("gemma"):
         head._scales = (1.0, width**0.5)
     modules: Any = head.named_modules()  # type: ignore[no-untyped-call]
-    for path, layer in modules:
-        if f"{path}.bias" in named and isinstance(layer, nn.Linear):
-            layer.bias = mx.zeros(layer.weight.shape[0])
+    for path, module in modules:
+        if f"{path}.bias" in named and isinstance(module, nn.Linear):
+            module.bias = mx.zeros(module.weight.shape[0])
     load(head, named)
-    for own in head.layers:
-        attention, mlp = own.self_attn, own.mlp
-        attention.qkv_proj = joined([attention.pop(f"{it}_proj") for it in "qkv"])
-        mlp.gate_up_proj = joined([mlp.pop(f"{it}_proj") for it in ("gate", "up")])
+    for layer in head.layers:
+        attention, mlp = layer.self_attn, layer.mlp
+        attention.qkv_proj = joined([attention.pop(f"{part}_proj") for part in "qkv"])
+        mlp.gate_up_proj = joined([mlp.pop(f"{part}_proj") for part in ("gate", "up")])
     return head
 
 

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from ..assets import folder
+from ..choices import BLOCKS
 from ..errors import BadOptionError, quoted
 from .machine import GIB, recommended_for
 
@@ -25,13 +26,18 @@ USES = ("chat", "code")
 """What a pair is proposed for."""
 
 HEADS = {
+    "dflash2": "dflash",
+    "dspark": "dspark",
     "mtp": "mtp",
     "assistant": "mtp",
-    "dspark": "dspark",
-    "dflash2": "dflash",
     "eagle3": "eagle",
 }
-"""Kinds of heads that macspec loads, each with its drafting method; the smallest first."""
+"""Kinds of heads that macspec loads, each with its drafting method; those that gain most first, by
+the figures in ``assets/drafters.json``."""
+
+SPARSE = re.compile(r"-a\d+(\.\d+)?b\b", re.IGNORECASE)
+"""In the name of a mixture of experts. Its passes are so cheap that one of a block head, in 16 bits
+as they are published, costs more than it gains over other heads."""
 
 NON_COMMERCIAL = ("non-commercial", "-nc")
 """In the name of a licence that forbids commercial use."""
@@ -211,7 +217,9 @@ def advised_head(target: str, pairs: Iterable[Entry]) -> tuple[str, str] | None:
     """The drafting method and the repository of the best head that the catalogue has for a target,
     in whatever precision it is here; None without one that macspec loads."""
     heads = [it.heads for it in _pairs_of(target, pairs)]
-    known = ((HEADS[kind], own[kind]) for kind in HEADS for own in heads if kind in own)
+    sparse = SPARSE.search(target) is not None
+    kinds = sorted(HEADS, key=lambda it: sparse and HEADS[it] in BLOCKS)
+    known = ((HEADS[kind], own[kind]) for kind in kinds for own in heads if kind in own)
     return next(known, None)
 
 

@@ -8,19 +8,24 @@ import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 import pytest
 
+from macspec.bench.published import published
+from macspec.choices import BLOCKS
 from macspec.errors import BadOptionError
 from macspec.models import memory
 from macspec.models.catalog import (
     CONTEXT,
+    SPARSE,
     USES,
     Entry,
     advised_draft,
+    advised_head,
     best,
     catalogue,
     find,
@@ -229,6 +234,36 @@ def test_a_licence_is_known_or_where_to_read_it():
 )
 def test_a_draft_is_advised_in_any_precision_of_the_target(target, draft):
     assert advised_draft(target, shipped()) == draft
+
+
+@pytest.mark.parametrize(
+    ("target", "method"),
+    [
+        ("mlx-community/Qwen3.8-27B-4bit", "dflash"),
+        ("mlx-community/Qwen3.6-27B-bf16", "dspark"),
+        ("mlx-community/Qwen3.6-35B-A3B-8bit", "mtp"),
+        ("mlx-community/Qwen3.5-9B-MLX-4bit", "mtp"),
+        ("mlx-community/gemma-4-31b-it-4bit", "mtp"),
+        ("mlx-community/gpt-oss-20b-MXFP4-Q8", "eagle"),
+        ("mlx-community/Qwen3-Next-80B-A3B-Instruct-4bit", None),
+    ],
+)
+def test_the_head_that_gains_most_is_advised(target: str, method: str | None) -> None:
+    assert (advised_head(target, shipped()) or (None,))[0] == method
+
+
+@pytest.mark.parametrize("kind", sorted(BLOCKS))
+@pytest.mark.parametrize("name", ["m4-pro-27b-8bit", "m4-pro-27b-4bit", "m4-pro-35b-a3b-4bit"])
+def test_block_heads_gain_most_unless_passes_are_cheap(name: str, kind: str) -> None:
+    """By what was published of heads in 4 bits; those to be downloaded have 16."""
+    (curve,) = (it for it in published() if it.name == name)
+
+    def gain(drafter: str, bytes_read: float) -> float:
+        known = curve.drafters[drafter]
+        plain_steps = curve.cost(known.depth + 1) + bytes_read * known.step
+        return mean(known.tokens) / plain_steps
+
+    assert (gain(kind, 4) > gain("mtp", 1)) == (SPARSE.search(curve.model) is None)
 
 
 OWN = {"name": "mine", "target": "owner/large", "draft": "owner/small", "memory_8k": 3}
