@@ -33,7 +33,10 @@ class HeldRows:
         self._ranges.append(range(position, position))
 
     def keep(self, position: int) -> None:
-        """Keep the rows below a position, and nothing that was drafted."""
+        """Keep the rows below a position, and nothing that was drafted; none at all where a window
+        has dropped what they would attend to."""
         held = (range(it.start, min(it.stop, position)) for it in self._ranges)
         self._ranges = [it for it in held if it.start <= it.stop]
+        if not self.cache.can_rollback(sum(map(len, self._ranges))):
+            self._ranges = []
         self.cache.rollback(sum(map(len, self._ranges)))

@@ -25,8 +25,8 @@ from ..models.loading import Model
 from ..tap import FINAL
 from .guesses import Guesses, Output, chain_output, check_vocabulary, guesses_of
 from .head import Variant
-from .naming import depths_of
-from .tensors import eps_of, load, number_of, plain, width_of
+from .naming import depths_of, number_of
+from .tensors import eps_of, load, plain, width_of
 
 HIDDEN_FIRST = ("mimo", "inkling")
 """Families whose projection takes the hidden row before the embedding."""

@@ -145,11 +145,17 @@ def own_tensors(names: Collection[str], layers: int) -> list[str]:
 
 def layers_of(config: Mapping[str, Any]) -> int:
     """How many layers a model has, by its configuration; a huge number where that does not say."""
+    layers = number_of(config, "num_hidden_layers")
+    return sys.maxsize if layers is None else layers
+
+
+def number_of(config: Mapping[str, Any], key: str) -> int | None:
+    """A setting that is a whole number, of a model or of its text model."""
     nested = config.get("text_config")
     for settings in (config, nested if isinstance(nested, dict) else {}):
-        if isinstance(layers := settings.get("num_hidden_layers"), int):
-            return layers
-    return sys.maxsize
+        if isinstance(found := settings.get(key), int):
+            return found
+    return None
 
 
 def _tensors(name: str, folder: Path) -> dict[str, Path]:

@@ -11,6 +11,8 @@ from mlx.utils import tree_flatten
 from mlx_lm.models.mla import MultiLinear, QuantizedMultiLinear
 from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchLinear
 
+from .naming import number_of
+
 
 def plain(module: Any) -> Any:
     """A module whose quantized layers are plain ones of the same size."""
@@ -138,12 +140,3 @@ def eps_of(target: Any) -> float:
 def width_of(config: Mapping[str, Any]) -> int | None:
     """Numbers in a hidden row, by a target's configuration."""
     return number_of(config, "hidden_size")
-
-
-def number_of(config: Mapping[str, Any], key: str) -> int | None:
-    """A setting that is a whole number, of a model or of its text model."""
-    nested = config.get("text_config")
-    for settings in (config, nested if isinstance(nested, dict) else {}):
-        if isinstance(found := settings.get(key), int):
-            return found
-    return None

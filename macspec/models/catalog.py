@@ -240,5 +240,5 @@ def _pairs_of(target: str, pairs: Iterable[Entry]) -> list[Entry]:
 
 
 def plain_name(model: str) -> str:
-    """A repository's name without its owner and its precision."""
-    return QUANTIZED.sub("", model.rpartition("/")[2]).lower()
+    """A repository's name without its owner and its precision, nor Meta's own in front."""
+    return QUANTIZED.sub("", model.rpartition("/")[2]).lower().removeprefix("meta-")

@@ -38,6 +38,7 @@ from .progress import DownloadEvent, Pulled
 from .sidecars import MADE_FOR, heads_folder
 
 INDEX = "model.safetensors.index.json"
+VOCABULARY = "vocab_size"
 
 _utils: Any = utils  # its public names are not all annotated
 
@@ -67,6 +68,8 @@ class HeadDownload:
     """The new file up to its first tensor."""
     runs: tuple[Run, ...]
     """The rest of it, in order."""
+    vocabulary: int | None
+    """How many ids the checkpoint knows, which a head's tensors do not tell."""
 
     @property
     def part(self) -> Path:
@@ -129,7 +132,7 @@ Asking = Generator[DownloadEvent, None, T]
 
 def _head_of(repository: Repository) -> Asking[HeadDownload | None]:
     """The head that a checkpoint brings along; None where the repository is a head itself."""
-    from ..heads.naming import depths_of, kind_of, layers_of, own_tensors
+    from ..heads.naming import depths_of, kind_of, layers_of, number_of, own_tensors
 
     files = {it.path: it for it in repository.files}
     config = (yield from _json(repository, files["config.json"])) if "config.json" in files else {}
@@ -154,7 +157,8 @@ def _head_of(repository: Repository) -> Asking[HeadDownload | None]:
     for shard in {where[it] for it in own}:
         if shard not in headers:
             headers[shard] = yield from _header(repository, files[shard])
-    return _planned(repository, files, [(where[it], it) for it in own], headers)
+    tensors = [(where[it], it) for it in own]
+    return _planned(repository, files, tensors, headers, number_of(config, VOCABULARY))
 
 
 def _planned(
@@ -162,6 +166,7 @@ def _planned(
     files: dict[str, RepoFile],
     tensors: Sequence[tuple[str, str]],
     headers: dict[str, tuple[int, dict[str, Any]]],
+    vocabulary: int | None,
 ) -> HeadDownload:
     placed = []
     for shard, tensor in tensors:
@@ -188,7 +193,7 @@ def _planned(
     folder = heads_folder() / f"{repository.id.replace('/', '--')}-MTP"
     prefix = len(text).to_bytes(8, "little") + text
     return HeadDownload(
-        repository.name, repository.licence, repository, folder, prefix, tuple(runs)
+        repository.name, repository.licence, repository, folder, prefix, tuple(runs), vocabulary
     )
 
 
@@ -206,7 +211,11 @@ def _fetch(head: HeadDownload) -> Iterator[DownloadEvent]:
             )
             os.fsync(part.fileno())
             head.part.rename(head.weights)
-    made = {MADE_FOR: head.repository.id, "revision": head.repository.commit}
+    made = {
+        MADE_FOR: head.repository.id,
+        "revision": head.repository.commit,
+        VOCABULARY: head.vocabulary,
+    }
     write_atomic(head.folder / "config.json", json.dumps(made, indent=2) + "\n")
     yield from meter.report(head.weights.name, always=True)
 

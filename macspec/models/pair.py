@@ -16,6 +16,7 @@ from .catalog import best, drafts_with
 from .files import locate
 from .loading import Machines, Model, open_model, read_weights
 from .machine import unified_memory
+from .sidecars import made_for_another
 from .vocabulary import Translation, mismatch, translation, vocabulary_of
 
 BUILT_IN = "using the small built-in pair; for a real one: "
@@ -184,8 +185,11 @@ def load_pair(
         head=head,
         translation=None if drafter is None or off is not None else translation(model, drafter),
     )
-    built_in = () if target is not None else (built_in_notice(),)
-    pair = replace(pair, notices=(*built_in, *notices(pair, context)))
+    told = [] if target is not None else [built_in_notice()]
+    given = files if head is not None and draft is not None else None
+    if given is not None and (other := made_for_another(given, model.name)) is not None:
+        told.append(f"the head {draft} was made for {other}")
+    pair = replace(pair, notices=(*told, *notices(pair, context)))
     if read:
         pair.read()
     return pair

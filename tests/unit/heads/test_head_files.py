@@ -94,6 +94,10 @@ def test_a_head_is_given_as_a_draft_model_is(tmp_path: Path) -> None:
     pair = load_pair(str(built_in().target), str(folder), context=64)
     assert pair.head is not None
     assert pair.draft_off is None
+    assert pair.notices == ()
+    other = written(tmp_path / "other", mtp_tensors(module, 320), {"made_for": "owner/Other-1B"})
+    (said,) = load_pair(str(built_in().target), str(other), context=64).notices
+    assert said == f"the head {other} was made for owner/Other-1B"
     narrow = written(tmp_path / "narrow", mtp_tensors(tiny("llama")), {"model_type": "llama_mtp"})
     pair = load_pair(str(built_in().target), str(narrow), context=64)
     assert pair.head is None

@@ -274,3 +274,32 @@ def test_each_packaging_of_mtp_heads(
             assert mx.abs(logits[0] - expected[at][stop - 2]).max().item() < 1e-4
         stepper.next(mx.array([3], mx.uint32), mx.async_eval)
         stepper.rollback(stop - 1)
+
+
+def test_far_back_where_a_head_keeps_only_a_window(
+    pocket: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("macspec.drafters.head.LEAST", 1000)
+    made, target = Made(PACKAGINGS["mimo_v2_flash"]), target_of(pocket, "mimo_v2_flash")
+    alien = {"model.layers.0.self_attn.q_proj.weight": mx.zeros(1)}
+    written(tmp_path, made.tensors | alien, {})
+    files = own_head("mimo", tmp_path, target.layers)
+    assert files is not None
+    head = open_head(files, target).module
+
+    def read(model: CachedModel, tokens: list[int]) -> None:
+        while model.length < len(tokens) - 1:
+            model.read(tokens[model.length : -1])
+
+    models = [CachedModel(target.module, VOCABULARY) for _ in range(2)]
+    assert all(it.show(head.wanted).tap.reason is None for it in models)
+    again, fresh = (HeadModel(head, it, 4096) for it in models)
+    long, short = TOKENS * 9, [*TOKENS[:40], 5, 7, 3]
+    read(models[0], long)
+    again.first(long, 2, mx.async_eval)
+    models[0].rollback(40)
+    again.rollback(40)
+    read(models[0], short)
+    read(models[1], short)
+    expected = fresh.first(short, 2, mx.async_eval)
+    assert mx.abs(again.first(short, 2, mx.async_eval) - expected).max().item() < 1e-4

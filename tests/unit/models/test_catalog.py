@@ -245,6 +245,7 @@ def test_a_draft_is_advised_in_any_precision_of_the_target(target, draft):
         ("mlx-community/Qwen3.5-9B-MLX-4bit", "mtp"),
         ("mlx-community/gemma-4-31b-it-4bit", "mtp"),
         ("mlx-community/gpt-oss-20b-MXFP4-Q8", "eagle"),
+        ("mlx-community/Llama-3.1-8B-Instruct-8bit", "eagle"),
         ("mlx-community/Qwen3-Next-80B-A3B-Instruct-4bit", None),
     ],
 )

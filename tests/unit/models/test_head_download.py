@@ -24,6 +24,7 @@ from macspec.models.sidecars import kept_heads, made_for, made_for_another
 NAME = "Owner/Model-1B"
 BEFORE, WITH, AFTER = (f"model-0000{it}-of-00003.safetensors" for it in (1, 2, 3))
 WIDTH = 48
+CONFIG = {"num_hidden_layers": 3, "text_config": {"vocab_size": 70}}
 
 
 def saved(folder: Path, name: str, tensors: dict[str, mx.array]) -> bytes:
@@ -67,7 +68,7 @@ def hub(
     files = {name: saved(tmp_path, name, tensors) for name, tensors in shards.items()}
     where = {tensor: name for name, tensors in shards.items() for tensor in tensors}
     files["model.safetensors.index.json"] = json.dumps({"weight_map": where}).encode()
-    files["config.json"] = json.dumps({"num_hidden_layers": 3}).encode()
+    files["config.json"] = json.dumps(CONFIG).encode()
     side = {it.removeprefix("mtp."): array for it, array in head.items()}
     sidecar = {
         "model.safetensors": saved(tmp_path, "side.safetensors", side),
@@ -104,6 +105,7 @@ def test_only_the_tensors_of_the_head_are_sent(hub: Hub, head: dict[str, mx.arra
     files = head_in(str(folder), folder)
     assert files is not None
     assert (files.kind, made_for(files)) == ("mtp", NAME)
+    assert files.config["vocab_size"] == 70
     assert made_for_another(files, "others/Model-1B-4bit") is None
     assert made_for_another(files, "others/Model-2B-4bit") == NAME
     sent = hub.sent
