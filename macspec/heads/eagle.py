@@ -238,6 +238,8 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
     """
     named = {_renamed(it): array for it, array in weights.items()}
     numbers, known = named.pop("d2t", None), named.pop("t2d", None)
+    if "mask_hidden" in named:
+        raise ValueError("guesses several tokens at once (P-EAGLE), which macspec cannot do")
     if "fc.weight" not in named:
         raise ValueError("lacks fc.weight")
     width, fused = named["fc.weight"].shape
@@ -258,8 +260,6 @@ def build(weights: Mapping[str, mx.array], model: Model, config: Mapping[str, An
     for key in ("num_attention_heads", "intermediate_size"):
         if key not in settings:
             raise ValueError(f"has no {key} in its config.json")
-    if "mask_hidden" in named:
-        raise ValueError("guesses several tokens at once (P-EAGLE), which macspec cannot do")
     head = Eagle(width, settings, taps, _normed(named))
     head.fc = nn.Linear(fused, width, bias=False)
     eps = float(settings.get("rms_norm_eps", 1e-6))

@@ -43,6 +43,9 @@ BLOCK = frozenset(("fc.weight", "hidden_norm.weight", "layers.0.self_attn.k_norm
 FIRST = frozenset(("fc.weight", "layers.0.self_attn.q_proj.weight", "layers.0.mlp.up_proj.weight"))
 """Tensors of EAGLE-1 and 2, which have no norms around them, unlike MTP heads."""
 
+EAGLES = ("eagle3", "peagle")
+"""What speculators calls them; those that guess several tokens at once are refused later."""
+
 SHARED = frozenset(("pre_projection.weight", "post_projection.weight"))
 """Tensors of heads that attend to the target's own keys and values, and of no other."""
 
@@ -66,7 +69,7 @@ def kind_of(config: Mapping[str, Any], names: Collection[str]) -> str | None:
         return None
     if any(it.startswith("midlayer.") for it in names):
         return "eagle"
-    if config.get("speculators_model_type") == "eagle3" or "eagle_config" in config:
+    if config.get("speculators_model_type") in EAGLES or "eagle_config" in config:
         return "eagle"
     if block >= FIRST and not any("norm_" in it or it.endswith("hnorm.weight") for it in names):
         return "eagle"

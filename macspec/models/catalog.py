@@ -216,11 +216,19 @@ def advised_draft(target: str, pairs: Iterable[Entry]) -> str | None:
 def advised_head(target: str, pairs: Iterable[Entry]) -> tuple[str, str] | None:
     """The drafting method and the repository of the best head that the catalogue has for a target,
     in whatever precision it is here; None without one that macspec loads."""
-    heads = [it.heads for it in _pairs_of(target, pairs)]
-    sparse = SPARSE.search(target) is not None
+    sparse, own = SPARSE.search(target) is not None, _pairs_of(target, pairs)
     kinds = sorted(HEADS, key=lambda it: sparse and HEADS[it] in BLOCKS)
-    known = ((HEADS[kind], own[kind]) for kind in kinds for own in heads if kind in own)
-    return next(known, None)
+    known = [(pair, kind) for kind in kinds for pair in own if kind in pair.heads]
+    known.sort(key=lambda it: not _holds(*it))
+    return next(((HEADS[kind], pair.heads[kind]) for pair, kind in known), None)
+
+
+def _holds(pair: Entry, kind: str) -> bool:
+    """Whether the smallest Mac that holds a pair holds this head too, as far as that is known."""
+    head = pair.head_sizes.get(kind, 0.0) * 1e9
+    return pair.least is None or (
+        pair.fits(recommended_for(int(pair.least * GIB)) - int(head)) is not False
+    )
 
 
 def drafts_with(pair: Entry) -> tuple[str | None, str] | None:

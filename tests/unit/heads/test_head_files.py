@@ -38,7 +38,7 @@ Tensors = dict[str, mx.array]
         ("eagle", {}, ["d2t", "fc.weight", "layers.0.hidden_norm.weight"]),
         (
             "eagle",
-            {"speculators_model_type": "eagle3"},
+            {"speculators_model_type": "peagle"},
             ["fc.weight", "layers.0.hidden_norm.weight"],
         ),
         (None, {}, ["model.layers.0.self_attn.q_proj.weight", "mtp.fc.weight", "mtp.hnorm.weight"]),
