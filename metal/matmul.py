@@ -177,13 +177,12 @@ def prepared(kernel: str, x: mx.array, matrix: Matrix) -> Callable[[mx.array], m
     """``multiply`` for all ``x`` of the same shape and type."""
     rows = x.reshape(-1, x.shape[-1])
     run, (inputs, launch) = KERNELS[kernel], call(kernel, rows, matrix)
-    (_, w, scales, biases), whole = inputs, (*x.shape[:-1], matrix.outputs)
-    if len(launch.shapes[0]) == 3:
-        added = run.bound(launch)
-        return lambda x: (
-            added(inputs=[x, w, scales, biases])[0].sum(axis=0).astype(x.dtype).reshape(whole)
-        )
-    product = run.bound(replace(launch, shapes=(whole,)))
+    _, w, scales, biases = inputs
+    *parts, _, _ = launch.shapes[0]
+    product = run.bound(replace(launch, shapes=((*parts, *x.shape[:-1], matrix.outputs),)))
+    if parts:
+        dtype = x.dtype
+        return lambda x: product(inputs=[x, w, scales, biases])[0].sum(0).astype(dtype)
     return lambda x: product(inputs=[x, w, scales, biases])[0]
 
 
