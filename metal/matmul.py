@@ -135,11 +135,21 @@ def supports(matrix: Matrix, dtype: mx.Dtype, *, strict: bool = False) -> str | 
     return another_order(matrix.shape(dtype)) if strict else None
 
 
+def _generation() -> int:
+    """Of the GPU: 13 is M1, 17 M5; 0: it has none of Apple's."""
+    found = re.search(r"_g(\d+)", str(mx.device_info().get("architecture", "")))
+    return int(found[1]) if found else 0
+
+
 def has_tensor_units() -> bool:
     """Whether the GPU has what ``verify_qmt`` needs: M5, and the Metal of macOS 26.2."""
-    generation = re.search(r"_g(\d+)", str(mx.device_info().get("architecture", "")))
     version = [int(part) for part in platform.mac_ver()[0].split(".") if part.isdigit()]
-    return generation is not None and int(generation[1]) >= 17 and version >= [26, 2]
+    return _generation() >= 17 and version >= [26, 2]
+
+
+def mlx_takes_rows_together() -> bool:
+    """Whether MLX reads affine weights once for several rows, from M3 on (mlx #3764)."""
+    return _generation() >= 15
 
 
 def another_order(shape: Matmul) -> str | None:

@@ -292,3 +292,23 @@ def test_tensor_units_depend_on_chip_and_system(
     shape = matmul.Matmul(4, 64, 512, 512, BF16)
     kernels = {it.kernel for it in variants._of_matmul(shape, False) if it.rows == 8}
     assert kernels == {QMV.name, QMM.name, *[QMT.name][: int(has)]}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "left"),
+    [("applegpu_g13s", ()), ("applegpu_g14d", ()), ("applegpu_g15g", (2, 32)), ("", ())],
+)
+def test_rows_that_mlx_takes_best_are_no_candidates(
+    monkeypatch: pytest.MonkeyPatch, architecture: str, left: tuple[int, ...]
+) -> None:
+    """Where it reads affine weights once for several rows; strict and small floats are as ever."""
+    monkeypatch.setattr(mx, "device_info", lambda: {"architecture": architecture})
+
+    def rows(mode: str = "affine", *, strict: bool = False) -> set[int]:
+        shape = matmul.Matmul(4, 32, 512, 512, BF16, mode)
+        return {it.rows for it in variants._of_matmul(shape, strict)}
+
+    every = {*variants.MATMUL_ROWS}
+    assert rows() == every - {*left}
+    assert rows("mxfp4") == every
+    assert rows(strict=True) == {it for it in every if it <= 8}

@@ -23,14 +23,12 @@ from macspec.metal import (
 )
 from macspec.metal.gated_delta import GatedDelta
 from macspec.metal.mamba2 import Mamba2, Rows
-from macspec.metal.matmul import QMM, QMT, QMV, STRICT, Matmul, multiply
+from macspec.metal.matmul import STRICT, Matmul, multiply
 from macspec.metal.variants import (
     ATTENTION,
     ATTENTION_ROWS,
     CHOICES,
     LENGTHS,
-    MATMUL_ROWS,
-    QMM_FROM,
     RECURRENCE_ROWS,
     WALK_ROWS,
     Variant,
@@ -64,8 +62,8 @@ class Anything:
     __hash__ = None  # type: ignore[assignment]
 
 
-@pytest.fixture(autouse=True)
-def satisfied(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=[False])
+def satisfied(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """The self-check finds everything right and goes on to its end; nothing is computed."""
     intact = choicechecks._choosing
 
@@ -81,8 +79,9 @@ def satisfied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choicechecks, "_choosing", agreeing)
     monkeypatch.setattr(choicechecks, "PASSES", 1)
     monkeypatch.setattr(mx, "array_equal", lambda *_: True)
-    # An M5, where all kernels are.
+    # An M5, where all kernels are; unless a test says otherwise, with the rows that M1 has more.
     monkeypatch.setattr(matmul, "has_tensor_units", lambda: True)
+    monkeypatch.setattr(matmul, "mlx_takes_rows_together", lambda: request.param)
     for kernels, by_mlx, ours in (
         (gated_delta, "by_mlx", gated_delta.gated_delta),
         (mamba2, "row_by_row", lambda *_: (None, None)),
@@ -94,18 +93,13 @@ def satisfied(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def launch_products(shape: Matmul) -> None:
     matrix = checks.random_matrix(shape)
+    variants = [*_of_matmul(shape, False), *_of_matmul(shape, True)]
     for rows in ROWS:
-        point = at_least(rows, MATMUL_ROWS)
+        points = {strict: matmul_rows(rows, strict=strict) for strict in (False, True)}
         for size in ((rows, shape.inputs), (1, rows, shape.inputs)):
-            x = mx.zeros(size, shape.dtype)
-            if point is not None and point <= 8:
-                multiply(QMV.name, x, matrix)
-            if point is not None and point >= QMM_FROM:
-                multiply(QMM.name, x, matrix)
-                if shape.dtype in matmul.TENSOR_TYPES:
-                    multiply(QMT.name, x, matrix)
-            if matmul_rows(rows, strict=True) and not matmul.another_order(shape):
-                multiply(STRICT, x, matrix)
+            for variant in variants:
+                if variant.rows == points[variant.kernel == STRICT]:
+                    multiply(variant.kernel, mx.zeros(size, shape.dtype), matrix)
 
 
 def held(shape: Attention, length: int, width: int) -> Held:
@@ -181,6 +175,7 @@ def compiled(variants: list[Variant]) -> set[str]:
     return set(texts)
 
 
+@pytest.mark.parametrize("satisfied", [False, True], indirect=True)
 def test_what_a_pass_can_need_was_compiled() -> None:
     pair = quantized.pair()
     target, variants = variants_for(pair)
