@@ -20,8 +20,8 @@ from .errors import BadOptionError, GpuLostError
 from .events import WENT_ON, Committed, Event, Finished, Notice, Round
 from .kernels import Kernels
 from .learned import LONGEST, measure
-from .metal.dispatch import kernels_for
 from .metal.faults import is_fault, is_innocent
+from .metal.start import kernels_for
 from .models.memory import wired
 from .models.pair import Pair
 from .parts import PartReader

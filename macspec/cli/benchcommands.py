@@ -29,7 +29,7 @@ from ..bench.traces import load as load_traces
 from ..bench.traces import shipped
 from ..device import prepare as prepare_device
 from ..errors import BadOptionError
-from ..metal.dispatch import kernels_for
+from ..metal.start import kernels_for
 from ..models import Pair, load_pair
 from ..plaintext import one_line
 from ..power import Meter, awake, choose, remembered_idle

@@ -20,9 +20,9 @@ from ..errors import BadOptionError
 from ..heads import LoadedHead
 from ..heads.agreement import Agreement
 from ..heads.blockcheck import Comparison
-from ..metal.dispatch import checked_kernels, kernels_for
 from ..metal.outcomes import Outcome
 from ..metal.report import report
+from ..metal.start import checked_kernels, kernels_for
 from ..metal.variants import Variant, variants_for
 from ..models import Model, Pair, load_pair
 from ..models.cached import CachedModel

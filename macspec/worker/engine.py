@@ -18,8 +18,8 @@ from ..events import Event, Finished, Notice
 from ..hosts import group
 from ..kernels import Kernels
 from ..learned import control_state, corpus
-from ..metal.dispatch import kernels_for
 from ..metal.self_check import Checking
+from ..metal.start import kernels_for
 from ..models.download import pull
 from ..models.hubcache import cached_folder
 from ..models.machine import Pressure, pressure

@@ -18,9 +18,10 @@ from quantized import FASTER, all_faster, bound, logits
 from macspec import Session
 from macspec.errors import BadOptionError
 from macspec.kernels import Kernels
-from macspec.metal.dispatch import MetalKernels, kernels_for
+from macspec.metal.dispatch import MetalKernels
 from macspec.metal.matmul import FLOATS, Matmul
 from macspec.metal.outcomes import Outcome, Outcomes
+from macspec.metal.start import kernels_for
 from macspec.metal.variants import Variant, variants_for, workload
 from macspec.metal.verify_attention import Attention
 from macspec.models import Pair
@@ -207,8 +208,8 @@ def test_with_metal_a_pair_gets_what_passed(pair: Pair, monkeypatch: pytest.Monk
         known.found.update({str(variant): FASTER for variant, _ in jobs})
         yield from ()
 
-    monkeypatch.setattr("macspec.metal.dispatch.on_metal", lambda: True)
-    monkeypatch.setattr("macspec.metal.dispatch.self_check", passed)
+    monkeypatch.setattr("macspec.metal.start.on_metal", lambda: True)
+    monkeypatch.setattr("macspec.metal.start.self_check", passed)
     chosen = kernels_for(pair)
     assert isinstance(chosen, MetalKernels)
     assert not chosen.strict
@@ -223,8 +224,8 @@ def test_a_pair_that_cannot_be_checked_is_no_reason_not_to_chat(
     def fails(*_: Any, **__: Any) -> None:
         raise RuntimeError("[metal] no such thing")
 
-    monkeypatch.setattr("macspec.metal.dispatch.on_metal", lambda: True)
-    monkeypatch.setattr("macspec.metal.dispatch.variants_for", fails)
+    monkeypatch.setattr("macspec.metal.start.on_metal", lambda: True)
+    monkeypatch.setattr("macspec.metal.start.variants_for", fails)
     chosen = kernels_for(pair)
     assert type(chosen) is Kernels
     assert "no such thing" in chosen.state

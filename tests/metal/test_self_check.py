@@ -21,12 +21,12 @@ from mlx_lm.models import gated_delta as gated_delta_of_mlx_lm
 from macspec.metal import (
     accept,
     checks,
-    dispatch,
     mamba2,
     matmul,
     outcomes,
     recorded,
     self_check,
+    start,
     timing,
     variants,
     verify_attention,
@@ -295,8 +295,8 @@ def test_a_pair_takes_what_passed(
         found.found[str(right)] = Outcome(None, 1.0, 2.0)
         found.found[str(wrong)] = Outcome("off by 1.0e-01 of the largest value")
 
-    monkeypatch.setattr(dispatch, "self_check", scripted)
-    kernels = dispatch.checked_kernels(pair, outcomes=known, report=reports.append, rest=False)
+    monkeypatch.setattr(start, "self_check", scripted)
+    kernels = start.checked_kernels(pair, outcomes=known, report=reports.append, rest=False)
     urgent = [variant for variant in asked if variants.urgent(variant)]
     assert reports == [Checking(number, len(urgent)) for number in range(len(urgent))]
     assert set(kernels.outcomes) == set(urgent) != set(asked)
@@ -324,8 +324,8 @@ def test_the_user_hears_of_a_check_that_ended_early_and_of_kernels_that_cannot_b
         found.cut_short = "the GPU does not answer"
         yield Checking(0, 1)
 
-    monkeypatch.setattr(dispatch, "self_check", lost)
-    kernels = dispatch.checked_kernels(pair, outcomes=known)
+    monkeypatch.setattr(start, "self_check", lost)
+    kernels = start.checked_kernels(pair, outcomes=known)
     early = "the self-check ended early: the GPU does not answer"
     assert early in kernels.notices
     assert (kernels.fallback or "").startswith(f"{early}: MLX's compute instead")
@@ -333,7 +333,7 @@ def test_the_user_hears_of_a_check_that_ended_early_and_of_kernels_that_cannot_b
     def bent(*given: Any, **named: Any) -> Any:
         raise ValueError("it is bent")
 
-    monkeypatch.setattr(dispatch, "checked_kernels", bent)
-    monkeypatch.setattr(dispatch, "on_metal", lambda: True)
-    said = dispatch.kernels_for(pair).fallback
+    monkeypatch.setattr(start, "checked_kernels", bent)
+    monkeypatch.setattr(start, "on_metal", lambda: True)
+    said = start.kernels_for(pair).fallback
     assert said == "MLX's kernels compute: macspec's cannot be used with this pair (it is bent)"
