@@ -37,7 +37,7 @@ MATMUL_ROWS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
 """A matmul of other rows is judged by the next of these; its text is the same."""
 SOON_ROWS = 6
 """Of the passes of common depths, whose variants are checked first."""
-MLX_ROWS = (2, 32)
+LEFT_TO_MLX = (2, 32)
 """Of affine matmuls that are left to MLX where it takes rows together: 2 cost as much as one there,
 and 32 fill its tiles."""
 QMM_FROM = 6
@@ -183,7 +183,7 @@ def _of_matmul(shape: Matmul, strict: bool) -> Iterator[Variant]:
     if strict and matmul.another_order(shape) is not None:
         return
     affine = shape.mode == matmul.AFFINE
-    left = MLX_ROWS if affine and not strict and matmul.mlx_takes_rows_together() else ()
+    left = LEFT_TO_MLX if affine and not strict and matmul.mlx_takes_rows_together() else ()
     for count in (it for it in MATMUL_ROWS if it not in left):
         if count <= matmul.QMV_ROWS:
             yield Variant(STRICT if strict else QMV.name, shape, count)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +49,39 @@ def test_a_kernel_is_no_faster_than_its_bytes(name: str) -> None:
         assert 0.5 < found <= rows * 1.1
 
 
-def test_attention_is_estimated_by_its_bytes() -> None:
-    chip = estimates.CHIPS["Apple M4 Pro"]
-    fused = Attention(32, 8, 128, 128, BF16, 1024)
-    assert estimates.expected(Variant("verify_attention", fused, 8), chip) == 1
-    grouped = Attention(64, 8, 128, 128, BF16, 1024)
+def test_attention_takes_the_longer_of_bytes_and_instructions() -> None:
+    chip = estimates.CHIPS["Apple M3"]
+    wide = replace(chip, cores=10**6)  # Bytes alone.
+
+    def gain(query_heads: int, rows: int, chip: estimates.Chip) -> float:
+        shape = Attention(query_heads, 8, 128, 128, BF16, 1024)
+        return estimates.expected(Variant("verify_attention", shape, rows), chip)
+
+    assert gain(32, 8, wide) == 1, "fused: both read each key once"
     # Scores of 64 heads and 8 rows, four times, beside keys and values of 8 heads of 128.
-    expected = 1 + 4 * 64 * 8 / (8 * 256)
-    assert estimates.expected(Variant("verify_attention", grouped, 8), chip) == expected
-    states = GatedDelta(16, 32, 128, 128, False, BF16)
-    assert estimates.expected(Variant("gated_delta", states, 4), chip) == 2
+    assert gain(64, 8, wide) == 1 + 4 * 64 * 8 / (8 * 256)
+    assert gain(32, 2, chip) == 1
+    assert gain(32, 8, chip) > 2, "MLX unpacks for each of 32 lines, here 8 share it"
+
+
+def test_recurrences_take_the_longer_of_bytes_and_instructions() -> None:
+    chip = estimates.CHIPS["Apple M4 Pro"]
+    shape = GatedDelta(16, 48, 128, 128, False, BF16)
+
+    def gain(rows: int) -> float:
+        return estimates.expected(Variant("gated_delta", shape, rows), chip)
+
+    assert gain(4) == 2
+    assert 1 < gain(16) < 2, "arithmetic binds"
+
+
+def test_strict_reads_weights_once_a_tile() -> None:
+    chip = estimates.CHIPS["Apple M4 Pro"]
+    eight, sixteen = (
+        estimates.expected(Variant("verify_qmv_strict", SHAPE, rows), chip) for rows in (8, 16)
+    )
+    ratio = estimates.MLX_ROWS[12] / estimates.MLX_ROWS[8]
+    assert sixteen == pytest.approx(eight * ratio / 2)
 
 
 VIEWS = {"Reshape", "Broadcast", "ExpandDims", "Squeeze", "Transpose", "Slice"}
@@ -91,7 +116,7 @@ def test_walks_are_estimated() -> None:
     assert 1 < estimates.expected(table, chip) < 1.1
 
 
-def test_the_page_has_the_tables() -> None:
+@pytest.mark.parametrize("table", estimates.TABLES)
+def test_the_page_has_the_tables(table: Callable[[], str]) -> None:
     page = Path(estimates.__file__).with_name("README.md").read_text(encoding="utf-8")
-    assert estimates.products_table() in page
-    assert estimates.choosing_table() in page
+    assert table() in page
