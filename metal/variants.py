@@ -42,7 +42,7 @@ LEFT_TO_MLX = (2, 32)
 and 32 fill its tiles."""
 QMM_FROM = 6
 """Rows from which matrices of 8 rows can pay."""
-ATTENTION_ROWS = (2, 4, 8, 16)
+ATTENTION_ROWS = (2, 4, 8, 12, 17, 33)
 RECURRENCE_ROWS = (2, 4, 8, 16)
 CHOICE_ROWS = {ACCEPT: 5, SAMPLE: 1}
 WALK_ROWS = 7

@@ -143,7 +143,7 @@ const int query_step = int(queries_strides[3]);
 const auto head_keys = keys + head * size_t(keys_strides[1]);
 const auto head_values = values + head * size_t(values_strides[1]);
 const Steps key_steps = steps_of(keys_strides), value_steps = steps_of(values_strides);
-const int before = length - rows;
+const int before = length - rows, own = before + line % rows;
 const int span = (length + KEYS * blocks - 1) / (KEYS * blocks) * KEYS;
 const int end = min((block + 1) * span, length);
 const float unit = scale * 1.44269504f;
@@ -204,7 +204,7 @@ for (int tile = block * span; tile < end; tile += KEYS) {
       #pragma unroll
       for (int i = 0; i < 2; i++) {
         const int key = tile + (share * OWN + n) * 8 + column + i;
-        const bool seen = key < before || (key < end && (mine >> (key - before) & 1));
+        const bool seen = key < before || key == own || (key < own && (mine >> (key - before) & 1));
         const float score = seen ? scores[n].thread_elements()[i] : -INFINITY;
         scores[n].thread_elements()[i] = score;
         best = max(best, score);

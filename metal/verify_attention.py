@@ -27,7 +27,8 @@ KERNEL = Kernel(
 JOIN = Kernel("verify_attention_join", inputs=("partial", "norms"), outputs=("out",))
 KERNELS = (KERNEL, JOIN)
 
-MOST_ROWS = 16
+MOST_ROWS = 33
+"""Of which a row sees, besides itself, some of the 32 before it: the bits of a word."""
 WIDTHS = (64, 80, 96, 128, 192, 256)
 """Head sizes; of keys and of values, which may differ."""
 CACHE_BITS = (2, 4, 8)
@@ -117,6 +118,12 @@ def causal(rows: int) -> tuple[int, ...]:
     return tuple(2 ** (row + 1) - 1 for row in range(rows))
 
 
+@lru_cache(maxsize=256)
+def _before(sees: tuple[int, ...]) -> mx.array:
+    """As the kernel reads it: each row sees itself anyway."""
+    return mx.array([bits & ~(1 << row) for row, bits in enumerate(sees)], mx.uint32)
+
+
 def queries_together(width: int) -> int:
     """Rows times query heads that share one reading of keys and values."""
     # Wider accumulators leave registers for fewer simdgroups.
@@ -173,7 +180,7 @@ def attention_call(
         # Rows of keys and of values are 16 bytes apart.
         threadgroup_bytes=8 * tiles * ((width + value_width) * queries.dtype.size + 32),
     )
-    constants = constant(sees, mx.uint32), constant(scale, mx.float32)
+    constants = _before(sees), constant(scale, mx.float32)
     # What a plain cache has no scales and biases for is bound and not read.
     held = (part for it in (keys, values) for part in (it if packing.bits else (it, it, it)))
     return [queries, *held, *constants], launch  # type: ignore[list-item]
@@ -207,7 +214,7 @@ def verify_attention(
         keys, values: [1, heads, length, width], the rows of this pass included; slices of a cache
             are read where they lie. Quantized ones as ``packing`` says.
         sees: of each row the rows that it sees, itself included, bit i for row i; all rows see
-            everything before the pass. See ``causal``.
+            everything before the pass, and of the pass none after itself. See ``causal``.
         scale: of the products of queries and keys.
 
     Returns:
@@ -222,7 +229,7 @@ def verify_attention(
 def mask(length: int, sees: Sequence[int]) -> mx.array:
     """``sees`` as a mask: bool [rows, length]."""
     rows = len(sees)
-    bits = mx.array(list(sees), mx.uint32)[:, None] >> mx.arange(rows, dtype=mx.uint32)
+    bits = mx.array(list(sees), mx.uint64)[:, None] >> mx.arange(rows, dtype=mx.uint64)
     before = mx.ones((rows, length - rows), mx.bool_)
     return mx.concatenate([before, (bits & 1).astype(mx.bool_)], axis=1)
 

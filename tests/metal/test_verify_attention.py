@@ -52,6 +52,10 @@ class Pass:
         return reference(*arrays, sees=self.sees, scale=self.scale, packing=self.packing)
 
 
+DEEP = (*(1 | 1 << row for row in range(32)), 1 << 32 | 1 << 31 | 1 << 17)
+"""A tree of 33 rows; the last sees far ones only."""
+
+
 def normal(shape, dtype, seed=0):
     random = np.random.default_rng([*shape, seed])
     return mx.array(random.standard_normal(shape), mx.float32).astype(dtype)
@@ -113,7 +117,7 @@ def test_every_head_size_and_type(width, dtype):
     assert check(case).threadgroup_bytes == called(case)[1].threadgroup_bytes <= 20 * 1024
 
 
-@pytest.mark.parametrize("rows", [2, 5, 8, 9, 16])
+@pytest.mark.parametrize("rows", [2, 5, 8, 9, 17, 33])
 def test_rows(rows):
     check(passing(rows, 53, heads=2, group=3, dtype=mx.float16))
 
@@ -128,7 +132,9 @@ def test_values_of_another_width(width, value_width):
     check(passing(4, 37, group=2, width=width, value_width=value_width))
 
 
-@pytest.mark.parametrize("sees", [(1, 3, 5, 11, 21), (1, 2, 4, 8, 16), (1,) + (3,) * 6 + (131,)])
+@pytest.mark.parametrize(
+    "sees", [(1, 3, 5, 11, 21), (1, 2, 4, 8, 16), (1, 3, 7, 11, 19, 35, 67, 131), DEEP]
+)
 def test_trees(sees):
     check(passing(len(sees), 45, group=2, sees=sees))
 
@@ -285,7 +291,7 @@ def test_nan_in_a_key_reaches_the_rows_that_see_it():
 @pytest.mark.parametrize("seed", range(24))
 def test_random_shapes(seed):
     random = np.random.default_rng(seed)
-    rows = int(random.integers(2, 17))
+    rows = int(random.integers(2, 34))
     sees: list[int] = []
     for row in range(rows):
         parent = int(random.integers(-1, row)) if row else -1
@@ -306,7 +312,7 @@ def test_random_shapes(seed):
     ("case", "words"),
     [
         ((1, 4, 2, 64, 64, mx.float16), "1 rows"),
-        ((17, 4, 2, 64, 64, mx.float16), "17 rows"),
+        ((34, 4, 2, 64, 64, mx.float16), "34 rows"),
         ((4, 4, 2, 72, 64, mx.float16), "heads of 72 and 64"),
         ((4, 5, 2, 64, 64, mx.float16), "evenly"),
         ((4, 4, 2, 64, 64, mx.int32), "int32"),

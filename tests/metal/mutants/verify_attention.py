@@ -43,15 +43,10 @@ MUTANTS = (
     ),
     Mutant("the tile's end is not padded", "if (key >= count) {", "if (key > count) {"),
     Mutant("keys beyond the length", "min((block + 1) * span, length)", "(block + 1) * span"),
-    Mutant(
-        "bits behind the length",
-        "(key < end && (mine >> (key - before) & 1))",
-        "(mine >> (key - before) & 1)",
-    ),
+    Mutant("bits behind the row", "(key < own && (mine >>", "((mine >>"),
+    Mutant("itself from the length on", "own = before + line % rows", "own = length - 1"),
     Mutant("the tree of another row", "sees[line % rows]", "sees[line / rows]"),
-    Mutant(
-        "a row does not see itself", "(key - before) & 1)", "(key - before) & 1 && key < end - 1)"
-    ),
+    Mutant("a row does not see itself", "key == own ||", ""),
     Mutant("the committed tokens end too early", "key < before ||", "key < before - 1 ||"),
     Mutant("the lane's other key", "n) * 8 + column + i;", "n) * 8 + column;"),
     Mutant(
