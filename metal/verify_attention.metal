@@ -118,7 +118,9 @@ using macspec::Steps;
 constexpr int BITS = PACKING & 15, GROUP = PACKING >> 4;
 constexpr int KEYS = tile_keys<T>(D > E ? D : E), PAD = 16 / int(sizeof(T));
 constexpr int KEY_STRIDE = D + PAD, VALUE_STRIDE = E + PAD;
-constexpr bool HELD = D <= 128;
+// Queries in registers, where those of the sums leave room; otherwise few addresses at a time.
+constexpr bool HELD = D + E <= 256;
+constexpr int AHEAD = HELD ? D / 8 : 4;
 constexpr int OWN = KEYS / 8 / SHARE;
 threadgroup T key_tile[KEYS * KEY_STRIDE];
 threadgroup T value_tile[KEYS * VALUE_STRIDE];
@@ -182,7 +184,7 @@ for (int tile = block * span; tile < end; tile += KEYS) {
     for (int n = 0; n < OWN; n++) {
       scores[n] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     }
-    #pragma unroll
+    #pragma unroll(AHEAD)
     for (int d = 0; d < D / 8; d++) {
       simdgroup_matrix<float, 8, 8> q;
       const auto from_query = query + (d * 8 + column) * query_step;

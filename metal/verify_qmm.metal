@@ -24,6 +24,7 @@ using macspec::SIMDGROUPS;
 constexpr int BITS = SHAPE & 15, GROUP = SHAPE >> 4 & 255, TILES = SHAPE >> 12 & 7;
 constexpr bool EDGE = SHAPE >> 15 & 1, FLOAT = SHAPE >> 16 & 1;
 constexpr int COUNT = TILES * STRIPS, values = chunk_values<BITS>();
+constexpr int STEPS = TILES < 4 ? 4 : 2;  // at a time, as registers allow
 threadgroup float shared[SIMDGROUPS / 2 * COUNT * 64];
 const int rows = x_shape[x_ndim - 2], K = x_shape[x_ndim - 1], N = scales_shape[0];
 const uint lane = thread_index_in_simdgroup;
@@ -50,8 +51,8 @@ for (int block = part * 8 * values; block < K; block += parts * 8 * values) {
     }
   }
   #pragma unroll
-  for (int i = 0; i < values; i += 4) {
-    float inputs[TILES][2][4] = {};
+  for (int i = 0; i < values; i += STEPS) {
+    float inputs[TILES][2][STEPS] = {};
     #pragma unroll
     for (int tile = 0; tile < TILES; tile++) {
       #pragma unroll
@@ -59,14 +60,14 @@ for (int block = part * 8 * values; block < K; block += parts * 8 * values) {
         const int m = row + tile * 8, k = block + (matrix_column(lane) + j) * values;
         if (m < rows && (!EDGE || k < K)) {
           #pragma unroll
-          for (int step = 0; step < 4; step++) {
+          for (int step = 0; step < STEPS; step++) {
             inputs[tile][j][step] = float(x[m * K + k + i + step]);
           }
         }
       }
     }
     #pragma unroll
-    for (int step = 0; step < 4; step++) {
+    for (int step = 0; step < STEPS; step++) {
       simdgroup_matrix<float, 8, 8> left[TILES], right;
       #pragma unroll
       for (int tile = 0; tile < TILES; tile++) {

@@ -17,6 +17,7 @@ using macspec::Chunk;
 using macspec::COLUMNS;
 constexpr int BITS = SHAPE & 15, GROUP = SHAPE >> 4 & 255, ROWS = SHAPE >> 12 & 15;
 constexpr int LANES = SHAPE >> 16 & 1 ? 16 : 32, values = chunk_values<BITS>();
+constexpr int STEPS = ROWS < 6 ? 8 : 4;  // at a time, as registers allow
 constexpr bool EDGE = SHAPE >> 17 & 1, FLOAT = SHAPE >> 18 & 1;
 const int rows = x_shape[x_ndim - 2], K = x_shape[x_ndim - 1], N = scales_shape[0];
 const int lane = int(thread_index_in_simdgroup), along = lane % LANES;
@@ -25,27 +26,29 @@ const int column = (simdgroup * (32 / LANES) + lane / LANES) * COLUMNS;
 const int columns = EDGE ? clamp(N - column, 0, COLUMNS) : COLUMNS;
 const int row = int(threadgroup_position_in_grid.x) * ROWS, real = min(ROWS, rows - row);
 float result[COLUMNS][ROWS] = {};
+Chunk<BITS> chunks[COLUMNS] = {};
 for (int k = along * values; k < K; k += LANES * values) {
-  Chunk<BITS> chunks[COLUMNS];
   #pragma unroll
   for (int c = 0; c < COLUMNS; c++) {
-    chunks[c] = read_chunk<BITS, GROUP, FLOAT>(w, scales, biases, K, column + c, k, c < columns);
+    if (c < columns) {
+      chunks[c] = read_chunk<BITS, GROUP, FLOAT>(w, scales, biases, K, column + c, k, true);
+    }
   }
   #pragma unroll
-  for (int i = 0; i < values; i += 8) {
-    float weights[COLUMNS][8];
+  for (int i = 0; i < values; i += STEPS) {
+    float weights[COLUMNS][STEPS];
     #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
       #pragma unroll
-      for (int j = 0; j < 8; j++) {
+      for (int j = 0; j < STEPS; j++) {
         weights[c][j] = weight<BITS, FLOAT>(chunks[c], i + j);
       }
     }
     #pragma unroll
     for (int m = 0; m < ROWS; m++) {
-      const auto from = x + (row + min(m, real - 1)) * K + k + i;
+      const auto from = x + uint((row + min(m, real - 1)) * K + k + i);
       #pragma unroll
-      for (int j = 0; j < 8; j++) {
+      for (int j = 0; j < STEPS; j++) {
         const float value = float(from[j]);
         #pragma unroll
         for (int c = 0; c < COLUMNS; c++) {

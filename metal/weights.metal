@@ -38,11 +38,12 @@ inline Chunk<BITS> read_chunk(W w, S scales, S biases, int K, int n, int k, bool
   constexpr int count = chunk_words<BITS>();
   Chunk<BITS> chunk = {};
   if (real) {
-    const int first = n * (K / 32 * BITS) + k / chunk_values<BITS>() * count;
-    const int group = n * (K / GROUP) + k / GROUP;
+    // Unsigned, an index takes one register beside a base that all lanes share.
+    const auto from = w + uint(n * (K / 32 * BITS) + k / chunk_values<BITS>() * count);
+    const uint group = uint(n * (K / GROUP) + k / GROUP);
     #pragma unroll
     for (int i = 0; i < count; i++) {
-      chunk.words[i] = w[first + i];
+      chunk.words[i] = from[i];
     }
     if constexpr (FLOAT) {
       chunk.scale = small_scale<GROUP>(scales[group]) * (BITS == 4 ? E2M1 : E4M3);

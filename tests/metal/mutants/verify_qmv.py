@@ -34,13 +34,13 @@ MUTANTS = (
     Mutant("shift by 32", "if (shift + BITS > 32) {", "if (shift + BITS >= 32) {"),
     Mutant(
         "weights of the last row read again",
-        "c < columns);\n  }",
-        "true);\n  }",
+        "if (c < columns) {",
+        "{",
     ),
     Mutant(
         "weights of the first column read again",
-        "column + c, k, c <",
-        "column + c / 2 * 2, k, c <",
+        "column + c, k, true",
+        "column + c / 2 * 2, k, true",
     ),
     Mutant("every lane of a row stores", "along == 0 && c < columns", "c < columns"),
 )
