@@ -15,8 +15,10 @@ from .text import Parameter, Text
 from .translate import Unit, ending
 
 MOST = 128
-"""That a lane of an Apple GPU has; a core of M1 runs 384 threads that take all of them, 1,024 that
-take few (Rosenzweig, "Dissecting the Apple M1 GPU", part III)."""
+"""That a lane of an Apple GPU can name."""
+OF_A_CORE = 208 * 1024
+"""Bytes of registers of a core of M1 and M2, for all its threads (Rosenzweig, "Dissecting the Apple
+M1 GPU", part III); later chips give them out while a kernel runs."""
 FLAGS = (
     *("--target=amdgcn-amd-amdhsa", "-mcpu=gfx1100", "-nogpulib", "-DMSL_SPACES=2", "-O2"),
     *(flag for flag in LANGUAGE if not flag.startswith(("--target", "-march"))),
