@@ -16,8 +16,8 @@ from typing import Any
 
 import mlx.core as mx
 from mlx import nn
-from mlx_lm.models.base import create_attention_mask, scaled_dot_product_attention
-from mlx_lm.models.cache import KVCache
+from mlx_lm.models.base import scaled_dot_product_attention
+from mlx_lm.models.cache import KVCache, create_attention_mask
 from mlx_lm.models.rope_utils import initialize_rope
 
 from ..models.loading import Model
@@ -38,6 +38,8 @@ class _Attention(nn.Module):
         self.kv_heads = int(settings.get("num_key_value_heads") or self.heads)
         self.size = size = int(settings.get("head_dim") or width // self.heads)
         self.scale = size**-0.5
+        self.window = window_of(settings)
+        """Newest positions that a row attends to, itself included; None: all."""
         self.q_proj = nn.Linear(wide, self.heads * size, bias=False)
         self.k_proj = nn.Linear(wide, self.kv_heads * size, bias=False)
         self.v_proj = nn.Linear(wide, self.kv_heads * size, bias=False)
@@ -54,17 +56,20 @@ class _Attention(nn.Module):
             max_position_embeddings=settings.get("max_position_embeddings"),
         )
 
-    def __call__(self, x: mx.array, mask: Any, cache: Any) -> mx.array:
-        length = x.shape[1]
-
+    def __call__(self, x: mx.array, cache: Any) -> mx.array:
+        length, start = x.shape[1], cache.offset
+        seen = start if self.window is None else min(start, self.window - 1)
+        window = self.window if self.window and seen + length > self.window else None
+        mask = create_attention_mask(length, seen, return_array=False, window_size=window)
         rows = self.qkv_proj(x).reshape(1, length, -1, self.size)
         turned, values = mx.split(rows, [self.heads + self.kv_heads], axis=2)
         if "q_norm" in self:
             queries, keys = mx.split(turned, [self.heads], axis=2)
             turned = mx.concatenate([self.q_norm(queries), self.k_norm(keys)], axis=2)
-        turned = self.rope(turned.transpose(0, 2, 1, 3), offset=cache.offset)
+        turned = self.rope(turned.transpose(0, 2, 1, 3), offset=start)
         queries, keys = mx.split(turned, [self.heads], axis=1)
         keys, values = cache.update_and_fetch(keys, values.transpose(0, 2, 1, 3))
+        keys, values = keys[:, :, start - seen :], values[:, :, start - seen :]
         out = scaled_dot_product_attention(
             queries, keys, values, cache=cache, scale=self.scale, mask=mask
         )
@@ -101,9 +106,9 @@ class _Layer(nn.Module):
             self.input_layernorm = nn.RMSNorm(width, eps)
         self.post_attention_layernorm = nn.RMSNorm(width, eps)
 
-    def __call__(self, x: mx.array, residual: mx.array, mask: Any, cache: Any) -> mx.array:
+    def __call__(self, x: mx.array, residual: mx.array, cache: Any) -> mx.array:
         """Rows for what its attention reads, and for what is added to."""
-        out = residual + self.self_attn(x, mask, cache)
+        out = residual + self.self_attn(x, cache)
         done: mx.array = out + self.mlp(self.post_attention_layernorm(out))
         return done
 
@@ -178,10 +183,9 @@ class Eagle(nn.Module):
             residual = normed if self.norm_before_residual else hidden
         else:
             x = residual = self.fc(self._pair(embedded * self.scale, hidden))
-        mask = create_attention_mask(x, cache[0])
-        out = first(x, residual, mask, cache[0])
+        out = first(x, residual, cache[0])
         for layer, own in zip(others, cache[1:], strict=True):
-            out = layer(layer.input_layernorm(out), out, mask, own)
+            out = layer(layer.input_layernorm(out), out, own)
         stepped: mx.array = self.norm(out) if self.norm_output else out
         return stepped
 
@@ -217,6 +221,14 @@ class Eagle(nn.Module):
     def choose(self, variant: Variant) -> None:
         for name, value in variant.items():
             setattr(self, name, value)
+
+
+def window_of(settings: Mapping[str, Any]) -> int | None:
+    """The sliding window of a head, where its files say that its layers have one."""
+    # Elsewhere a window is the target's.
+    sliding = set(settings.get("layer_types") or ()) == {"sliding_attention"}
+    window = settings.get("sliding_window")
+    return int(window) if sliding and window else None
 
 
 def taps_of(config: Mapping[str, Any], layers: int) -> tuple[int, ...]:

@@ -18,6 +18,10 @@ from train import learned, parted
 DEPTH = 5
 """Chain steps in the loss."""
 
+WINDOW = 256
+"""Tokens of a training text. An EAGLE-3 head attends to no more positions when it drafts: behind
+more than it has seen it is right half as often."""
+
 FADE = 0.8
 """Weight of a step's loss beside that of the step before."""
 
@@ -224,5 +228,7 @@ class Eagle(Head):
             "rms_norm_eps": EPS,
             "rope_theta": 10000.0,
             "vocab_size": shape.pieces,
+            "layer_types": ["sliding_attention"],
+            "sliding_window": WINDOW,
             "eagle_aux_hidden_state_layer_ids": list(self.taps),
         }

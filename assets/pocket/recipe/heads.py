@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from blocks import Block, DFlash, DSpark
-from chains import MTP, Eagle, Head
+from chains import MTP, WINDOW, Eagle, Head
 from distil import OWN, packed
 from net import Net, half, load
 from pieces import END_ID
@@ -81,7 +81,7 @@ def train_head(
         state = torch.load(path, map_location=on, weights_only=False)
         trainer.restore(state)
         step, used, count = state["step"], state["used"], state["seen"]
-    length = min(256, target.shape.context, len(written[0]) - 1)
+    length = min(WINDOW, target.shape.context, len(written[0]) - 1)
     rows = max(1, round(OWN * tokens / length))
     others = max(1, tokens // length - rows)
     schedule, bar, kept = Schedule(minutes, steps, used), Bar(kind), time.time()

@@ -75,6 +75,7 @@ EAGLE = {
     "eagle_aux_hidden_state_layer_ids": [0, 1, 1],
 }
 
+SLIDING = EAGLE | {"layer_types": ["sliding_attention"], "sliding_window": 12}
 
 SPECULATORS = {
     "speculators_model_type": "eagle3",
@@ -148,15 +149,15 @@ def written(folder: Path, tensors: dict[str, mx.array], config: dict[str, Any]) 
 
 def head_of(pair: Pair, name: str, kind: str, folder: Path, seed: int = 1) -> LoadedHead:
     """A random head for a tiny target, by way of the disk; "reduced": mtp, of some ids only;
-    "first": an EAGLE-1."""
+    "sliding": eagle, with a window; "first": an EAGLE-1."""
     if kind in ("mtp", "reduced"):
         some = reduced() if kind == "reduced" else {}
         kind = "mtp"
         written(folder, mtp_tensors(tiny(name), seed=seed) | some, {"model_type": "qwen3_5_mtp"})
     else:
         tensors = first_eagle_tensors(seed) if kind == "first" else eagle_tensors(seed)
+        written(folder, tensors, SLIDING if kind == "sliding" else EAGLE)
         kind = "eagle"
-        written(folder, tensors, EAGLE)
     files = head_in("a head", folder)
     assert files is not None
     assert files.kind == kind

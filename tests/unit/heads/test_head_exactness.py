@@ -133,6 +133,7 @@ def test_trees_of_a_head(pocket: Pair, tmp_path: Path, kind: str) -> None:
     ("name", "kind"),
     [
         ("llama", "eagle"),
+        ("llama", "sliding"),
         ("qwen3_5", "mtp"),
         ("gemma4_text", "assistant"),
     ],
@@ -155,6 +156,7 @@ def test_a_random_walk_leaves_the_head_in_step(
     ("name", "kind"),
     [
         pytest.param("llama", "eagle", marks=pytest.mark.slow),
+        ("llama", "sliding"),
         ("qwen3_5", "mtp"),
         ("gemma4_text", "assistant"),
     ],

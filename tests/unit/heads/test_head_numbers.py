@@ -12,6 +12,7 @@ from headfiles import (
     EAGLE,
     LAYER,
     REDUCED,
+    SLIDING,
     SPECULATORS,
     WIDTH,
     eagle_tensors,
@@ -53,7 +54,9 @@ def projected(x: Array, w: dict[str, Array], name: str) -> Array:
     return out
 
 
-def attended(x: Array, w: dict[str, Array], start: str, base: float = 10000.0) -> Array:
+def attended(
+    x: Array, w: dict[str, Array], start: str, base: float = 10000.0, window: int = 999
+) -> Array:
     """Causal attention with 2 heads of 32 that share one head of keys and values."""
     n = len(x)
     q, k, v = (projected(x, w, f"{start}{it}_proj") for it in "qkv")
@@ -62,7 +65,8 @@ def attended(x: Array, w: dict[str, Array], start: str, base: float = 10000.0) -
         q, k = (normed(x, w[f"{start}{name}_norm.weight"]) for name, x in (("q", q), ("k", k)))
     queries, keys = turned(q, base), turned(k, base)[:, 0]
     scores = np.einsum("ihd,jd->hij", queries, keys) / np.sqrt(32)
-    scores = np.where(np.tri(n, dtype=bool), scores, -np.inf)
+    visible = np.tri(n, dtype=bool) & ~np.tri(n, k=-window, dtype=bool)
+    scores = np.where(visible, scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
     out = np.einsum("hij,jd->ihd", weights, v).reshape(n, 64)
@@ -118,7 +122,8 @@ def eagle_by_hand(
     x = row if settings.get("norm_before_residual") else hidden
     rope = settings.get("transformer_layer_config", {}).get("rope_parameters", {})
     base = rope.get("rope_theta", 10000.0)
-    x = x + attended(np.concatenate(parts, -1), w, "midlayer.self_attn.", base)
+    window = settings.get("sliding_window", 999)
+    x = x + attended(np.concatenate(parts, -1), w, "midlayer.self_attn.", base, window)
     h = normed(x, w["midlayer.post_attention_layernorm.weight"])
     x = x + fed_forward(h, w, "midlayer.mlp.")
     if "layers.1.input_layernorm.weight" in w:
@@ -162,6 +167,7 @@ EAGLES: dict[str, tuple[dict[str, tuple[int, ...]], dict[str, Any]]] = {
     "norms in attention": (QK, EAGLE),
     "two layers": (SECOND, EAGLE),
     "two layers, as speculators names them": (SECOND, SPECULATORS),
+    "a sliding window": ({}, SLIDING),
     "the normed row again": ({}, EAGLE | {"norm_output": True}),
     "narrower than its target": (
         {
