@@ -122,8 +122,9 @@ def _pairs(options: argparse.Namespace, config: Config) -> list[PairChoice]:
     )
     if not options.recalled:
         return [choice]
-    usual, absent = options.settings.models, (BUILT_IN, NONE)
-    target, draft = (None if it in absent else it for it in (usual.target, usual.draft))
+    usual = options.settings.models
+    target = None if usual.target == BUILT_IN else usual.target
+    draft = None if usual.draft == NONE else usual.draft
     return list(dict.fromkeys([choice, replace(choice, target=target, draft=draft)]))
 
 

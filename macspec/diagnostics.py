@@ -26,6 +26,9 @@ PACKAGES = ("macspec", "mlx", "mlx-lm", "textual", "transformers", "huggingface-
 
 TERMINAL = ("TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLORTERM", "NO_COLOR", "LANG")
 
+HEAD = f"{BUILT_IN} head"
+"""What drafts for the built-in target, where nothing else was asked for."""
+
 TAIL = 60
 """Last lines of each log."""
 
@@ -112,7 +115,7 @@ def _pair(target: str | None, draft: str | None) -> str:
         except MacspecError:
             return "unknown: the settings cannot be read"
         target, draft = models.target, draft or models.draft
-    return f"{target or BUILT_IN}, draft {draft or (NONE if target else BUILT_IN)}"
+    return f"{target or BUILT_IN}, draft {draft or (NONE if target else HEAD)}"
 
 
 def _terminal() -> Iterator[tuple[str, str]]:
@@ -144,7 +147,7 @@ def _last() -> Iterator[tuple[str, str]]:
     if makings:
         it = makings[-1]
         yield "last target", it.model or "built-in"
-        yield "last draft", it.draft or ("built-in" if it.model is None else "none")
+        yield "last draft", it.draft or (HEAD if it.model is None else NONE)
         yield "last settings", f"method {it.method}, depth {it.depth}, rule {it.rule}"
 
 

@@ -86,7 +86,7 @@ class ModelPicker:
             "built-in",
             BUILT_IN,
             fits=True,
-            note="for small talk, with a draft model and a head",
+            note="for small talk, with a drafting head",
             current=self.current.target is None,
         )
         absent = [self._absent_target(it) for it in reversed(first) if it.target not in names]

@@ -198,8 +198,6 @@ def show_plan(options: argparse.Namespace, entry: Entry | None) -> int:
     """
     prepare()
     target, draft = options.target, options.draft
-    if target == BUILT_IN and draft is None:
-        draft = BUILT_IN
     absent = [name for name in (target, draft) if name is not None and not _here(name)]
     if absent:
         return _unseen(absent, entry, options.context)
@@ -208,8 +206,7 @@ def show_plan(options: argparse.Namespace, entry: Entry | None) -> int:
         head = _head(model, draft)
     except PairMismatchError as error:
         return _show(options, model, None, None, str(error))
-    alone = head is not None and draft != BUILT_IN
-    drafting = None if draft is None or alone else _opened(draft, 1)
+    drafting = None if draft is None or head is not None else _opened(draft, 1)
     off = None if drafting is None else why_not(model, drafting)
     if options.hosts is not None:
         return _show_group(options, model, drafting if off is None else None, head)
@@ -218,13 +215,15 @@ def show_plan(options: argparse.Namespace, entry: Entry | None) -> int:
 
 def _head(model: Model, draft: str | None) -> LoadedHead | None:
     """The head to draft with: the one asked for, or the one that the target brings along."""
-    if draft is None:
-        return open_own_head(model)
     folders = pocket()
-    if draft == BUILT_IN and model.path != folders.target:
+    if draft == BUILT_IN:
         return None
-    name, folder = (f"{draft} head", folders.head) if draft == BUILT_IN else (draft, locate(draft))
-    files = head_in(name, folder)
+    if draft is None:
+        if model.path != folders.target:
+            return open_own_head(model)
+        files = head_in("built-in head", folders.head)
+    else:
+        files = head_in(draft, locate(draft))
     return None if files is None else open_head(files, model)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..assets import pocket
+from ..config.schema import BUILT_IN as BUILT_IN_NAME
 from ..device import prepare
 from ..errors import BadOptionError, PairMismatchError
 from ..heads import HeadFiles, LoadedHead, head_in, open_head, own_head
@@ -103,15 +104,16 @@ def load_pair(
         target: a folder or a Hugging Face id, ``id@revision`` pins one; None for the built-in
             pair.
         draft: a smaller model with the target's vocabulary, or a head for the target; None for
-            none, or for the built-in pair's own draft model and head, both of which another one
-            replaces. A head in the target's own files is used beside a draft model.
+            none, or for the built-in pair's own head; ``built-in`` for its draft model. A head in
+            the target's own files is used beside a draft model.
         context: positions to plan for, at most the target's own; None for the target's own, or
             as many of them as fit into memory.
         beyond: ``context`` may exceed the target's own. Text out there is meaningless, but its
             cost is real.
         kv_bits: bits of the target's quantized cache, for the memory plan; None: not quantized.
         trust_remote_code: run Python code that a model brings.
-        require_draft: a draft model that cannot be used is an error.
+        require_draft: a draft model that cannot be used is an error; the built-in pair drafts
+            with its own then.
         beside: a pair whose target, loaded from the same name, is used again.
         held: bytes of memory that other engines hold.
         read: False leaves the weights on the disk, for ``Pair.read``.
@@ -129,8 +131,10 @@ def load_pair(
     if context is not None and context < 1:
         raise BadOptionError(f"--context {context}: give at least 1")
     prepare()
-    if require_draft and target is not None and draft is None:
-        raise BadOptionError("--method draft needs a draft model: add --draft")
+    if require_draft and draft is None:
+        if target is not None:
+            raise BadOptionError("--method draft needs a draft model: add --draft")
+        draft = BUILT_IN_NAME
 
     def opened(name: str, folder: Path) -> Model:
         if group is None:
@@ -208,14 +212,14 @@ def _opened(
     # Both are located before either is opened, which takes longer.
     if target is not None and model is None:
         folder = locate(target, trust_remote_code=trust_remote_code)
-    if draft is not None:
+    if draft is not None and draft != BUILT_IN_NAME:
         given = locate(draft, trust_remote_code=trust_remote_code)
     model = model or opened(target or "built-in target", folder)
-    if draft is None or given is None:
-        if target is not None:
-            return model, None, _own_head(model)
-        head = head_in("built-in head", built_in.head)
-        return model, open_model("built-in draft", built_in.draft), head
+    if draft is None:
+        own = _own_head(model) if target else head_in("built-in head", built_in.head)
+        return model, None, own
+    if given is None:
+        return model, open_model("built-in draft", built_in.draft), _own_head(model)
     if (head := head_in(draft, given)) is not None:
         return model, None, head
     drafter = open_model(draft, given, trust_remote_code=trust_remote_code)

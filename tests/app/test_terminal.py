@@ -35,7 +35,7 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         ask(terminal, "Tell me a story.")
         terminal.wait_for(lambda: "▶ writing" in terminal.text and passes(terminal) > 3)
         terminal.press("ctrl+s")
-        terminal.wait_for("method draft")
+        terminal.wait_for("method eagle")
         ask(terminal, "/depth 4")
         terminal.wait_for("depth 4 from the next round")
         before = passes(terminal)

@@ -225,8 +225,6 @@ def first_conversation(walk: Walk) -> None:
         walk.command("/method auto", "method auto from the next round")
         walk.step("Ctrl+S goes through the drafters in the order of the dial")
         terminal.press("ctrl+s")
-        walk.told("method draft")
-        terminal.press("ctrl+s")
         walk.told("method eagle")
         terminal.press("ctrl+s")
         walk.told("method ngram")
@@ -416,7 +414,7 @@ def line_mode(walk: Walk) -> None:
         terminal.type(f"/models {pocket().draft} none\r")
         walk.told("now using")
         terminal.type("/models built-in\r")
-        walk.told("now using built-in target with built-in draft")
+        walk.told("now using built-in target with")
         terminal.type("/quit\r")
         assert terminal.ended() == 0
         terminal.assert_restored()

@@ -156,7 +156,7 @@ def test_the_report_has_no_text_of_the_users(
     assert "the last ␛[31mline" in text
     assert text.count("  old\n") == diagnostics.TAIL - 1
     assert str(home) not in text
-    assert "pair             built-in, draft built-in" in text
+    assert "pair             built-in, draft built-in head" in text
     assert "macspec          0." in text
     outcome = macspec("check", "--report", "--target", "owner/large")
     assert b"owner/large, draft none" in outcome.out  # type: ignore[attr-defined]

@@ -75,7 +75,7 @@ def test_each_line_is_a_message_or_a_command(store, tmp_path):
         "What is 3 plus 4?\n"
         "\n"
         "/depth 4\n"
-        "/method draft\n"
+        "/method eagle\n"
         "Say it \\\nagain, with @notes.txt.\n"
         "/rename Sums\n"
         "/regenerate\n"
@@ -89,7 +89,7 @@ def test_each_line_is_a_message_or_a_command(store, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("3 plus 4 is 7.\n\n")
     assert "depth 4 from the next round" in done.stderr
-    assert "method: draft\ndepth: 4\n" in done.stdout
+    assert "method: eagle\ndepth: 4\n" in done.stdout
     assert "rule block, temperature 0.00" in done.stdout
     assert "accepted: " in done.stdout
     (chat_now,) = store.chats()
@@ -100,7 +100,7 @@ def test_each_line_is_a_message_or_a_command(store, tmp_path):
     assert "Seven apples." in thread[2].text
     assert thread[1].metadata.depth == "auto"
     assert thread[3].metadata.depth == 4
-    assert thread[3].metadata.method == "draft"
+    assert thread[3].metadata.method == "eagle"
     assert len(store.siblings(thread[3].id)) == 2
     assert (tmp_path / "reply.txt").read_text().strip() == thread[3].text.strip()
     assert json.loads((tmp_path / "talk.json").read_text())["chats"][0]["title"] == "Sums"

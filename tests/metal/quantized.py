@@ -58,7 +58,7 @@ def model(
 
 def pair(**options: Any) -> Pair:
     """A target and a draft model of this kind, with the built-in pair's tokenizer."""
-    built_in = load_pair(context=256)
+    built_in = load_pair(draft="built-in", context=256)
     assert built_in.draft is not None
     target = model(vocabulary=built_in.vocabulary, seed=1, **options)
     draft = model(vocabulary=built_in.vocabulary, seed=1, **{**options, "layers": 1})

@@ -30,7 +30,7 @@ ANCHOR = mx.array([7], mx.uint32)
 
 @pytest.fixture(scope="module")
 def pocket() -> Pair:
-    return replace(load_pair(), head=None)
+    return load_pair(draft="built-in")
 
 
 def selection(rng: np.random.Generator, rows: int, count: int, dtype: mx.Dtype) -> tuple[Any, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import mlx.core as mx
@@ -15,7 +14,7 @@ from macspec.models import Pair
 @pytest.fixture(scope="session")
 def pocket() -> Pair:
     """The built-in target and draft model in float32."""
-    pair = replace(load_pair(context=512), head=None)
+    pair = load_pair(draft="built-in", context=512)
     for model in filter(None, (pair.target, pair.draft)):
         module: Any = model.module
         module.set_dtype(mx.float32)

@@ -16,7 +16,7 @@ from macspec.models import Pair
 @pytest.fixture(scope="session")
 def pocket() -> Pair:
     """The built-in target and draft model in float32, with a context that a test can fill."""
-    pair = replace(load_pair(context=512), head=None)
+    pair = load_pair(draft="built-in", context=512)
     assert pair.draft is not None
     for model in (pair.target, pair.draft):
         module: Any = model.module

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -171,7 +171,7 @@ def _parsed(lines: list[str], reasons: list[str]) -> Iterator[Row]:
 
 
 def pocket_pair() -> Pair:
-    return replace(load_pair(context=512), head=None)
+    return load_pair(draft="built-in", context=512)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def gap(pair: Pair, prompt: list[int], sampling: Sampling, one: int, other: int)
 
 def forks(exact: Pair, chats: list[list[dict[str, str]]], depths: tuple[int, ...]) -> list[float]:
     """The gap at the first difference of every reply that forks."""
-    pair = load_pair()
+    pair = load_pair(draft="built-in")
     found = []
     for chat in chats:
         for sampling in DRAWS:

@@ -55,8 +55,10 @@ def limit(monkeypatch, size: float) -> None:
 
 def test_the_built_in_pair():
     pair = load_pair()
-    assert (pair.target.name, pair.draft.name) == ("built-in target", "built-in draft")
+    assert (pair.target.name, pair.draft) == ("built-in target", None)
     assert (pair.head.name, pair.head.kind) == ("built-in head", "eagle")
+    other = load_pair(draft="built-in")
+    assert (other.draft.name, other.head) == ("built-in draft", None)
     assert (pair.vocabulary, pair.context, pair.draft_off) == (4096, 2048, None)
     assert pair.stop_ids == {5}
     assert len(pair.notices) == 1

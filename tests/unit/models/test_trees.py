@@ -276,7 +276,7 @@ def rounded(kind: str, pocket: Pair) -> Any:
     assert pocket.draft is not None
     if kind == "float32":
         return pocket.draft.module
-    draft = load_pair().draft
+    draft = load_pair(draft="built-in").draft
     assert draft is not None
     module: Any = draft.module
     if kind.endswith("bit"):
