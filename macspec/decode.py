@@ -131,6 +131,7 @@ class Decoder:
         """
         self.renew()
         self.rollback(min(common_prefix(self.tokens, prompt), len(prompt) - 1))
+        self.target.recall()
         self.tokens, self.prompted = prompt, len(prompt)
         if not reply.counter.passes:
             reply.counter.cached_tokens = self.target.length

@@ -169,6 +169,13 @@ class CachedModel:
         if self.hidden is not None:
             self.hidden.rollback(self.length)
 
+    def recall(self) -> None:
+        """Go back one token more where the newest hidden row, which a head drafts from, was let go
+        of: it is read again with the next tokens."""
+        gone = self.hidden is not None and self.hidden.stop < self.length
+        if gone and self.length > 1 and not self.cache.checkpoints:
+            self.rollback(self.length - 1)
+
 
 _PREFIX = (11, 3, 29, 17)
 _UNREAD = (23, 5)

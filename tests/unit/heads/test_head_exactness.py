@@ -189,6 +189,20 @@ def test_a_head_stays_in_step_through_edits_and_switches(
     assert proposed(session, session.decoder.tokens) == proposed(fresh, session.decoder.tokens)
 
 
+def test_a_regenerated_reply_leaves_no_gap_in_what_a_head_read(
+    pocket: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the target's row before the first new token was let go of."""
+    monkeypatch.setattr("macspec.drafters.head.LEAST", 9)
+    head = drafting(pocket, "llama", "mtp", tmp_path)
+    session = session_of(pocket, "llama", head=head, method="mtp", depth=3)
+    plain = tokens_of(session_of(pocket, "llama", method="off"), PROMPT, GREEDY, 24)
+    for _ in range(3):
+        assert tokens_of(session, PROMPT, GREEDY, 24) == plain
+    (depth,) = session.decoder.portfolio.models("mtp")[0].stepper._depths  # type: ignore[attr-defined]
+    assert [it.start for it in depth._ranges] == [0]
+
+
 @pytest.mark.parametrize(("name", "kind"), [("llama", "mtp"), ("gemma4_text", "assistant")])
 def test_a_head_that_never_agrees_says_so(
     pocket: Pair, tmp_path: Path, name: str, kind: str
