@@ -314,7 +314,8 @@ class Commands:
 
     async def do_method(self, argument: str) -> None:
         now = self.conversation.setup.desired.method
-        methods = methods_with(self.conversation.panel().head)
+        state = self.conversation.panel()
+        methods = methods_with(state.draft, state.head)
         await self._set(method=check_method(argument.lower() or _next(methods, now)))
 
     async def do_rule(self, argument: str) -> None:

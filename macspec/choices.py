@@ -66,9 +66,10 @@ def check_think(think: Think) -> Think:
     return think
 
 
-def methods_with(head: str | None) -> tuple[str, ...]:
-    """The methods of a pair whose head, if it has one, is of this kind."""
-    return tuple(it for it in METHODS if it not in HEADS or it == head)
+def methods_with(draft: str | None, head: str | None) -> tuple[str, ...]:
+    """The methods of a pair with this draft model, and a head of this kind; None: without."""
+    lacking = {*HEADS, "draft"} - {head, draft and "draft"}
+    return tuple(it for it in METHODS if it not in lacking)
 
 
 def check_method(method: str) -> str:

@@ -152,8 +152,7 @@ class EngineSetup:
                 if isinstance(event, Loaded):
                     self.choice, self._lost = choice, False
                     method, pair = self._shared.method, event.pair
-                    lacks_draft = method == "draft" and pair.draft is None
-                    if lacks_draft or method not in methods_with(pair.head):
+                    if method not in methods_with(pair.draft, pair.head):
                         self._shared = replace(self._shared, method="auto")
                         self._confirmed = None
                     self.poll(busy=False, now=True)

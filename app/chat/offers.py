@@ -119,13 +119,13 @@ def named_pair(argument: str, known: Sequence[Entry]) -> tuple[str | None, str |
     if not 1 <= len(words) <= 2:
         raise BadOptionError("name a pair, or a target and a draft separated by a space")
     target, draft = os.path.expanduser(words[0]), words[-1] if len(words) == 2 else None
-    draft = None if draft in (None, NO_DRAFT) else os.path.expanduser(draft)
+    chosen = None if draft in (None, NO_DRAFT) else os.path.expanduser(draft)
     if target == BUILT_IN_NAME:
-        return None, draft
+        return None, chosen
     if "/" not in target and not os.path.isdir(target):
         entry = find(target, known)
-        target, draft = entry.target, draft or entry.draft
-    return target, draft
+        target, chosen = entry.target, entry.draft if draft is None else chosen
+    return target, chosen
 
 
 def _searched(offer: ModelOffer) -> str:

@@ -47,7 +47,7 @@ class Slider:
 
 SLIDERS = {
     "depth": Slider("depth", ("auto",), MAX_DEPTH, columns=MAX_DEPTH + 1),
-    "method": Slider("method", methods_with(None)),
+    "method": Slider("method", methods_with(None, None)),
     "rule": Slider("rule", tuple(RULES)),
     "temperature": Slider("temp", end=2.0, step=0.05),
 }
@@ -246,7 +246,7 @@ class Sliders(LinesView, can_focus=True):
         now = known(state)
         asked = {name: value for name, value in self.state.asked.items() if now[name] != value}
         in_use = state.round_depth if state.passes else None
-        sliders = {**SLIDERS, "method": Slider("method", methods_with(state.head))}
+        sliders = {**SLIDERS, "method": Slider("method", methods_with(state.draft, state.head))}
         shown = replace(self.state, known=now, sliders=sliders, asked=asked, in_use=in_use)
         self._draw(shown)
 

@@ -11,10 +11,12 @@ from typing import Any
 import mlx.core as mx
 from mlx.nn.layers.quantized import quantize
 
+from ..assets import pocket
 from ..choices import MAX_DEPTH, MODELS, RULES
+from ..config.schema import BUILT_IN
 from ..errors import BadOptionError
 from ..kernels import Kernels
-from ..models import Pair
+from ..models import Pair, load_pair
 from .costs import Costs
 from .macspecarm import ConcurrentArm, DecodeConfig, MacspecArm
 from .mlxlm import MlxLmArm
@@ -148,12 +150,20 @@ class ArmFactory:
         if name.method in (MLX_LM, MLX_LM_DRAFT):
             depth = name.depth if isinstance(name.depth, int) else None
             depth = 0 if name.method == MLX_LM else depth
-            return MlxLmArm(name.text, pair, depth=depth, kv_bits=kv_bits)
+            return MlxLmArm(name.text, for_mlx_lm(pair), depth=depth, kv_bits=kv_bits)
         config = DecodeConfig(name.method, name.depth, name.rule, name.trees, kv_bits, self.kernels)
         costs = self.costs if name.usual else None
         if name.at_once > 1:
             return ConcurrentArm(name.text, pair, name.at_once, config, costs=costs)
         return MacspecArm(name.text, pair, config, costs=costs)
+
+
+def for_mlx_lm(pair: Pair) -> Pair:
+    """The pair with a draft model, the only drafter of mlx-lm: the built-in target has one besides
+    its head."""
+    if pair.draft is not None or pair.target.path != pocket().target:
+        return pair
+    return load_pair(draft=BUILT_IN, context=pair.context, beside=pair)
 
 
 def with_draft_bits(pair: Pair, bits: int) -> Pair:

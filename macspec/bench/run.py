@@ -16,7 +16,7 @@ from ..errors import BadOptionError
 from ..models import Pair
 from ..power import ClockWatch, Conditions, Meter, conditions
 from ..sampling import Sampling
-from .arms import MLX_LM, MLX_LM_DRAFT, PLAIN, ArmFactory, ArmName
+from .arms import MLX_LM, MLX_LM_DRAFT, PLAIN, ArmFactory, ArmName, for_mlx_lm
 from .cells import Cell, cells
 from .costs import UNKNOWN, Costs, measure_costs
 from .equality import Compared, compare, judge
@@ -411,4 +411,4 @@ def usual_arms(pair: Pair, *, quick: bool = False) -> list[str]:
     """
     arms = [PLAIN, "auto"] if quick else [PLAIN, "auto", "auto:keyed"]
     drafting = f"{MLX_LM_DRAFT}@{OWN_DEPTH}" if quick else MLX_LM_DRAFT
-    return [*arms, MLX_LM, *([drafting] if pair.draft is not None else [])]
+    return [*arms, MLX_LM, *([drafting] if for_mlx_lm(pair).draft is not None else [])]

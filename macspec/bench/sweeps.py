@@ -10,7 +10,7 @@ from typing import Any
 from ..choices import RULES
 from ..errors import BadOptionError
 from ..models import Pair
-from .arms import PLAIN
+from .arms import PLAIN, for_mlx_lm
 from .cells import FORCED, Cell, Ratio, median, speed_ratio
 from .run import Run
 from .sample import Sample, named
@@ -154,7 +154,12 @@ def _context(pair: Pair) -> Sweep:
             f"the context of {pair.context} positions is too short for a long prompt: the shortest "
             f"takes {LENGTHS[0]}"
         )
-    arms = ["plain", "auto", "mlx-lm", *([] if pair.draft is None else ["mlx-lm-draft"])]
+    arms = [
+        "plain",
+        "auto",
+        "mlx-lm",
+        *([] if for_mlx_lm(pair).draft is None else ["mlx-lm-draft"]),
+    ]
     settings = tuple(Setting(arm, 0, arm) for arm in arms)
     return Sweep("tokens of the prompt", settings, workloads=fitting)
 

@@ -203,7 +203,7 @@ def show_plan(options: argparse.Namespace, entry: Entry | None) -> int:
         return _unseen(absent, entry, options.context)
     model = _opened(target, 0)
     try:
-        head = _head(model, draft)
+        head = _head(model, target, draft)
     except PairMismatchError as error:
         return _show(options, model, None, None, str(error))
     drafting = None if draft is None or head is not None else _opened(draft, 1)
@@ -213,17 +213,13 @@ def show_plan(options: argparse.Namespace, entry: Entry | None) -> int:
     return _show(options, model, drafting if off is None else None, head, off)
 
 
-def _head(model: Model, draft: str | None) -> LoadedHead | None:
+def _head(model: Model, target: str, draft: str | None) -> LoadedHead | None:
     """The head to draft with: the one asked for, or the one that the target brings along."""
-    folders = pocket()
     if draft == BUILT_IN:
         return None
-    if draft is None:
-        if model.path != folders.target:
-            return open_own_head(model)
-        files = head_in("built-in head", folders.head)
-    else:
-        files = head_in(draft, locate(draft))
+    if draft is None and target != BUILT_IN:
+        return open_own_head(model)
+    files = head_in(draft, locate(draft)) if draft else head_in("built-in head", pocket().head)
     return None if files is None else open_head(files, model)
 
 

@@ -105,8 +105,8 @@ class Models:
         None,
         kinds.model(),
         "Draft model",
-        "a smaller model with the target's vocabulary, or a head for the target: a folder, a "
-        "Hugging Face id, built-in (the built-in draft model) or none",
+        "a smaller model with the target's vocabulary, or a head: a folder, a Hugging Face id, "
+        "built-in or none",
         unset="none, or the built-in pair's head",
         example="mlx-community/Qwen3-0.6B-4bit",
     )

@@ -39,7 +39,7 @@ def test_a_day_with_it(environ: Mapping[str, str], tmp_path: Path) -> None:
         ask(terminal, "/depth 4")
         terminal.wait_for("depth 4 from the next round")
         before = passes(terminal)
-        terminal.wait_for(lambda: passes(terminal) > before and "draft depth  4" in terminal.text)
+        terminal.wait_for(lambda: passes(terminal) > before and "eagle depth  4" in terminal.text)
         assert "▶ writing" in terminal.text
         terminal.press("escape")
         terminal.wait_for("■ Stopped")

@@ -305,7 +305,7 @@ def test_the_engine_is_started_anew_and_the_reply_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr("macspec.worker.watch.HUNG", 2.0)
-    request, choice = ReplyRequest(ASK, **HOW), PairChoice(learn=False)
+    request, choice = ReplyRequest(ASK, **HOW), PairChoice(draft="built-in", learn=False)
     tuning: dict[str, Any] = {"sampling": {"temperature": 0}, "method": "draft", "depth": 3}
     inside = Engine()
     inside.load(choice, lambda event: None)

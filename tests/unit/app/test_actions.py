@@ -72,7 +72,7 @@ def test_groups_stand_together() -> None:
 
 def test_what_can_be_chosen_is_what_the_settings_allow() -> None:
     assert tuple(METHODS) == tuple(ENGINE_METHODS)
-    assert set(SLIDERS["method"].words) == set(METHODS) - set(HEADS)
+    assert set(SLIDERS["method"].words) == set(METHODS) - {*HEADS, "draft"}
     SETTINGS["speculation.rule"].kind.check(next(iter(RULES)))
     assert all(SETTINGS["speculation.rule"].kind.check(rule) for rule in RULES)
     for depth in DEPTHS:

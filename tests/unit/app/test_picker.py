@@ -220,6 +220,7 @@ KNOWN = (Entry("qwen3-4b", "owner/T-4bit", "owner/D-4bit"), Entry("lonely", "own
     ("words", "pair"),
     [
         ("built-in", (None, None)),
+        ("built-in built-in", (None, "built-in")),
         ("qwen3-4b", ("owner/T-4bit", "owner/D-4bit")),
         ("qwen3-4b none", ("owner/T-4bit", None)),
         ("qwen3-4b other/draft", ("owner/T-4bit", "other/draft")),

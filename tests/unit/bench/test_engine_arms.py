@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,8 +136,13 @@ def test_mlx_lm_is_prepared_at_its_best_depth(
     assert set(about["tried_tokens_per_s"]["0"]) == {"1", "2"}
 
 
-def test_mlx_lms_draft_needs_a_draft_model(small: Pair) -> None:
-    alone = replace(small, draft=None)
+def test_mlx_lm_takes_the_built_in_draft_model(small: Pair) -> None:
+    arm = ArmFactory(replace(small, draft=None)).make(ArmName.parse("mlx-lm-draft@2"))
+    assert arm.name == "mlx-lm-draft@2"
+
+
+def test_mlx_lms_draft_needs_a_draft_model(small: Pair, tmp_path: Path) -> None:
+    alone = replace(small, target=replace(small.target, path=tmp_path), draft=None)
     with pytest.raises(BadOptionError, match="mlx-lm-draft@2 needs a draft model"):
         ArmFactory(alone).make(ArmName.parse("mlx-lm-draft@2"))
 

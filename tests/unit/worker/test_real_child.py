@@ -22,7 +22,7 @@ ASK = ReplyRequest("I need a hotel in London for three nights.", max_tokens=24)
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessEngine]:
     engine = ProcessEngine(log=tmp_path_factory.mktemp("state") / "engine.log")
-    loaded = engine.load(PairChoice(learn=False)).result(120)
+    loaded = engine.load(PairChoice(draft="built-in", learn=False)).result(120)
     assert isinstance(loaded, Loaded), loaded
     assert loaded.pair.draft is not None
     assert engine.tune(sampling={"temperature": 0}, method="draft", depth=3).result(60)
@@ -32,7 +32,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessEngine]:
 
 def test_it_says_what_it_says_in_process(client: ProcessEngine) -> None:
     inside = Engine()
-    inside.load(PairChoice(learn=False), lambda event: None)
+    inside.load(PairChoice(draft="built-in", learn=False), lambda event: None)
     inside.tune({"sampling": {"temperature": 0}, "method": "draft", "depth": 3})
     *_, expected = inside.reply(ASK)
     inside.close()
