@@ -50,6 +50,9 @@ EFFORTS = ("low", "medium", "high")
 Think = bool | str | None
 """Reasoning on or off, or one of ``EFFORTS``; None: the model's default."""
 
+SWITCHED_OFF = "not drafting: speculation is off"
+"""Why a round is plain then."""
+
 MAX_DEPTH = 32
 """Most tokens drafted in a round."""
 
@@ -70,6 +73,15 @@ def methods_with(draft: str | None, head: str | None) -> tuple[str, ...]:
     """The methods of a pair with this draft model, and a head of this kind; None: without."""
     lacking = {*HEADS, "draft"} - {head, draft and "draft"}
     return tuple(it for it in METHODS if it not in lacking)
+
+
+def outlook(method: str, depth: int | str) -> str:
+    """How the first round will draft, as far as that is known, in one sentence."""
+    if method == "off" or depth == 0:
+        return SWITCHED_OFF
+    drafter = {"auto": "any drafter", "draft": "the draft model"}.get(method, method)
+    deep = "at a depth chosen each round" if depth == "auto" else f"at depth {depth}"
+    return f"waiting for the first round: {drafter} {deep}"
 
 
 def check_method(method: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 
 import mlx.core as mx
 
-from .choices import MODELS
+from .choices import MODELS, outlook
 from .constraint import Constraint
-from .control import OFF, PLAIN, Controller, Plan, outlook
+from .control import OFF, PLAIN, Controller, Plan
 from .divergence import choice_scores, score_margin
 from .drafters import Context, Drafter, DraftModel, MaskedModel, Portfolio, Proposal
 from .drafters.ofpair import drafters_of
@@ -381,19 +381,20 @@ class Decoder:
         plan, accepted, slept = flight.plan, chain_part(result.path), self.sleep.jumped()
         reply.counter.slept |= slept
         took = None if first or slept else done.seconds
+        learn = self.controller.acceptance.observe
         self.controller.observe_cost(plan, flight.depth, len(committed), took, overlaps, replayed)
         if plan.drafter is not None:
             self.portfolio.observe(plan, committed, flight.depth, accepted)
             # One token comes without a draft, too. Where the reply ends in the chain, that is the
             # end itself; what was drafted from there on gains as little as a rejected token.
             gained = min(accepted, len(committed) - 1)
-            self.controller.observe_acceptance(plan.drafter, plan.bucket, flight.depth, gained)
+            learn(plan.drafter, plan.bucket, flight.depth, gained)
             if flight.tree and accepted == plan.branch and accepted < len(committed):
-                self.controller.observe_branch(plan, result.accepted > accepted)
+                learn(f"{plan.kind}", plan.bucket, 1, int(result.accepted > accepted))
         if self.settings.method == "auto":
             shadows = self.portfolio.shadows(plan, self.tokens, result.tokens)
             for offer, drafted, agreed in shadows:
-                self.controller.observe_acceptance(offer.drafter, offer.bucket, drafted, agreed)
+                learn(offer.drafter, offer.bucket, drafted, agreed)
 
     def try_trees(self) -> str | None:
         """Find out, once, why the target cannot verify trees; None if it can."""

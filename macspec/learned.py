@@ -132,7 +132,7 @@ def _measured(decoder: Decoder, until: float) -> Iterator[None]:
         while stepper.length < length - 1 and stepper.unread(text) > 1:
             stepper.read_next(text)
             yield
-        if stepper.ready(text) and not curve.knows_reading(stepper.name):
+        if stepper.ready(text) and stepper.name not in curve.reading:
             _measure_parts(decoder, stepper)
             yield
     rooms = {it.name: it.room(text) for it in steppers if it.ready(text)}

@@ -194,15 +194,14 @@ class Player:
         if flight.drafter in text.reply.models:
             self._recent.observe(text.prompt + at, drafted, accepted)
         if flight.drafter is not None:
-            self.controller.observe_acceptance(flight.drafter, flight.bucket, drafted, accepted)
+            self.controller.acceptance.observe(flight.drafter, flight.bucket, drafted, accepted)
         for name, guesses in text.reply.lookups.items():
             guess = guesses[at]
             compared = min(SHADOW, guess.room, accepted + 1)
             if name != flight.drafter and compared:
                 agreed = min(guess.run, compared)
-                self.controller.observe_acceptance(
-                    name, guess.bucket, min(agreed + 1, compared), agreed
-                )
+                judged = min(agreed + 1, compared)
+                self.controller.acceptance.observe(name, guess.bucket, judged, agreed)
 
     def _shaken(self, cost: float) -> float:
         return cost * max(self._chance.gauss(1, SHAKE), 0.5)

@@ -118,11 +118,9 @@ def shipped(drafter: str, bucket: int) -> float:
 
 
 class RecentAcceptance:
-    """How often a text's tokens were guessed lately, by whichever of the drafters that run a model:
-    a running average over judged tokens, which does not depend on how deep the rounds were.
-
-    Its drafters share it: it tells how easy the text is now. How each of them fares in such a text
-    is learned apart, from rounds of its own.
+    """How often a text's tokens were guessed lately, by whichever drafter ran a model: a running
+    average over judged tokens, so the depth of rounds does not matter. All such drafters share it;
+    how each of them fares in a text that is as easy is learned apart.
     """
 
     def __init__(self) -> None:
@@ -135,11 +133,7 @@ class RecentAcceptance:
         return self._rounds[max(after - 1, 0)][1]
 
     def observe(self, length: int, drafted: int, accepted: int) -> None:
-        """Learn from a round, unless its tokens have been judged before.
-
-        Args:
-            length: of the text before it.
-        """
+        """Learn from a round behind so many tokens, unless those after them were judged before."""
         at, share = self._rounds[-1]
         if length < at:
             return

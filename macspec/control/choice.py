@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..choices import MAX_DEPTH
+from ..choices import MAX_DEPTH, SWITCHED_OFF
 from ..power.attribution import RoundWatts
 from .acceptance import AcceptanceEstimate
 from .cost import BRANCHED, CostCurve, candidates
@@ -74,7 +74,7 @@ WORTH = operator.attrgetter("worth")
 
 PLAIN = Plan(None, 0, why="not drafting")
 
-OFF = PLAIN._replace(why="not drafting: speculation is off")
+OFF = PLAIN._replace(why=SWITCHED_OFF)
 
 SETTLED = 64
 """Tokens of a reply from which on it loses no more than promised; also its assumed length."""
@@ -85,27 +85,16 @@ NEARLY = 0.9
 TIMING = PLAIN._replace(probe=True, why="not drafting: timing a plain step")
 
 
-def outlook(method: str, depth: int | str) -> str:
-    """How the first round will draft, as far as that is known, in one sentence."""
-    if method == "off" or depth == 0:
-        return OFF.why
-    drafter = {"auto": "any drafter", "draft": "the draft model"}.get(method, method)
-    deep = "at a depth chosen each round" if depth == "auto" else f"at depth {depth}"
-    return f"waiting for the first round: {drafter} {deep}"
-
-
 class Controller:
     """Maximises expected tokens over expected seconds, one round at a time.
 
-    - **Choice**: the drafter and depth whose expected tokens over expected seconds are greatest, if
-      they promise ``hysteresis`` times as much as plain decoding.
-    - **Probes**: what was not used for longest is tried when ``probing`` of the tokens since the
-      last probe covers what the try may lose.
+    - **Choice**: the greatest worth, if it promises ``hysteresis`` times plain decoding's.
+    - **Probes**: what was not used for longest, when ``probing`` of the tokens since the last probe
+      covers what the try may lose.
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
-      ``SETTLED`` tokens and gets as much of every token after those; a round is charged
-      ``precision`` times the most that it can cost. None may lose more than is left, nor more than
-      ``stake`` of it unless the shallowest loses about as much. So no more than the allowance is
-      lost within a reply, whatever is accepted.
+      ``SETTLED`` tokens and gets as much of later ones; a round is charged ``precision`` times the
+      most that it can cost. None may lose more than is left, nor more than ``stake`` of it unless
+      the shallowest loses about as much. So whatever is accepted, a reply loses no more than that.
 
     A plan depends only on what is known before the round: costs, acceptance so far, and what the
     drafters offer. So every acceptance rule stays exact under it.
@@ -150,7 +139,7 @@ class Controller:
             chosen = _explained(best)
         else:
             pays = best.worth >= self._set.hysteresis and best.most - 1 <= self._account
-            chosen = _explained(best) if pays else PLAIN._replace(why=_against(best))
+            chosen = _explained(best, pays)
             if self.objective == "energy" and self.watts:
                 chosen = self._thriftiest(itertools.chain(*every), chosen)
             chosen = self._probe(plans, chosen, length) or chosen
@@ -160,12 +149,8 @@ class Controller:
     def reader(
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
     ) -> str | None:
-        """The drafter whose model should read the prompt before the first round: the one whose
-        rounds are worth most in a reply of ``SETTLED`` tokens, the reading included.
-
-        Args:
-            offers: of drafters that run a model, at their usual confidence.
-        """
+        """The drafter whose model should read the prompt before the first round, of those that run
+        one: whose rounds are worth most in a reply of ``SETTLED`` tokens, the reading included."""
         every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
         best = max(map(self._best, every), key=WORTH, default=PLAIN)
         return best.drafter if depth is not None or best.worth >= self._set.hysteresis else None
@@ -200,27 +185,15 @@ class Controller:
         self._saved = min(saved, self._set.credit)
         self._tried[plan.drafter if drafted else None] = self._tokens
 
-    def observe_acceptance(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:
-        """Learn how many tokens of a chain were accepted, or would have been."""
-        self.acceptance.observe(drafter, bucket, drafted, accepted)
-
     def study(self, drafter: str, rounds: Iterable[tuple[int, int, int]], length: int) -> None:
-        """Learn, when idle, how a drafter would have fared where it was not used. What it would
-        have gained there is put into the account, up to ``credit``.
-
-        Args:
-            rounds: bucket, drafted and accepted tokens of each.
-        """
+        """Learn, when idle, how a drafter would have fared in rounds (bucket, drafted and accepted
+        tokens) without it. What it would have gained goes into the account, up to ``credit``."""
         gained = 0.0
         for bucket, drafted, accepted in rounds:
             plan = max(self._plans(Offer(drafter, drafted, bucket), length, drafted), key=WORTH)
             gained += min(accepted, plan.depth) + 1 - plan.cost * self._set.precision
-            self.observe_acceptance(drafter, bucket, drafted, accepted)
+            self.acceptance.observe(drafter, bucket, drafted, accepted)
         self._account = min(self._account + max(gained, 0.0), self._set.credit)
-
-    def observe_branch(self, plan: Plan, accepted: bool) -> None:
-        """Learn whether the sibling was accepted where the token beside it was rejected."""
-        self.acceptance.observe(f"{plan.drafter}{BRANCHED}", plan.bucket, 1, int(accepted))
 
     @property
     def pipelines(self) -> bool:
@@ -285,8 +258,7 @@ class Controller:
         return max(plan, it, key=WORTH)
 
     def _probe(self, plans: Sequence[Plan], chosen: Plan, length: int) -> Plan | None:
-        """What should be tried now instead; lookups are compared with every token as it is, and
-        need no probes."""
+        """What should be tried now instead; lookups are compared with every token anyway."""
         if chosen.depth and self.curve.pending and self.curve.seconds(length) is None:
             return TIMING
         tries = [it for it in plans if self.curve.step(it.drafter or "") > 0]
@@ -299,14 +271,10 @@ class Controller:
         return plan._replace(probe=True, why=why)
 
 
-def _explained(plan: Plan) -> Plan:
-    branch = "" if plan.branch is None else " with a branch"
-    return plan._replace(
-        why=f"{plan.drafter} at depth {plan.depth}{branch}: {plan.worth:.2f}× plain expected"
-    )
-
-
-def _against(best: Plan) -> str:
-    return (
-        f"not drafting: {best.drafter} at depth {best.depth} would run at {best.worth:.2f}× plain"
-    )
+def _explained(plan: Plan, pays: bool = True) -> Plan:
+    """The plan with its reason; plain decoding if it does not pay."""
+    branch = " with a branch" if pays and plan.branch is not None else ""
+    what, speed = f"{plan.drafter} at depth {plan.depth}{branch}", f"{plan.worth:.2f}× plain"
+    if pays:
+        return plan._replace(why=f"{what}: {speed} expected")
+    return PLAIN._replace(why=f"not drafting: {what} would run at {speed}")

@@ -61,21 +61,20 @@ class CostCurve:
     """Costs relative to one pipelined plain-decoding step at the same context length.
 
     Ratios survive whatever moves all costs together (heat, another program, a power limit). The
-    cost of a kind of round is the median of its newest comparisons with plain steps, be they made
-    when idle or live, between two plain steps that took alike. Kinds without any are added up from
-    parts (a pass of their rows, their draft steps), times a factor interpolated between depths that
-    were compared.
+    cost of a kind of round is the median of its newest comparisons with plain steps, idle or live,
+    between two that took alike. Kinds without any are added up from parts (a pass of their rows,
+    their draft steps), times a factor interpolated between depths that were compared.
 
     Args:
-        steps: of each drafter that runs a model, its step as a share of the target's, where it has
-            not been measured.
+        steps: of each drafter that runs a model, in plain steps, until it is measured.
     """
 
     def __init__(self, steps: Mapping[str, float] | None = None) -> None:
         self.sampled = False
         """Whether rounds sample now; sampled ones cost more."""
         self._steps = dict(steps or {})
-        self._reading: dict[str, float] = {}
+        self.reading: dict[str, float] = {}
+        """Of drafters whose model was measured, reading one token, in plain steps."""
         self._seen: dict[tuple[str, Where], dict[int, list[float]]] = {}
         """Costs of rounds, by depth; at depth 0 of plain ones that were not launched ahead."""
         self._replays: list[float] = []
@@ -102,15 +101,13 @@ class CostCurve:
         return self.step(drafter) * (1 if drafter in BLOCKS else depth)
 
     def round(self, drafter: str | None, depth: int, length: int) -> float:
-        """A whole round of a drafter that has read everything, in plain steps; ``BRANCHED`` follows
-        the name of a branched one."""
+        """A round of a drafter (with ``BRANCHED``: branched) that has read all, in plain steps."""
         if drafter is None or (drafter and depth == 0):
             return 1.0
         return self._cost(self._name(drafter), depth, self._where(length))
 
     def most(self, drafter: str, depth: int, length: int) -> float:
-        """The same at most: a token beyond those that were measured takes no longer than a plain
-        step."""
+        """The same at most: a token beyond the measured ones takes no longer than a plain step."""
         name, where = self._name(drafter), self._where(length)
         known = max([0, *self._near(name, where), *self._near(GIVEN, where)])
         cost = self._cost(name, depth, where)
@@ -120,7 +117,7 @@ class CostCurve:
 
     def catching_up(self, drafter: str, unread: int) -> float:
         """What reading committed tokens adds to the first draft step, which reads one anyway."""
-        each = self._reading.get(drafter, READING * self.step(drafter))
+        each = self.reading.get(drafter, READING * self.step(drafter))
         return each * max(unread - 1, 0)
 
     @property
@@ -151,13 +148,9 @@ class CostCurve:
         kinds[depth] = [*kinds.get(depth, []), positive(cost)][-NEWEST:]
         self._forget()
 
-    def knows_reading(self, drafter: str) -> bool:
-        """Whether reading into its model was measured."""
-        return drafter in self._reading
-
     def set_parts(self, drafter: str, step: float, reading: float) -> None:
         """Record the costs of a draft step and of reading one token, in plain steps."""
-        self._steps[drafter], self._reading[drafter] = positive(step), positive(reading)
+        self._steps[drafter], self.reading[drafter] = positive(step), positive(reading)
         self._forget()
 
     def set_plain(self, length: int, seconds: float) -> None:
@@ -202,7 +195,7 @@ class CostCurve:
     def as_dict(self) -> dict[str, Any]:
         return {
             "steps": self._steps,
-            "reading": self._reading,
+            "reading": self.reading,
             "rounds": [
                 [name, depth, *where, costs]
                 for (name, where), kinds in self._seen.items()
@@ -225,7 +218,7 @@ class CostCurve:
         )
         replays = [*map(positive, stored["replays"])][-NEWEST:]
         self._seen, self._replays = seen, replays
-        self._steps, self._reading = self._steps | steps, self._reading | reading
+        self._steps, self.reading = self._steps | steps, self.reading | reading
         self._run, self.pending = [], []
         self._plain.clear()
         self._forget()

@@ -14,10 +14,8 @@ from ..io import read_json, write_atomic
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What the controller can be tuned by, each with its reason and what showed it.
-
-    "Traces" are those of ``macspec bench simulate``; regret is the share of the best fixed
-    setting's speed that is missed, the worst of all curves and traces.
+    """What the controller can be tuned by, each with its reason and what showed it: regret is the
+    share of the best fixed setting's speed that was missed in ``macspec bench simulate``, at worst.
     """
 
     allowance: float = 0.017
@@ -31,27 +29,22 @@ class Parameters:
     idle, at what was not drafted. Without that look the regret was 20% where every drafted round
     costs two plain steps; with 32 in place of 16 nothing was better."""
     probing: float = 0.012
-    """Share of the tokens that probes may cost. With 0.5% a change was found too late (6% in bursts
-    of load)."""
+    """Share of the tokens that probes may cost. With 0.5% the regret was 6% in bursts of load."""
     hysteresis: float = 1.03
-    """How much more than plain decoding a round must promise: estimates are noisy. Asked of deeper
-    rounds over shallower ones too, it made the regret 6% on smooth curves, where it is 3% without;
-    with 1 or 1.01 the traces are missed by as much as with 1.03."""
+    """How much more than plain decoding a round must promise, as estimates are noisy. Asked of
+    deeper rounds over shallower ones too, it made the regret 6% on smooth curves instead of 3%."""
     memory: float = 400.0
-    """Judged tokens that an acceptance cell remembers. With 200 the regret was 4.2%, with 800 2.3%
-    once warm."""
+    """Judged tokens that an acceptance cell remembers. With 200 the regret was 4.2%."""
     prior: float = 30.0
     """Weight, in judged tokens, of a wider cell beside a narrower one, and of earlier sessions;
     that of the shipped table is a quarter. With 20 the regret was 5.4%, with 50 2.2% once warm."""
     recent: float = 0.12
-    """Weight of the newest judged token in a text's recent acceptance. Without that, the traces are
-    missed by 2% more on average."""
+    """Weight of the newest judged token in a text's recent acceptance: 2% on average."""
     alike: float = 1.2
     """Times by which plain steps, or contexts, may differ and count as alike. Where rounds between
     any two plain steps were compared, bursts of load cost up to 4.7%."""
     precision: float = 1.02
-    """What a round is charged to the account over its expected cost, as that is known to a few per
-    cent only: with 1 adversaries took 2.3%."""
+    """What the account is charged over a round's expected cost: with 1 adversaries took 2.3%."""
 
 
 PARAMETERS = Parameters()

@@ -514,7 +514,7 @@ def test_what_is_learned_of_a_round_is_what_it_brought(
     def learn(drafter: str, bucket: int, drafted: int, accepted: int) -> None:
         learned.append((drafted, accepted + 1))
 
-    monkeypatch.setattr(session.decoder.controller, "observe_acceptance", learn)
+    monkeypatch.setattr(session.decoder.controller.acceptance, "observe", learn)
     brought, ends = [], 0
     for text in ("Hello!", "Thanks.", "What is 3 plus 4?", "I need a hotel in London."):
         asked = [{"role": "user", "content": text}]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macspec.choices import MAX_DEPTH, METHODS
+from macspec.choices import MAX_DEPTH, METHODS, outlook
 from macspec.control import (
     BUCKETS,
     OFF,
@@ -19,7 +19,6 @@ from macspec.control import (
     CostCurve,
     Offer,
     Plan,
-    outlook,
 )
 from macspec.control.choice import SETTLED
 from macspec.control.cost import GIVEN, ROWS, SHIPPED
@@ -52,7 +51,7 @@ def play(controller: Controller, plan: Plan, accepted: int) -> None:
     """A round as the decoding loop tells of it, at the cost that was expected."""
     controller.observe_cost(plan, plan.depth, accepted + 1, plan.cost)
     if plan.drafter is not None:
-        controller.observe_acceptance(plan.drafter, plan.bucket, plan.depth, accepted)
+        controller.acceptance.observe(plan.drafter, plan.bucket, plan.depth, accepted)
 
 
 @given(st.lists(st.tuples(offers, st.integers(0, 40), st.integers(0, 40)), max_size=30),
@@ -233,7 +232,7 @@ def test_a_model_reads_the_prompt_if_the_reply_should_gain() -> None:
     assert controller.reader([good], 400, 99) == "draft"
     assert controller.reader([good], 400, 0) is None
     for _ in range(30):
-        controller.observe_acceptance("draft", 0, 1, 0)
+        controller.acceptance.observe("draft", 0, 1, 0)
     assert controller.reader([poor], 400, 99) is None
     assert controller.reader([replace(good, unread=10**6)], 400, 99) is None
     assert controller.reader([poor], 400, 99, depth=2) == "draft"
@@ -244,8 +243,8 @@ def test_of_two_models_the_one_that_gains_more_reads_the_prompt() -> None:
     controller = made()
     both = [Offer(name, 8, 7, 400) for name in ("draft", "mtp")]
     for _ in range(60):
-        controller.observe_acceptance("draft", 7, 4, 1)
-        controller.observe_acceptance("mtp", 7, 4, 4)
+        controller.acceptance.observe("draft", 7, 4, 1)
+        controller.acceptance.observe("mtp", 7, 4, 4)
     assert controller.reader(both, 400, 99) == "mtp"
     controller.curve.set_parts("mtp", 0.05, 1.0)
     assert controller.reader(both, 400, 99) == "draft"
@@ -261,7 +260,7 @@ def test_a_branch_is_taken_where_it_pays() -> None:
     assert "with a branch" in plan.why
     assert plan.kind == "draft+"
     for _ in range(200):
-        controller.observe_branch(plan, accepted=False)
+        controller.acceptance.observe("draft+", plan.bucket, 1, 0)
     controller.curve.learn(GIVEN, 4, 100, 9.0)
     assert controller.choose([offer], 100, 50, depth=3).branch is None
 
