@@ -162,6 +162,8 @@ class Player:
         text = self._text = _Text(reply, self.curve)
         self._recent = RecentAcceptance()
         controller, at = self.controller, 0
+        models = [text.offer(name, at, bucket_of(self._recent.share(0))) for name in reply.models]
+        controller.reader(models, text.prompt, MAX_DEPTH)
         plan = self._plan(text, at)
         flight, early = plan, False
         while True:

@@ -30,15 +30,8 @@ SHIPPED: Mapping[str, Sequence[float]] = {
 """Chance that a token is accepted after those before it, until something has been learned; of
 other drafters ``BY_RECENT``."""
 
-USUAL = 0.6
-"""Recent acceptance in a text of which nothing was judged."""
-
-REMEMBERED = 512
-"""Rounds of a text that it can be taken back over."""
-
 ALL = -1
-"""All positions of a bucket, or all buckets, where a cell holds, instead of the number of judged
-tokens, how many of them the table would have accepted."""
+"""All positions of a bucket; or all buckets, whose cells count what the table had expected."""
 
 Cell = tuple[str, int, int]
 
@@ -124,8 +117,8 @@ class RecentAcceptance:
     """
 
     def __init__(self) -> None:
-        self._rounds = [(0, USUAL)]
-        """Up to where tokens had been judged, and the average then."""
+        self._rounds = [(0, 0.6)]
+        """Up to where tokens had been judged, and the average then; at first a usual one."""
 
     def share(self, length: int) -> float:
         """Share of tokens accepted recently, 0 to 1, when the text has so many tokens."""
@@ -141,7 +134,7 @@ class RecentAcceptance:
         for position in range(judged):
             share += PARAMETERS.recent * ((position < accepted) - share)
         self._rounds.append((length + judged, share))
-        del self._rounds[1:-REMEMBERED]
+        del self._rounds[1:-512]  # as far as a text is taken back
 
     def rollback(self, length: int) -> None:
         """Only the first ``length`` tokens of the text are still valid."""

@@ -117,6 +117,8 @@ class Controller:
         self._tokens = 0
         self._tried: dict[str | None, int] = {}
         """Tokens when each drafter, None for plain decoding, was last used."""
+        self._model: str | None = None
+        """Of several drafters that run a model, the one of this reply."""
         self._saved = 0.0
         """Plain steps that the next probe may lose."""
 
@@ -130,6 +132,9 @@ class Controller:
             limit: most drafted tokens that the reply can use.
             depth: fixed depth; None: it is chosen too.
         """
+        other = {it.drafter for it in offers if self.curve.step(it.drafter)} - {self._model}
+        if any(it.drafter == self._model for it in offers):
+            offers = [it for it in offers if it.drafter not in other]
         every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
         plans = [self._best(it) for it in every]
         best = max(plans, key=WORTH, default=None)
@@ -149,10 +154,11 @@ class Controller:
     def reader(
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
     ) -> str | None:
-        """The drafter whose model should read the prompt before the first round, of those that run
-        one: whose rounds are worth most in a reply of ``SETTLED`` tokens, the reading included."""
+        """Of the drafters that run a model, choose the one of this reply, whose rounds are worth
+        most; returned if a reply of ``SETTLED`` tokens should gain more than reading takes."""
         every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
         best = max(map(self._best, every), key=WORTH, default=PLAIN)
+        self._model = best.drafter
         return best.drafter if depth is not None or best.worth >= self._set.hysteresis else None
 
     def observe_cost(
@@ -238,8 +244,8 @@ class Controller:
 
     def _joules(self, plan: Plan) -> float:
         """Joules per token, over those of plain decoding."""
-        plain = self.watts.of(None, 0)
-        return self.watts.of(plan.drafter, plan.depth) / plain / plan.worth
+        watts = self.watts.of(plan.drafter, plan.depth) / self.watts.of(None, 0)
+        return watts / plan.worth
 
     def _branched(self, plan: Plan) -> Plan:
         """The same chain with a sibling where it is most likely rejected, if that is better."""
@@ -272,7 +278,6 @@ class Controller:
 
 
 def _explained(plan: Plan, pays: bool = True) -> Plan:
-    """The plan with its reason; plain decoding if it does not pay."""
     branch = " with a branch" if pays and plan.branch is not None else ""
     what, speed = f"{plan.drafter} at depth {plan.depth}{branch}", f"{plan.worth:.2f}× plain"
     if pays:
