@@ -304,7 +304,7 @@ def test_a_reply_that_may_call_tools_is_not_gone_on_with() -> None:
 def test_the_engine_is_started_anew_and_the_reply_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("macspec.worker.watch.HUNG", 2.0)
+    monkeypatch.setattr("macspec.worker.watch.HUNG", 6.0)
     request, choice = ReplyRequest(ASK, **HOW), PairChoice(draft="built-in", learn=False)
     tuning: dict[str, Any] = {"sampling": {"temperature": 0}, "method": "draft", "depth": 3}
     inside = Engine()
