@@ -88,13 +88,14 @@ TIMING = PLAIN._replace(probe=True, why="not drafting: timing a plain step")
 class Controller:
     """Maximises expected tokens over expected seconds, one round at a time.
 
-    - **Choice**: the greatest worth, if it promises ``hysteresis`` times plain decoding's.
+    - **Choice**: the greatest worth, if it promises ``hysteresis`` times plain decoding's, or as
+      much where its drafter was never used.
     - **Probes**: what was not used for longest, when ``probing`` of the tokens since the last probe
       covers what the try may lose.
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
-      ``SETTLED`` tokens and gets as much of later ones; a round is charged ``precision`` times the
-      most that it can cost. None may lose more than is left, nor more than ``stake`` of it unless
-      the shallowest loses about as much. So whatever is accepted, a reply loses no more than that.
+      ``SETTLED`` tokens and gets as much of later ones; a round is charged ``precision`` times its
+      most. None may lose more than is left, nor more than ``stake`` of it unless the shallowest
+      loses as much. So whatever is accepted, a reply loses no more than that.
 
     A plan depends only on what is known before the round: costs, acceptance so far, and what the
     drafters offer. So every acceptance rule stays exact under it.
@@ -117,8 +118,7 @@ class Controller:
         self._tokens = 0
         self._tried: dict[str | None, int] = {}
         """Tokens when each drafter, None for plain decoding, was last used."""
-        self._model: str | None = None
-        """Of several drafters that run a model, the one of this reply."""
+        self._model: str | None = None  # of several drafters that run one, that of this reply
         self._saved = 0.0
         """Plain steps that the next probe may lose."""
 
@@ -143,7 +143,8 @@ class Controller:
         elif depth is not None:
             chosen = _explained(best)
         else:
-            pays = best.worth >= self._set.hysteresis and best.most - 1 <= self._account
+            enough = self._set.hysteresis if best.drafter in self._tried else 1.0
+            pays = best.worth >= enough and best.most - 1 <= self._account
             chosen = _explained(best, pays)
             if self.objective == "energy" and self.watts:
                 chosen = self._thriftiest(itertools.chain(*every), chosen)

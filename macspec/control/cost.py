@@ -73,8 +73,7 @@ class CostCurve:
         self.sampled = False
         """Whether rounds sample now; sampled ones cost more."""
         self._steps = dict(steps or {})
-        self.reading: dict[str, float] = {}
-        """Of drafters whose model was measured, reading one token, in plain steps."""
+        self.reading: dict[str, float] = {}  # a token into a model, where that was measured
         self._seen: dict[tuple[str, Where], dict[int, list[float]]] = {}
         """Costs of rounds, by depth; at depth 0 of plain ones that were not launched ahead."""
         self._replays: list[float] = []

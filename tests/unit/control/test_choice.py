@@ -123,8 +123,20 @@ def test_a_good_drafter_is_used_deeper_than_a_poor_one() -> None:
     for bucket in (0, 2, 7):
         controller = made()
         controller.study("ngram", [(7, 8, 8)] * 3, 100)  # so that the account covers any depth
+        play(controller, controller.choose([Offer("ngram", 1, 7)], 100, 50), 1)
         depths.append(controller.choose([Offer("ngram", 32, bucket)], 100, 50).depth)
     assert 0 == depths[0] < depths[1] < depths[2]
+
+
+def test_a_drafter_that_was_never_used_needs_no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    controller, offer = made(), Offer("draft", 1, 4)
+    monkeypatch.setattr(controller.acceptance, "expected", lambda *_: [1.0] + [1.5] * MAX_DEPTH)
+    for name in ("round", "most"):
+        monkeypatch.setattr(controller.curve, name, lambda *_: 1.5 / 1.01)
+    plan = controller.choose([offer], 100, 50)
+    assert plan.depth == 1
+    play(controller, plan, 1)
+    assert controller.choose([offer], 100, 50).depth == 0
 
 
 @pytest.mark.parametrize(("gain", "depth"), [(-0.02, 2), (0.01, 7)])
