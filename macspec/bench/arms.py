@@ -147,9 +147,10 @@ class ArmFactory:
                 self._drafts[bits] = with_draft_bits(pair, bits)
             pair = self._drafts[bits]
         kv_bits = self.kv_bits if name.kv_bits is None else name.kv_bits
-        if name.method in (MLX_LM, MLX_LM_DRAFT):
+        if name.method == MLX_LM:
+            return MlxLmArm(name.text, pair, kv_bits=kv_bits)
+        if name.method == MLX_LM_DRAFT:
             depth = name.depth if isinstance(name.depth, int) else None
-            depth = 0 if name.method == MLX_LM else depth
             return MlxLmArm(name.text, for_mlx_lm(pair), depth=depth, kv_bits=kv_bits)
         config = DecodeConfig(name.method, name.depth, name.rule, name.trees, kv_bits, self.kernels)
         costs = self.costs if name.usual else None

@@ -251,6 +251,20 @@ def test_a_model_reads_the_prompt_if_the_reply_should_gain() -> None:
     assert controller.reader([], 400, 99) is None
 
 
+def test_a_reply_keeps_to_one_of_two_models() -> None:
+    controller = made()
+    both = [Offer(name, 8, 7, 1) for name in ("draft", "mtp")]
+    for _ in range(60):
+        controller.acceptance.observe("mtp", 7, 4, 3)
+    assert controller.reader(both, 400, 99) == "mtp"
+    for _ in range(300):
+        controller.acceptance.observe("draft", 7, 4, 4)
+    assert controller.choose(both, 400, 99).drafter == "mtp"
+    assert controller.choose(both[:1], 400, 99).drafter == "draft"
+    assert controller.reader(both, 400, 99) == "draft"
+    assert controller.choose(both, 400, 99).drafter == "draft"
+
+
 def test_of_two_models_the_one_that_gains_more_reads_the_prompt() -> None:
     controller = made()
     both = [Offer(name, 8, 7, 400) for name in ("draft", "mtp")]
