@@ -27,8 +27,8 @@ FINAL = -1
 KEPT = 2048
 """Newest rows that are kept for a head that has not read them yet."""
 
-_IDS = (11, 3, 29, 17, 5)
-"""What a model is tried with."""
+_IDS = (3, 1, 4, 1, 5)
+"""What a model is tried with: ids that every vocabulary has."""
 
 
 class Tap:

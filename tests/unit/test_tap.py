@@ -116,6 +116,21 @@ def test_every_architecture_shows_its_rows_or_is_refused() -> None:
             assert expected in (reason or "") if expected else reason is None, (name, reason)
 
 
+def test_the_trial_stays_within_a_small_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row beyond the embedding is whatever memory holds there, and differs from pass to pass."""
+    module, seen = built({**ARCHITECTURES["llama"], "vocab_size": 8}), list[int]()
+    embed = nn.Embedding.__call__
+
+    def noted(self: nn.Embedding, ids: mx.array) -> mx.array:
+        seen.extend(ids.flatten().tolist())
+        return embed(self, ids)
+
+    monkeypatch.setattr(nn.Embedding, "__call__", noted)
+    assert Tap(module, (0, FINAL)).reason is None
+    assert seen
+    assert max(seen) < 8
+
+
 def test_a_layer_that_does_not_exist_is_refused() -> None:
     assert Tap(tiny("llama"), (2,)).reason == "it has 2 layers, and no layer 2"
 
