@@ -31,6 +31,9 @@ from .text import common_prefix
 from .verification import Tree, Verdict
 from .verification.match import forced
 
+UNDRAFTED = 32
+"""Newest tokens of which the target's logits are kept, to learn from when idle."""
+
 EMPTY = Proposal(mx.array([], mx.uint32))
 """The proposal of plain decoding."""
 
@@ -67,6 +70,11 @@ class Decoder:
         self.tokens: list[int] = []
         self.prompted = 0
         """Tokens of the newest prompt."""
+        self.seed = 0
+        """Of the newest reply."""
+        self.undrafted: dict[int, mx.array] = {}
+        """Where the block rule judges, the target's logits [1, V] of the newest tokens that were
+        committed without a draft, by position."""
         self.chunk = PrefillChunk(pair.plan.chunk)
         spread = pair.target.spread
         self.target = (CachedModel if spread is None else spread.model)(
@@ -132,7 +140,8 @@ class Decoder:
         self.renew()
         self.rollback(min(common_prefix(self.tokens, prompt), len(prompt) - 1))
         self.target.recall()
-        self.tokens, self.prompted = prompt, len(prompt)
+        self.tokens, self.prompted, self.seed = prompt, len(prompt), reply.seed
+        self.undrafted.clear()
         if not reply.counter.passes:
             reply.counter.cached_tokens = self.target.length
         self.sleep.jumped()  # a sleep before the reply is none of its own
@@ -163,7 +172,7 @@ class Decoder:
             answer = reply.forced[len(reply.ids) + (behind is not None) :]
         reply.passes += 1
         self._why = plan.why
-        keep_logits = reply.logprobs is not None
+        keep_logits = reply.logprobs is not None or self._keeps_undrafted(reply, plan)
         number = reply.passes - 1
         return self.dispatched(
             plan,
@@ -391,10 +400,19 @@ class Decoder:
             learn(plan.drafter, plan.bucket, flight.depth, gained)
             if flight.tree and accepted == plan.branch and accepted < len(committed):
                 learn(f"{plan.kind}", plan.bucket, 1, int(result.accepted > accepted))
+        if flight.logits is not None and self._keeps_undrafted(reply, plan):
+            self.undrafted[len(self.tokens)] = flight.logits
+            if len(self.undrafted) > UNDRAFTED:
+                del self.undrafted[min(self.undrafted)]
         if self.settings.method == "auto":
             shadows = self.portfolio.shadows(plan, self.tokens, result.tokens)
             for offer, drafted, agreed in shadows:
                 learn(offer.drafter, offer.bucket, drafted, agreed)
+
+    def _keeps_undrafted(self, reply: Reply, plan: Plan) -> bool:
+        sampling, rule = self.settings.sampling, self.settings.acceptance_rule
+        drawn = rule.keeps_q and not sampling.greedy and reply.constraint is None
+        return drawn and plan.drafter is None and bool(self.portfolio.models(self.settings.method))
 
     def try_trees(self) -> str | None:
         """Find out, once, why the target cannot verify trees; None if it can."""

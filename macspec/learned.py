@@ -8,8 +8,10 @@ import json
 import platform
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 
@@ -21,6 +23,7 @@ from .drafters.corpus import vocabulary_key
 from .kernels import Kernels
 from .models import Pair
 from .models.cached import CachedModel
+from .noise import Noise
 
 
 def control_state(
@@ -159,17 +162,38 @@ def _study(decoder: Decoder, drafter: ChainDrafter) -> Iterator[None]:
     model, text, sampling = drafter.stepper, decoder.tokens, decoder.settings.sampling
     if sampling.penalised or not decoder.prompted:
         return
-    begin = max(len(text) - model.unread(text) + 1, decoder.prompted, len(text) - STUDIED)
+    begin = max(model.length + 2, decoder.prompted, len(text) - STUDIED)
+    if decoder.settings.acceptance_rule.keeps_q and not sampling.greedy:
+        gaps = (at for at in range(begin, len(text)) if at not in decoder.undrafted)
+        begin = max(gaps, default=begin - 1) + 1
     if begin >= len(text) or not model.room(text):
         return
     while model.length < begin - 1:
         model.read_next(text[:begin])
         yield
     rounds = []
-    for it in drafter.study(text, begin, sampling):
+    for it in drafter.study(text, begin, partial(_likely, decoder)):
         rounds.append(it)
         yield
     decoder.controller.study(model.name, rounds, len(text))
+
+
+def _likely(decoder: Decoder, logits: mx.array, at: int) -> float:
+    """How likely the token at a place of the newest reply would have been accepted, had it been
+    drafted by these logits [1, V]: under the rules that compare draws, which are known, 0 or 1."""
+    sampling, rule = decoder.settings.sampling, decoder.settings.acceptance_rule
+    token, scores = decoder.tokens[at], sampling.weights(logits)[0]
+    if sampling.greedy or not rule.keeps_q:
+        noise = None
+        if not sampling.greedy:
+            noise = rule.draft_noise(Noise(decoder.seed, 0, at, 1, decoder.pair.vocabulary))
+        best: Any = mx.argmax(scores if noise is None else scores + noise[0]).item()
+        return float(best == token)
+    # Of the drafts of a token that the target draws with p, the share min(p, q) / p is kept.
+    target = sampling.weights(decoder.undrafted[at])[0]
+    p, q = (mx.softmax(it)[token] for it in (target, scores))
+    found: Any = (q / p).item()
+    return min(float(found), 1.0)
 
 
 def _measure_parts(decoder: Decoder, stepper: Stepper) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
 from ..choices import MAX_DEPTH
 from ..control import Offer, RecentAcceptance, bucket_of
 from ..kernels import Draw
-from ..sampling import Sampling
 from .drafter import Context, Dispatch, Proposal
 
 Trial = tuple[Callable[[], Sequence[mx.array]], Callable[[], None]]
@@ -122,7 +121,7 @@ class ChainDrafter:
         self._recent.observe(self._asked, drafted, stood)
 
     def study(
-        self, tokens: Sequence[int], begin: int, sampling: Sampling
+        self, tokens: Sequence[int], begin: int, likely: Callable[[mx.array, int], float]
     ) -> Iterator[tuple[int, int, int]]:
         """Draft again, when idle, what was committed without it: bucket, drafted and accepted
         tokens of each round. How it fared it keeps in mind.
@@ -130,6 +129,8 @@ class ChainDrafter:
         Args:
             tokens: the committed ones; ``begin``: the first that it would have drafted, behind
                 those that its model has read and one more.
+            likely: how likely the token at a place would have been accepted, drafted by these
+                logits [1, V].
         """
         chance = random.Random(len(tokens))
         while begin < len(tokens) and self.stepper.ready(tokens[:begin]):
@@ -138,7 +139,7 @@ class ChainDrafter:
             if depth < 1:
                 return
             accepted, logits = 0, self.stepper.first(text, depth, mx.async_eval)
-            while chance.random() < _likely(logits, tokens[begin + accepted], sampling):
+            while chance.random() < likely(logits, begin + accepted):
                 accepted += 1
                 if accepted == depth:
                     break
@@ -215,17 +216,3 @@ class ChainDrafter:
     def rollback(self, length: int) -> None:
         self.stepper.rollback(length)
         self._recent.rollback(length + 1)  # the newest token is never read
-
-
-def _likely(logits: mx.array, token: int, sampling: Sampling) -> float:
-    """How likely a token would have been accepted, had it been drafted by these logits [1, V].
-
-    Greedy: whether it is the best guess. Sampled: its probability over the expected one, an
-    estimate of what the two distributions have in common that needs no pass of the target.
-    """
-    scores = sampling.weights(logits)[0]
-    if sampling.greedy:
-        return float(mx.argmax(scores).item() == token)
-    q = mx.softmax(scores)
-    found: Any = (q[token] / mx.sum(q * q)).item()
-    return min(float(found), 1.0)
