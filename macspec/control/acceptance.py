@@ -51,17 +51,16 @@ class AcceptanceEstimate:
 
     def chance(self, drafter: str, bucket: int, position: int) -> float:
         """Chance that the token at ``position`` (from 0) is accepted after those before it."""
-        start, own = shipped(drafter, bucket), PARAMETERS.prior / 4
-        accepted, foretold = self._counts.get((drafter, ALL, ALL), (0.0, 0.0))
-        start = min(start * (accepted + own) / (foretold + own), max(start, 0.9))
-        whole = self._mean((drafter, bucket, ALL), start)
-        return self._mean((drafter, bucket, min(position, POSITIONS - 1)), whole)
+        place = min(position, POSITIONS - 1)
+        return self._mean((drafter, bucket, place), self._whole(drafter, bucket))
 
     def expected(self, drafter: str, bucket: int, depth: int) -> Sequence[float]:
         """Expected tokens of a round, the target's own included, at depth 0 to ``depth``."""
         known = self._expected.setdefault(drafter, {})
         if (bucket, depth) not in known:
-            chances = (self.chance(drafter, bucket, position) for position in range(depth))
+            whole = self._whole(drafter, bucket)
+            places = [self._mean((drafter, bucket, at), whole) for at in range(POSITIONS)]
+            chances = [*places, *[places[-1]] * (depth - POSITIONS)][:depth]
             alive = accumulate(chances, mul, initial=1.0)
             known[bucket, depth] = list(accumulate(alive))
         return known[bucket, depth]
@@ -93,6 +92,13 @@ class AcceptanceEstimate:
             counts[drafter, int(bucket), int(position)] = [accepted * share, judged * share]
         self._counts = counts
         self._expected.clear()
+
+    def _whole(self, drafter: str, bucket: int) -> float:
+        """A bucket's chance at all positions."""
+        start, own = shipped(drafter, bucket), PARAMETERS.prior / 4
+        accepted, foretold = self._counts.get((drafter, ALL, ALL), (0.0, 0.0))
+        start = min(start * (accepted + own) / (foretold + own), max(start, 0.9))
+        return self._mean((drafter, bucket, ALL), start)
 
     def _mean(self, cell: Cell, wider: float) -> float:
         accepted, judged = self._counts.get(cell, (0.0, 0.0))

@@ -88,8 +88,7 @@ TIMING = PLAIN._replace(probe=True, why="not drafting: timing a plain step")
 class Controller:
     """Maximises expected tokens over expected seconds, one round at a time.
 
-    - **Choice**: the greatest worth, if it promises ``hysteresis`` times plain decoding's, or as
-      much where its drafter was never used.
+    - **Choice**: the greatest worth, if it promises ``hysteresis`` times plain decoding's.
     - **Probes**: what was not used for longest, when ``probing`` of the tokens since the last probe
       covers what the try may lose.
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
@@ -143,8 +142,7 @@ class Controller:
         elif depth is not None:
             chosen = _explained(best)
         else:
-            enough = self._set.hysteresis if best.drafter in self._tried else 1.0
-            pays = best.worth >= enough and best.most - 1 <= self._account
+            pays = best.worth >= self._set.hysteresis and best.most - 1 <= self._account
             chosen = _explained(best, pays)
             if self.objective == "energy" and self.watts:
                 chosen = self._thriftiest(itertools.chain(*every), chosen)

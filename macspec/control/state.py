@@ -28,16 +28,17 @@ class Parameters:
     """Plain steps that may be lost again of those gained by drafting, or promised by a look, when
     idle, at what was not drafted. Without that look the regret was 20% where every drafted round
     costs two plain steps; with 32 in place of 16 nothing was better."""
-    probing: float = 0.012
-    """Share of the tokens that probes may cost. With 0.5% the regret was 6% in bursts of load."""
-    hysteresis: float = 1.03
-    """How much more than plain decoding a round must promise, as estimates are noisy. Asked of
-    deeper rounds over shallower ones too, it made the regret 6% on smooth curves instead of 3%."""
+    probing: float = 0.003
+    """Share of the tokens that probes may cost. With 1.2% the regret was 1% more on every curve."""
+    hysteresis: float = 1.01
+    """How much more than plain decoding a round must promise, as estimates are noisy. With 1.03
+    drafters that gain 10% lost 2% of it: plain rounds teach nothing until the reply is over."""
     memory: float = 400.0
     """Judged tokens that an acceptance cell remembers. With 200 the regret was 4.2%."""
-    prior: float = 30.0
+    prior: float = 45.0
     """Weight, in judged tokens, of a wider cell beside a narrower one, and of earlier sessions;
-    that of the shipped table is a quarter. With 20 the regret was 5.4%, with 50 2.2% once warm."""
+    that of the shipped table is a quarter. With 20 the regret was 5.4%, with 30 up to 6.3% where
+    two drafters run a model, with 45 4.5%."""
     recent: float = 0.12
     """Weight of the newest judged token in recent acceptance; without that regret is 2% more."""
     alike: float = 1.2

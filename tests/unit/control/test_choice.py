@@ -128,15 +128,15 @@ def test_a_good_drafter_is_used_deeper_than_a_poor_one() -> None:
     assert 0 == depths[0] < depths[1] < depths[2]
 
 
-def test_a_drafter_that_was_never_used_needs_no_margin(monkeypatch: pytest.MonkeyPatch) -> None:
-    controller, offer = made(), Offer("draft", 1, 4)
+@pytest.mark.parametrize(("times", "depth"), [(0.995, 0), (1.005, 1)])
+def test_drafting_must_promise_the_margin(
+    monkeypatch: pytest.MonkeyPatch, times: float, depth: int
+) -> None:
+    controller, cost = made(), 1.5 / (times * PARAMETERS.hysteresis)
     monkeypatch.setattr(controller.acceptance, "expected", lambda *_: [1.0] + [1.5] * MAX_DEPTH)
     for name in ("round", "most"):
-        monkeypatch.setattr(controller.curve, name, lambda *_: 1.5 / 1.01)
-    plan = controller.choose([offer], 100, 50)
-    assert plan.depth == 1
-    play(controller, plan, 1)
-    assert controller.choose([offer], 100, 50).depth == 0
+        monkeypatch.setattr(controller.curve, name, lambda *_: cost)
+    assert controller.choose([Offer("draft", 1, 4)], 100, 50).depth == depth
 
 
 @pytest.mark.parametrize(("gain", "depth"), [(-0.02, 2), (0.01, 7)])
@@ -171,13 +171,14 @@ def test_what_may_be_lost_is_bounded_whatever_is_accepted(runs: list[int], bucke
 
 def test_a_drafter_that_never_pays_is_probed_at_the_rate_that_is_set() -> None:
     controller, lost = made(), 0.0
-    for number in range(3000):
+    for number in range(6000):
         plan = controller.choose([Offer("draft", 32, 1, 1)], 100, 50)
         play(controller, plan, 0)
         if number >= 1000:
             lost += plan.cost - 1
             assert plan.probe or plan.depth == 0
-    assert 0.5 * PARAMETERS.probing < lost / 2000 <= PARAMETERS.probing
+    # One probe may have been saved for before.
+    assert 0.5 * PARAMETERS.probing < lost / 5000 <= 1.1 * PARAMETERS.probing
 
 
 def test_a_drafter_that_pays_again_is_found() -> None:
