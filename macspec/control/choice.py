@@ -112,14 +112,12 @@ class Controller:
         self.objective = "speed"
         self.watts = RoundWatts()
         self._set = parameters
-        self._account = parameters.allowance * SETTLED
-        """Plain steps that may be lost."""
+        self._account = parameters.allowance * SETTLED  # plain steps that may be lost
         self._tokens = 0
         self._tried: dict[str | None, int] = {}
         """Tokens when each drafter, None for plain decoding, was last used."""
         self._model: str | None = None  # of several drafters that run one, that of this reply
-        self._saved = 0.0
-        """Plain steps that the next probe may lose."""
+        self._saved = 0.0  # plain steps that the next probe may lose
 
     def choose(
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None

@@ -80,10 +80,8 @@ class CostCurve:
         self._factors: dict[tuple[str, Where], dict[int, float]] = {}
         self._costs: dict[tuple[str, int, Where], float] = {}
         """Cached results of ``_near`` and ``_cost``, until something new is learned."""
-        self._plain: deque[tuple[int, float]] = deque(maxlen=NEWEST)
-        """Context length and seconds of the newest plain steps."""
-        self._run: list[float] = []
-        """Seconds of the newest rounds of a pipelined run."""
+        self._plain: deque[tuple[int, float]] = deque(maxlen=NEWEST)  # length and seconds
+        self._run: list[float] = []  # seconds of the newest rounds of a pipelined run
         self.pending: list[tuple[Kind, float, bool]] = []
         """Drafted rounds since the newest plain one: seconds, and whether begun with a replay."""
 

@@ -38,8 +38,7 @@ class Parameters:
     """Judged tokens that an acceptance cell remembers. With 200 the regret was 4.2%."""
     prior: float = 45.0
     """Weight, in judged tokens, of a wider cell beside a narrower one, and of earlier sessions;
-    that of the shipped table is a quarter. With 20 the regret was 5.4%, with 30 up to 6.3% where
-    two drafters run a model, with 45 4.5%."""
+    that of the shipped table is a quarter. With 20 the regret was 5.4%, with 30 up to 6.3%."""
     recent: float = 0.12
     """Weight of the newest judged token in recent acceptance; without that regret is 2% more."""
     alike: float = 1.2
