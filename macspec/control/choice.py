@@ -114,8 +114,7 @@ class Controller:
         self._set = parameters
         self._account = parameters.allowance * SETTLED  # plain steps that may be lost
         self._tokens = 0
-        self._tried: dict[str | None, int] = {}
-        """Tokens when each drafter, None for plain decoding, was last used."""
+        self._tried: dict[str | None, int] = {}  # tokens when each (None: plain) was last used
         self._model: str | None = None  # of several drafters that run one, that of this reply
         self._saved = 0.0  # plain steps that the next probe may lose
 
@@ -262,7 +261,7 @@ class Controller:
 
     def _probe(self, plans: Sequence[Plan], chosen: Plan, length: int) -> Plan | None:
         """What should be tried now instead; lookups are compared with every token anyway."""
-        if chosen.depth and self.curve.pending and self.curve.seconds(length) is None:
+        if chosen.depth and self.curve.asks_for_plain(length):
             return TIMING
         tries = [it for it in plans if self.curve.step(it.drafter or "") > 0]
         tries = [it for it in [*tries, TIMING] if it.drafter != chosen.drafter]

@@ -37,8 +37,7 @@ SHIPPED: Mapping[int, float] = {
     1: 1.0, 2: 1.25, 3: 1.35, 4: 1.5, 5: 1.7, 6: 1.95, 7: 2.2, 8: 2.5, 12: 3.0, 16: 3.4, 32: 4.5,
     64: 6.7,
 }  # fmt: skip
-"""Rows to plain steps, used until measured: between the published curves of
-quantized models on an M4 Pro and on an M5 Max (`bench simulate`)."""
+"""Rows to plain steps until measured: between the published curves of an M4 Pro and an M5 Max."""
 
 READING = 0.05
 """Cost of reading one token into a draft model, in draft steps, until measured."""
@@ -78,8 +77,7 @@ class CostCurve:
         """Costs of rounds, by depth; at depth 0 of plain ones that were not launched ahead."""
         self._replays: list[float] = []
         self._factors: dict[tuple[str, Where], dict[int, float]] = {}
-        self._costs: dict[tuple[str, int, Where], float] = {}
-        """Cached results of ``_near`` and ``_cost``, until something new is learned."""
+        self._costs: dict[tuple[str, int, Where], float] = {}  # both cached until more is learned
         self._plain: deque[tuple[int, float]] = deque(maxlen=NEWEST)  # length and seconds
         self._run: list[float] = []  # seconds of the newest rounds of a pipelined run
         self.pending: list[tuple[Kind, float, bool]] = []
@@ -129,9 +127,13 @@ class CostCurve:
         near = [it for at, it in self._plain if _alike(at + 512, length + 512)]
         return statistics.median(near[-5:]) if near else None
 
+    def asks_for_plain(self, length: int) -> bool:
+        """Whether a plain step would tell what is not known: its own cost, or a replay's."""
+        replays = len(self._replays) < SAMPLES and any(it[2] for it in self.pending[1:])
+        return bool(self.pending) and (replays or self.seconds(length) is None)
+
     def missing(self, length: int, models: Sequence[str] = ()) -> list[Kind]:
-        """Drafter and depth of the rounds that should be measured here, the fewest samples first;
-        models' rounds before those of more rows."""
+        """Kinds of rounds to measure here, the fewest samples first, models' before lookups'."""
         kinds = [(name, depth) for name in models for depth in MODEL_DEPTHS]
         kinds += [(GIVEN, rows - 1) for rows in ROWS]
         seen, where = self._seen, self._where(length)
