@@ -10,9 +10,21 @@ from pathlib import Path
 import mlx.core as mx
 
 
-def on_metal() -> bool:
-    """True where arrays are computed by Metal, False on MLX's CPU backend."""
+def backend() -> str:
+    """What computes arrays: "Metal", "CUDA" or "CPU"."""
+    if not on_gpu():
+        return "CPU"
+    return "Metal" if mx.metal.is_available() else "CUDA"
+
+
+def on_gpu() -> bool:
+    """True where arrays are computed by Metal or CUDA, False on MLX's CPU backend."""
     return bool(mx.default_device() == mx.Device(mx.gpu))
+
+
+def on_metal() -> bool:
+    """True where arrays are computed by Metal."""
+    return backend() == "Metal"
 
 
 @cache
@@ -23,7 +35,7 @@ def prepare() -> str | None:
     that fails, every compiled function would raise in the middle of a reply, so one kernel is
     tried first and ``mx.compile`` switched off if it fails; results stay the same.
     """
-    if on_metal():
+    if on_gpu():
         return None
     reason = _compile_failure()
     if reason is not None:

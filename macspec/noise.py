@@ -27,7 +27,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from .device import on_metal
+from .device import on_gpu
 
 MAX_SEED = 2**64 - 1
 
@@ -120,7 +120,7 @@ class Noise:
     def gumbel_rows(self, stream: int, rows: int) -> mx.array:
         """Gumbel noise [rows, width] of the pass's first rows."""
         # MLX's CPU back end takes several times as long over it as numpy.
-        xp: Any = mx if on_metal() else np
+        xp: Any = mx if on_gpu() else np
         keys = xp.array(self._keys(stream, rows), xp.uint32)
         return mx.array(to_gumbel(bits(keys, xp.arange(self.width, dtype=xp.uint32), xp), xp))
 

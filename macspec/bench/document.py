@@ -16,7 +16,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from ..device import on_metal
+from ..device import backend
 from ..errors import BadOptionError, brief
 from ..heads import LoadedHead
 from ..io import write_atomic
@@ -35,13 +35,12 @@ PACKAGES = ("macspec", "mlx", "mlx-lm", "transformers", "numpy")
 def machine() -> dict[str, Any]:
     """The machine and the programs on it."""
     info = mx.device_info()
-    backend = ("Metal" if mx.metal.is_available() else "CUDA") if on_metal() else "CPU"
     return {
         "chip": str(info.get("device_name") or platform.processor() or platform.machine()),
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "memory_bytes": unified_memory(),
-        "backend": backend,
+        "backend": backend(),
         "system": platform.platform(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},

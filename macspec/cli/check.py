@@ -14,7 +14,7 @@ import mlx.core as mx
 from ..assets import prompts
 from ..checked import remember_check
 from ..choices import BLOCKS, MODELS
-from ..device import on_metal, prepare
+from ..device import backend, on_metal, prepare
 from ..divergence import Divergence, choice_scores, explain, first_difference
 from ..errors import BadOptionError
 from ..heads import LoadedHead
@@ -183,7 +183,7 @@ def _machine(compile_off: str | None) -> Iterator[str]:
     yield _row("memory", _size(unified_memory()))
     yield _row("system", f"{platform.platform()}, Python {platform.python_version()}")
     yield _row("MLX", f"{version('mlx')}, mlx-lm {version('mlx-lm')}")
-    yield _row("backend", "Metal" if on_metal() else "CPU")
+    yield _row("backend", backend())
     yield _row("mx.compile", "works" if compile_off is None else f"off: {compile_off}")
 
 

@@ -371,9 +371,10 @@ def fit(
 
 
 def device_limit() -> int:
-    """Bytes that a program should use: Metal's recommendation, else the machine's memory."""
-    recommended = mx.device_info().get("max_recommended_working_set_size")
-    return int(recommended) if recommended else unified_memory()
+    """Bytes that a program should use: Metal's recommendation, CUDA's card, else the machine."""
+    info = mx.device_info()
+    limit = info.get("max_recommended_working_set_size") or info.get("total_memory")
+    return int(limit or unified_memory())
 
 
 def gigabytes(count: int) -> str:

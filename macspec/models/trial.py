@@ -24,6 +24,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
+
 from ..config.paths import cache_folder
 from ..errors import MacspecError, ModelBrokenError, brief
 from ..io import read_json, write_atomic
@@ -41,8 +43,8 @@ PATIENCE = 60.0
 """Seconds for a folder on a machine that is busy with something else, and three more for each
 ``STRIDE``."""
 
-MEMORY = 1_900_000_000
-"""Bytes for a folder, of which the weights are not read."""
+MEMORY = 1_750_000_000
+"""Bytes for a folder, of which the weights are not read, beside what the process has before it."""
 
 LOOK = 0.1
 """Seconds between two looks at the memory, where the system does not limit it."""
@@ -191,8 +193,11 @@ def main(parent: int) -> None:
 
     from .loading import opened  # Takes a second, which is not the folder's.
 
+    # Nor are the threads and the memory that MLX takes for the machine, many with CUDA.
+    mx.eval(mx.zeros(1))
     if sys.platform == "linux":
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+        most = _held() + MEMORY
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     for line in sys.stdin:
         name, folder, trust_remote_code = json.loads(line)
         _limit_time(Path(folder))
@@ -209,6 +214,12 @@ def main(parent: int) -> None:
             os._exit(NO_MEMORY)
         except BaseException as error:
             write(refused=f"{name} cannot be loaded ({brief(error)}): choose another copy of it")
+
+
+def _held() -> int:
+    """Bytes that count towards RLIMIT_DATA."""
+    found = re.search(r"^VmData:\s*(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
 
 
 def _strides(folder: Path) -> int:

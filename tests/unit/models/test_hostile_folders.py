@@ -236,6 +236,33 @@ def test_where_it_cannot_be_tried_it_is_loaded(
     assert answered(made(tmp_path, lambda folder: None)) is None
 
 
+TAKES_MUCH_FIRST = """
+import mmap, sys
+import mlx.core as mx
+from macspec.models import trial
+
+evaluate, taken = mx.eval, []
+
+def take(*arrays):
+    evaluate(*arrays)
+    taken.append(mmap.mmap(-1, trial.MEMORY, mmap.MAP_PRIVATE))
+
+mx.eval = take
+trial.main(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system limits it on Linux only")
+def test_memory_that_mlx_takes_for_the_machine_is_not_the_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "PROGRAM", (sys.executable, "-P", "-c", TAKES_MUCH_FIRST))
+    trial.TRIAL.close()
+    folder = made(tmp_path, lambda folder: None)
+    assert trial.TRIAL._ask(["model", str(folder), False], trial.PATIENCE) == {"passed": True}
+    trial.TRIAL.close()
+
+
 def test_a_template_that_shows_itself_only_later_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -313,12 +313,19 @@ def test_the_larger_pass_of_the_larger_model_is_counted(limited):
     assert plan.buffers == 2048 * 2 * 3 * 1000
 
 
-def test_the_limit_is_metals_recommendation_where_there_is_one(monkeypatch):
-    assert memory.device_limit() > 2**28
-    monkeypatch.setattr(
-        memory.mx, "device_info", lambda: {"max_recommended_working_set_size": 11 * 2**30}
-    )
-    assert memory.device_limit() == 11 * 2**30
+@pytest.mark.parametrize(
+    ("info", "limit"),
+    [
+        ({"max_recommended_working_set_size": 11 * 2**30, "memory_size": 2**34}, 11 * 2**30),
+        ({"total_memory": 80 * 2**30, "free_memory": 2**30}, 80 * 2**30),
+        ({"device_name": "CPU"}, 5 * 2**30),
+    ],
+    ids=["Metal", "CUDA", "CPU"],
+)
+def test_the_limit_is_what_mlx_tells_of_the_device(monkeypatch, info, limit):
+    monkeypatch.setattr(memory, "unified_memory", lambda: 5 * 2**30)
+    monkeypatch.setattr(memory.mx, "device_info", lambda: info)
+    assert memory.device_limit() == limit
 
 
 def test_the_wired_limit_is_set_and_restored(monkeypatch):
