@@ -212,10 +212,13 @@ class Decoder:
         draft_noise = None if noise is None or plan.depth == 0 else rule.draft_noise(noise)
         draw = self.kernels.draw(rule, sampling, noise) if plan.depth else None
         walks = self.kernels.walks(rule, sampling, noise) if plan.depth else None
-        # Temperature and truncation leave the best token, which is all that is asked for.
-        own = sampling if draft_noise is not None else replace(sampling, temperature=0.0)
-        context = Context(self.tokens, own, draft_noise, rule.keeps_q, dispatch, draw, walks)
-        proposal = given or self.portfolio.propose(plan, context) or EMPTY
+        proposal = given
+        if proposal is None and plan.drafter is not None:
+            # Temperature and truncation leave the best token, which is all that is asked for.
+            own = sampling if draft_noise is not None else replace(sampling, temperature=0.0)
+            context = Context(self.tokens, own, draft_noise, rule.keeps_q, dispatch, draw, walks)
+            proposal = self.portfolio.propose(plan, context)
+        proposal = proposal or EMPTY
 
         token = None if behind is None else behind.token
         verdict, logits = self.verify(proposal, noise, token, dispatch, constraint)
@@ -369,7 +372,7 @@ class Decoder:
         drawn = not settings.sampling.greedy and settings.acceptance_rule.keeps_q
         free = reply.forced is None and reply.constraint is None
         if trees and not drawn and free:
-            offers = [replace(offer, branches=offer.drafter in MODELS) for offer in offers]
+            offers = [replace(it, branches=True) if it.drafter in MODELS else it for it in offers]
         return self.controller.choose(
             offers,
             length=len(self.tokens),

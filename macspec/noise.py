@@ -22,10 +22,12 @@ number of the pass within the reply, so that a position that is drafted twice ge
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
 
 from .device import on_gpu
 
@@ -88,6 +90,11 @@ def to_gumbel(raw: Any, xp: Any = mx) -> Any:
     return -xp.log(-xp.log1p(-to_uniform(raw, xp)))
 
 
+@lru_cache(maxsize=4)
+def _ids(width: int) -> NDArray[np.uint32]:
+    return np.arange(width, dtype=np.uint32)
+
+
 @dataclass(eq=False)
 class Noise:
     """The random numbers of one pass."""
@@ -121,8 +128,9 @@ class Noise:
         """Gumbel noise [rows, width] of the pass's first rows."""
         # MLX's CPU back end takes several times as long over it as numpy.
         xp: Any = mx if on_gpu() else np
+        ids = mx.arange(self.width, dtype=mx.uint32) if on_gpu() else _ids(self.width)
         keys = xp.array(self._keys(stream, rows), xp.uint32)
-        return mx.array(to_gumbel(bits(keys, xp.arange(self.width, dtype=xp.uint32), xp), xp))
+        return mx.array(to_gumbel(bits(keys, ids, xp), xp))
 
     def uniform(self, stream: int) -> mx.array:
         """Uniforms [rows] in (0, 1), from the bits of id 0: so few that the host computes them."""

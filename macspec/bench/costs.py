@@ -152,11 +152,12 @@ def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
         for kind, it in sample.written.rounds.items():
             drafter, depth = kind
             rows, draft = rows_of(kind), curve.drafting(drafter or "", depth)
-            rounds.append((depth, rows, it.count, it.tokens, curve.verify(rows, middle), draft))
+            verify = curve.round(GIVEN if depth else None, rows - 1, middle)
+            rounds.append((depth, rows, it.count, it.tokens, verify, draft))
     if not any(count for _, _, count, *_ in rounds):
         return None
-    depths, rows, counts, tokens, verify, draft = np.array(rounds, dtype=float).T
-    steps, whole = counts @ (verify + draft), counts.sum()
+    depths, rows, counts, tokens, passes, drafts = np.array(rounds, dtype=float).T
+    steps, whole = counts @ (passes + drafts), counts.sum()
     drafting = counts * (depths > 0)
     decode = sum(sample.written.stats.seconds.decode for sample in samples)
     idle = [sample.written.idle_seconds for sample in samples]
@@ -173,7 +174,7 @@ def limits_of(samples: Sequence[Sample], costs: Costs) -> Limits | None:
         accepted_per_round=each(tokens / counts - 1),
         drafted_per_round=each(depths),
         drafting_share=float(drafting.sum() / whole),
-        verify_steps=each(verify),
+        verify_steps=each(passes),
         verify_rows=each(rows),
-        draft_steps=each(draft),
+        draft_steps=each(drafts),
     )

@@ -60,9 +60,7 @@ class Plan(NamedTuple):
     @property
     def kind(self) -> str | None:
         """The drafter, marked where its chain has a branch."""
-        if self.drafter is None or self.branch is None:
-            return self.drafter
-        return self.drafter + BRANCHED
+        return self.drafter if self.branch is None else f"{self.drafter}{BRANCHED}"
 
     @property
     def worth(self) -> float:
@@ -81,6 +79,10 @@ SETTLED = 64
 
 NEARLY = 0.9
 """Share of the best speed that a choice of fewer joules must keep."""
+
+REST = 8
+"""Plain rounds after which models are considered again: until one drafts, nothing more speaks for
+it, and each choice takes time of the host."""
 
 TIMING = PLAIN._replace(probe=True, why="not drafting: timing a plain step")
 
@@ -101,10 +103,7 @@ class Controller:
     """
 
     def __init__(
-        self,
-        curve: CostCurve,
-        acceptance: AcceptanceEstimate,
-        parameters: Parameters = PARAMETERS,
+        self, curve: CostCurve, acceptance: AcceptanceEstimate, parameters: Parameters = PARAMETERS
     ) -> None:
         self.curve = curve
         self.acceptance = acceptance
@@ -117,6 +116,7 @@ class Controller:
         self._tried: dict[str | None, int] = {}  # tokens when each (None: plain) was last used
         self._model: str | None = None  # of several drafters that run one, that of this reply
         self._saved = 0.0  # plain steps that the next probe may lose
+        self._resting = 0  # tokens for which nothing else is considered
 
     def choose(
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
@@ -128,9 +128,14 @@ class Controller:
             limit: most drafted tokens that the reply can use.
             depth: fixed depth; None: it is chosen too.
         """
-        other = {it.drafter for it in offers if self.curve.step(it.drafter)} - {self._model}
-        if any(it.drafter == self._model for it in offers):
-            offers = [it for it in offers if it.drafter not in other]
+        models = {it.drafter for it in offers if self.curve.step(it.drafter)}
+        lookups = (it for it in offers if it.drafter not in models)
+        rests = self._resting and self.last.depth == 0 and depth is None
+        if rests and not any(map(self._may_pay, lookups)):
+            return self.last._replace(length=length)
+        if self._model in models:
+            models -= {self._model}
+            offers = [it for it in offers if it.drafter not in models]
         every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
         plans = [self._best(it) for it in every]
         best = max(plans, key=WORTH, default=None)
@@ -154,7 +159,7 @@ class Controller:
         most; returned if a reply of ``SETTLED`` tokens should gain more than reading takes."""
         every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
         best = max(map(self._best, every), key=WORTH, default=PLAIN)
-        self._model = best.drafter
+        self._model, self._resting = best.drafter, 0
         return best.drafter if depth is not None or best.worth >= self._set.hysteresis else None
 
     def observe_cost(
@@ -178,6 +183,7 @@ class Controller:
         if seconds is not None and (plan.unread <= 4 or not drafted):
             self.curve.observe(kind, drafted, plan.length, seconds, overlaps, replayed)
         self._tokens += committed
+        self._resting = 0 if kind or plan.probe else (self._resting or REST) - 1
         if self._tokens > SETTLED:
             self._account += self._set.allowance * committed
         if kind is not None:
@@ -196,18 +202,22 @@ class Controller:
             gained += min(accepted, plan.depth) + 1 - plan.cost * self._set.precision
             self.acceptance.observe(drafter, bucket, drafted, accepted)
         self._account = min(self._account + max(gained, 0.0), self._set.credit)
+        self._resting = 0
 
     @property
     def pipelines(self) -> bool:
         """Whether a plain round should be launched before the token that it follows is known."""
         return not self.last.probe
 
+    def _may_pay(self, offer: Offer) -> bool:
+        most = self.acceptance.expected(offer.drafter, offer.bucket, MAX_DEPTH)[offer.room]
+        return most >= NEARLY * self.curve.round(offer.drafter, 1, self.last.length)
+
     def _plans(self, offer: Offer, length: int, limit: int, depth: int | None = None) -> list[Plan]:
         """An offer used at each depth that comes into question, the shallowest first."""
         name, room = offer.drafter, min(offer.room, limit)
         tokens = self.acceptance.expected(name, offer.bucket, MAX_DEPTH)
-        reading = self.curve.catching_up(name, offer.unread)
-        left = min(SETTLED, limit + 1)
+        reading, left = self.curve.catching_up(name, offer.unread), min(SETTLED, limit + 1)
         plans = []
         for at in candidates(room) if depth is None else (min(depth, room),):
             # Unless the whole chain is accepted, a replay follows.

@@ -83,10 +83,6 @@ class CostCurve:
         self.pending: list[tuple[Kind, float, bool]] = []
         """Drafted rounds since the newest plain one: seconds, and whether begun with a replay."""
 
-    def verify(self, rows: int, length: int) -> float:
-        """A round that verifies ``rows`` - 1 tokens which cost nothing to draft."""
-        return 1.0 if rows == 1 else self.round(GIVEN, rows - 1, length)
-
     def step(self, drafter: str) -> float:
         """One pass of a drafter's model, in plain steps; 0 for a lookup."""
         return self._steps.get(drafter.removesuffix(BRANCHED), 0.0)

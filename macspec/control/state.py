@@ -25,9 +25,8 @@ class Parameters:
     """Share of that account which a round may lose, if it loses much more than the shallowest one.
     With all of it the regret was 5.9% cold on blocks with published acceptance, with 35% 2.2%."""
     credit: float = 16.0
-    """Plain steps that may be lost again of those gained by drafting, or promised by a look, when
-    idle, at what was not drafted. Without that look the regret was 20% where every drafted round
-    costs two plain steps; with 32 in place of 16 nothing was better."""
+    """Plain steps that may be lost again of those gained, or promised by an idle look at what was
+    not drafted. Without that look the regret was 20% where drafted rounds cost two plain steps."""
     probing: float = 0.003
     """Share of the tokens that probes may cost. With 1.2% the regret was 0.3 to 0.7% more on
     average, with 0.6% a burst of load once cost 11%."""
@@ -90,11 +89,7 @@ class ControlState:
 
     def save(self, curve: Kept, acceptance: Kept) -> None:
         """Replace the file."""
-        stored = {
-            "format": FORMAT,
-            "made_for": self.made_for,
-            "costs": curve.as_dict(),
-            "survival": acceptance.as_dict(),
-        }
+        stored = {"format": FORMAT, "made_for": self.made_for}
+        stored |= {"costs": curve.as_dict(), "survival": acceptance.as_dict()}
         with suppress(OSError):
             write_atomic(self.path, json.dumps(stored), make_folder=True)

@@ -217,7 +217,7 @@ def test_costs_are_measured_and_predict(small: Pair, question: Question) -> None
     arm = MacspecArm("auto", small, DecodeConfig(), costs=costs)
     curve = arm.session(GREEDY, True).controller.curve
     for rows in (2, 5, 8):
-        assert curve.verify(rows, len(question.ids)) == pytest.approx(passes[rows])
+        assert curve.round("", rows - 1, len(question.ids)) == pytest.approx(passes[rows])
 
 
 def test_several_sessions_write_at_once(small: Pair, question: Question) -> None:

@@ -20,7 +20,7 @@ from macspec.control import (
     Offer,
     Plan,
 )
-from macspec.control.choice import SETTLED
+from macspec.control.choice import REST, SETTLED
 from macspec.control.cost import GIVEN, ROWS, SHIPPED
 from macspec.control.state import PARAMETERS
 
@@ -154,6 +154,43 @@ def test_the_depth_that_promises_most_is_taken_by_however_little(
     monkeypatch.setattr(controller.curve, "round", cost)
     monkeypatch.setattr(controller.curve, "most", lambda *_: 1.0)
     assert controller.choose([Offer("ngram", 8, 5)], 100, 50).depth == depth
+
+
+def test_where_plain_decoding_is_faster_models_are_considered_again_after_some_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    controller, asked = made(), []
+    controller.curve.set_parts("draft", 3.0, 0.1)
+    considers = controller._plans
+
+    def plans(offer: Offer, *rest: Any) -> list[Plan]:
+        asked.append(offer.drafter)
+        return considers(offer, *rest)
+
+    monkeypatch.setattr(controller, "_plans", plans)
+    model, nothing = Offer("draft", 8, 3, 1), Offer("ngram", 0, 0)
+
+    def rounds(count: int, lookup: Offer = nothing) -> None:
+        for _ in range(count):
+            plan = controller.choose([model, lookup], 100 + len(asked), 50)
+            assert plan.depth == 0
+            assert "draft at depth" in plan.why
+            play(controller, plan, 0)
+
+    rounds(REST)
+    assert asked == ["draft"]
+    rounds(REST)
+    assert asked == ["draft", "draft"]
+    for _ in range(100):
+        controller.acceptance.observe("ngram", 0, 1, 0)
+    rounds(2)
+    rounds(2, Offer("ngram", 8, 0))  # so unlikely that it cannot pay
+    assert asked == ["draft"] * 3
+    controller.reader([model], 100, 50)
+    del asked[:]
+    rounds(2)
+    assert asked == ["draft"]
+    assert controller.choose([model, Offer("ngram", 8, 7)], 100, 50).drafter == "ngram"
 
 
 @settings(max_examples=15, deadline=None)

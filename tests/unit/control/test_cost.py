@@ -25,11 +25,16 @@ def play(curve: CostCurve, drafter: str, depth: int, cost: float, speed: float =
     curve.observe(None, 0, 100, ALONE * speed)
 
 
+def verify(curve: CostCurve, rows: int, length: int) -> float:
+    """A pass of so many rows, that nothing was drafted for by a model."""
+    return curve.round(GIVEN if rows > 1 else None, rows - 1, length)
+
+
 def test_before_anything_is_measured_the_shipped_curve_holds() -> None:
     curve = CostCurve(STEPS)
-    assert [curve.verify(rows, 100) for rows in SHIPPED] == list(SHIPPED.values())
-    assert curve.verify(10, 100) == pytest.approx((SHIPPED[8] + SHIPPED[12]) / 2)
-    assert curve.verify(33, 100) > SHIPPED[32]
+    assert [verify(curve, rows, 100) for rows in SHIPPED] == list(SHIPPED.values())
+    assert verify(curve, 10, 100) == pytest.approx((SHIPPED[8] + SHIPPED[12]) / 2)
+    assert verify(curve, 33, 100) > SHIPPED[32]
     assert curve.round("draft", 3, 100) == pytest.approx(SHIPPED[4] + 0.3)
     assert curve.round("ngram", 3, 100) == pytest.approx(SHIPPED[4])
     assert curve.round(None, 0, 100) == 1
@@ -51,7 +56,7 @@ def test_measured_rounds_are_believed_and_wanted_no_more(
         # Other lengths, and other sampling, take over the nearest points.
         for at, other in ((100, sampled), (EDGES[-1] + 1, sampled), (100, not sampled)):
             curve.sampled = other
-            assert curve.verify(rows, at) == pytest.approx(cost)
+            assert verify(curve, rows, at) == pytest.approx(cost)
 
 
 def test_one_slow_measurement_changes_nothing() -> None:
@@ -217,5 +222,5 @@ def test_what_is_no_cost_is_refused(cost: float) -> None:
 
 def test_more_rows_are_never_expected_to_cost_less_than_before_them() -> None:
     curve = CostCurve(STEPS)
-    rows = [curve.verify(it, 100) for it in range(1, 40)]
+    rows = [verify(curve, it, 100) for it in range(1, 40)]
     assert all(a <= b for a, b in pairwise(rows))
