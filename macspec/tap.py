@@ -246,9 +246,10 @@ class HiddenRows:
 
     def rollback(self, length: int) -> None:
         """Only the first ``length`` positions are still valid."""
-        self._chunks = [
-            (at, [row[: length - at] for row in rows]) for at, rows in self._chunks if at < length
-        ]
+        while self.stop > length:
+            at, rows = self._chunks.pop()
+            if at < length:
+                self._chunks.append((at, [row[: length - at] for row in rows]))
 
     def compact(self, start: int, path: Sequence[int]) -> None:
         """Of the rows from ``start`` on, keep those of the places in ``path``, ascending."""
