@@ -193,9 +193,8 @@ def main(parent: int) -> None:
 
     from .loading import opened  # Takes a second, which is not the folder's.
 
-    # Nor are the threads and the memory that MLX takes for the machine, many with CUDA.
-    mx.eval(mx.zeros(1))
     if sys.platform == "linux":
+        mx.eval(mx.zeros(1))  # What MLX takes for the machine, much with CUDA, is not either.
         most = _held() + MEMORY
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     for line in sys.stdin:
