@@ -128,7 +128,7 @@ class Noise:
         """Gumbel noise [rows, width] of the pass's first rows."""
         # MLX's CPU back end takes several times as long over it as numpy.
         xp: Any = mx if on_gpu() else np
-        ids = mx.arange(self.width, dtype=mx.uint32) if on_gpu() else _ids(self.width)
+        ids = mx.arange(self.width, dtype=mx.uint32) if xp is mx else _ids(self.width)
         keys = xp.array(self._keys(stream, rows), xp.uint32)
         return mx.array(to_gumbel(bits(keys, ids, xp), xp))
 

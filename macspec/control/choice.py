@@ -116,7 +116,8 @@ class Controller:
         self._tried: dict[str | None, int] = {}  # tokens when each (None: plain) was last used
         self._model: str | None = None  # of several drafters that run one, that of this reply
         self._saved = 0.0  # plain steps that the next probe may lose
-        self._resting = 0  # tokens for which nothing else is considered
+        self._resting = 0  # plain rounds until models are considered again
+        self._asked: tuple[set[str], bool, str] | None = None  # what the newest choice was about
 
     def choose(
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
@@ -130,12 +131,12 @@ class Controller:
         """
         models = {it.drafter for it in offers if self.curve.step(it.drafter)}
         lookups = (it for it in offers if it.drafter not in models)
-        rests = self._resting and self.last.depth == 0 and depth is None
+        asked, self._asked = self._asked, (models, self.curve.sampled, self.objective)
+        rests = self._resting and asked == self._asked and self.last.depth == 0 and depth is None
         if rests and not any(map(self._may_pay, lookups)):
             return self.last._replace(length=length)
         if self._model in models:
-            models -= {self._model}
-            offers = [it for it in offers if it.drafter not in models]
+            offers = [it for it in offers if it.drafter not in models - {self._model}]
         every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
         plans = [self._best(it) for it in every]
         best = max(plans, key=WORTH, default=None)
@@ -202,7 +203,6 @@ class Controller:
             gained += min(accepted, plan.depth) + 1 - plan.cost * self._set.precision
             self.acceptance.observe(drafter, bucket, drafted, accepted)
         self._account = min(self._account + max(gained, 0.0), self._set.credit)
-        self._resting = 0
 
     @property
     def pipelines(self) -> bool:

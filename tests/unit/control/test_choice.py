@@ -186,10 +186,18 @@ def test_where_plain_decoding_is_faster_models_are_considered_again_after_some_r
     rounds(2)
     rounds(2, Offer("ngram", 8, 0))  # so unlikely that it cannot pay
     assert asked == ["draft"] * 3
-    controller.reader([model], 100, 50)
-    del asked[:]
-    rounds(2)
-    assert asked == ["draft"]
+    for change in (
+        lambda: controller.reader([model], 100, 50),
+        lambda: setattr(controller.curve, "sampled", True),
+        lambda: setattr(controller, "objective", "energy"),
+    ):
+        rounds(2)
+        change()
+        del asked[:]
+        rounds(2)
+        assert asked == ["draft"]
+    other = replace(model, drafter="mtp")
+    assert controller.choose([other, nothing], 100, 50).drafter == "mtp"
     assert controller.choose([model, Offer("ngram", 8, 7)], 100, 50).drafter == "ngram"
 
 
