@@ -143,11 +143,11 @@ class Follower:
 
 def follow(start: Start, link: Link) -> None:
     """Say how much memory models may have, join the others when all are there, and serve."""
-    held = sum(it.planned for it in Registry().others())
-    link.send(max(device_limit() - held, 0))
-    link.receive()
-    prepare()
+    prepare()  # may take seconds: not while another rank joins already and gives no signs of life
     with awake(), wired():
+        held = sum(it.planned for it in Registry().others())
+        link.send(max(device_limit() - held, 0))
+        link.receive()
         link.send("joins")
         follower = Follower(link, start.join())
         try:

@@ -3,6 +3,7 @@ go on."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ from children import alive, eventually
 from groups import hosts_file, shared_target
 
 from macspec.events import Finished, Notice, Prefilling, Text
+from macspec.hosts.lost import PATIENCE
 from macspec.worker import Failed, Loaded, PairChoice, ProcessEngine, ReplyRequest
 from macspec.worker.client import Call
 from macspec.worker.messages import LoadProgress
@@ -144,3 +146,26 @@ def test_it_goes_on_when_the_machine_is_back(engine: ProcessEngine, tmp_path: Pa
     until(again, lambda it: isinstance(it, Text) and it.delta).stop()
     assert isinstance(again.result(60), Finished)
     lost(engine, again, "idle", 1, KILL)
+
+
+LATE = f"""#!/bin/sh
+exec {sys.executable} -P -c '
+import runpy, time
+from macspec import device
+device.prepare = lambda: time.sleep({PATIENCE} + 3)
+runpy.run_module("macspec.hosts.rank", run_name="__main__")'
+"""
+
+
+@pytest.mark.slow
+def test_who_waits_for_a_slow_rank_is_not_lost(engine: ProcessEngine, tmp_path: Path) -> None:
+    late = tmp_path / "late"
+    late.write_text(LATE)
+    late.chmod(0o700)
+    path = hosts_file(tmp_path, 3, python=sys.executable)
+    first, second, third = json.loads(path.read_text())
+    path.write_text(json.dumps([first, second, {**third, "python": str(late)}]))
+    target = str(shared_target(tmp_path, "llama"))
+    choice = PairChoice(target, hosts=str(path), context=2048, learn=False)
+    loaded = engine.load(choice).result(60)
+    assert isinstance(loaded, Loaded), loaded
