@@ -285,7 +285,8 @@ class Decoder:
             return self.kernels.follow(sampling, logits, tree, noise, recent), logits
         rows = proposal.tokens.shape[0] + 1
         early = dispatch if token is None else None
-        logits = self.target.logits(mx.concatenate([unread, proposal.tokens]), rows, early)
+        read = unread if rows == 1 else mx.concatenate([unread, proposal.tokens])
+        logits = self.target.logits(read, rows, early)
         recent = sampling.recent(self.tokens, since, rows)
         judged = logits
         if constraint is not None:

@@ -21,6 +21,7 @@ number of the pass within the reply, so that a position that is drafted twice ge
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -41,6 +42,10 @@ ACCEPT = 2
 """Uniforms of the block rule."""
 RESIDUAL = 3
 """The block rule's correction or bonus token."""
+
+AHEAD = 4
+"""Positions for which the host computes the target's stream at once: it takes less time for each,
+and none for a position that comes again after a rejection."""
 
 _MASK = 0xFFFFFFFF
 _GOLDEN = 0x9E3779B9
@@ -95,6 +100,18 @@ def _ids(width: int) -> NDArray[np.uint32]:
     return np.arange(width, dtype=np.uint32)
 
 
+def _computed(keys: Sequence[tuple[int, int]], width: int) -> NDArray[np.float32]:
+    rows: NDArray[np.float32] = to_gumbel(bits(np.array(keys, np.uint32), _ids(width), np), np)
+    return rows
+
+
+@lru_cache(maxsize=4)
+def _ahead(seed: int, block: int, width: int) -> NDArray[np.float32]:
+    """Gumbel noise [AHEAD, width] of the target's stream at the block's positions."""
+    positions = range(block * AHEAD, (block + 1) * AHEAD)
+    return _computed([row_key(seed, TARGET, it) for it in positions], width)
+
+
 @dataclass(eq=False)
 class Noise:
     """The random numbers of one pass."""
@@ -126,11 +143,14 @@ class Noise:
 
     def gumbel_rows(self, stream: int, rows: int) -> mx.array:
         """Gumbel noise [rows, width] of the pass's first rows."""
+        if on_gpu():
+            ids = mx.arange(self.width, dtype=mx.uint32)
+            return mx.array(to_gumbel(bits(mx.array(self._keys(stream, rows), mx.uint32), ids)))
         # MLX's CPU back end takes several times as long over it as numpy.
-        xp: Any = mx if on_gpu() else np
-        ids = mx.arange(self.width, dtype=mx.uint32) if xp is mx else _ids(self.width)
-        keys = xp.array(self._keys(stream, rows), xp.uint32)
-        return mx.array(to_gumbel(bits(keys, ids, xp), xp))
+        if stream != TARGET:
+            return mx.array(_computed(self._keys(stream, rows), self.width))
+        places = (divmod(self.position + row, AHEAD) for row in range(rows))
+        return mx.array(np.stack([_ahead(self.seed, at, self.width)[row] for at, row in places]))
 
     def uniform(self, stream: int) -> mx.array:
         """Uniforms [rows] in (0, 1), from the bits of id 0: so few that the host computes them."""

@@ -91,14 +91,15 @@ class InFlightRound:
         landed: Callable[[], None] = lambda: None,
     ) -> InFlightRound:
         token = verdict.token.reshape(1)
-        parts = [verdict.accepted.reshape(1), token, proposal.tokens]
+        parts, drafted = [verdict.accepted.reshape(1), token], proposal.tokens.shape[0]
+        if drafted:
+            parts.append(proposal.tokens)
         tree = isinstance(verdict, TreeVerdict)
         if isinstance(verdict, TreeVerdict):
             parts.append(verdict.path)
         outcome = mx.concatenate([part.astype(mx.int32) for part in parts])
         dispatch(outcome)
         assert dispatch.began is not None
-        drafted = proposal.tokens.shape[0]
         began = dispatch.began
         return cls(plan, drafted, outcome, token, began, tree, prefetched, logits, landed)
 

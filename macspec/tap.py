@@ -75,8 +75,12 @@ class Tap:
         """Note what was asked for, [1, rows, width] each, of the pass that is built inside."""
         assert self._output is not None
         heard: dict[int, list[mx.array]] = {it: [] for it in self.wanted}
+        numbers = [it for it in self.wanted if it != FINAL]
 
-        def layer(module: Any, at: int) -> StandIn:
+        def noting(module: Any, at: int) -> StandIn:
+            if at == len(numbers):
+                return _Output(module, heard[FINAL].append)
+
             def called(*args: Any, **named: Any) -> Any:
                 out = module(*args, **named)
                 heard[numbers[at]].append(out[0] if isinstance(out, tuple) else out)
@@ -84,12 +88,8 @@ class Tap:
 
             return StandIn(module, called)
 
-        numbers = [it for it in self.wanted if it != FINAL]
         output = [self._output] if FINAL in heard else []
-        with (
-            replaced(self._layers, layer),
-            replaced(output, lambda module, _: _Output(module, heard[FINAL].append)),
-        ):
+        with replaced([*self._layers, *output], noting):
             yield heard
 
     def _refusal(self, recorder: Recorder | None) -> str | None:
@@ -200,7 +200,7 @@ class HiddenRows:
         self.tap = tap
         self._chunks: list[tuple[int, list[mx.array]]] = []
         """Positions, ascending and without gaps, and the rows from there on: for each row asked for
-        [n, width]."""
+        [1, n, width], as they were noted."""
 
     @property
     def start(self) -> int:
@@ -213,7 +213,7 @@ class HiddenRows:
         if not self._chunks:
             return 0
         at, rows = self._chunks[-1]
-        return at + rows[0].shape[0]
+        return at + rows[0].shape[1]
 
     @property
     def arrays(self) -> list[mx.array]:
@@ -226,33 +226,33 @@ class HiddenRows:
             yield
         if self.stop != start:  # rows between were not kept, and no head could pass over the gap
             self._chunks = []
-        self._chunks.append((start, [heard[it][0][0] for it in self.tap.wanted]))
+        self._chunks.append((start, [heard[it][0] for it in self.tap.wanted]))
         least = self.stop - KEPT
-        while self._chunks[0][0] + self._chunks[0][1][0].shape[0] <= least:
+        while self._chunks[0][0] + self._chunks[0][1][0].shape[1] <= least:
             self._chunks.pop(0)
 
     def rows(self, start: int, stop: int) -> list[mx.array]:
         """The rows of positions ``start`` to ``stop``, [n, width] each."""
         parts = [
-            [row[max(start - at, 0) : stop - at] for row in rows]
+            [row[0, max(start - at, 0) : stop - at] for row in rows]
             for at, rows in self._chunks
-            if at < stop and at + rows[0].shape[0] > start
+            if at < stop and at + rows[0].shape[1] > start
         ]
         return [mx.concatenate(list(part)) for part in zip(*parts, strict=True)]
 
     def drop(self, before: int) -> None:
         """Forget the rows of positions below ``before``, which were read."""
-        self._chunks = [it for it in self._chunks if it[0] + it[1][0].shape[0] > before]
+        self._chunks = [it for it in self._chunks if it[0] + it[1][0].shape[1] > before]
 
     def rollback(self, length: int) -> None:
         """Only the first ``length`` positions are still valid."""
         while self.stop > length:
             at, rows = self._chunks.pop()
             if at < length:
-                self._chunks.append((at, [row[: length - at] for row in rows]))
+                self._chunks.append((at, [row[:, : length - at] for row in rows]))
 
     def compact(self, start: int, path: Sequence[int]) -> None:
         """Of the rows from ``start`` on, keep those of the places in ``path``, ascending."""
         at, rows = self._chunks[-1]
         kept = mx.array([*range(start - at), *(start - at + place for place in path)], mx.int32)
-        self._chunks[-1] = at, [row[kept] for row in rows]
+        self._chunks[-1] = at, [row[:, kept] for row in rows]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import mlx.core as mx
@@ -91,14 +91,11 @@ class CachedModel:
         """The tokens [n] of a pass as the model gets them."""
         return tokens
 
-    @contextmanager
-    def showing(self) -> Iterator[None]:
+    def showing(self) -> AbstractContextManager[None]:
         """Keep the hidden rows of the pass that is built inside, if they are wanted."""
         if self.hidden is None or self.hidden.tap.reason is not None:
-            yield
-            return
-        with self.hidden.noting(self.length):
-            yield
+            return nullcontext()
+        return self.hidden.noting(self.length)
 
     def read(self, tokens: Sequence[int], boundaries: Sequence[int] = ()) -> None:
         """Read a chunk of tokens whose logits are not needed; started, not awaited.

@@ -12,6 +12,8 @@ from .rule import Verdict
 
 def first_mismatch(drawn: mx.array, drafted: mx.array) -> Verdict:
     """Keep the drafted tokens [K] that equal the drawn [K + 1], and emit the next drawn one."""
+    if drafted.shape[0] == 0:
+        return Verdict(mx.array(0, mx.int32), drawn[0])
     agree = (drawn[:-1] == drafted).astype(mx.int32)
     accepted = mx.sum(mx.cumprod(agree)).astype(mx.int32)
     return Verdict(accepted, mx.take(drawn, accepted))
