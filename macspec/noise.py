@@ -149,8 +149,12 @@ class Noise:
         # MLX's CPU back end takes several times as long over it as numpy.
         if stream != TARGET:
             return mx.array(_computed(self._keys(stream, rows), self.width))
-        places = (divmod(self.position + row, AHEAD) for row in range(rows))
-        return mx.array(np.stack([_ahead(self.seed, at, self.width)[row] for at, row in places]))
+        block, first = divmod(self.position, AHEAD)
+        found = _ahead(self.seed, block, self.width)
+        while len(found) < first + rows:
+            block += 1
+            found = np.concatenate([found, _ahead(self.seed, block, self.width)])
+        return mx.array(found[first : first + rows])
 
     def uniform(self, stream: int) -> mx.array:
         """Uniforms [rows] in (0, 1), from the bits of id 0: so few that the host computes them."""
