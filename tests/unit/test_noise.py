@@ -102,10 +102,11 @@ def test_noise_does_not_depend_on_the_shape_it_is_computed_in() -> None:
         assert mx.array_equal(narrow.uniform(stream), first)
 
 
-def test_rows_of_many_positions_equal_one_row_of_each() -> None:
-    together = Noise(9, draw=1, position=100, rows=33, width=50).gumbel(DRAFT)
+@pytest.mark.parametrize("stream", [TARGET, DRAFT])
+def test_rows_of_many_positions_equal_one_row_of_each(stream: int) -> None:
+    together = Noise(9, draw=1, position=101, rows=33, width=50).gumbel(stream)
     for row in range(33):
-        assert mx.array_equal(together[row], Noise(9, 1, 100 + row, 1, 50).gumbel(DRAFT)[0])
+        assert mx.array_equal(together[row], Noise(9, 1, 101 + row, 1, 50).gumbel(stream)[0])
 
 
 def test_only_the_targets_stream_forgets_the_pass() -> None:
