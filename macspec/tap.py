@@ -233,12 +233,14 @@ class HiddenRows:
 
     def rows(self, start: int, stop: int) -> list[mx.array]:
         """The rows of positions ``start`` to ``stop``, [n, width] each."""
-        parts = [
-            [row[0, max(start - at, 0) : stop - at] for row in rows]
-            for at, rows in self._chunks
-            if at < stop and at + rows[0].shape[1] > start
-        ]
-        return [mx.concatenate(list(part)) for part in zip(*parts, strict=True)]
+        held = [it for it in self._chunks if it[0] < stop and it[0] + it[1][0].shape[1] > start]
+        if not held:
+            return []
+        # Most chunks are single rows: they are joined before the end is cut.
+        (first, rows), *more = held
+        parts = [[row[:, max(start - first, 0) :] for row in rows], *(rows for _, rows in more)]
+        length = stop - max(start, first)
+        return [mx.concatenate(list(it), axis=1)[0, :length] for it in zip(*parts, strict=True)]
 
     def drop(self, before: int) -> None:
         """Forget the rows of positions below ``before``, which were read."""

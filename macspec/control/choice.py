@@ -81,8 +81,7 @@ NEARLY = 0.9
 """Share of the best speed that a choice of fewer joules must keep."""
 
 REST = 8
-"""Plain rounds after which models are considered again: until one drafts, nothing more speaks for
-it, and each choice takes time of the host."""
+"""Plain rounds after which models are considered again: each choice takes time of the host."""
 
 TIMING = PLAIN._replace(probe=True, why="not drafting: timing a plain step")
 
@@ -210,8 +209,9 @@ class Controller:
         return not self.last.probe
 
     def _may_pay(self, offer: Offer) -> bool:
-        most = self.acceptance.expected(offer.drafter, offer.bucket, MAX_DEPTH)[offer.room]
-        return most >= NEARLY * self.curve.round(offer.drafter, 1, self.last.length)
+        tokens = self.acceptance.expected(offer.drafter, offer.bucket, MAX_DEPTH)
+        one, two = (self.curve.round(offer.drafter, at, self.last.length) for at in (1, 2))
+        return tokens[min(1, offer.room)] >= NEARLY * one or tokens[offer.room] >= NEARLY * two
 
     def _plans(self, offer: Offer, length: int, limit: int, depth: int | None = None) -> list[Plan]:
         """An offer used at each depth that comes into question, the shallowest first."""
