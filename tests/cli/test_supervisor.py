@@ -150,6 +150,10 @@ def hanging(folder: Path, part: str, trigger: str) -> Path:
     return folder
 
 
+START = 10.0
+"""Seconds of processor time in which a command surely has started, without a word if need be."""
+
+
 def assert_hangs(it: Terminal) -> None:
     """It works without a word."""
     said, begun = b"", 0.0
@@ -160,9 +164,9 @@ def assert_hangs(it: Terminal) -> None:
         now = spent(descendants(it.process.pid))
         if it.output != said:
             said, begun = it.output, now
-        return now - begun > 2
+        return now - begun > START
 
-    it.wait_for(silent, what="a hang")
+    it.wait_for(silent, timeout=240, what="a hang")
 
 
 def spent(pids: Iterable[int]) -> float:
