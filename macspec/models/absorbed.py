@@ -10,7 +10,7 @@ with other multiplications: the latent goes through unchanged, and the attention
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FunctionType
 from typing import Any
 
@@ -45,11 +45,9 @@ class Absorbed:
     def __bool__(self) -> bool:
         return bool(self._held)
 
-    @contextmanager
-    def passing(self, rows: int, length: int) -> Iterator[None]:
+    def passing(self, rows: int, length: int) -> AbstractContextManager[None]:
         """The context in which a pass of some rows after ``length`` positions is built."""
-        with self.on() if self.pays(rows, length) else nullcontext():
-            yield
+        return self.on() if self.pays(rows, length) else nullcontext()
 
     @contextmanager
     def on(self) -> Iterator[None]:
