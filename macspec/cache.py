@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,23 +179,18 @@ class ModelCache:
             if not self._takes(rows):
                 self.fold()
 
-    def recording(self, rows: int) -> AbstractContextManager[None]:
+    @contextmanager
+    def recording(self, rows: int) -> Iterator[None]:
         """Let some rows of the pass that is built inside be taken back from stateful layers."""
         if self._pending_rows is not None and self._takes(rows):
-            return self._leaving(self._pending_rows, rows)
-        if self._recorder is not None and rows > 1:
-            return self._taping(self._recorder, rows)
-        return nullcontext()
-
-    @contextmanager
-    def _leaving(self, pending_rows: PendingRows, rows: int) -> Iterator[None]:
-        with pending_rows.building(self._rows, rows, self._pending) as building:
+            with self._pending_rows.building(self._rows, rows, self._pending) as building:
+                yield
+            self._pending = building.pending()
+            return
+        if self._recorder is None or rows == 1:
             yield
-        self._pending = building.pending()
-
-    @contextmanager
-    def _taping(self, recorder: Recorder, rows: int) -> Iterator[None]:
-        with recorder.recording(rows) as tape:
+            return
+        with self._recorder.recording(rows) as tape:
             yield
         self._passes[-1].tape = tape
 

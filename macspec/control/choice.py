@@ -80,7 +80,7 @@ SETTLED = 64
 NEARLY = 0.9
 """Share of the best speed that a choice of fewer joules must keep."""
 
-REST = 16
+REST = 8
 """Plain rounds after which models are considered again: each choice takes time of the host."""
 
 TIMING = PLAIN._replace(probe=True, why="not drafting: timing a plain step")

@@ -37,8 +37,8 @@ SECONDS = 4
 """Of processor time for a folder, and one more for each ``STRIDE`` bytes of its small files."""
 
 STRIDE = 2**20
-"""Four times what a tokenizer of 262,144 pieces and 514,906 merges takes (13 to 30 MB: 4 to
-4.5 s), because a processor that is shared can be that slow."""
+"""So that a tokenizer of 262,144 pieces and 514,906 merges (13 to 30 MB: 4 to 4.5 s) may take at
+least four times as long: a processor that is shared can be that slow."""
 
 PATIENCE = 60.0
 """Seconds for a folder on a machine that is busy with something else, and three more for each
