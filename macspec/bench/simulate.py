@@ -163,7 +163,8 @@ class Player:
         self._recent = RecentAcceptance()
         controller, at = self.controller, 0
         models = [text.offer(name, at, bucket_of(self._recent.share(0))) for name in reply.models]
-        controller.reader(models, text.prompt, MAX_DEPTH)
+        if reader := controller.reader(models, text.prompt, MAX_DEPTH):
+            text.read[reader] = text.prompt - 1
         plan = self._plan(text, at)
         flight, early = plan, False
         while True:
@@ -253,6 +254,8 @@ def fixed(trace: Trace, curve: PublishedCurve, setting: Setting) -> Played:
     rounds = []
     for reply in trace.replies:
         text = _Text(reply, curve)
+        if setting.drafter is not None:
+            text.read[setting.drafter] = text.prompt - 1
         at, plain = 0, setting.drafter is None
         while at < reply.tokens:
             offer = text.offer(setting.drafter, at)

@@ -78,7 +78,7 @@ SETTLED = 64
 """Tokens of a reply from which on it loses no more than promised; also its assumed length."""
 
 NEARLY = 0.9
-"""Share of the best speed that a choice of fewer joules must keep."""
+"""Share of the best speed that fewer joules must keep, and of plain's that may be worth a try."""
 
 REST = 8
 """Plain rounds after which models are considered again: each choice takes time of the host."""
@@ -91,7 +91,7 @@ class Controller:
 
     - **Choice**: the greatest worth, if it promises ``hysteresis`` times plain decoding's.
     - **Probes**: what was not used for longest, when ``probing`` of the tokens since the last probe
-      covers what the try may lose.
+      covers what the try should lose.
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
       ``SETTLED`` tokens and gets as much of later ones; a round is charged ``precision`` times its
       most. None may lose more than is left, nor more than ``stake`` of it unless the shallowest
@@ -156,11 +156,11 @@ class Controller:
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
     ) -> str | None:
         """Of the drafters that run a model, choose the one of this reply, whose rounds are worth
-        most; returned if a reply of ``SETTLED`` tokens should gain more than reading takes."""
+        most; returned if these may pay in a reply of ``SETTLED`` tokens."""
         every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
         best = max(map(self._best, every), key=WORTH, default=PLAIN)
         self._model, self._resting = best.drafter, 0
-        return best.drafter if depth is not None or best.worth >= self._set.hysteresis else None
+        return best.drafter if depth is not None or best.worth >= NEARLY else None
 
     def observe_cost(
         self,
@@ -189,8 +189,7 @@ class Controller:
         if kind is not None:
             self._account += committed - plan.most * self._set.precision
         self._account = min(self._account, self._set.credit)
-        saved = 0.0 if plan.probe else self._saved + self._set.probing * committed
-        self._saved = min(saved, self._set.credit)
+        self._saved = 0.0 if plan.probe else self._saved + self._set.probing * committed
         self._tried[plan.drafter if drafted else None] = self._tokens
 
     def study(self, drafter: str, rounds: Iterable[tuple[int, int, int]], length: int) -> None:
@@ -276,8 +275,8 @@ class Controller:
         tries = [it for it in plans if self.curve.step(it.drafter or "") > 0]
         tries = [it for it in [*tries, TIMING] if it.drafter != chosen.drafter]
         plan = min(tries, key=lambda it: self._tried.get(it.drafter, -1), default=TIMING)
-        speed = max(chosen.worth, self._set.hysteresis) if chosen.depth else 1.0
-        if not tries or plan.cost * speed - 1 > self._saved or plan.most - 1 > self._account:
+        loss = plan.cost * max(chosen.worth, self._set.hysteresis) - plan.expected
+        if not tries or loss > self._saved or plan.most - 1 > self._account:
             return None
         why = plan.why or f"{plan.drafter}: probing whether drafting with it pays"
         return plan._replace(probe=True, why=why)

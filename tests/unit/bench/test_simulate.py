@@ -27,7 +27,6 @@ from macspec.bench.simulate import (
 )
 from macspec.bench.traces import NOTHING, Guess, Recorded, Trace, accepting, hopeless, runs, shipped
 from macspec.choices import BLOCKS
-from macspec.control.cost import READING
 
 EVERY = published()
 CURVES = [curve for curve in EVERY if not curve.model]
@@ -118,12 +117,11 @@ def test_the_clock_of_a_fixed_setting() -> None:
     reply = Recorded(10, 5, {"draft": runs([True, False, True, True, True])}, {})
     trace = Trace("", "synthetic", "", [reply])
     assert fixed(trace, curve, Setting(None, 0)) == Played(5, 5.0)
-    # The prompt is behind; then T F | T T T.
-    then = 1.75 + DRAFT_STEP * 2 + GAP
-    first = then + DRAFT_STEP * READING * 9
+    # Both have read the prompt; then T F | T T T.
+    each = 1.75 + DRAFT_STEP * 2 + GAP
     played = fixed(trace, curve, Setting("draft", 2))
     assert played.tokens == 5
-    assert played.cost == pytest.approx(first + then)
+    assert played.cost == pytest.approx(2 * each)
 
 
 def test_a_lookup_drafts_only_where_it_has_something_to_say() -> None:

@@ -21,7 +21,7 @@ from macspec.control import (
     Plan,
 )
 from macspec.control.choice import REST, SETTLED
-from macspec.control.cost import GIVEN, ROWS, SHIPPED
+from macspec.control.cost import GIVEN, MODEL_DEPTHS, ROWS, SHIPPED
 from macspec.control.state import PARAMETERS
 
 offers = st.lists(
@@ -220,7 +220,7 @@ def test_a_drafter_that_never_pays_is_probed_at_the_rate_that_is_set() -> None:
         plan = controller.choose([Offer("draft", 32, 1, 1)], 100, 50)
         play(controller, plan, 0)
         if number >= 1000:
-            lost += plan.cost - 1
+            lost += plan.cost * PARAMETERS.hysteresis - plan.expected if plan.depth else 0.0
             assert plan.probe or plan.depth == 0
     # One probe may have been saved for before.
     assert 0.5 * PARAMETERS.probing < lost / 5000 <= 1.1 * PARAMETERS.probing
@@ -284,7 +284,24 @@ def test_a_round_is_charged_for_the_replay_that_may_follow() -> None:
     assert 0 < whole < 1
 
 
-def test_a_model_reads_the_prompt_if_the_reply_should_gain() -> None:
+def test_a_drafter_that_may_pay_is_tried_in_the_first_reply() -> None:
+    controller = made()
+    offer = Offer("draft", 32, 4, 1)
+    promised = controller.acceptance.expected("draft", 4, 1)[1]
+    for depth in MODEL_DEPTHS:
+        controller.curve.learn("draft", depth, 100, promised + depth - 1 + 0.02)
+    assert controller.reader([offer], 100, 50) == "draft"
+    plans = []
+    for _ in range(SETTLED):
+        plans.append(controller.choose([offer], 100, 50))
+        play(controller, plans[-1], plans[-1].depth)
+    assert not plans[0].depth
+    assert any(it.probe and it.depth == 1 for it in plans[: SETTLED // 2])
+    assert plans[-1].depth
+    assert not plans[-1].probe
+
+
+def test_a_model_reads_the_prompt_if_it_may_pay() -> None:
     controller = made()
     good, poor = (Offer("draft", 32, bucket, 400) for bucket in (7, 0))
     assert controller.reader([good], 400, 99) == "draft"
