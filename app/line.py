@@ -56,7 +56,10 @@ class LineMode:
                 while not self.view.left and self._next():
                     pass
             except KeyboardInterrupt as interrupt:
-                status = status_of(interrupt)
+                # The second of two can come before the prompt is there again.
+                idle = self._work is not None and self._work.done()
+                again = idle and time.monotonic() - self._armed < TWICE
+                status = 0 if again else status_of(interrupt)
             finally:
                 self._close()
         return status or (FAILED if self.view.failures and not self.reader.interactive else 0)
