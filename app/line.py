@@ -58,8 +58,7 @@ class LineMode:
             except KeyboardInterrupt as interrupt:
                 # The second of two can come before the prompt is there again.
                 idle = self._work is not None and self._work.done()
-                again = idle and time.monotonic() - self._armed < TWICE
-                status = 0 if again else status_of(interrupt)
+                status = 0 if idle and self._again() else status_of(interrupt)
             finally:
                 self._close()
         return status or (FAILED if self.view.failures and not self.reader.interactive else 0)
@@ -114,12 +113,16 @@ class LineMode:
         if not self.reader.interactive:
             raise KeyboardInterrupt
         self.view.output.end()
-        now, before = time.monotonic(), self._armed
-        self._armed = now
-        if now - before < TWICE:
+        if self._again():
             return False
         self.view.status("press Ctrl+C again to quit; the Up key brings back what you typed")
         return True
+
+    def _again(self) -> bool:
+        """Whether this Ctrl+C is the second of two."""
+        now, before = time.monotonic(), self._armed
+        self._armed = now
+        return now - before < TWICE
 
     async def _message(self, text: str, editing: int | None) -> None:
         try:
@@ -190,9 +193,7 @@ class LineMode:
 
     def _stop(self) -> None:
         """Ctrl+C during work: a reply keeps its text so far, a load keeps the previous pair."""
-        now, before = time.monotonic(), self._armed
-        self._armed = now
-        if now - before < TWICE or not self.reader.interactive:
+        if self._again() or not self.reader.interactive:
             raise KeyboardInterrupt
         if self.conversation.busy:
             self.conversation.stop()

@@ -28,7 +28,7 @@ class Parameters:
     """Plain steps that may be lost again of those gained, or promised by an idle look at what was
     not drafted. Without that look the regret was 20% where drafted rounds cost two plain steps."""
     probing: float = 0.003
-    """Share of the tokens that probes may cost. With 1.2% the regret was 0.3 to 0.7% more on
+    """Share of the tokens that probes should cost. With 1.2% the regret was 0.3 to 0.7% more on
     average, with 0.6% a burst of load once cost 11%."""
     hysteresis: float = 1.01
     """How much more than plain decoding a round must promise, as estimates are noisy. With 1.03
