@@ -70,6 +70,7 @@ class PublishedCurve:
     """Speed over plain decoding that was published for this machine and model, by drafter."""
     drafters: Mapping[str, PublishedDrafter] = field(default_factory=dict)
     """Those of the model."""
+    _costs: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def most(self) -> int:
@@ -78,7 +79,9 @@ class PublishedCurve:
 
     def cost(self, rows: int) -> float:
         """Plain steps of a pass: straight lines between the points, flat after the last one."""
-        return float(np.interp(rows, [*self.points], [*self.points.values()]))
+        if rows not in self._costs:
+            self._costs[rows] = float(np.interp(rows, [*self.points], [*self.points.values()]))
+        return self._costs[rows]
 
     def room(self, room: int) -> int:
         """How deep it can be drafted: not beyond what was measured."""

@@ -218,17 +218,17 @@ class _Text:
         self.prompt, self.tokens = reply.prompt, reply.tokens
         self.read: dict[str, int] = {}
         """Tokens that each drafter's model has read, the prompt's included."""
-        self._curve = curve
+        self._room = curve.room(MAX_DEPTH)
 
     def offer(self, name: str | None, at: int, bucket: int = 0) -> Offer:
         """What a drafter could do before token ``at``; ``bucket`` is that of models."""
         name = name or ""
         if name in self.reply.models:
             unread = self.prompt + at - self.read.get(name, 0)
-            return Offer(name, self._curve.room(MAX_DEPTH), bucket, unread)
+            return Offer(name, self._room, bucket, unread)
         guesses = self.reply.lookups.get(name)
         guess = guesses[at] if guesses else NOTHING
-        return Offer(name, self._curve.room(guess.room), guess.bucket)
+        return Offer(name, min(guess.room, self._room), guess.bucket)
 
     def decode(self, plan: Plan, at: int) -> tuple[int, int]:
         """Drafted and accepted tokens of the round before token ``at``."""

@@ -6,6 +6,7 @@ given. So a trace can be played back under any plan and any cost curve, without 
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -146,7 +147,7 @@ def hopeless(seed: int = 0, replies: int = 8, tokens: int = 256) -> Trace:
 
 
 def accepting(
-    drafter: str, depth: int, tokens: Sequence[float], seed: int = 0, replies: int = 8
+    drafter: str, depth: int, tokens: Sequence[float], seed: int = 0, replies: int = 24
 ) -> Trace:
     """Synthetic replies of 200 tokens, of which a drafter guesses as many as somebody reports.
 
@@ -155,10 +156,11 @@ def accepting(
     Args:
         depth: tokens drafted in a round.
         tokens: of such a round, the target's own included, on average, for each kind of text.
-        replies: of each kind, in turn.
+        replies: in all, the kinds in turn.
     """
     chance, made = random.Random(seed), []
-    for share in [_share(it, depth) for it in tokens] * replies:
+    shares = [_share(it, depth) for it in tokens]
+    for share in itertools.islice(itertools.cycle(shares), replies):
         right = [chance.random() < share for _ in range(200)]
         made.append(Recorded(40, 200, {drafter: runs(right)}, {}))
     mean = sum(tokens) / len(tokens)

@@ -6,10 +6,12 @@ at temperatures 0, 0.7 and 1; or, with --forced, what look-ups would have guesse
 
 from __future__ import annotations
 
+import itertools
 import json
 import string
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +21,7 @@ from macspec.assets import prompts
 from macspec.bench.traces import FORMAT, Guess, Recorded, Trace, runs
 from macspec.choices import HEADS, MAX_DEPTH
 from macspec.cli.options import Parser, add_models, fill, whole
+from macspec.config.schema import BUILT_IN
 from macspec.device import prepare
 from macspec.drafters import Lookup, NGram, Suffix
 from macspec.errors import BadOptionError, MacspecError, brief
@@ -50,6 +53,7 @@ def record(
     sampling: Sampling,
     *,
     max_tokens: int = 160,
+    turns: int = 1,
     lookups: Lookups = usual,
 ) -> Iterator[Recorded]:
     """The replies of a pair to conversations, each on its own, and who would have guessed them.
@@ -59,14 +63,18 @@ def record(
         conversations: each ends with a user's turn.
         sampling: greedy or keyed; a seed is set for each reply.
         max_tokens: longest reply.
+        turns: replies to each conversation; it goes on with what the next one begins with.
         lookups: makes the look-ups of a conversation.
     """
     session = Session(pair, method="off", rule="keyed")
     template = Template(pair)
-    for number, conversation in enumerate(conversations, 1):
-        prompt = template.tokens(conversation)
+    places = itertools.product(range(len(conversations)), range(turns))
+    said: list[Mapping[str, str]] = []
+    for number, (first, turn) in enumerate(places, 1):
+        said = [*(said if turn else ()), *conversations[(first + turn) % len(conversations)]]
+        prompt = template.tokens(said)
         drawing = Sampling(temperature=sampling.temperature, seed=number)
-        for _ in session.reply(list(conversation), drawing, max_tokens=max_tokens):
+        for _ in session.reply(said, drawing, max_tokens=max_tokens):
             pass
         if session.finished is None:
             raise RuntimeError("the reply did not finish")
@@ -77,6 +85,7 @@ def record(
         if pair.head is not None:
             models[pair.head.kind] = head_runs(session, prompt, ids, drawing)
         yield Recorded(len(prompt), len(ids), models, guesses(prompt, ids, lookups()))
+        said.append({"role": "assistant", "content": session.finished.text})
 
 
 def forced(pair: Pair, before: str, after: str, lookups: Lookups = usual) -> Recorded:
@@ -165,19 +174,25 @@ def recorded(
     conversations: Sequence[Sequence[Mapping[str, str]]],
     *,
     max_tokens: int = 160,
+    turns: int = 1,
 ) -> Iterator[Trace]:
     """The pair's replies at temperatures 0, 0.7 and 1.0, a trace each."""
     drafters = " and ".join(it.name for it in (pair.draft, pair.head) if it is not None)
     models = f"{pair.target.name} with {drafters}" if drafters else pair.target.name
+    chats = f"{len(conversations)} chats of {turns} replies each"
     for temperature in (0.0, 0.7, 1.0):
         drawing = "greedy" if temperature == 0 else f"keyed at {temperature:g}"
         yield Trace(
             f"chat-{temperature:g}",
             "recorded",
-            f"{models}, {len(conversations)} chats, {drawing}",
+            f"{models}, {chats}, {drawing}",
             list(
                 record(
-                    pair, conversations, Sampling(temperature=temperature), max_tokens=max_tokens
+                    pair,
+                    conversations,
+                    Sampling(temperature=temperature),
+                    max_tokens=max_tokens,
+                    turns=turns,
                 )
             ),
         )
@@ -195,6 +210,9 @@ def parser() -> Parser:
     )
     it.add_argument(
         "--prompts", metavar="N", type=whole(1), default=60, help="how many chats (default: 60)"
+    )
+    it.add_argument(
+        "--turns", metavar="N", type=whole(1), default=4, help="replies of each (default: 4)"
     )
     it.add_argument(
         "--max-tokens", dest="longest", metavar="N", type=whole(1), default=160,
@@ -259,12 +277,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             kv_bits=options.kv_bits,
             trust_remote_code=options.trust_remote_code,
         )
+        if options.target is options.draft is None:  # of the built-in models, all
+            pair = replace(pair, draft=load_pair(None, BUILT_IN).draft)
         chats = prompts()[: options.prompts]
         traces: list[Trace] = []
         for trace in (
             [forced_trace(pair, *texts)]
             if texts
-            else recorded(pair, chats, max_tokens=options.longest)
+            else recorded(pair, chats, max_tokens=options.longest, turns=options.turns)
         ):
             tokens = sum(reply.tokens for reply in trace.replies)
             say(f"{trace.name}: {tokens} tokens; {trace.about}")

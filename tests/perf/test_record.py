@@ -62,11 +62,13 @@ def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
 
 def test_recorded_traces_can_be_played_back(tmp_path: Path) -> None:
     out = tmp_path / "traces.json"
-    assert recording.main(["--out", str(out), "--prompts", "2", "--max-tokens", "12"]) == 0
+    small = ("--prompts", "2", "--turns", "2", "--max-tokens", "12")
+    assert recording.main(["--out", str(out), *small]) == 0
     curve = next(it for it in published() if it.name == "m4-pro-4bit")
     results = list(simulate(curve, load(out)))
     assert [it.trace.name for it in results] == ["chat-0", "chat-0.7", "chat-1"]
-    assert all(0 < it.cold.tokens <= 24 for it in results)
+    assert all(0 < it.cold.tokens <= 48 for it in results)
+    assert all(it.trace.drafters == ["draft", "eagle", "ngram", "suffix"] for it in results)
 
 
 def test_a_forced_text(tmp_path: Path) -> None:

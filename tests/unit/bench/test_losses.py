@@ -111,4 +111,4 @@ def test_noise_costs_little(name: str, noise: str, seed: int) -> None:
             oracle = max(it.speed for it in sweep(trace, curve).values())
             for _ in ("cold", "warm"):
                 missed = 1 - player.play(trace).speed / oracle
-                assert missed <= (0.05 if noise == "bursts" else 0.04), trace.name
+                assert missed <= 0.04, trace.name
