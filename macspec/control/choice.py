@@ -129,16 +129,15 @@ class Controller:
             depth: fixed depth; None: it is chosen too.
         """
         models = {it.drafter for it in offers if self.curve.step(it.drafter)}
-        lookups = (it for it in offers if it.drafter not in models)
         asked, self._asked = self._asked, (models, self.curve.sampled, self.objective)
         rests = self._resting and asked == self._asked and self.last.depth == 0 and depth is None
-        if rests and not any(map(self._may_pay, lookups)):
-            return self.last._replace(length=length)
-        if self._model in models:
-            offers = [it for it in offers if it.drafter not in models - {self._model}]
+        used = set() if rests else {self._model} & models or models
+        offers = [it for it in offers if it.drafter not in models - used]
         every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
         plans = [self._best(it) for it in every]
         best = max(plans, key=WORTH, default=None)
+        if rests and (best is None or best.worth < NEARLY):
+            return self.last._replace(length=length)
         if best is None:
             chosen = PLAIN._replace(why="not drafting: no match in the text so far")
         elif depth is not None:
@@ -207,17 +206,12 @@ class Controller:
         """Whether a plain round should be launched before the token that it follows is known."""
         return not self.last.probe
 
-    def _may_pay(self, offer: Offer) -> bool:
-        tokens = self.acceptance.expected(offer.drafter, offer.bucket, MAX_DEPTH)
-        one, two = (self.curve.round(offer.drafter, at, self.last.length) for at in (1, 2))
-        return tokens[min(1, offer.room)] >= NEARLY * one or tokens[offer.room] >= NEARLY * two
-
     def _plans(self, offer: Offer, length: int, limit: int, depth: int | None = None) -> list[Plan]:
         """An offer used at each depth that comes into question, the shallowest first."""
         name, room = offer.drafter, min(offer.room, limit)
         tokens = self.acceptance.expected(name, offer.bucket, MAX_DEPTH)
         reading, left = self.curve.catching_up(name, offer.unread), min(SETTLED, limit + 1)
-        plans = []
+        plans, best = [], 0.0
         for at in candidates(room) if depth is None else (min(depth, room),):
             # Unless the whole chain is accepted, a replay follows.
             more = reading + self.curve.replay * (1 - tokens[at] + tokens[at - 1])
@@ -229,6 +223,9 @@ class Controller:
                 branches=offer.branches,
             )
             plans.append(plan)
+            best = max(best, plan.worth)
+            if tokens[room] < NEARLY * best * (plan.cost - plan.amortised):
+                break  # deeper rounds cost more
         return plans
 
     def _best(self, plans: Sequence[Plan]) -> Plan:

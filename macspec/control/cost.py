@@ -77,7 +77,8 @@ class CostCurve:
         """Costs of rounds, by depth; at depth 0 of plain ones that were not launched ahead."""
         self._replays: list[float] = []
         self._factors: dict[tuple[str, Where], dict[int, float]] = {}
-        self._costs: dict[tuple[str, int, Where], float] = {}  # both cached until more is learned
+        self._costs: dict[tuple[str, int, Where], float] = {}
+        self._mosts: dict[tuple[str, int, Where], float] = {}  # all cached until more is learned
         self._plain: deque[tuple[int, float]] = deque(maxlen=NEWEST)  # length and seconds
         self._run: list[float] = []  # seconds of the newest rounds of a pipelined run
         self.pending: list[tuple[Kind, float, bool]] = []
@@ -100,11 +101,12 @@ class CostCurve:
     def most(self, drafter: str, depth: int, length: int) -> float:
         """The same at most: a token beyond the measured ones takes no longer than a plain step."""
         name, where = self._name(drafter), self._where(length)
-        known = max([0, *self._near(name, where), *self._near(GIVEN, where)])
-        cost = self._cost(name, depth, where)
-        if depth <= known:
-            return cost
-        return max(cost, (self._cost(name, known, where) if known else 1.0) + depth - known)
+        if (name, depth, where) not in self._mosts:
+            known = max([0, *self._near(name, where), *self._near(GIVEN, where)])
+            cost, sure = self._cost(name, depth, where), self._cost(name, known, where)
+            most = cost if depth <= known else max(cost, (sure if known else 1.0) + depth - known)
+            self._mosts[name, depth, where] = most
+        return self._mosts[name, depth, where]
 
     def catching_up(self, drafter: str, unread: int) -> float:
         """What reading committed tokens adds to the first draft step, which reads one anyway."""
@@ -221,6 +223,7 @@ class CostCurve:
     def _forget(self) -> None:
         self._factors.clear()
         self._costs.clear()
+        self._mosts.clear()
 
     def _name(self, drafter: str) -> str:
         return drafter if self.step(drafter) else GIVEN
