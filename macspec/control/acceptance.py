@@ -51,8 +51,8 @@ class AcceptanceEstimate:
 
     def chance(self, drafter: str, bucket: int, position: int) -> float:
         """Chance that the token at ``position`` (from 0) is accepted after those before it."""
-        place = min(position, POSITIONS - 1)
-        return self._mean((drafter, bucket, place), self._whole(drafter, bucket))
+        cell = drafter, bucket, min(position, POSITIONS - 1)
+        return self._mean(cell, self._whole(drafter, bucket))
 
     def expected(self, drafter: str, bucket: int, depth: int) -> Sequence[float]:
         """Expected tokens of a round, the target's own included, at depth 0 to ``depth``."""
@@ -61,8 +61,7 @@ class AcceptanceEstimate:
             whole = self._whole(drafter, bucket)
             places = [self._mean((drafter, bucket, at), whole) for at in range(POSITIONS)]
             chances = [*places, *[places[-1]] * (depth - POSITIONS)][:depth]
-            alive = accumulate(chances, mul, initial=1.0)
-            known[bucket, depth] = list(accumulate(alive))
+            known[bucket, depth] = list(accumulate(accumulate(chances, mul, initial=1.0)))
         return known[bucket, depth]
 
     def observe(self, drafter: str, bucket: int, drafted: int, accepted: int) -> None:

@@ -246,8 +246,7 @@ class Controller:
 
     def _joules(self, plan: Plan) -> float:
         """Joules per token, over those of plain decoding."""
-        watts = self.watts.of(plan.drafter, plan.depth) / self.watts.of(None, 0)
-        return watts / plan.worth
+        return self.watts.of(plan.drafter, plan.depth) / self.watts.of(None, 0) / plan.worth
 
     def _branched(self, plan: Plan) -> Plan:
         """The same chain with a sibling where it is most likely rejected, if that is better."""

@@ -138,11 +138,11 @@ class CostCurve:
         counts = {(name, at): len(seen.get((name, where), {}).get(at, ())) for name, at in kinds}
         return sorted((it for it in kinds if counts[it] < SAMPLES), key=counts.__getitem__)
 
-    def learn(self, drafter: str, depth: int, length: int, cost: float) -> None:
+    def learn(self, drafter: str, depth: int, length: int, cost: float, *before: float) -> None:
         """A round, or the mean of some in a row, took so many plain steps; at depth 0 a plain one
-        that was not launched ahead."""
+        that was not launched ahead. ``before``: what stands beside it while nothing is known."""
         kinds = self._seen.setdefault((drafter, self._where(length)), {})
-        kinds[depth] = [*kinds.get(depth, []), positive(cost)][-NEWEST:]
+        kinds[depth] = [*kinds.get(depth, before), positive(cost)][-NEWEST:]
         self._forget()
 
     def set_parts(self, drafter: str, step: float, reading: float) -> None:
@@ -272,12 +272,13 @@ class CostCurve:
             if number or not self._near(name, self._where(length)):
                 seen.setdefault(((name, depth), replayed), []).append(seconds / unit)
         for ((name, depth), replayed), ratios in seen.items():
-            found = statistics.median(ratios)
+            found, believed = statistics.median(ratios), self.round(name, depth, length)
             if replayed:  # beside what the others have taken
-                more = max(found - self.round(name, depth, length), 1e-6)
-                self._replays = [*self._replays, more][-NEWEST:]
+                self._replays = [*self._replays, max(found - believed, 1e-6)][-NEWEST:]
             else:
-                self.learn(name, depth, length, found)
+                # Two of what its neighbours say, so that one odd comparison decides nothing.
+                near = self._near(name, self._where(length))
+                self.learn(name, depth, length, found, *([believed] * 2 if near else ()))
 
 
 def _line(points: Mapping[int, float], at: int) -> float:

@@ -123,6 +123,21 @@ def test_rounds_between_plain_steps_that_differ_say_nothing() -> None:
     assert curve.round("draft", 2, 100) == pytest.approx(1.8)
 
 
+def test_one_odd_comparison_of_a_depth_that_was_not_measured_decides_nothing() -> None:
+    curve = CostCurve(STEPS)
+    for depth, cost in ((3, 1.6), (5, 2.0)):
+        for _ in range(SAMPLES):
+            curve.learn("draft", depth, 100, cost)
+    curve.set_plain(100, 1.0)
+    expected = curve.round("draft", 4, 100)
+    assert expected == pytest.approx(1.8, rel=0.05)
+    play(curve, "draft", 4, 0.9)  # the plain steps on both sides met a burst of load
+    assert curve.round("draft", 4, 100) == pytest.approx(expected)
+    for _ in range(3):
+        play(curve, "draft", 4, 1.5)
+    assert curve.round("draft", 4, 100) == pytest.approx(1.5)
+
+
 def test_the_first_round_after_plain_ones_says_nothing() -> None:
     curve = CostCurve(STEPS)
     for _ in range(SAMPLES):
