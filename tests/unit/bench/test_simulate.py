@@ -161,7 +161,7 @@ def test_auto_is_close_to_the_best_width_of_a_block_with_published_acceptance(
 ) -> None:
     (trace,) = (it for it in texts(curve, seed) if it.models == [drafter])
     (result,) = simulate(curve, [trace])
-    assert result.regret(result.warm) <= 0.03
+    assert result.regret(result.warm) <= 0.02
     assert result.regret(result.cold) <= 0.03
     assert result.report is not None
     assert result.predicted == pytest.approx(result.report.factor, rel=0.25)
