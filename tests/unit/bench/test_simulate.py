@@ -15,7 +15,6 @@ from macspec.bench.simulate import (
     GAP,
     Played,
     Player,
-    Result,
     Setting,
     best_for_all,
     fixed,
@@ -47,10 +46,10 @@ each_curve = pytest.mark.parametrize(
 def test_auto_is_close_to_the_oracle_and_beats_the_best_single_setting(
     curve: PublishedCurve,
 ) -> None:
-    every = played(curve, [it for it in shipped() if len(it.models) < 2])
-    for name, cold, warm in regrets(every):
-        assert cold <= 0.03, name
-        assert warm <= 0.02, name
+    every = list(simulate(curve, [it for it in shipped() if len(it.models) < 2]))
+    for result in every:
+        assert result.regret(result.cold) <= 0.03, result.trace.name
+        assert result.regret(result.warm) <= 0.02, result.trace.name
     setting, plain = best_for_all(every), Setting(None, 0)
     auto = sum(1 / result.warm.speed for result in every)
     assert auto < sum(1 / it.fixed.get(setting, it.fixed[plain]).speed for it in every)
@@ -58,9 +57,9 @@ def test_auto_is_close_to_the_oracle_and_beats_the_best_single_setting(
 
 @each_curve
 def test_of_two_models_the_better_one_is_found(curve: PublishedCurve) -> None:
-    for name, cold, warm in regrets(played(curve, [it for it in shipped() if len(it.models) > 1])):
-        assert cold <= 0.03, name
-        assert warm <= 0.02, name
+    for result in simulate(curve, [it for it in shipped() if len(it.models) > 1]):
+        assert result.regret(result.cold) <= 0.03, result.trace.name
+        assert result.regret(result.warm) <= 0.02, result.trace.name
 
 
 @pytest.mark.parametrize("name", ["m4-pro-4bit", "m5-max-4bit"])
@@ -80,21 +79,6 @@ def test_the_slower_of_two_models_is_left_when_it_was_the_only_one_at_first(name
     auto = player.play(trace).speed
     slower, best = (max(it.speed for it in sweep(text, curve).values()) for text in (alone, trace))
     assert auto >= 0.97 * best > 1.1 * slower
-
-
-def played(curve: PublishedCurve, traces: Sequence[Trace]) -> list[Result]:
-    return [result for seed in range(3) for result in simulate(curve, traces, seed)]
-
-
-def regrets(results: Sequence[Result]) -> Iterator[tuple[str, float, float]]:
-    """Of each trace the cold and the warm regret, on average."""
-    for name in {it.trace.name for it in results}:
-        same = [it for it in results if it.trace.name == name]
-        yield (
-            name,
-            statistics.mean(it.regret(it.cold) for it in same),
-            statistics.mean(it.regret(it.warm) for it in same),
-        )
 
 
 @pytest.mark.parametrize("curve", CURVES, ids=NAMES)
