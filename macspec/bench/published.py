@@ -71,6 +71,7 @@ class PublishedCurve:
     drafters: Mapping[str, PublishedDrafter] = field(default_factory=dict)
     """Those of the model."""
     _costs: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Of passes that were asked for, by rows."""
 
     @property
     def most(self) -> int:

@@ -131,7 +131,7 @@ class Controller:
         models = {it.drafter for it in offers if self.curve.step(it.drafter)}
         asked, self._asked = self._asked, (models, self.curve.sampled, self.objective)
         rests = self._resting and asked == self._asked and self.last.depth == 0 and depth is None
-        used = set() if rests else {self._model} & models or models
+        used = set() if rests else {self._model} & models or models  # of several, one a reply
         offers = [it for it in offers if it.drafter not in models - used]
         every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
         plans = [self._best(it) for it in every]
