@@ -42,11 +42,17 @@ each_curve = pytest.mark.parametrize(
 )
 
 
+each_seed = pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(it, marks=pytest.mark.slow) for it in (1, 2))]
+)
+
+
 @each_curve
+@each_seed
 def test_auto_is_close_to_the_oracle_and_beats_the_best_single_setting(
-    curve: PublishedCurve,
+    curve: PublishedCurve, seed: int
 ) -> None:
-    every = list(simulate(curve, [it for it in shipped() if len(it.models) < 2]))
+    every = list(simulate(curve, [it for it in shipped() if len(it.models) < 2], seed))
     for result in every:
         assert result.regret(result.cold) <= 0.03, result.trace.name
         assert result.regret(result.warm) <= 0.02, result.trace.name
@@ -56,8 +62,9 @@ def test_auto_is_close_to_the_oracle_and_beats_the_best_single_setting(
 
 
 @each_curve
-def test_of_two_models_the_better_one_is_found(curve: PublishedCurve) -> None:
-    for result in simulate(curve, [it for it in shipped() if len(it.models) > 1]):
+@each_seed
+def test_of_two_models_the_better_one_is_found(curve: PublishedCurve, seed: int) -> None:
+    for result in simulate(curve, [it for it in shipped() if len(it.models) > 1], seed):
         assert result.regret(result.cold) <= 0.03, result.trace.name
         assert result.regret(result.warm) <= 0.02, result.trace.name
 
