@@ -27,6 +27,9 @@ LOST = "lost: "
 LONGEST = 400
 """Bytes of a reason; a pipe takes the whole line in one piece."""
 
+UNNAMED = "another machine has ended"
+"""Where the process crashed before it could name the machine."""
+
 APART = "the machines did not reach each other: check the ips in the hosts file"
 
 ENDED, SILENT = "has ended", "no longer answers"
@@ -44,7 +47,7 @@ leaving = threading.RLock()
 
 def say(reason: str) -> None:
     """Print the line, alone, though MLX's threads print pieces of lines at the same time."""
-    os.write(2, f"\n{LOST}{one_line(reason) or 'another machine'}".encode()[:LONGEST] + b"\n")
+    os.write(2, f"\n{LOST}{one_line(reason) or UNNAMED}".encode()[:LONGEST] + b"\n")
 
 
 def leave(reason: str) -> NoReturn:

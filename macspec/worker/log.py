@@ -10,11 +10,14 @@ from pathlib import Path
 
 from ..config.paths import state_folder
 from ..errors import QUOTED
-from ..hosts.lost import LOST
+from ..hosts.lost import LOST, UNNAMED
 from ..io import private_folder
 from ..plaintext import one_line
 
 SAID = re.compile(rb"^%s(.+)\n" % LOST.encode(), re.MULTILINE)
+
+CUT_OFF = b"[ring] Too many send/recv errors"
+"""Printed by MLX when a rank is gone; a race in it may crash the process before it says which."""
 
 TAIL = 4096
 """Bytes of output in which the last line is looked for."""
@@ -52,6 +55,8 @@ class Log:
         text = self._tail + data
         if (said := SAID.search(text)) is not None:
             self.lost = _shortened(said[1].decode(errors="replace"))
+        elif CUT_OFF in text and not self.lost:
+            self.lost = UNNAMED
         self._tail = text[-TAIL:]
         data = data[-LOG_LIMIT:]
         with suppress(OSError):

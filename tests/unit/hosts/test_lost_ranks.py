@@ -16,7 +16,7 @@ from children import alive, eventually
 from groups import hosts_file, shared_target
 
 from macspec.events import Finished, Notice, Prefilling, Text
-from macspec.hosts.lost import PATIENCE
+from macspec.hosts.lost import PATIENCE, UNNAMED
 from macspec.worker import Failed, Loaded, PairChoice, ProcessEngine, ReplyRequest
 from macspec.worker.client import Call
 from macspec.worker.messages import LoadProgress
@@ -105,9 +105,11 @@ def lost(engine: ProcessEngine, call: Call, point: str, rank: int, number: signa
     assert lead is not None
     os.kill([lead, *others][rank], number)
     how = "no longer answers" if number == STOP else "has ended"
-    said = f"the engine stopped: rank {rank} {how}"
+    said = (f"the engine stopped: rank {rank} {how}",)
     if rank == 0:
-        said = "the engine stopped: it was killed by SIGKILL"
+        said = ("the engine stopped: it was killed by SIGKILL",)
+    elif number == KILL:  # MLX may crash before the name is known
+        said += (f"the engine stopped: {UNNAMED}",)
     ended = call.result(60)
     refused = False
     if isinstance(ended, Failed):

@@ -10,6 +10,7 @@ from queue import SimpleQueue
 
 from children import SCRIPTED, alive
 
+from macspec.hosts.lost import UNNAMED
 from macspec.worker.log import LOG_LIMIT, Log
 from macspec.worker.process import ChildProcess
 
@@ -87,6 +88,14 @@ def test_a_line_of_a_lost_machine_that_arrives_in_pieces(tmp_path: Path) -> None
     assert log.lost == "rank 1 has ended"
     log.begin(5)
     assert log.lost == ""
+
+
+def test_a_crash_for_want_of_a_machine_is_known_without_its_name(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log")
+    log.write(b"[ring] Too many send/recv errors. Failing pending tasks...\n")
+    assert log.lost == UNNAMED
+    log.write(b"lost: rank 1 has ended\n")
+    assert log.lost == "rank 1 has ended"
 
 
 def test_a_disk_that_refuses_costs_only_the_file(tmp_path: Path) -> None:
