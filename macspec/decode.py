@@ -114,7 +114,8 @@ class Decoder:
                 replayed = self.target.cache.replays and result.accepted < flight.drafted
                 self.tokens += done.tokens
                 if reply.reason is None:
-                    plan = self.plan(reply)
+                    if not self.controller.resting:
+                        plan = self.plan(reply)
                     flight = behind or self.launch(reply, plan)
                 scored = reply.scored(done)
             finally:  # What was committed is shown, whatever happens to the next round.
@@ -408,7 +409,8 @@ class Decoder:
             self.undrafted[len(self.tokens)] = flight.logits
             if len(self.undrafted) > UNDRAFTED:
                 del self.undrafted[min(self.undrafted)]
-        if self.settings.method == "auto":
+        considered = self.controller.last.length == len(self.tokens)
+        if self.settings.method == "auto" and considered:
             shadows = self.portfolio.shadows(plan, self.tokens, result.tokens)
             for offer, drafted, agreed in shadows:
                 learn(offer.drafter, offer.bucket, drafted, agreed)

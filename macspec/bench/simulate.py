@@ -183,7 +183,8 @@ class Player:
             yield Played(accepted + 1, cost)
             if at >= text.tokens:
                 return
-            plan = self._plan(text, at)
+            if not controller.resting:
+                plan = self._plan(text, at)
             flight, early = prefetched or plan, prefetched is not None
 
     def _plan(self, text: _Text, at: int) -> Plan:
@@ -198,6 +199,8 @@ class Player:
             self._recent.observe(text.prompt + at, drafted, accepted)
         if flight.drafter is not None:
             self.controller.acceptance.observe(flight.drafter, flight.bucket, drafted, accepted)
+        if self.controller.last.length != text.prompt + at:
+            return  # no choice considered them
         for name, guesses in text.reply.lookups.items():
             guess = guesses[at]
             compared = min(SHADOW, guess.room, accepted + 1)

@@ -81,7 +81,7 @@ NEARLY = 0.9
 """Share of the best speed that fewer joules must keep, and of plain's that may be worth a try."""
 
 REST = 8
-"""Plain rounds after which models are considered again: each choice takes time of the host."""
+"""Most plain rounds for which a choice holds, as each choice takes time of the host."""
 
 TIMING = PLAIN._replace(probe=True, why="not drafting: timing a plain step")
 
@@ -115,8 +115,9 @@ class Controller:
         self._tried: dict[str | None, int] = {}  # tokens when each (None: plain) was last used
         self._model: str | None = None  # of several drafters that run one, that of this reply
         self._saved = 0.0  # plain steps that the next probe may lose
-        self._resting = 0  # plain rounds until models are considered again
-        self._asked: tuple[set[str], bool, str] | None = None  # what the newest choice was about
+        self.resting = 0
+        """For how many more plain rounds the newest choice holds: a quarter of those in a row."""
+        self._idle = 0  # plain rounds in a row
 
     def choose(
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
@@ -129,15 +130,11 @@ class Controller:
             depth: fixed depth; None: it is chosen too.
         """
         models = {it.drafter for it in offers if self.curve.step(it.drafter)}
-        asked, self._asked = self._asked, (models, self.curve.sampled, self.objective)
-        rests = self._resting and asked == self._asked and self.last.depth == 0 and depth is None
-        used = set() if rests else {self._model} & models or models  # of several, one a reply
+        used = {self._model} & models or models  # of several, one a reply
         offers = [it for it in offers if it.drafter not in models - used]
         every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
         plans = [self._best(it) for it in every]
         best = max(plans, key=WORTH, default=None)
-        if rests and (best is None or best.worth < NEARLY):
-            return self.last._replace(length=length)
         if best is None:
             chosen = PLAIN._replace(why="not drafting: no match in the text so far")
         elif depth is not None:
@@ -148,6 +145,8 @@ class Controller:
             if self.objective == "energy" and self.watts:
                 chosen = self._thriftiest(itertools.chain(*every), chosen)
             chosen = self._probe(plans, chosen, length) or chosen
+        rests = depth is None and not (chosen.depth or chosen.probe)
+        self.resting = min(self._idle // 4, REST) if rests else 0
         self.last = chosen._replace(length=length)
         return self.last
 
@@ -158,7 +157,7 @@ class Controller:
         most; returned if these may pay in a reply of ``SETTLED`` tokens."""
         every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
         best = max(map(self._best, every), key=WORTH, default=PLAIN)
-        self._model, self._resting = best.drafter, 0
+        self._model, self.resting = best.drafter, 0
         return best.drafter if depth is not None or best.worth >= NEARLY else None
 
     def observe_cost(
@@ -182,7 +181,8 @@ class Controller:
         if seconds is not None and (plan.unread <= 4 or not drafted):
             self.curve.observe(kind, drafted, plan.length, seconds, overlaps, replayed)
         self._tokens += committed
-        self._resting = 0 if kind or plan.probe else (self._resting or REST) - 1
+        self._idle = 0 if kind or plan.probe else self._idle + 1
+        self.resting = max(self.resting - 1, 0) if self._idle else 0
         if self._tokens > SETTLED:
             self._account += self._set.allowance * committed
         if kind is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -156,50 +157,29 @@ def test_the_depth_that_promises_most_is_taken_by_however_little(
     assert controller.choose([Offer("ngram", 8, 5)], 100, 50).depth == depth
 
 
-def test_where_plain_decoding_is_faster_models_are_considered_again_after_some_rounds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    controller, asked = made(), []
+def test_after_many_plain_rounds_a_choice_holds_for_some() -> None:
+    controller, chosen = made(), []
     controller.curve.set_parts("draft", 3.0, 0.1)
-    considers = controller._plans
-
-    def plans(offer: Offer, *rest: Any) -> list[Plan]:
-        if offer.drafter == "draft":
-            asked.append(offer.drafter)
-        return considers(offer, *rest)
-
-    monkeypatch.setattr(controller, "_plans", plans)
-    model, nothing = Offer("draft", 8, 3, 1), Offer("ngram", 0, 0)
-
-    def rounds(count: int, lookup: Offer = nothing) -> None:
-        for _ in range(count):
-            plan = controller.choose([model, lookup], 100 + len(asked), 50)
-            assert plan.depth == 0
-            assert "draft at depth" in plan.why
-            play(controller, plan, 0)
-
-    rounds(REST)
-    assert asked == ["draft"]
-    rounds(REST)
-    assert asked == ["draft", "draft"]
-    for _ in range(100):
-        controller.acceptance.observe("ngram", 0, 1, 0)
-    rounds(2)
-    rounds(2, Offer("ngram", 8, 0))  # so unlikely that it cannot pay
-    assert asked == ["draft"] * 3
-    for change in (
-        lambda: controller.reader([model], 100, 50),
-        lambda: setattr(controller.curve, "sampled", True),
-        lambda: setattr(controller, "objective", "energy"),
-    ):
-        rounds(2)
-        change()
-        del asked[:]
-        rounds(2)
-        assert asked == ["draft"]
-    other = replace(model, drafter="mtp")
-    assert controller.choose([other, nothing], 100, 50).drafter == "mtp"
-    assert controller.choose([model, Offer("ngram", 8, 7)], 100, 50).drafter == "ngram"
+    model, match = Offer("draft", 8, 3, 1), Offer("ngram", 8, 7)
+    for number in range(100):
+        if not controller.resting:
+            plan = controller.choose([model], 100 + number, 50)
+            chosen.append(number)
+        play(controller, plan, 0)
+    assert chosen[:4] == [0, 1, 2, 3]
+    gaps = [after - before for before, after in itertools.pairwise(chosen)]
+    assert gaps == sorted(gaps)
+    assert gaps[-1] == REST
+    assert controller.resting
+    controller.reader([model], 100, 50)
+    assert not controller.resting
+    controller.choose([model], 100, 50)
+    assert controller.resting
+    controller.choose([Offer("ngram", 0, 0)], 100, 50, depth=2)
+    assert not controller.resting
+    play(controller, controller.choose([model, match], 100, 50), 4)
+    assert controller.choose([model], 100, 50).depth == 0
+    assert not controller.resting
 
 
 @settings(max_examples=15, deadline=None)
