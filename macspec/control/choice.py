@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..choices import MAX_DEPTH, SWITCHED_OFF
 from ..power.attribution import RoundWatts
 from .acceptance import AcceptanceEstimate
-from .cost import BRANCHED, CostCurve, candidates
+from .cost import BRANCHED, GIVEN, CostCurve, candidates
 from .state import PARAMETERS, Parameters
 
 
@@ -118,6 +118,7 @@ class Controller:
         self.resting = 0
         """For how many more plain rounds the newest choice holds: a quarter of those in a row."""
         self._idle = 0  # plain rounds in a row
+        self._first = True  # whether no round of this reply is known
 
     def choose(
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
@@ -157,7 +158,7 @@ class Controller:
         most; returned if these may pay in a reply of ``SETTLED`` tokens."""
         every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
         best = max(map(self._best, every), key=WORTH, default=PLAIN)
-        self._model, self.resting = best.drafter, 0
+        self._model, self.resting, self._first = best.drafter, 0, True
         return best.drafter if depth is not None or best.worth >= NEARLY else None
 
     def observe_cost(
@@ -180,7 +181,7 @@ class Controller:
         kind = plan.kind if drafted else None
         if seconds is not None and (plan.unread <= 4 or not drafted):
             self.curve.observe(kind, drafted, plan.length, seconds, overlaps, replayed)
-        self._tokens += committed
+        self._tokens, self._first = self._tokens + committed, False
         self._idle = 0 if kind or plan.probe else self._idle + 1
         self.resting = max(self.resting - 1, 0) if self._idle else 0
         if self._tokens > SETTLED:
@@ -265,13 +266,18 @@ class Controller:
         return max(plan, it, key=WORTH)
 
     def _probe(self, plans: Sequence[Plan], chosen: Plan, length: int) -> Plan | None:
-        """What should be tried now instead; lookups are compared with every token anyway."""
+        """What should be tried now instead, not in a first round, whose time tells nothing;
+        lookups are compared with every token anyway."""
+        if self._first:
+            return None
         if chosen.depth and self.curve.asks_for_plain(length):
             return TIMING
         tries = [it for it in plans if self.curve.step(it.drafter or "") > 0]
         tries = [it for it in [*tries, TIMING] if it.drafter != chosen.drafter]
         plan = min(tries, key=lambda it: self._tried.get(it.drafter, -1), default=TIMING)
         loss = plan.cost * max(chosen.worth, self._set.hysteresis) - plan.expected
+        if not chosen.depth:  # the plain round behind it is not launched ahead
+            loss += self.curve.round(GIVEN, 0, length) - 1
         if not tries or loss > self._saved or plan.most - 1 > self._account:
             return None
         why = plan.why or f"{plan.drafter}: probing whether drafting with it pays"

@@ -209,6 +209,25 @@ def test_a_drafter_that_never_pays_is_probed_at_the_rate_that_is_set() -> None:
     assert lost / 5000 <= 1.2 * PARAMETERS.probing  # none is taken, which is still being learned
 
 
+def test_probes_wait_for_the_second_round_and_pay_for_the_lone_plain_one_behind() -> None:
+    probes, offer = [], Offer("draft", 32, 1, 1)
+    for lone in (1.0, 1.5):
+        controller, probed = made(), 0
+        controller.curve.learn(GIVEN, 0, 100, lone)
+        for number in range(3200):
+            first = number % 8 == 0
+            if first:
+                controller.reader([offer], 100, 50)
+            plan = controller.choose([offer], 100, 50)
+            assert not (first and plan.probe)
+            probed += plan.probe
+            overlaps = 0 if plan.depth else 2
+            controller.observe_cost(plan, plan.depth, 1, plan.cost, overlaps)
+            controller.acceptance.observe("draft", 1, plan.depth, 0)
+        probes.append(probed)
+    assert 5 <= 2 * probes[1] < probes[0]
+
+
 def test_a_drafter_that_pays_again_is_found() -> None:
     controller = made()
     for _ in range(600):
