@@ -91,7 +91,7 @@ class Controller:
 
     - **Choice**: the greatest worth, if it promises ``hysteresis`` times plain decoding's.
     - **Probes**: what was not used for longest, when ``probing`` of the tokens since the last probe
-      covers what the try should lose.
+      covers what the try should lose, and the plain round behind it, not launched ahead.
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
       ``SETTLED`` tokens and gets as much of later ones; a round is charged ``precision`` times its
       most. None may lose more than is left, nor more than ``stake`` of it unless the shallowest
@@ -146,8 +146,7 @@ class Controller:
             if self.objective == "energy" and self.watts:
                 chosen = self._thriftiest(itertools.chain(*every), chosen)
             chosen = self._probe(plans, chosen, length) or chosen
-        rests = depth is None and not (chosen.depth or chosen.probe)
-        self.resting = min(self._idle // 4, REST) if rests else 0
+        self.resting = 0 if chosen.depth or chosen.probe or depth else min(self._idle // 4, REST)
         self.last = chosen._replace(length=length)
         return self.last
 
@@ -237,8 +236,7 @@ class Controller:
         return self._branched(best) if best.branches else best
 
     def _thriftiest(self, plans: Iterable[Plan], fastest: Plan) -> Plan:
-        """The plan of fewest joules per token among those whose speed is at least ``NEARLY`` that
-        of the fastest, within what the account covers."""
+        """Of plans that the account covers, nearly as fast, that of fewest joules per token."""
         known = [_explained(it) for it in plans if it.most - 1 <= self._account]
         plain = PLAIN._replace(why="not drafting: plain decoding")
         near = (it for it in [plain, fastest, *known] if it.worth >= NEARLY * fastest.worth)
@@ -266,19 +264,15 @@ class Controller:
         return max(plan, it, key=WORTH)
 
     def _probe(self, plans: Sequence[Plan], chosen: Plan, length: int) -> Plan | None:
-        """What should be tried now instead, not in a first round, whose time tells nothing;
-        lookups are compared with every token anyway."""
-        if self._first:
-            return None
+        """What should be tried now instead; not in a first round, whose time tells nothing."""
         if chosen.depth and self.curve.asks_for_plain(length):
             return TIMING
-        tries = [it for it in plans if self.curve.step(it.drafter or "") > 0]
+        tries = [it for it in plans if self.curve.step(it.drafter or "")]  # lookups are scored
         tries = [it for it in [*tries, TIMING] if it.drafter != chosen.drafter]
         plan = min(tries, key=lambda it: self._tried.get(it.drafter, -1), default=TIMING)
-        loss = plan.cost * max(chosen.worth, self._set.hysteresis) - plan.expected
-        if not chosen.depth:  # the plain round behind it is not launched ahead
-            loss += self.curve.round(GIVEN, 0, length) - 1
-        if not tries or loss > self._saved or plan.most - 1 > self._account:
+        lone = 0.0 if chosen.depth else self.curve.round(GIVEN, 0, length) - 1
+        loss = plan.cost * max(chosen.worth, self._set.hysteresis) - plan.expected + lone
+        if self._first or not tries or loss > self._saved or plan.most - 1 > self._account:
             return None
         why = plan.why or f"{plan.drafter}: probing whether drafting with it pays"
         return plan._replace(probe=True, why=why)
