@@ -29,6 +29,9 @@ PLACEHOLDER = "Ask anything"
 LETTERS = "бгджзилптфцчшщъыьэюя"
 """Typed one by one; nothing else on the screen has them."""
 
+MARK = "ж"
+"""Typed to see that the keys before it were taken."""
+
 NEW, ERASE, EMPTY, DEEPER, SHALLOWER = "\x0e", "\x7f", "\x15", "\x1b[1;3A", "\x1b[1;3B"
 
 BESIDE = "computed by"
@@ -215,7 +218,10 @@ class RealApp:
                     depth += by
                     yield kind, key, f"depth {depth} from the next round"
                 else:
-                    self.terminal.press(PANEL)
+                    # Were it shown again before it is gone, nothing would be drawn.
+                    self.terminal.press(PANEL + MARK)
+                    self.terminal.wait_for(MARK)
+                    self.terminal.press(ERASE)
                     self.terminal.look_on(self._settle)
                     yield kind, PANEL, BESIDE
 
