@@ -265,7 +265,7 @@ class Controller:
 
     def _probe(self, plans: Sequence[Plan], chosen: Plan, length: int) -> Plan | None:
         """What should be tried now instead; not in a first round, whose time tells nothing."""
-        if chosen.depth and self.curve.asks_for_plain(length):
+        if chosen.depth and not self._first and self.curve.asks_for_plain(length):
             return TIMING
         tries = [it for it in plans if self.curve.step(it.drafter or "")]  # lookups are scored
         tries = [it for it in [*tries, TIMING] if it.drafter != chosen.drafter]
