@@ -182,7 +182,7 @@ class Controller:
             self.curve.observe(kind, drafted, plan.length, seconds, overlaps, replayed)
         self._tokens, self._first = self._tokens + committed, False
         self._idle = 0 if kind or plan.probe else self._idle + 1
-        self.resting = max(self.resting - 1, 0) if self._idle else 0
+        self.resting = max(self.resting - 1, 0)
         if self._tokens > SETTLED:
             self._account += self._set.allowance * committed
         if kind is not None:

@@ -293,6 +293,18 @@ def test_a_long_prompt_is_prefilled_in_chunks(small: Pair) -> None:
     assert_like_fresh(session)
 
 
+def test_a_change_does_not_wait_for_a_choice_that_holds(small: Pair) -> None:
+    session = Session(small, method="off")
+    depths = []
+    for event in session.reply(HELLO, GREEDY, max_tokens=32):
+        if isinstance(event, Round):
+            depths.append(event.depth)
+            if len(depths) == 4:
+                session.controller.resting = 1000
+                session.method, session.depth = "draft", 3
+    assert depths[:5] == [0, 0, 0, 0, 3]
+
+
 def test_changes_take_effect_at_the_next_round(small: Pair) -> None:
     session = Session(small, method="draft", depth=2)
     pair_rounds: list[tuple[int, int]] = []
