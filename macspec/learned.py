@@ -16,7 +16,7 @@ from typing import Any
 import mlx.core as mx
 
 from .config.paths import cache_folder, data_folder
-from .control import PLAIN, ControlState, Plan
+from .control import PLAIN, ControlState, Plan, alike
 from .decode import Decoder
 from .drafters import ChainDrafter, Corpus, Proposal, Stepper, Trial
 from .drafters.corpus import vocabulary_key
@@ -74,13 +74,10 @@ BLOCK = 6
 """Tokens drafted at once when the drafter that does so is measured."""
 
 SERIES = 3
-"""Rounds of one kind in a row; the first is left out, as it differs from those of a longer row."""
+"""Rounds of one kind in a row, of which the median counts."""
 
 PIPELINED = 4
 """Plain rounds in a row that are timed together."""
-
-TOGETHER = 3
-"""Kinds of rounds that are compared with the same plain ones."""
 
 LONGEST = 3.0
 """Seconds that are measured in one idle moment; the rest is left for the next one."""
@@ -96,7 +93,7 @@ def measure(decoder: Decoder, longest: float = LONGEST) -> Iterator[None]:
     """Time rounds as the decoding loop runs them, and leave everything else as it was.
 
     Each step takes one round of drafting, or a few plain ones. Drafted rounds are compared with
-    the plain ones just before them, and the fewest measured kinds come first.
+    the plain ones around them, if these took alike, and the fewest measured kinds come first.
 
     Args:
         longest: seconds after which the rest is left for another time.
@@ -140,21 +137,27 @@ def _measured(decoder: Decoder, until: float) -> Iterator[None]:
             yield
     rooms = {it.name: it.room(text) for it in steppers if it.ready(text)}
     curve.sampled = not decoder.settings.sampling.greedy
+    before = 0.0
     while decoder.clock() < until:
         missing = [it for it in curve.missing(length, [*rooms]) if it[1] <= rooms.get(it[0], room)]
         if not missing:
             return
-        plain = rehearse_plain(decoder)
-        curve.set_plain(length, plain)
-        yield
-        for name, depth in missing[:TOGETHER]:
-            seconds = []
-            for _ in range(SERIES - 1):
-                seconds.append(rehearse(decoder, name, depth))
-                yield
-            seconds.append(rehearse(decoder, name, depth))
-            curve.learn(name, depth, length, statistics.mean(seconds[1:]) / plain)
+        if not before:
+            before = rehearse_plain(decoder)
+            curve.set_plain(length, before)
             yield
+        name, depth = missing[0]
+        seconds = []
+        for _ in range(SERIES):
+            seconds.append(rehearse(decoder, name, depth))
+            yield
+        after = rehearse_plain(decoder)
+        curve.set_plain(length, after)
+        if alike(before, after):
+            cost = statistics.median(seconds) / statistics.mean([before, after])
+            curve.learn(name, depth, length, cost)
+        before = after
+        yield
 
 
 def _study(decoder: Decoder, drafter: ChainDrafter) -> Iterator[None]:

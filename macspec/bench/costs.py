@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..control import CostCurve
-from ..control.cost import EDGES, GIVEN, READING, SAMPLES, bucket
+from ..control.cost import EDGES, GIVEN, READING, SAMPLES
 from ..kernels import Kernels
 from ..models import Pair
 from ..sampling import Sampling
@@ -52,7 +53,7 @@ def measure_costs(
     """
     session = Session(pair, kv_bits=kv_bits, kernels=kernels)
     yield UNKNOWN
-    by_bucket = {bucket(len(question.ids)): question for question in reversed(questions)}
+    by_bucket = {bisect_left(EDGES, len(it.ids)): it for it in reversed(questions)}
     for _, question in sorted(by_bucket.items()):
         session.forget()
         for _ in session.reply(

@@ -2,5 +2,5 @@
 
 from .acceptance import BUCKETS, AcceptanceEstimate, RecentAcceptance, bucket_of
 from .choice import OFF, PLAIN, Controller, Offer, Plan
-from .cost import CostCurve
+from .cost import CostCurve, alike
 from .state import ControlState

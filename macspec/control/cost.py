@@ -52,10 +52,6 @@ Kind = tuple[str, int]
 """A drafter, with ``BRANCHED`` behind it where its chain has a branch, and a depth."""
 
 
-def bucket(length: int) -> int:
-    return bisect_left(EDGES, length)
-
-
 class CostCurve:
     """Costs relative to one pipelined plain-decoding step at the same context length.
 
@@ -122,7 +118,7 @@ class CostCurve:
     def seconds(self, length: int) -> float | None:
         """A pipelined plain step at this context length; None without recent ones near it, counting
         512 tokens for the weights."""
-        near = [it for at, it in self._plain if _alike(at + 512, length + 512)]
+        near = [it for at, it in self._plain if alike(at + 512, length + 512)]
         return statistics.median(near[-5:]) if near else None
 
     def asks_for_plain(self, length: int) -> bool:
@@ -131,12 +127,13 @@ class CostCurve:
         return bool(self.pending) and (replays or self.seconds(length) is None)
 
     def missing(self, length: int, models: Sequence[str] = ()) -> list[Kind]:
-        """Kinds of rounds to measure here, the fewest samples first, models' before lookups'."""
+        """Kinds of rounds to measure here: those of few samples and little depth first."""
         kinds = [(name, depth) for name in models for depth in MODEL_DEPTHS]
         kinds += [(GIVEN, rows - 1) for rows in ROWS]
         seen, where = self._seen, self._where(length)
         counts = {(name, at): len(seen.get((name, where), {}).get(at, ())) for name, at in kinds}
-        return sorted((it for it in kinds if counts[it] < SAMPLES), key=counts.__getitem__)
+        kinds.sort(key=lambda it: counts[it] + it[1] / 8)
+        return [it for it in kinds if counts[it] < SAMPLES]
 
     def learn(self, drafter: str, depth: int, length: int, cost: float, *before: float) -> None:
         """A round, or the mean of some in a row, took so many plain steps; at depth 0 a plain one
@@ -156,7 +153,7 @@ class CostCurve:
         before = self.seconds(length) or seconds
         self._plain.append((length, positive(seconds)))
         pending, self.pending = self.pending, []
-        if _alike(before, seconds):
+        if alike(before, seconds):
             self._compare(pending, length, (before + seconds) / 2)
 
     def observe(
@@ -229,7 +226,7 @@ class CostCurve:
         return drafter if self.step(drafter) else GIVEN
 
     def _where(self, length: int) -> Where:
-        return self.sampled, bucket(length)
+        return self.sampled, bisect_left(EDGES, length)
 
     def _cost(self, name: str, depth: int, where: Where) -> float:
         """A round in these conditions: its parts, times how rounds near it compare with theirs."""
@@ -289,7 +286,8 @@ def _line(points: Mapping[int, float], at: int) -> float:
     return points[below] + share * (points[above] - points[below])
 
 
-def _alike(one: float, other: float) -> bool:
+def alike(one: float, other: float) -> bool:
+    """Whether the machine was as fast at two plain steps of so many seconds."""
     return max(one, other) < PARAMETERS.alike * min(one, other)
 
 

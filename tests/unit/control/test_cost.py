@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macspec.control import CostCurve
-from macspec.control.cost import ALONE, EDGES, GIVEN, ROWS, SAMPLES, SHIPPED, bucket, candidates
+from macspec.control.cost import ALONE, EDGES, GIVEN, ROWS, SAMPLES, SHIPPED, candidates
 
 costs = st.floats(0.2, 20)
 
@@ -206,11 +206,6 @@ def test_candidates_fill_measured_passes_and_never_exceed_the_room(room: int) ->
     assert list(depths) == sorted(set(depths))
     assert all(1 <= depth <= room for depth in depths)
     assert not depths or depths[-1] == room
-
-
-@given(st.integers(0, 10**6))
-def test_buckets_grow_with_the_context(length: int) -> None:
-    assert bucket(length) <= bucket(length + 1) <= len(EDGES)
 
 
 def test_a_curve_comes_back_from_json() -> None:
