@@ -21,14 +21,14 @@ GIVEN = ""
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32)
 """Rows of the passes that are considered and measured."""
 
-MODEL_DEPTHS = (1, 2, 3, 5, 7)
-"""Depths at which rounds of a drafter with a model are measured."""
-
 SAMPLES = 5
 """Idle measurements of a kind of round at which it is known well enough."""
 
 NEWEST = 3 * SAMPLES
 """Comparisons of which the median is what a kind of round costs: live ones take over slowly."""
+
+MODEL_DEPTHS = {1: NEWEST, 2: NEWEST, 3: NEWEST, 5: SAMPLES, 7: SAMPLES}
+"""Depths at which a model's rounds are measured, and how often: shallow ones promise alike."""
 
 EDGES = (512, 2048, 8192, 32768)
 """Borders between the buckets of context lengths."""
@@ -128,12 +128,12 @@ class CostCurve:
 
     def missing(self, length: int, models: Sequence[str] = ()) -> list[Kind]:
         """Kinds of rounds to measure here: those of few samples and little depth first."""
-        kinds = [(name, depth) for name in models for depth in MODEL_DEPTHS]
-        kinds += [(GIVEN, rows - 1) for rows in ROWS]
+        wanted = {(name, depth): most for name in models for depth, most in MODEL_DEPTHS.items()}
+        wanted |= {(GIVEN, rows - 1): SAMPLES for rows in ROWS}
         seen, where = self._seen, self._where(length)
-        counts = {(name, at): len(seen.get((name, where), {}).get(at, ())) for name, at in kinds}
-        kinds.sort(key=lambda it: counts[it] + it[1] / 8)
-        return [it for it in kinds if counts[it] < SAMPLES]
+        counts = {(name, at): len(seen.get((name, where), {}).get(at, ())) for name, at in wanted}
+        missing = [it for it in wanted if counts[it] < wanted[it]]
+        return sorted(missing, key=lambda it: counts[it] + it[1] / 8)
 
     def learn(self, drafter: str, depth: int, length: int, cost: float, *before: float) -> None:
         """A round, or the mean of some in a row, took so many plain steps; at depth 0 a plain one

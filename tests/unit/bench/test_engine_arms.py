@@ -40,7 +40,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("macspec.learned.REPEATS", 1)
     monkeypatch.setattr("macspec.learned.SERIES", 2)
     monkeypatch.setattr("macspec.learned.PIPELINED", 2)
-    monkeypatch.setattr("macspec.control.cost.MODEL_DEPTHS", ())
+    monkeypatch.setattr("macspec.control.cost.MODEL_DEPTHS", {})
     monkeypatch.setattr("macspec.control.cost.SAMPLES", 1)
 
 
