@@ -27,7 +27,7 @@ SAMPLES = 5
 NEWEST = 3 * SAMPLES
 """Comparisons of which the median is what a kind of round costs: live ones take over slowly."""
 
-MODEL_DEPTHS = {1: NEWEST, 2: NEWEST, 3: NEWEST, 5: SAMPLES, 7: SAMPLES}
+MODEL_DEPTHS = dict.fromkeys((1, 2, 3, 4), 2 * SAMPLES) | dict.fromkeys((5, 7), SAMPLES)
 """Depths at which a model's rounds are measured, and how often: shallow ones promise alike."""
 
 EDGES = (512, 2048, 8192, 32768)
