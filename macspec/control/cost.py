@@ -136,7 +136,7 @@ class CostCurve:
         return sorted(missing, key=lambda it: counts[it] + it[1] / 8)
 
     def learn(self, drafter: str, depth: int, length: int, cost: float, *before: float) -> None:
-        """A round, or the mean of some in a row, took so many plain steps; at depth 0 a plain one
+        """A round, or the median of a few, took so many plain steps; at depth 0 a plain one
         that was not launched ahead. ``before``: what stands beside it while nothing is known."""
         kinds = self._seen.setdefault((drafter, self._where(length)), {})
         kinds[depth] = [*kinds.get(depth, before), positive(cost)][-NEWEST:]
