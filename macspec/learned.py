@@ -93,7 +93,8 @@ def measure(decoder: Decoder, longest: float = LONGEST) -> Iterator[None]:
     """Time rounds as the decoding loop runs them, and leave everything else as it was.
 
     Each step takes one round of drafting, or a few plain ones. Drafted rounds are compared with
-    the plain ones around them, if these took alike, and the fewest measured kinds come first.
+    the plain ones before and after them, if these took alike. Kinds of few samples and little
+    depth come first.
 
     Args:
         longest: seconds after which the rest is left for another time.

@@ -28,7 +28,7 @@ NEWEST = 3 * SAMPLES
 """Comparisons of which the median is what a kind of round costs: live ones take over slowly."""
 
 MODEL_DEPTHS = dict.fromkeys((1, 2, 3, 4), 2 * SAMPLES) | dict.fromkeys((5, 7), SAMPLES)
-"""Depths at which a model's rounds are measured, and how often: shallow ones promise alike."""
+"""Depths at which a model's rounds are measured, and how often: shallow ones compete closely."""
 
 EDGES = (512, 2048, 8192, 32768)
 """Borders between the buckets of context lengths."""
@@ -136,8 +136,8 @@ class CostCurve:
         return sorted(missing, key=lambda it: counts[it] + it[1] / 8)
 
     def learn(self, drafter: str, depth: int, length: int, cost: float, *before: float) -> None:
-        """A round, or the median of a few, took so many plain steps; at depth 0 a plain one
-        that was not launched ahead. ``before``: what stands beside it while nothing is known."""
+        """A round, or the median of a few, took so many plain steps; at depth 0 a plain one that
+        was not launched ahead. ``before``: what stands beside it while nothing is known."""
         kinds = self._seen.setdefault((drafter, self._where(length)), {})
         kinds[depth] = [*kinds.get(depth, before), positive(cost)][-NEWEST:]
         self._forget()
@@ -287,7 +287,7 @@ def _line(points: Mapping[int, float], at: int) -> float:
 
 
 def alike(one: float, other: float) -> bool:
-    """Whether the machine was as fast at two plain steps of so many seconds."""
+    """Whether two times of a plain step, or two context lengths, differ too little to matter."""
     return max(one, other) < PARAMETERS.alike * min(one, other)
 
 
