@@ -90,7 +90,7 @@ class Controller:
     """Maximises expected tokens over expected seconds, one round at a time.
 
     - **Choice**: the greatest worth, if it promises ``hysteresis`` times plain decoding's.
-    - **Probes**: what was not used for longest, when ``probing`` of the tokens since the last probe
+    - **Probes**: a model that was not used, when ``probing`` of the tokens since the last probe
       covers what the try should lose, and the plain round behind it, not launched ahead.
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
       ``SETTLED`` tokens and gets as much of later ones; a round is charged ``precision`` times its
@@ -112,7 +112,7 @@ class Controller:
         self._set = parameters
         self._account = parameters.allowance * SETTLED  # plain steps that may be lost
         self._tokens = 0
-        self._tried: dict[str | None, int] = {}  # tokens when each (None: plain) was last used
+        self._tried: dict[str | None, int] = {}  # tokens when each was last used
         self._model: str | None = None  # of several drafters that run one, that of this reply
         self._saved = 0.0  # plain steps that the next probe may lose
         self.resting = 0
@@ -145,7 +145,8 @@ class Controller:
             chosen = _explained(best, pays)
             if self.objective == "energy" and self.watts:
                 chosen = self._thriftiest(itertools.chain(*every), chosen)
-            chosen = self._probe(plans, chosen, length) or chosen
+            if not self._first:  # whose time tells nothing
+                chosen = self._probe(plans, chosen, length) or chosen
         self.resting = 0 if chosen.depth or chosen.probe or depth else min(self._idle // 4, REST)
         self.last = chosen._replace(length=length)
         return self.last
@@ -189,7 +190,7 @@ class Controller:
             self._account += committed - plan.most * self._set.precision
         self._account = min(self._account, self._set.credit)
         self._saved = 0.0 if plan.probe else self._saved + self._set.probing * committed
-        self._tried[plan.drafter if drafted else None] = self._tokens
+        self._tried[plan.drafter] = self._tokens
 
     def study(self, drafter: str, rounds: Iterable[tuple[int, int, int]], length: int) -> None:
         """Learn, when idle, how a drafter would have fared in rounds (bucket, drafted and accepted
@@ -264,18 +265,16 @@ class Controller:
         return max(plan, it, key=WORTH)
 
     def _probe(self, plans: Sequence[Plan], chosen: Plan, length: int) -> Plan | None:
-        """What should be tried now instead; not in a first round, whose time tells nothing."""
-        if chosen.depth and not self._first and self.curve.asks_for_plain(length):
+        """What should be tried now instead; lookups are scored and need no try."""
+        if chosen.depth and self.curve.asks_for_plain(length):
             return TIMING
-        tries = [it for it in plans if self.curve.step(it.drafter or "")]  # lookups are scored
-        tries = [it for it in [*tries, TIMING] if it.drafter != chosen.drafter]
-        plan = min(tries, key=lambda it: self._tried.get(it.drafter, -1), default=TIMING)
+        tries = (it for it in plans if self.curve.step(it.drafter or ""))
+        plan = min(tries, key=lambda it: self._tried.get(it.drafter, -1), default=chosen)
         lone = 0.0 if chosen.depth else self.curve.round(GIVEN, 0, length) - 1
         loss = plan.cost * max(chosen.worth, self._set.hysteresis) - plan.expected + lone
-        if self._first or not tries or loss > self._saved or plan.most - 1 > self._account:
+        if plan.drafter == chosen.drafter or loss > self._saved or plan.most - 1 > self._account:
             return None
-        why = plan.why or f"{plan.drafter}: probing whether drafting with it pays"
-        return plan._replace(probe=True, why=why)
+        return plan._replace(probe=True, why=f"{plan.drafter}: probing whether drafting pays")
 
 
 def _explained(plan: Plan, pays: bool = True) -> Plan:

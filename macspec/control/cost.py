@@ -27,6 +27,9 @@ SAMPLES = 5
 NEWEST = 3 * SAMPLES
 """Comparisons of which the median is what a kind of round costs: live ones take over slowly."""
 
+STALE = 100
+"""Drafted rounds in a row after which a plain step is timed again."""
+
 MODEL_DEPTHS = dict.fromkeys((1, 2, 3, 4), 2 * SAMPLES) | dict.fromkeys((5, 7), SAMPLES)
 """Depths at which a model's rounds are measured, and how often: shallow ones compete closely."""
 
@@ -116,15 +119,14 @@ class CostCurve:
         return statistics.median(self._replays) if self._replays else 0.0
 
     def seconds(self, length: int) -> float | None:
-        """A pipelined plain step at this context length; None without recent ones near it, counting
-        512 tokens for the weights."""
+        """A pipelined plain step near this length (512 stand for the weights), if one was timed."""
         near = [it for at, it in self._plain if alike(at + 512, length + 512)]
         return statistics.median(near[-5:]) if near else None
 
     def asks_for_plain(self, length: int) -> bool:
-        """Whether a plain step would tell what is not known: its own cost, or a replay's."""
+        """Whether a plain step would tell what is unknown or old: its own cost, or a replay's."""
         replays = len(self._replays) < SAMPLES and any(it[2] for it in self.pending[1:])
-        return bool(self.pending) and (replays or self.seconds(length) is None)
+        return replays or len(self.pending) > (SAMPLES if self.seconds(length) is None else STALE)
 
     def missing(self, length: int, models: Sequence[str] = ()) -> list[Kind]:
         """Kinds of rounds to measure here: those of few samples and little depth first."""
