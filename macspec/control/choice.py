@@ -145,7 +145,7 @@ class Controller:
             chosen = _explained(best, pays)
             if self.objective == "energy" and self.watts:
                 chosen = self._thriftiest(itertools.chain(*every), chosen)
-            if not self._first:  # whose time tells nothing
+            if not self._first:  # the time of a first round tells nothing
                 chosen = self._probe(plans, chosen, length) or chosen
         self.resting = 0 if chosen.depth or chosen.probe or depth else min(self._idle // 4, REST)
         self.last = chosen._replace(length=length)
