@@ -10,7 +10,7 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -116,6 +116,10 @@ class SpecFile:
 
     A run begins when it is opened; it is made if it is not there.
 
+    Args:
+        pair: has the draft model of mlx-lm's speculation.
+        ours: what macspec decodes with; None: ``pair``.
+
     Raises:
         BadOptionError: it cannot be read, or something else was measured in it.
     """
@@ -128,12 +132,14 @@ class SpecFile:
         preset: Preset,
         questions: Sequence[Question],
         command: Sequence[str] = (),
+        ours: Pair | None = None,
     ) -> None:
         self.path, self.preset = path, preset
         self._pair, self._kernels, self._questions = pair, kernels, questions
+        self._ours = ours or pair
         fixed = {
             "machine": machine(),
-            "models": models(pair, kernels, None),
+            "models": models(replace(pair, head=self._ours.head), kernels, None),
             "plan": asdict(preset),
             "questions": [
                 {
@@ -190,7 +196,7 @@ class SpecFile:
             or [
                 MlxLmArm(MLX_LM, pair),
                 *(MlxLmArm(_at(depth), pair, depth=depth) for depth in preset.depths),
-                MacspecArm(MACSPEC, pair, config, learned=self.learned),
+                MacspecArm(MACSPEC, self._ours, config, learned=self.learned),
             ],
             with_later_turns(self._questions, pair, writer, self.first_replies),
             protocol,
@@ -392,10 +398,10 @@ def verdict(found: Sequence[Found]) -> Iterator[str]:
 
 def _head(document: Record) -> Iterator[str]:
     plan, pair = document["plan"], document["models"]
-    yield (
-        f"{setup_words(document['machine'])}; target {model_words(pair['target'])}, "
-        f"draft {model_words(pair['draft'])}"
-    )
+    models = f"target {model_words(pair['target'])}, draft {model_words(pair['draft'])}"
+    if head := pair["head"]:
+        models += f", macspec's head {head['name']} ({head['parameters'] / 1e6:,.1f}M parameters)"
+    yield f"{setup_words(document['machine'])}; {models}"
     minutes = sum(run.get("seconds", 0) for run in document["runs"]) / 60
     yield (
         f"{plan['tasks']} questions per task, both turns of {MT_BENCH}; replies of at most "

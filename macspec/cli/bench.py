@@ -31,6 +31,7 @@ fixed drafter and depth, and is it ever slower than plain decoding?
 SPECBENCH_DESCRIPTION = """\
 The six tasks of Spec-Bench (arXiv:2401.07851) on one pair: macspec beside
 mlx-lm's plain loop and mlx-lm's own speculative decoding at its best depth.
+With the built-in pair macspec drafts with its head, as it does by default.
 Stop it at any time: the same command continues where it stopped.
 """
 

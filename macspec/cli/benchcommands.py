@@ -124,7 +124,10 @@ def specbench(given: argparse.Namespace) -> int:
         kernels = kernels_for(pair, given.kernels, show, rest=True)
     questions = spec.chosen(tasks, pair, preset)
     path = Path(given.out).expanduser()
-    file = spec.SpecFile(path, pair, kernels, preset, questions, _command())
+    # The built-in pair drafts with its head by default, which mlx-lm's speculation cannot.
+    usual = given.target is None and given.draft is None
+    ours = load_pair(context=given.context, beside=pair) if usual else pair
+    file = spec.SpecFile(path, pair, kernels, preset, questions, _command(), ours)
 
     def measured(stack: ExitStack, bar: MeasureBar) -> Iterator[Run]:
         run = file.run(minutes=given.minutes, progress=bar.show, began=began)

@@ -71,6 +71,8 @@ def test_it_goes_on_where_it_was(
     document = json.loads(out.read_text())
     assert document["complete"]
     assert len(document["runs"]) == 2
+    assert document["models"]["draft"]["name"] == "built-in draft"
+    assert document["models"]["head"]["name"] == "built-in head"
     assert {question["task"] for question in document["questions"]} == set(TASKS)
 
     assert benchpage.main([*arguments, "--check"]) == 1

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from specarms import Clock, Scripted
 
 from macspec.bench.arms import MLX_LM, MLX_LM_DRAFT
+from macspec.bench.macspecarm import MacspecArm
 from macspec.bench.promptfile import from_file
 from macspec.bench.questions import Question
 from macspec.bench.sample import Sample
@@ -328,6 +329,15 @@ def test_what_cannot_be_chosen_is_told(pocket: Pair, tmp_path: Path) -> None:
         chosen(short, pocket, preset)
     with pytest.raises(BadOptionError, match="no question of translation: give Spec-Bench's"):
         chosen([it for it in short if it.workload == "mt_bench"], pocket, preset)
+
+
+def test_macspec_may_draft_with_another_model_than_mlx_lm(small: Pair, tmp_path: Path) -> None:
+    ours = replace(small, draft=None)
+    file = SpecFile(tmp_path / "a.json", small, Kernels(), PRESET, QUESTIONS, ours=ours)
+    run = file.run()
+    arm = run.arms[MACSPEC]
+    assert isinstance(arm, MacspecArm)
+    assert (arm.pair, run.pair) == (ours, small)
 
 
 def known_costs() -> dict[str, Any]:
