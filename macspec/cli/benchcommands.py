@@ -126,7 +126,7 @@ def specbench(given: argparse.Namespace) -> int:
     path = Path(given.out).expanduser()
     # The built-in pair drafts with its head by default, which mlx-lm's speculation cannot.
     usual = given.target is None and given.draft is None
-    ours = load_pair(context=given.context, beside=pair) if usual else pair
+    ours = load_pair(context=pair.context, beside=pair) if usual else pair
     file = spec.SpecFile(path, pair, kernels, preset, questions, _command(), ours)
 
     def measured(stack: ExitStack, bar: MeasureBar) -> Iterator[Run]:
