@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -84,8 +85,14 @@ def test_ctrl_c_twice_leaves_and_a_pasted_text_is_one_message(store):
         terminal.wait_for("reached --max-tokens")
         assert store.thread(1)[0].text == "first line\nsecond line\nthird line"
         ready(terminal)
+        again = "Ctrl+C again to quit"
         terminal.press("ctrl+c")
-        terminal.wait_for("Ctrl+C again to quit")
+        # Python loses one that comes between readline's prompt and its waiting for keys.
+        with suppress(AssertionError):
+            terminal.wait_for(again, 10)
+        if again not in terminal.text:
+            terminal.press("ctrl+c")
+            terminal.wait_for(again)
         assert quit_by_ctrl_c(terminal) == 0
 
 
