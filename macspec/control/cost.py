@@ -114,8 +114,7 @@ class CostCurve:
 
     @property
     def replay(self) -> float:
-        """What a partial accept adds, in plain steps, where rows are taken back by replay; the
-        device does it at the beginning of the next round."""
+        """What a partial accept adds, in plain steps, where the next round begins with a replay."""
         return statistics.median(self._replays) if self._replays else 0.0
 
     def seconds(self, length: int) -> float | None:
@@ -124,9 +123,11 @@ class CostCurve:
         return statistics.median(near[-5:]) if near else None
 
     def asks_for_plain(self, length: int) -> bool:
-        """Whether a plain step would tell what is unknown or old: its own cost, or a replay's."""
+        """Whether a plain step would tell a cost that is unknown or old: its own, or a round's."""
         replays = len(self._replays) < SAMPLES and any(it[2] for it in self.pending[1:])
-        return replays or len(self.pending) > (SAMPLES if self.seconds(length) is None else STALE)
+        kind = self._name(self.pending[-1][0][0] if self.pending else GIVEN)
+        known = self._near(kind, self._where(length)) and self.seconds(length)
+        return replays or len(self.pending) > (STALE if known else SAMPLES)
 
     def missing(self, length: int, models: Sequence[str] = ()) -> list[Kind]:
         """Kinds of rounds to measure here: those of few samples and little depth first."""
@@ -248,8 +249,7 @@ class CostCurve:
         return verify + self.drafting(name, depth)
 
     def _near(self, name: str, where: Where) -> Mapping[int, float]:
-        """By depth, what a drafter's rounds cost over their parts, in these conditions or the most
-        similar ones."""
+        """By depth, what rounds cost over their parts, in these or the most similar conditions."""
         if (name, where) not in self._factors:
             known = [at for kind, at in self._seen if kind == name]
             sampled, at = where

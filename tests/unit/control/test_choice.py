@@ -258,7 +258,8 @@ def test_plain_steps_are_timed_now_and_then() -> None:
         if plan.depth == 0:
             assert plan.probe
             plain.append(number)
-    assert len(plain) == 400 // (STALE + 2)
+    assert plain[0] == SAMPLES + 1, "until then no round was compared with one"
+    assert {b - a for a, b in itertools.pairwise(plain)} == {STALE + 2}
 
 
 def test_where_plain_steps_were_not_timed_at_this_length_they_are_soon() -> None:
