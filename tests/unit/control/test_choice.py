@@ -264,6 +264,7 @@ def test_plain_steps_are_timed_now_and_then() -> None:
 
 def test_where_plain_steps_were_not_timed_at_this_length_they_are_soon() -> None:
     controller, offer = made(), Offer("draft", 32, 6, 1)
+    controller.curve.learn("draft", 1, 9000, 1.4)
     for _ in range(SAMPLES + 1):
         plan = controller.choose([offer], 9000, 500)
         assert plan.depth > 0
