@@ -191,7 +191,7 @@ def _likely(decoder: Decoder, logits: mx.array, at: int) -> float:
         noise = None
         if not sampling.greedy:
             noise = rule.draft_noise(Noise(decoder.seed, 0, at, 1, decoder.pair.vocabulary))
-        best: Any = mx.argmax(scores if noise is None else scores + noise[0]).item()
+        best: Any = mx.argmax(scores if noise is None else scores + noise()[0]).item()
         return float(best == token)
     # Of the drafts of a token that the target draws with p, the share min(p, q) / p is kept.
     target = sampling.weights(decoder.undrafted[at])[0]

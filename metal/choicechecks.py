@@ -97,7 +97,7 @@ def _choosing(
         if noise is not None:
             drawn = rule.draft_noise(noise)
             assert drawn is not None
-            scores = scores + drawn[:1]
+            scores = scores + drawn()[:1]
         return (mx.argmax(scores, axis=-1),)
 
     def noise_of(number: int) -> Noise | None:

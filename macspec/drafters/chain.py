@@ -189,6 +189,7 @@ class ChainDrafter:
         sampling = context.sampling
         self._asked = len(context.tokens)
         tokens: list[mx.array] = []
+        noise: mx.array | None = None
         for step in range(depth):
             if tokens:
                 logits = self.stepper.next(tokens[-1], context.dispatch)
@@ -206,7 +207,9 @@ class ChainDrafter:
                     scores = sampling.weights(logits, recent, RANKED)
                 else:
                     scores = sampling.scores(logits, recent)
-                drawn = scores if context.noise is None else scores + context.noise[step]
+                if noise is None and context.noise is not None:
+                    noise = context.noise()  # once the device has begun
+                drawn = scores if noise is None else scores + noise[step]
                 last = mx.argmax(drawn, axis=-1)
             if not self.stepper.at_once or step == depth - 1:
                 context.dispatch(last)

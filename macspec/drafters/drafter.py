@@ -23,8 +23,9 @@ class Context:
     tokens: Sequence[int]
     """The committed tokens, the prompt's included."""
     sampling: Sampling
-    noise: mx.array | None
-    """Gumbel rows [rows, V] to draw with, one per drafted token; None: take the best token."""
+    noise: Callable[[], mx.array] | None
+    """Computes Gumbel rows [rows, V] to draw with, one per drafted token; None: take the best
+    token."""
     keeps_q: bool
     """Whether the rule needs the distributions that tokens are drawn from."""
     dispatch: Dispatch

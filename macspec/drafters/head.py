@@ -98,7 +98,7 @@ class HeadModel:
         while last - max(self._whole, self._hidden.start) > behind + len(self._depths):
             self.read_next(tokens)
         # Where the newest pair was read already, it is read again for what it puts out.
-        self._feed(tokens, min(max(self._whole, self._hidden.start), last - 1), last)
+        self._feed(tokens, min(max(self._whole, self._hidden.start), last - 1), last, dispatch)
         self._forget(last)
         return self._logits(self._depths[0])
 
@@ -131,12 +131,14 @@ class HeadModel:
     def notice(self, tokens: Sequence[int]) -> str | None:
         return None if self.fault is None else f"the head drafts badly: {self.fault}"
 
-    def _feed(self, tokens: Sequence[int], start: int, stop: int) -> None:
+    def _feed(
+        self, tokens: Sequence[int], start: int, stop: int, dispatch: Dispatch | None = None
+    ) -> None:
         """Read the pairs of positions ``start`` to ``stop``, in place of what was drafted."""
         self._start, self._step = start, 0
         self._next = mx.array(list(tokens[start + 1 : stop + 1]), mx.uint32)
         rows = self.head.enter(self._hidden.rows(start, stop))
-        self._out = self._depths[0].feed(start, rows, self._embedded(self._next))
+        self._out = self._depths[0].feed(start, rows, self._embedded(self._next), dispatch)
 
     def _deepen(self, depth: _Depth, following: mx.array) -> None:
         """Feed what the depth before put out beside the tokens one further, as far as known.
@@ -206,16 +208,29 @@ class _Depth(HeldRows):
         super().__init__(head)
         self.head, self.number, self.output = head, number, output
 
-    def feed(self, start: int, rows: mx.array, embedded: mx.array) -> mx.array:
-        """Read pairs [n, width] from position ``start`` on, in place of what was drafted."""
+    def feed(
+        self,
+        start: int,
+        rows: mx.array,
+        embedded: mx.array,
+        dispatch: Dispatch | None = None,
+    ) -> mx.array:
+        """Read pairs [n, width] from position ``start`` on, in place of what was drafted.
+
+        Args:
+            dispatch: starts an evaluation; with it the device begins while the step is being built.
+        """
         self.keep(start)
-        out = self.step(rows, embedded)
+        out = self.step(rows, embedded, dispatch)
         self.add(start, start + rows.shape[0])
         return out
 
-    def step(self, rows: mx.array, embedded: mx.array) -> mx.array:
+    def step(
+        self, rows: mx.array, embedded: mx.array, dispatch: Dispatch | None = None
+    ) -> mx.array:
         """What the head puts out for pairs, [n, width] each."""
         self.cache.mark()
-        out: mx.array = self.head(rows[None], embedded[None], self.cache.layers)
+        layers = self.cache.layers if dispatch is None else self.cache.early(dispatch)
+        out: mx.array = self.head(rows[None], embedded[None], layers)
         self.cache.advance(rows.shape[0])
         return out[0]

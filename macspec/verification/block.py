@@ -13,6 +13,8 @@ Whether x_k is verified must not depend on x_k itself, nor on what was drafted a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -62,8 +64,8 @@ class Block:
     name = "block"
     keeps_q = True
 
-    def draft_noise(self, noise: Noise) -> mx.array | None:
-        return noise.gumbel_rows(DRAFT, noise.rows - 1)
+    def draft_noise(self, noise: Noise) -> Callable[[], mx.array] | None:
+        return partial(noise.gumbel_rows, DRAFT, noise.rows - 1)
 
     def accept(
         self, scores: mx.array, drafted: mx.array, log_q: mx.array | None, noise: Noise | None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import mlx.core as mx
 
@@ -29,7 +30,7 @@ class Match:
     name = "match"
     keeps_q = False
 
-    def draft_noise(self, noise: Noise) -> mx.array | None:
+    def draft_noise(self, noise: Noise) -> Callable[[], mx.array] | None:
         return None
 
     def accept(
@@ -52,8 +53,8 @@ class Keyed(Match):
 
     name = "keyed"
 
-    def draft_noise(self, noise: Noise) -> mx.array | None:
-        return noise.gumbel(TARGET)
+    def draft_noise(self, noise: Noise) -> Callable[[], mx.array] | None:
+        return partial(noise.gumbel, TARGET)
 
 
 def forced(answer: Sequence[int], drafted: mx.array, verdict: Verdict) -> Verdict:

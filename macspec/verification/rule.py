@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,8 +28,9 @@ class Rule(Protocol):
     keeps_q: bool
     """Whether a sampling drafter must keep the distributions that it drew from."""
 
-    def draft_noise(self, noise: Noise) -> mx.array | None:
-        """Gumbel rows [rows, V] for a draft model to draw with; None: it takes its best token."""
+    def draft_noise(self, noise: Noise) -> Callable[[], mx.array] | None:
+        """Computes the Gumbel rows [rows, V] for a draft model to draw with; None: it takes its
+        best token."""
         ...
 
     def accept(

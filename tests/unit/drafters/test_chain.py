@@ -58,7 +58,8 @@ def drafter() -> tuple[ChainDrafter, LastToken]:
 
 
 def context(sampling: Sampling, noise: mx.array | None, keeps_q: bool = True) -> Context:
-    return Context(TOKENS, sampling, noise, keeps_q, dispatch=mx.async_eval)
+    drawn = None if noise is None else lambda: noise
+    return Context(TOKENS, sampling, drawn, keeps_q, dispatch=mx.async_eval)
 
 
 def rows_of(model: LastToken, sampling: Sampling, drafted: list[int]) -> list[mx.array]:
@@ -145,6 +146,20 @@ def test_the_device_starts_before_the_first_step_is_built(monkeypatch: pytest.Mo
         assert first[0] == 0 < first[1]
         assert second[0] == second[-1] == len(begun) - 1, "later steps are behind the first one"
         model.rollback(len(TOKENS))
+
+
+def test_noise_is_computed_once_and_behind_the_first_step() -> None:
+    model, begun, asked = CachedModel(tiny("llama"), WIDTH), [], []
+    noise = Noise(2, 0, len(TOKENS), 3, WIDTH).gumbel(DRAFT)
+
+    def computed() -> mx.array:
+        asked.append(len(begun))
+        return noise
+
+    given = Context(TOKENS, Sampling(temperature=1), computed, True, dispatch=begun.append)
+    ChainDrafter(DraftModel(model, context=20), RecentAcceptance()).propose(given, 3)
+    (before,) = asked
+    assert before > 0
 
 
 def test_room_ends_with_the_draft_models_context() -> None:

@@ -20,6 +20,7 @@ from tinymodels import VOCABULARY
 
 from macspec import Notice, Round, Session
 from macspec.drafters import Context
+from macspec.drafters.head import HeadModel
 from macspec.heads import open_head, own_head
 from macspec.models import Pair
 
@@ -54,6 +55,31 @@ def proposed(session: Session, tokens: list[int]) -> list[int]:
     assert proposal is not None
     drafted: Any = proposal.tokens.tolist()
     return list(drafted)
+
+
+def test_the_device_starts_before_a_heads_first_step_is_built(
+    pocket: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = drafting(pocket, "llama", "eagle", tmp_path)
+    session = session_of(pocket, "llama", head=head, method="eagle", depth=2)
+    tokens_of(session, PROMPT, GREEDY, 4)
+    (drafter,) = session.decoder.portfolio.models("eagle")
+    assert isinstance(drafter.stepper, HeadModel)
+    begun: list[mx.array] = []
+    built: list[int] = []
+    layer = type(drafter.stepper.head.layers[0].mlp)
+    original = layer.__call__
+
+    def counting(self: Any, x: mx.array) -> mx.array:
+        built.append(len(begun))
+        return original(self, x)
+
+    monkeypatch.setattr(layer, "__call__", counting)
+    text = session.decoder.tokens
+    session.decoder.rollback(len(text) - 1)
+    drafter.propose(Context(text, GREEDY, None, False, dispatch=begun.append), 2)
+    # Of a later step only the token is started: it is behind the first one.
+    assert built == [1, 2]
 
 
 WAYS = [(GREEDY, "block"), (KEYED, "keyed"), (KEYED, "match")]

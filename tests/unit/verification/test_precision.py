@@ -53,7 +53,7 @@ def cases(rule: Rule, count: int) -> Iterator[Case]:
         scores = sampling.scores(mx.array(logits, mx.float32))
         log_q = sampling.scores(mx.array(draft, mx.float32))
         shared = rule.draft_noise(noise)
-        drawn = log_q if shared is None else log_q + shared[:depth]
+        drawn = log_q if shared is None else log_q + shared()[:depth]
         yield Case(scores, log_q, mx.argmax(drawn, axis=-1), noise)
 
 

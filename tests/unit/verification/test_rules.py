@@ -92,7 +92,7 @@ def test_keyed_drafts_stand_as_often_as_the_shared_noise_allows(seed: int) -> No
     rule = Keyed()
     shared = rule.draft_noise(noise)
     assert shared is not None
-    drafted = mx.argmax(mx.log(mx.array(q, mx.float32)) + shared, axis=-1)
+    drafted = mx.argmax(mx.log(mx.array(q, mx.float32)) + shared(), axis=-1)
     scores = mx.log(mx.array(p, mx.float32))[None]
     # Each row a pass of its own: how often is the first token kept?
     drawn = mx.argmax(scores + noise.gumbel(TARGET), axis=-1)
@@ -104,8 +104,11 @@ def test_keyed_drafts_stand_as_often_as_the_shared_noise_allows(seed: int) -> No
 def test_which_noise_a_drafter_draws_with() -> None:
     noise = Noise(7, draw=3, position=5, rows=2, width=50)
     assert Match().draft_noise(noise) is None
-    assert mx.array_equal(Keyed().draft_noise(noise), noise.gumbel(TARGET))
-    assert mx.array_equal(Block().draft_noise(noise), noise.gumbel(DRAFT)[:-1])
+    keyed, block = Keyed().draft_noise(noise), Block().draft_noise(noise)
+    assert keyed is not None
+    assert block is not None
+    assert mx.array_equal(keyed(), noise.gumbel(TARGET))
+    assert mx.array_equal(block(), noise.gumbel(DRAFT)[:-1])
     assert not mx.array_equal(noise.gumbel(DRAFT), noise.gumbel(TARGET))
     assert (Block.keeps_q, Keyed.keeps_q, Match.keeps_q) == (True, False, False)
 
