@@ -396,7 +396,9 @@ class Decoder:
         reply.counter.slept |= slept
         took = None if first or slept else done.seconds
         learn = self.controller.acceptance.observe
-        self.controller.observe_cost(plan, flight.depth, len(committed), took, overlaps, replayed)
+        self.controller.observe_cost(
+            plan, flight.depth, len(committed), took, overlaps, replayed, done.idle
+        )
         if plan.drafter is not None:
             self.portfolio.observe(plan, committed, flight.depth, accepted)
             # One token comes without a draft, too. Where the reply ends in the chain, that is the

@@ -9,12 +9,21 @@ import os
 import secrets
 import stat
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 STATE_LIMIT = 16 * 2**20
 """Bytes of a file with state; they have some kilobytes."""
+
+
+class Kept(Protocol):
+    """State that is kept on disk as JSON."""
+
+    def as_dict(self) -> dict[str, Any]: ...
+
+    def restore(self, stored: Mapping[str, Any]) -> None: ...
 
 
 def write_atomic(

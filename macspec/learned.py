@@ -213,13 +213,15 @@ def _measure_parts(decoder: Decoder, stepper: Stepper) -> None:
 
 
 def rehearse(decoder: Decoder, drafter: str, depth: int) -> float:
-    """Seconds of a round, taken back; ``GIVEN`` tokens cost nothing to draft."""
-    begun = decoder.clock()
+    """Seconds that the device works on a round, which is taken back; ``GIVEN`` tokens cost nothing
+    to draft."""
     given = None if drafter else Proposal(mx.array(last(decoder.tokens, depth), mx.uint32))
     plan = Plan(drafter or None, depth)
-    decoder.dispatched(plan, given=given).wait()
+    flight = decoder.dispatched(plan, given=given)
+    flight.wait()
+    ended = decoder.clock()
     _take_back(decoder)
-    return decoder.clock() - begun
+    return ended - flight.began
 
 
 def rehearse_plain(decoder: Decoder) -> float:

@@ -13,10 +13,10 @@ import mlx.core as mx
 
 from ..constraint import Constraint
 from ..control import ControlState, Plan
-from ..control.state import Kept
 from ..decode import Decoder
 from ..drafters import DraftModel, Proposal
 from ..events import Event, Prefilled, Round
+from ..io import Kept
 from ..kernels import Kernels
 from ..models import Pair
 from ..noise import Noise

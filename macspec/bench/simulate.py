@@ -154,7 +154,7 @@ class Player:
             learned.set_parts(name, self._shaken(step), self._shaken(step * READING))
         while missing := [it for it in learned.missing(length, self._models) if it[1] < most]:
             for name, depth in missing:
-                cost = self._shaken(self.curve.round(name, depth) + GAP)
+                cost = self._shaken(self.curve.round(name, depth))
                 learned.learn(name, depth, length, cost)
 
     def rounds(self, reply: Recorded) -> Iterator[Played]:
@@ -177,7 +177,8 @@ class Player:
             overlaps = early + (prefetched is not None)
             # The first pass takes in the prompt's tail too.
             took = self._shaken(cost) if at > 0 else None
-            controller.observe_cost(flight, drafted, accepted + 1, took, overlaps)
+            waited = idle * took / cost if took else 0.0
+            controller.observe_cost(flight, drafted, accepted + 1, took, overlaps, waited=waited)
             self._learn(text, flight, at, drafted, accepted)
             at += accepted + 1
             yield Played(accepted + 1, cost)

@@ -38,7 +38,6 @@ class Plan(NamedTuple):
     length: int = 0
     """Committed tokens at the time of the choice."""
     bucket: int = 0
-    """From the offer."""
     unread: int = 0
     branch: int | None = None
     """Which drafted token gets a sibling, 0 the first; None: a chain."""
@@ -51,7 +50,6 @@ class Plan(NamedTuple):
     amortised: float = 0.0
     """The part of the cost from which later rounds gain: reading the text into a draft model."""
     branches: bool = False
-    """Whether a token may get a sibling."""
     probe: bool = False
     """Whether it is there to learn, not to gain."""
     why: str = ""
@@ -169,18 +167,18 @@ class Controller:
         seconds: float | None,
         overlaps: int = 0,
         replayed: bool = False,
+        waited: float = 0.0,
     ) -> None:
         """Learn what a round cost.
 
         Args:
             drafted: verified tokens of the chain, of which there may be fewer than planned.
             seconds: since the result of the round before; None where that says nothing.
-            overlaps: 1 if it was itself prefetched, plus 1 if the next one was.
-            replayed: it began with the replay of rows that the round before kept.
+            overlaps, replayed, waited: as in ``CostCurve.observe``.
         """
         kind = plan.kind if drafted else None
         if seconds is not None and (plan.unread <= 4 or not drafted):
-            self.curve.observe(kind, drafted, plan.length, seconds, overlaps, replayed)
+            self.curve.observe(kind, drafted, plan.length, seconds, overlaps, replayed, waited)
         self._tokens, self._first = self._tokens + committed, False
         self._idle = 0 if kind or plan.probe else self._idle + 1
         self.resting = max(self.resting - 1, 0)
@@ -234,7 +232,7 @@ class Controller:
         most = max(self._set.stake * self._account, 1.25 * (plans[0].most - 1))
         known = (it for it in plans if it.most - 1 <= min(self._account, most))
         best = max(known, key=WORTH, default=plans[0])
-        return self._branched(best) if best.branches else best
+        return self._branched(best) if best.branches and best.depth < MAX_DEPTH else best
 
     def _thriftiest(self, plans: Iterable[Plan], fastest: Plan) -> Plan:
         """Of plans that the account covers, nearly as fast, that of fewest joules per token."""
@@ -250,8 +248,6 @@ class Controller:
 
     def _branched(self, plan: Plan) -> Plan:
         """The same chain with a sibling where it is most likely rejected, if that is better."""
-        if plan.depth == MAX_DEPTH:
-            return plan
         tokens = self.acceptance.expected(plan.drafter or "", plan.bucket, MAX_DEPTH)
         alive = [1.0, *(b - a for a, b in itertools.pairwise(tokens))]
         rejected = [a - b for a, b in itertools.pairwise(alive)]

@@ -80,6 +80,9 @@ class CostCurve:
         self._mosts: dict[tuple[str, int, Where], float] = {}  # all cached until more is learned
         self._plain: deque[tuple[int, float]] = deque(maxlen=NEWEST)  # length and seconds
         self._run: list[float] = []  # seconds of the newest rounds of a pipelined run
+        self._waits: deque[float] = deque(maxlen=NEWEST)
+        self._waiting = 0.0
+        """Plain steps that the device waits for the host before a round of a reply: the median."""
         self.pending: list[tuple[Kind, float, bool]] = []
         """Drafted rounds since the newest plain one: seconds, and whether begun with a replay."""
 
@@ -95,7 +98,7 @@ class CostCurve:
         """A round of a drafter (with ``BRANCHED``: branched) that has read all, in plain steps."""
         if drafter is None or (drafter and depth == 0):
             return 1.0
-        return self._cost(self._name(drafter), depth, self._where(length))
+        return self._cost(self._name(drafter), depth, self._where(length)) + self._waiting
 
     def most(self, drafter: str, depth: int, length: int) -> float:
         """The same at most: a token beyond the measured ones takes no longer than a plain step."""
@@ -105,7 +108,7 @@ class CostCurve:
             cost, sure = self._cost(name, depth, where), self._cost(name, known, where)
             most = cost if depth <= known else max(cost, (sure if known else 1.0) + depth - known)
             self._mosts[name, depth, where] = most
-        return self._mosts[name, depth, where]
+        return self._mosts[name, depth, where] + self._waiting
 
     def catching_up(self, drafter: str, unread: int) -> float:
         """What reading committed tokens adds to the first draft step, which reads one anyway."""
@@ -167,19 +170,23 @@ class CostCurve:
         seconds: float,
         overlaps: int = 0,
         replayed: bool = False,
+        waited: float = 0.0,
     ) -> None:
         """A round took so many seconds.
 
         Args:
-            overlaps: 1 if it was itself launched ahead, plus 1 if the next one was. At 2, only the
-                mean of several rounds is meaningful, at 1 nothing.
+            overlaps: 1 if it was launched ahead, plus 1 if the next one was: at 1 it tells nothing.
             replayed: it began with the replay of rows that the round before kept.
+            waited: seconds before the device had any work for it, among those.
         """
-        if seconds <= 0:
+        if (seconds := seconds - waited) <= 0:
             return
         if drafter is not None and depth > 0:
             self._run = []
             self.pending.append(((drafter, depth), seconds, replayed))
+            if plain := self.seconds(length):
+                self._waits.append(waited / plain)
+                self._waiting = statistics.median(self._waits)
         elif overlaps == 2:
             self._run.append(seconds)
             if len(self._run) == 4:
@@ -187,7 +194,7 @@ class CostCurve:
                 self.set_plain(length, mean)
         elif overlaps == 0 and not replayed:  # a replay's cost is known by plain steps alone
             self._run = []
-            self.set_plain(length, seconds / max(self.round(GIVEN, 0, length), 1.0))
+            self.set_plain(length, seconds / max(self._cost(GIVEN, 0, self._where(length)), 1.0))
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -266,18 +273,19 @@ class CostCurve:
         """Learn from rounds in a row, beside plain steps of so many seconds; the first of them
         counts only where nothing else is known, as leaving a pipelined run takes its time."""
         seen: dict[tuple[Kind, bool], list[float]] = {}
+        where = self._where(length)
         for number, ((drafter, depth), seconds, replayed) in enumerate(pending):
             name = self._name(drafter)
-            if number or not self._near(name, self._where(length)):
+            if number or not self._near(name, where):
                 seen.setdefault(((name, depth), replayed), []).append(seconds / unit)
         for ((name, depth), replayed), ratios in seen.items():
-            found, believed = statistics.median(ratios), self.round(name, depth, length)
+            found, believed = statistics.median(ratios), self._cost(name, depth, where)
             if replayed:  # beside what the others have taken
                 self._replays = [*self._replays, max(found - believed, 1e-6)][-NEWEST:]
             else:
                 # Two of what its neighbours say, so that one odd comparison decides nothing.
-                near = self._near(name, self._where(length))
-                self.learn(name, depth, length, found, *([believed] * 2 if near else ()))
+                before = [believed] * 2 if self._near(name, where) else []
+                self.learn(name, depth, length, found, *before)
 
 
 def _line(points: Mapping[int, float], at: int) -> float:

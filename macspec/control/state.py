@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from ..io import read_json, write_atomic
+from ..io import Kept, read_json, write_atomic
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,7 @@ class Parameters:
 PARAMETERS = Parameters()
 
 
-class Kept(Protocol):
-    """What was learned, as JSON."""
-
-    def as_dict(self) -> dict[str, Any]: ...
-
-    def restore(self, stored: Mapping[str, Any]) -> None: ...
-
-
-FORMAT = 6
+FORMAT = 7
 
 
 class ControlState:

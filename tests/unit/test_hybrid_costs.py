@@ -36,8 +36,9 @@ class Timed(Rows):
         self.clock, self.cost = clock, cost
 
     def __call__(self, tokens: mx.array, cache: Any) -> Any:
-        self.clock.now += self.cost(tokens.shape[1])
-        return super().__call__(tokens, cache)
+        logits = super().__call__(tokens, cache)
+        self.clock.now += self.cost(tokens.shape[1])  # once the device has begun
+        return logits
 
 
 def speed(
@@ -48,12 +49,18 @@ def speed(
     decoder = session.decoder
     decoder.clock = clock
 
+    owed: list[float] = []
+
     def replayed(tape: recurrent.Tape, kept: int) -> None:
-        clock.now += replay
+        owed.append(replay)  # the device's, when it begins the next pass
         REPLAY(tape, kept)
 
+    def passing(rows: int) -> float:
+        due, owed[:] = sum(owed), []
+        return float(cost(rows)) + due
+
     patch.setattr(recurrent.Tape, "replay", replayed)
-    decoder.target.module = Timed(decoder.target.module, clock, cost)
+    decoder.target.module = Timed(decoder.target.module, clock, passing)
     drafter: Any = decoder.portfolio.drafters["draft"]
     draft = drafter.stepper.model
     draft.module = Timed(draft.module, clock, lambda rows: STEP * (0.95 + rows / 20))

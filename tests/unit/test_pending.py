@@ -231,7 +231,7 @@ def test_rows_that_are_gone_do_not_come_back() -> None:
 
 def test_taking_rows_back_runs_nothing(pocket: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     replays: list[bool] = []
-    monkeypatch.setattr(Controller, "observe_cost", lambda *given: replays.append(given[-1]))
+    monkeypatch.setattr(Controller, "observe_cost", lambda *given: replays.append(given[-2]))
     tokens_of(session_of(pocket, "qwen3_5", method="draft", depth=4), PROMPT, GREEDY, 40)
     assert any(replays)
     kernels = PortableKernels()
