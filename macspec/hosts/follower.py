@@ -148,8 +148,13 @@ def follow(start: Start, link: Link) -> None:
         held = sum(it.planned for it in Registry().others())
         link.send(max(device_limit() - held, 0))
         link.receive()
+        link.joining = True
         link.send("joins")
-        follower = Follower(link, start.join())
+        core = start.join()
+        link.send("joined")
+        link.receive()
+        link.joining = False
+        follower = Follower(link, core)
         try:
             follower.run()
         except Exception:

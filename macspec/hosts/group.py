@@ -114,15 +114,21 @@ class Group:
             if self._failed:
                 leave(self._failed)
         ranks = [(it.name, it.process.pid, it.output.fileno()) for it in self._ranks]
+        links = [it.link for it in self._ranks if it.link is not None]
         with guarded(JOIN, ranks):
+            for link in links:
+                link.joining = True
             self._send("join")
-            for rank in self._ranks:
-                assert rank.link is not None
-                rank.link.receive()  # it is about to join
+            for link in links:
+                link.receive()  # it is about to join
             try:
                 self.core = self._own.join()
             except RuntimeError as error:
                 leave(f"{APART} ({brief(error)})")
+            for link in links:
+                link.receive()  # it has joined, perhaps seconds after this one
+                link.joining = False
+            self._send("joined")
 
     def tell(self, name: str, *arguments: Any) -> None:
         """As ``Others`` says."""

@@ -41,6 +41,8 @@ class Link:
         self._closed = threading.Event()
         self.sent = 0
         """Messages so far."""
+        self.joining = False
+        """Whether silence means nothing: MLX holds Python's lock while it connects the ranks."""
         for work in (self._read, self._beat):
             threading.Thread(target=work, name="rank", daemon=True).start()
 
@@ -75,7 +77,8 @@ class Link:
         with suppress(OSError, ValueError):
             while missed < MISSED:
                 if not select.select([self._connection], [], [], BEAT)[0]:
-                    missed += 1  # one, however long this process itself stood still
+                    # One, however long this process itself stood still.
+                    missed += not self.joining
                     continue
                 if not (data := self._connection.recv(CHUNK)):
                     break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 import pytest
 
@@ -40,5 +40,18 @@ def test_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     lost: SimpleQueue[str] = SimpleQueue()
     ours, _theirs = pair()
     one = Link(ours, lost.put)
+    assert lost.get() == SILENT
+    one.close()
+
+
+def test_silence_means_nothing_while_ranks_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "BEAT", 0.05)
+    lost: SimpleQueue[str] = SimpleQueue()
+    ours, _theirs = pair()
+    one = Link(ours, lost.put)
+    one.joining = True
+    with pytest.raises(Empty):
+        lost.get(timeout=2 * 0.05 * link.MISSED)
+    one.joining = False
     assert lost.get() == SILENT
     one.close()

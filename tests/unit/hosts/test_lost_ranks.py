@@ -150,19 +150,30 @@ def test_it_goes_on_when_the_machine_is_back(engine: ProcessEngine, tmp_path: Pa
     lost(engine, again, "idle", 1, KILL)
 
 
-LATE = f"""#!/bin/sh
+RANK = f"""#!/bin/sh
 exec {sys.executable} -P -c '
-import runpy, time
+import ctypes, runpy, time
 from macspec import device
-device.prepare = lambda: time.sleep({PATIENCE} + 3)
+from macspec.hosts import start
+%s
 runpy.run_module("macspec.hosts.rank", run_name="__main__")'
+"""
+
+LATE = f"device.prepare = lambda: time.sleep({PATIENCE} + 3)"
+
+# As MLX does where it waits to connect again, without letting go of Python's lock.
+SILENTLY = f"""join = start.Start.join
+start.Start.join = lambda self: (join(self), ctypes.PyDLL(None).sleep({PATIENCE:.0f} + 3))[0]
 """
 
 
 @pytest.mark.slow
-def test_who_waits_for_a_slow_rank_is_not_lost(engine: ProcessEngine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("slow", [LATE, SILENTLY], ids=["late", "silent"])
+def test_who_waits_for_a_slow_rank_is_not_lost(
+    engine: ProcessEngine, tmp_path: Path, slow: str
+) -> None:
     late = tmp_path / "late"
-    late.write_text(LATE)
+    late.write_text(RANK % slow)
     late.chmod(0o700)
     path = hosts_file(tmp_path, 3, python=sys.executable)
     first, second, third = json.loads(path.read_text())
