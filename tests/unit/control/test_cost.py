@@ -148,6 +148,24 @@ def test_the_first_round_after_plain_ones_says_nothing() -> None:
     assert curve.round("draft", 2, 100) == pytest.approx(1.8)
 
 
+def test_waiting_for_the_host_is_part_of_every_round_and_counted_once() -> None:
+    curve, waited = CostCurve(STEPS), 0.1
+    for depth, cost in ((1, 1.5), (2, 1.8)):
+        for _ in range(SAMPLES):
+            curve.learn("draft", depth, 100, cost)
+    curve.set_plain(100, 1.0)
+    most = curve.most("draft", 2, 100)
+    for _ in range(20):
+        for _ in range(6):
+            curve.observe("draft", 2, 100, 1.8 + waited, waited=waited)
+        curve.observe(None, 0, 100, ALONE + waited, waited=waited)
+    assert curve.round("draft", 1, 100) == pytest.approx(1.5 + waited)
+    assert curve.round("draft", 2, 100) == pytest.approx(1.8 + waited)
+    assert curve.most("draft", 2, 100) == pytest.approx(most + waited)
+    assert curve.round(None, 0, 100) == 1
+    assert curve.seconds(100) == pytest.approx(1)
+
+
 def test_a_replay_is_told_from_the_round_that_it_begins() -> None:
     curve = CostCurve(STEPS)
     for _ in range(SAMPLES):
