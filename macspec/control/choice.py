@@ -31,7 +31,7 @@ class Offer:
 
 
 class Plan(NamedTuple):
-    """What a round drafts with and how deep; depth 0 is plain decoding."""
+    """What a round drafts with and how deep, 0 for plain; some of it is the offer's."""
 
     drafter: str | None
     depth: int

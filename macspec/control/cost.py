@@ -175,7 +175,7 @@ class CostCurve:
         """A round took so many seconds.
 
         Args:
-            overlaps: 1 if it was launched ahead, plus 1 if the next one was: at 1 it tells nothing.
+            overlaps: 1 if launched ahead, plus 1 if the next was: 1 tells nothing, 2 a mean only.
             replayed: it began with the replay of rows that the round before kept.
             waited: seconds before the device had any work for it, among those.
         """

@@ -115,6 +115,7 @@ class Group:
                 leave(self._failed)
         ranks = [(it.name, it.process.pid, it.output.fileno()) for it in self._ranks]
         links = [it.link for it in self._ranks if it.link is not None]
+        assert len(links) == len(self._ranks)
         with guarded(JOIN, ranks):
             for link in links:
                 link.joining = True
