@@ -210,7 +210,14 @@ def reading(path: Path, trouble: str = "cannot be used") -> Iterator[Any]:
         yield json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadOptionError(f"cannot read {path}: {brief(error)}") from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         raise BadOptionError(f"{path} {trouble}: {brief(error)}") from None
 
 

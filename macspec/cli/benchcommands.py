@@ -25,6 +25,7 @@ from ..bench.run import Run, Step, prepare
 from ..bench.serverarm import started
 from ..bench.simulate import Result, as_record, simulation, simulation_notes, texts
 from ..bench.simulate import simulate as simulated
+from ..bench.spectables import blocks
 from ..bench.traces import load as load_traces
 from ..bench.traces import shipped
 from ..device import prepare as prepare_device
@@ -137,7 +138,7 @@ def specbench(given: argparse.Namespace) -> int:
 
     def keep(run: Run) -> None:
         file.save(run)
-        _show(spec.blocks(spec.read(path)))
+        _show(blocks(spec.read(path)))
         left = file.left(run)
         say(f"report: {path}, {f'{left} questions are left: run it again' if left else 'complete'}")
 

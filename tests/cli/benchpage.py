@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from macspec.bench import report, specbench
+from macspec.bench import report, specbench, spectables
 from macspec.errors import BadOptionError, MacspecError
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def renewed(text: str, results: Path) -> str:
         document = specbench.read(path)
         if not document["complete"]:
             raise BadOptionError(f"{path} is not complete: run its command again")
-        return f"{match['begin']}\n{report.markdown(specbench.blocks(document))}\n{match['end']}"
+        return f"{match['begin']}\n{report.markdown(spectables.blocks(document))}\n{match['end']}"
 
     return BLOCK.sub(block, text)
 

@@ -10,7 +10,7 @@ from typing import Any
 import benchpage
 import pytest
 
-from macspec.bench.specbench import TASKS
+from macspec.bench.spectables import TASKS
 from macspec.control import AcceptanceEstimate, CostCurve
 
 ROOT = Path(__file__).parents[2]

@@ -17,18 +17,15 @@ from macspec.bench.arms import MLX_LM, MLX_LM_DRAFT
 from macspec.bench.macspecarm import MacspecArm
 from macspec.bench.promptfile import from_file
 from macspec.bench.questions import Question
-from macspec.bench.sample import Sample
-from macspec.bench.specbench import (
-    ANSWER,
+from macspec.bench.run import SEEDS
+from macspec.bench.sample import Sample, Written
+from macspec.bench.specbench import ANSWER, Preset, SpecFile, chosen, read
+from macspec.bench.spectables import (
     MACSPEC,
     TASKS,
     TRIAL,
-    Preset,
-    SpecFile,
-    _row,
-    chosen,
-    read,
     results,
+    row_of,
     samples_of,
     tables,
     verdict,
@@ -38,6 +35,7 @@ from macspec.control import AcceptanceEstimate, CostCurve
 from macspec.errors import BadOptionError
 from macspec.kernels import Kernels
 from macspec.models import Pair
+from macspec.sampling import Sampling
 
 PRESET = Preset(
     temperatures=[0.0, 0.8], tasks=2, repeats=4, draws=1, max_tokens=12, depths=[1, 3], seed=1
@@ -146,7 +144,7 @@ def test_the_rival_has_its_best_depth(pocket: Pair) -> None:
 
 
 def test_cells_say_what_the_script_did(pocket: Pair) -> None:
-    found = list(results(measured(ScriptedBench(pocket, Clock()))))
+    found = list(results(measured(ScriptedBench(pocket, Clock())), PRESET.repeats))
     assert [(it.temperature, it.task) for it in found] == [
         (temperature, f"{task} (forced)" if task in ("summarization", "rag") else task)
         for temperature in PRESET.temperatures
@@ -166,6 +164,27 @@ def test_cells_say_what_the_script_did(pocket: Pair) -> None:
     assert ahead.endswith("in 6 of 6 cells above temperature 0")
 
 
+def test_draws_of_a_repeat_count_together(pocket: Pair) -> None:
+    preset = replace(PRESET, repeats=2, draws=3)
+    bench = ScriptedBench(pocket, Clock(), preset)
+    ours = bench.scripted[MACSPEC]
+    write = ours.write
+
+    def slow_at_first(question: Question, sampling: Sampling, ends: bool) -> Written:
+        repeat = (sampling.seed or 0) // SEEDS - 1
+        ours.seconds = 4.5 if repeat < preset.repeats else 1.0
+        return write(question, sampling, ends)
+
+    ours.write = slow_at_first  # type: ignore[method-assign]
+    found = {(it.task, it.temperature): it.over_plain for it in results(measured(bench), 2)}
+    drawn, once = found["qa", 0.8], found["qa", 0.0]
+    assert drawn is not None
+    assert once is not None
+    assert drawn.value == pytest.approx(3 * 3 / (4.5 + 1 + 1))
+    assert once.value == pytest.approx(3 / 4.5)
+    assert (drawn.pairs, once.pairs) == (4, 4)
+
+
 @pytest.mark.parametrize(
     ("tokens", "seconds", "words"),
     [(3, 3.2, "in 0 of 12 cells; not in mt_bench at 0, "), (1, 0.1, "in 12 of 12 cells")],
@@ -176,7 +195,7 @@ def test_a_cell_without_a_lead_says_so(
     bench = ScriptedBench(pocket, Clock())
     ours = bench.scripted[MACSPEC]
     ours.tokens, ours.seconds = tokens, seconds
-    slower, ahead = verdict(list(results(measured(bench))))
+    slower, ahead = verdict(list(results(measured(bench), PRESET.repeats)))
     assert words in slower
     assert "in 0 of 6 cells above temperature 0; not in mt_bench at 0.8, " in ahead
 
@@ -191,7 +210,7 @@ def test_stops_change_nothing(pocket: Pair, stops: list[int]) -> None:
         measured(bench, stop)
         file.samples = file.whole(bench.run)
     again = measured(ScriptedBench(pocket, Clock(), file=file))
-    assert sorted(map(_row, again)) == sorted(map(_row, whole))
+    assert sorted(map(row_of, again)) == sorted(map(row_of, whole))
 
 
 def test_a_run_ends_when_its_time_is_over(pocket: Pair) -> None:
@@ -255,8 +274,8 @@ def test_a_file_is_gone_on_with(pocket: Pair, tmp_path: Path) -> None:
     lines = path.read_text().split("\n")
     assert sum(line.strip().startswith('["') for line in lines) == len(bench.run.samples)
     # Rows hold all that the tables need.
-    assert list(map(_row, samples_of(stored))) == list(map(_row, bench.run.samples))
-    found = list(results(samples_of(stored)))
+    assert list(map(row_of, samples_of(stored))) == list(map(row_of, bench.run.samples))
+    found = list(results(samples_of(stored), PRESET.repeats))
     over = [it.over_plain.value for it in found if it.over_plain is not None]
     assert over == pytest.approx([2] * 12)
     assert [len(table.rows) for table in tables(found)] == [6, 6]
