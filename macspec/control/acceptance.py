@@ -117,8 +117,7 @@ def shipped(drafter: str, bucket: int) -> float:
 
 class RecentAcceptance:
     """How often a text's tokens were guessed lately, by whichever drafter ran a model: a running
-    average over judged tokens, so the depth of rounds does not matter. All such drafters share it;
-    how each of them fares in a text that is as easy is learned apart.
+    average over judged tokens. How each drafter fares in a text that is as easy is learned apart.
     """
 
     def __init__(self) -> None:

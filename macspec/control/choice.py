@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..choices import MAX_DEPTH, SWITCHED_OFF
 from ..power.attribution import RoundWatts
 from .acceptance import AcceptanceEstimate
-from .cost import BRANCHED, GIVEN, CostCurve, candidates
+from .cost import BRANCHED, CostCurve, candidates
 from .state import PARAMETERS, Parameters
 
 
@@ -87,9 +87,9 @@ TIMING = PLAIN._replace(probe=True, why="not drafting: timing a plain step")
 class Controller:
     """Maximises expected tokens over expected seconds, one round at a time.
 
-    - **Choice**: the greatest worth, if it promises ``hysteresis`` times plain decoding's.
-    - **Probes**: a model that was not used, when ``probing`` of the tokens since the last probe
-      covers what the try should lose, and the plain round behind it, not launched ahead.
+    - **Choice**: the greatest worth, if it promises ``hysteresis`` times plain decoding's. Amid
+      plain rounds, leaving their pipeline is part of a round's cost.
+    - **Probes**: a model not used, when ``probing`` of the tokens since covers what it should lose.
     - **Honesty**: an account of tokens gained over plain decoding. It begins with ``allowance`` of
       ``SETTLED`` tokens and gets as much of later ones; a round is charged ``precision`` times its
       most. None may lose more than is left, nor more than ``stake`` of it unless the shallowest
@@ -116,7 +116,7 @@ class Controller:
         self.resting = 0
         """For how many more plain rounds the newest choice holds: a quarter of those in a row."""
         self._idle = 0  # plain rounds in a row
-        self._first = True  # whether no round of this reply is known
+        self._first = True  # whether no round came just before
 
     def choose(
         self, offers: Sequence[Offer], length: int, limit: int, depth: int | None = None
@@ -156,7 +156,7 @@ class Controller:
         most; returned if these may pay in a reply of ``SETTLED`` tokens."""
         every = [self._plans(it, length, limit, depth) for it in offers if min(it.room, limit) > 0]
         best = max(map(self._best, every), key=WORTH, default=PLAIN)
-        self._model, self.resting, self._first = best.drafter, 0, True
+        self._model, self.resting, self._first, self.curve.left = best.drafter, 0, True, []
         return best.drafter if depth is not None or best.worth >= NEARLY else None
 
     def observe_cost(
@@ -169,13 +169,8 @@ class Controller:
         replayed: bool = False,
         waited: float = 0.0,
     ) -> None:
-        """Learn what a round cost.
-
-        Args:
-            drafted: verified tokens of the chain, of which there may be fewer than planned.
-            seconds: since the result of the round before; None where that says nothing.
-            overlaps, replayed, waited: as in ``CostCurve.observe``.
-        """
+        """Learn what a round cost in which so many tokens of the chain were verified. ``seconds``:
+        None where they say nothing; what is below is as in ``CostCurve.observe``."""
         kind = plan.kind if drafted else None
         if seconds is not None and (plan.unread <= 4 or not drafted):
             self.curve.observe(kind, drafted, plan.length, seconds, overlaps, replayed, waited)
@@ -193,7 +188,7 @@ class Controller:
     def study(self, drafter: str, rounds: Iterable[tuple[int, int, int]], length: int) -> None:
         """Learn, when idle, how a drafter would have fared in rounds (bucket, drafted and accepted
         tokens) without it. What it would have gained goes into the account, up to ``credit``."""
-        gained = 0.0
+        gained, self._first = 0.0, True
         for bucket, drafted, accepted in rounds:
             plan = max(self._plans(Offer(drafter, drafted, bucket), length, drafted), key=WORTH)
             gained += min(accepted, plan.depth) + 1 - plan.cost * self._set.precision
@@ -210,15 +205,17 @@ class Controller:
         name, room = offer.drafter, min(offer.room, limit)
         tokens = self.acceptance.expected(name, offer.bucket, MAX_DEPTH)
         reading, left = self.curve.catching_up(name, offer.unread), min(SETTLED, limit + 1)
+        leaving = self.curve.leaving(length) if self._idle and not self._first else 0.0
+        once = reading + leaving if self.curve.step(name) else 0.0  # rounds of a model go on
         plans, best = [], 0.0
         for at in candidates(room) if depth is None else (min(depth, room),):
             # Unless the whole chain is accepted, a replay follows.
-            more = reading + self.curve.replay * (1 - tokens[at] + tokens[at - 1])
+            more = reading + leaving + self.curve.replay * (1 - tokens[at] + tokens[at - 1])
             plan = Plan(
                 *(name, at, length, offer.bucket, offer.unread, None, tokens[at]),
                 cost=self.curve.round(name, at, length) + more,
                 most=self.curve.most(name, at, length) + more,
-                amortised=reading * max(1 - tokens[at] / left, 0.0),
+                amortised=once * max(1 - tokens[at] / left, 0.0),
                 branches=offer.branches,
             )
             plans.append(plan)
@@ -266,8 +263,7 @@ class Controller:
             return TIMING
         tries = (it for it in plans if self.curve.step(it.drafter or ""))
         plan = min(tries, key=lambda it: self._tried.get(it.drafter, -1), default=chosen)
-        lone = 0.0 if chosen.depth else self.curve.round(GIVEN, 0, length) - 1
-        loss = plan.cost * max(chosen.worth, self._set.hysteresis) - plan.expected + lone
+        loss = plan.cost * max(chosen.worth, self._set.hysteresis) - plan.expected
         if plan.drafter == chosen.drafter or loss > self._saved or plan.most - 1 > self._account:
             return None
         return plan._replace(probe=True, why=f"{plan.drafter}: probing whether drafting pays")

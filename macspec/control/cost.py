@@ -80,6 +80,8 @@ class CostCurve:
         self._mosts: dict[tuple[str, int, Where], float] = {}  # all cached until more is learned
         self._plain: deque[tuple[int, float]] = deque(maxlen=NEWEST)  # length and seconds
         self._run: list[float] = []  # seconds of the newest rounds of a pipelined run
+        self.left: list[float] = []  # seconds since the newest pipelined run was left
+        self._leaving: deque[float] = deque(maxlen=NEWEST)
         self._waits: deque[float] = deque(maxlen=NEWEST)
         self._waiting = 0.0
         """Plain steps that the device waits for the host before a round of a reply: the median."""
@@ -112,8 +114,12 @@ class CostCurve:
 
     def catching_up(self, drafter: str, unread: int) -> float:
         """What reading committed tokens adds to the first draft step, which reads one anyway."""
-        each = self.reading.get(drafter, READING * self.step(drafter))
-        return each * max(unread - 1, 0)
+        return self.reading.get(drafter, READING * self.step(drafter)) * max(unread - 1, 0)
+
+    def leaving(self, length: int) -> float:
+        """What it adds that a pipelined run of plain steps is left for a round and begun again."""
+        lone = self._cost(GIVEN, 0, self._where(length)) - 1
+        return max(statistics.median([lone, lone, *self._leaving]), 0.0)
 
     @property
     def replay(self) -> float:
@@ -181,32 +187,37 @@ class CostCurve:
         """
         if (seconds := seconds - waited) <= 0:
             return
+        plain, where = self.seconds(length), self._where(length)
         if drafter is not None and depth > 0:
             self._run = []
             self.pending.append(((drafter, depth), seconds, replayed))
-            if plain := self.seconds(length):
+            if plain:
                 self._waits.append(waited / plain)
                 self._waiting = statistics.median(self._waits)
+                if len(self.left) == 1:
+                    usual = self._cost(self._name(drafter), depth, where)
+                    self.left.append(seconds - plain * usual)
+        elif overlaps == 1:
+            if len(self.left) == 2 and plain:
+                self._leaving.append((sum(self.left) + seconds + waited) / plain - 2)
+            self.left = [seconds] if len(self.left) < 2 else []
         elif overlaps == 2:
             self._run.append(seconds)
             if len(self._run) == 4:
                 mean, self._run = statistics.mean(self._run), []
                 self.set_plain(length, mean)
-        elif overlaps == 0 and not replayed:  # a replay's cost is known by plain steps alone
+        elif not replayed:  # a replay's cost is known by plain steps alone
             self._run = []
-            self.set_plain(length, seconds / max(self._cost(GIVEN, 0, self._where(length)), 1.0))
+            self.set_plain(length, seconds / max(self._cost(GIVEN, 0, where), 1.0))
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "steps": self._steps,
-            "reading": self.reading,
-            "rounds": [
-                [name, depth, *where, costs]
-                for (name, where), kinds in self._seen.items()
-                for depth, costs in kinds.items()
-            ],
-            "replays": self._replays,
-        }
+        rounds = [
+            [name, depth, *where, costs]
+            for (name, where), kinds in self._seen.items()
+            for depth, costs in kinds.items()
+        ]
+        parts = {"steps": self._steps, "reading": self.reading}
+        return {**parts, "rounds": rounds, "replays": self._replays}
 
     def restore(self, stored: Mapping[str, Any]) -> None:
         """Take over what ``as_dict`` gave; else a ValueError, TypeError or KeyError."""
@@ -216,21 +227,16 @@ class CostCurve:
                 raise ValueError(f"no costs {costs} of depth {depth} in bucket {at}")
             kinds = seen.setdefault((str(name), (bool(sampled), int(at))), {})
             kinds[int(depth)] = [*map(positive, costs)][-NEWEST:]
-        steps, reading = (
-            {str(name): positive(value) for name, value in stored[part].items()}
-            for part in ("steps", "reading")
-        )
-        replays = [*map(positive, stored["replays"])][-NEWEST:]
-        self._seen, self._replays = seen, replays
+        steps = {str(name): positive(cost) for name, cost in stored["steps"].items()}
+        reading = {str(name): positive(cost) for name, cost in stored["reading"].items()}
+        self._seen, self._replays = seen, [*map(positive, stored["replays"])][-NEWEST:]
         self._steps, self.reading = self._steps | steps, self.reading | reading
-        self._run, self.pending = [], []
-        self._plain.clear()
+        self._run, self.pending, self._plain = [], [], deque(maxlen=NEWEST)
         self._forget()
 
     def _forget(self) -> None:
-        self._factors.clear()
-        self._costs.clear()
-        self._mosts.clear()
+        for cached in (self._factors, self._costs, self._mosts):
+            cached.clear()
 
     def _name(self, drafter: str) -> str:
         return drafter if self.step(drafter) else GIVEN

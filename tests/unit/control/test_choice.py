@@ -140,6 +140,22 @@ def test_drafting_must_promise_the_margin(
     assert controller.choose([Offer("draft", 1, 4)], 100, 50).depth == depth
 
 
+def test_leaving_a_run_of_plain_steps_is_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    controller, match = made(), [Offer("ngram", 1, 4)]
+    monkeypatch.setattr(controller.acceptance, "expected", lambda *_: [1.0] + [1.5] * MAX_DEPTH)
+    monkeypatch.setattr(controller.curve, "leaving", lambda *_: 0.4)
+    for name in ("round", "most"):
+        monkeypatch.setattr(controller.curve, name, lambda *_: 1.3)
+    first = controller.choose(match, 100, 50)
+    assert (first.depth, first.cost) == (1, 1.3)
+    controller.observe_cost(controller.choose([], 100, 50), 0, 1, None)
+    amid = controller.choose(match, 101, 50)
+    assert amid.depth == 0
+    assert "0.88× plain" in amid.why
+    play(controller, first, 1)
+    assert controller.choose(match, 103, 50).depth == 1
+
+
 @pytest.mark.parametrize(("gain", "depth"), [(-0.02, 2), (0.01, 7)])
 def test_the_depth_that_promises_most_is_taken_by_however_little(
     monkeypatch: pytest.MonkeyPatch, gain: float, depth: int

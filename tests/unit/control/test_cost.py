@@ -30,6 +30,27 @@ def verify(curve: CostCurve, rows: int, length: int) -> float:
     return curve.round(GIVEN if rows > 1 else None, rows - 1, length)
 
 
+def test_what_leaving_a_pipelined_run_adds_is_measured() -> None:
+    curve = CostCurve(STEPS)
+    assert curve.leaving(100) == pytest.approx(ALONE - 1)
+    curve.set_plain(100, 1.0)
+    usual = curve.round("ngram", 1, 100)
+    for _ in range(5):
+        curve.observe(None, 0, 100, 0.2, overlaps=1)
+        curve.observe("ngram", 1, 100, usual + 0.1)
+        curve.observe("ngram", 1, 100, 9.0)
+        curve.observe(None, 0, 100, 1.9 + 0.2, overlaps=1, waited=0.2)
+    assert curve.leaving(100) == pytest.approx(0.4)
+    # A run that ended with its reply says nothing.
+    curve.observe(None, 0, 100, 0.2, overlaps=1)
+    curve.left = []
+    for _ in range(20):
+        curve.observe("ngram", 1, 100, usual)
+        curve.observe(None, 0, 100, 9.0, overlaps=1)
+        curve.left = []
+    assert curve.leaving(100) == pytest.approx(0.4)
+
+
 def test_before_anything_is_measured_the_shipped_curve_holds() -> None:
     curve = CostCurve(STEPS)
     assert [verify(curve, rows, 100) for rows in SHIPPED] == list(SHIPPED.values())
