@@ -97,12 +97,12 @@ def results(samples: Sequence[Sample], repeats: int) -> Iterator[Found]:
             depths[temperature, task],
             [pooled_speed(it) for it in replies],
             [tokens_per_pass(it) or 0.0 for it in replies],
-            _over(plain, arms[-1], repeats),
-            _over(rival, arms[-1], repeats),
+            _over(arms[-1], plain, repeats),
+            _over(arms[-1], rival, repeats),
         )
 
 
-def _over(others: Mapping[Any, Sample], samples: Sequence[Sample], repeats: int) -> Ratio | None:
+def _over(samples: Sequence[Sample], others: Mapping[Any, Sample], repeats: int) -> Ratio | None:
     """Decode speed over another arm's, of replies that both have. The draws of a repeat count
     together: the speeds of different texts are skewed, and their median is less than the speed at
     which all of them are written."""

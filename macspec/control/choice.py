@@ -169,8 +169,8 @@ class Controller:
         replayed: bool = False,
         waited: float = 0.0,
     ) -> None:
-        """Learn what a round cost in which so many tokens of the chain were verified. ``seconds``:
-        None where they say nothing; what is below is as in ``CostCurve.observe``."""
+        """Learn what a round cost in which ``drafted`` tokens of the chain were verified.
+        ``seconds``: None where that says nothing; those after it as in ``CostCurve.observe``."""
         kind = plan.kind if drafted else None
         if seconds is not None and (plan.unread <= 4 or not drafted):
             self.curve.observe(kind, drafted, plan.length, seconds, overlaps, replayed, waited)

@@ -80,8 +80,8 @@ class CostCurve:
         self._mosts: dict[tuple[str, int, Where], float] = {}  # all cached until more is learned
         self._plain: deque[tuple[int, float]] = deque(maxlen=NEWEST)  # length and seconds
         self._run: list[float] = []  # seconds of the newest rounds of a pipelined run
-        self.left: list[float] = []  # seconds since the newest pipelined run was left
-        self._leaving: deque[float] = deque(maxlen=NEWEST)
+        self.left: list[float] = []  # seconds of leaving a pipelined run: last round, first drafted
+        self._leaving: deque[float] = deque(maxlen=NEWEST)  # what that added, in plain steps
         self._waits: deque[float] = deque(maxlen=NEWEST)
         self._waiting = 0.0
         """Plain steps that the device waits for the host before a round of a reply: the median."""
@@ -187,7 +187,7 @@ class CostCurve:
         """
         if (seconds := seconds - waited) <= 0:
             return
-        plain, where = self.seconds(length), self._where(length)
+        where, plain = self._where(length), None if overlaps == 2 else self.seconds(length)
         if drafter is not None and depth > 0:
             self._run = []
             self.pending.append(((drafter, depth), seconds, replayed))
