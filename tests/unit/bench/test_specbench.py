@@ -313,6 +313,18 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path, text: str) -> No
         read(path)
 
 
+def test_a_plan_that_cannot_be_is_refused(pocket: Pair, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    bench = ScriptedBench(pocket, Clock(), file=opened(path, pocket))
+    measured(bench)
+    bench.file.save(bench.run)
+    stored = read(path)
+    stored["plan"]["repeats"] = 0
+    path.write_text(json.dumps(stored))
+    with pytest.raises(BadOptionError, match="cannot be used"):
+        read(path)
+
+
 def prompts(path: Path, each: int, answer: str = "word " * 40) -> Path:
     """A file in Spec-Bench's form."""
     lines = []
