@@ -17,13 +17,15 @@ from mlx.nn.layers.base import Module
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ArraysCache, KVCache, QuantizedKVCache
 
+from .device import on_gpu
 from .layercaches import layer_caches, leaves
 from .pending import Pending, PendingRows
 from .recurrent import Recorder, Tape
 from .windowed import SLACK, ChunkedWindowKVCache, WindowedKVCache
 
 EARLY = 2
-"""Layers with keys whose work is dispatched while the rest of a pass is still being built."""
+"""Layers with keys whose work a GPU is given while the rest of a pass is still being built. MLX's
+CPU backend takes few operations ahead of its work, so there it is every layer's."""
 
 _LINEAR = (KVCache, QuantizedKVCache)
 _WINDOWED = (WindowedKVCache, ChunkedWindowKVCache)
@@ -92,7 +94,8 @@ class ModelCache:
         self._linear = [c for c in self._leaves if type(c) in _LINEAR]
         self._windowed = [c for c in self._leaves if type(c) in _WINDOWED]
         self._counting = self._linear + self._windowed
-        self._first = [layer for layer in self.layers if layer in self._counting][:EARLY]
+        keyed = [layer for layer in self.layers if layer in self._counting]
+        self._early = keyed[:EARLY] if on_gpu() else keyed
         self._stateful = [c for c in self._leaves if type(c) not in (*_LINEAR, *_WINDOWED)]
         self._empty = _snapshot(self._leaves)
         self._rows = 0
@@ -198,10 +201,9 @@ class ModelCache:
         """The layers, for a pass that the device starts before it is completely built.
 
         Args:
-            dispatch: is given the new keys of the first layers that have any, and must not wait for
-                their evaluation.
+            dispatch: is given the new keys of some layers, and must not wait for their evaluation.
         """
-        return [_Early(it, dispatch) if it in self._first else it for it in self.layers]
+        return [_Early(it, dispatch) if it in self._early else it for it in self.layers]
 
     def advance(self, rows: int) -> None:
         """The pass is built, and had ``rows`` rows."""
