@@ -425,6 +425,18 @@ def test_a_pass_that_begins_before_it_is_built_is_the_same(name: str) -> None:
     assert begun or name == "mamba", "no layer has keys"
 
 
+@pytest.mark.parametrize(("gpu", "early"), [(True, 2), (False, 4)])
+def test_a_gpu_begins_at_the_first_layers_and_a_cpu_at_all(
+    monkeypatch: pytest.MonkeyPatch, gpu: bool, early: int
+) -> None:
+    monkeypatch.setattr("macspec.cache.on_gpu", lambda: gpu)
+    cache = ModelCache(Kinds(lambda: [KVCache() for _ in range(4)]))
+    begun: list[mx.array] = []
+    for layer in cache.early(begun.append):
+        layer.update_and_fetch(rows(3), rows(3))
+    assert len(begun) == early
+
+
 def test_nbytes_counts_keys_and_values() -> None:
     cache = ModelCache(Kinds(lambda: [KVCache()]))
     cache.layers[0].update_and_fetch(rows(3), rows(3))
