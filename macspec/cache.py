@@ -25,7 +25,8 @@ from .windowed import SLACK, ChunkedWindowKVCache, WindowedKVCache
 
 EARLY = 2
 """Layers with keys whose work a GPU is given while the rest of a pass is still being built. On
-MLX's CPU backend it is every layer's: a sampled round of one guess then took 5% less time."""
+MLX's CPU backend it is every layer's: the built-in pair's sampled rounds of depth 1 then took 5%
+less time."""
 
 _LINEAR = (KVCache, QuantizedKVCache)
 _WINDOWED = (WindowedKVCache, ChunkedWindowKVCache)
